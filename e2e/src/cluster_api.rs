@@ -1,4 +1,4 @@
-//! Cluster API's own programs: `clusterctl`, and the controllers of its core.
+//! Cluster API's own programs: `clusterctl` and the core controllers.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
@@ -14,7 +14,7 @@ use crate::command::{Running, Said, words};
 /// As pinned in `tools/peers/cluster-api/go.mod`.
 const VERSION: &str = "1.14.2";
 
-/// Where everything is that tests need of Cluster API.
+/// The programs and manifests of Cluster API that tests need.
 pub struct ClusterApi {
     clusterctl: PathBuf,
     core: PathBuf,
@@ -22,7 +22,7 @@ pub struct ClusterApi {
 }
 
 impl ClusterApi {
-    /// If it is not installed, says that this test is skipped.
+    /// Finds the installation. If there is none, reports that the test is skipped.
     pub fn find() -> Option<Self> {
         let name = |program: &str| format!("{program}-{VERSION}");
         let found = || {
@@ -42,12 +42,12 @@ impl ClusterApi {
         found
     }
 
-    /// The folder with the definitions of its kinds.
+    /// The directory of its CRDs.
     pub fn definitions(&self) -> &Path {
         &self.definitions
     }
 
-    /// Runs `clusterctl`, which keeps what it keeps in `home`, and asks nobody outside.
+    /// Runs `clusterctl` with its state in `home` and without network access to releases.
     #[track_caller]
     pub fn clusterctl(&self, home: &Path, line: &str) -> Said {
         let mut command = Command::new(&self.clusterctl);
@@ -60,7 +60,7 @@ impl ClusterApi {
         Running::start(format!("clusterctl {line}"), &mut command, "").finish()
     }
 
-    /// Starts the controllers of its core, without their webhooks: nothing calls these.
+    /// Starts the core controllers without their webhooks, which no test calls.
     ///
     /// # Errors
     ///
@@ -92,14 +92,14 @@ impl ClusterApi {
     }
 }
 
-/// The controllers of its core. They end with this value.
+/// The running core controllers, which are killed on drop.
 pub struct Core {
     process: Child,
     folder: TempDir,
 }
 
 impl Core {
-    /// What they wrote so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
@@ -107,13 +107,13 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // Both fail only if it has ended, which is what is wanted.
+        // Both calls fail only if the process has already exited.
         drop(self.process.kill());
         drop(self.process.wait());
     }
 }
 
-/// What it serves webhooks with. It does not start without.
+/// Writes the webhook serving certificate, without which the controllers do not start.
 fn certify(folder: &Path) -> anyhow::Result<()> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     fs::write(folder.join("tls.crt"), made.cert.pem())?;

@@ -1,4 +1,4 @@
-//! A program that was run, and what it said.
+//! Running a program and capturing its output.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,34 +8,34 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Longer than any command takes that is going to end at all.
+/// Longer than any command that terminates at all.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a command said until it ended.
+/// The output of a finished command.
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// Who said what, as it would be typed.
+    /// The command line, for error messages.
     pub line: String,
-    /// The exit code; `None`: it was killed.
+    /// The exit code, or `None` if the process was killed.
     pub code: Option<i32>,
-    /// On stdout.
+    /// The standard output.
     pub out: String,
-    /// On stderr.
+    /// The standard error.
     pub err: String,
 }
 
-/// A command that runs; it is killed when this is dropped.
+/// A running command, which is killed on drop.
 pub struct Running {
     line: String,
     process: Child,
-    // Locked only so that threads may share what has it.
+    // The mutex only makes the receiver `Sync`.
     lines: Mutex<Receiver<String>>,
     out: String,
     err: Option<JoinHandle<String>>,
 }
 
 impl Said {
-    /// What a command said that succeeds.
+    /// Returns the standard output of a command that must succeed.
     ///
     /// # Panics
     ///
@@ -46,7 +46,7 @@ impl Said {
         self.out
     }
 
-    /// What a command complained of that fails.
+    /// Returns the standard error of a command that must fail.
     ///
     /// # Panics
     ///
@@ -71,7 +71,7 @@ impl fmt::Display for Said {
 }
 
 impl Running {
-    /// Starts a command, with this on its stdin. `line` is how it is called in reports.
+    /// Starts a command with this standard input; `line` names it in error messages.
     ///
     /// # Panics
     ///
@@ -85,8 +85,8 @@ impl Running {
         let mut process = process.unwrap_or_else(|error| panic!("{line}: {error}"));
         let mut stdin = process.stdin.take().expect("it is piped");
         let input = input.to_owned();
-        // Each thread ends with its stream, which ends with the process. One that does not
-        // read what it was given is no matter here.
+        // Each thread ends with its stream, which ends with the process. A process that does not
+        // read its input is not an error.
         thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
         let mut stderr = process.stderr.take().expect("it is piped");
         let err = thread::spawn(move || {
@@ -118,11 +118,11 @@ impl Running {
         }
     }
 
-    /// Waits until it says a line with this in it.
+    /// Waits for an output line that contains this text.
     ///
     /// # Panics
     ///
-    /// If it does not.
+    /// If there is none in time.
     #[track_caller]
     pub fn await_line(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
@@ -134,11 +134,11 @@ impl Running {
         panic!("{} did not say {text:?} but\n{}", self.line, self.out);
     }
 
-    /// Waits until it ends.
+    /// Waits until the process exits.
     ///
     /// # Panics
     ///
-    /// If it does not.
+    /// If it does not exit in time.
     #[track_caller]
     pub fn finish(mut self) -> Said {
         let deadline = Instant::now() + PATIENCE;
@@ -146,37 +146,37 @@ impl Running {
         self.reap()
     }
 
-    /// Waits until it ends, however long it takes, as long as it goes on saying lines.
+    /// Waits until the process exits, however long it takes, as long as it keeps printing lines.
     ///
     /// # Panics
     ///
-    /// If it falls silent.
+    /// If it prints nothing for too long.
     #[track_caller]
     pub fn hear_out(mut self) -> Said {
         while self.hear(Instant::now() + PATIENCE).is_some() {}
         self.reap()
     }
 
-    /// Ends it at once, if it has not ended by itself, and waits until it has.
+    /// Kills the process if it is still running, and waits for its exit.
     pub fn end(&mut self) {
-        // Both fail only if it has ended, which is what is wanted.
+        // Both calls fail only if the process has already exited.
         drop(self.process.kill());
         drop(self.process.wait());
     }
 
-    /// Ends it at once.
+    /// Kills the process and returns its output.
     pub fn kill(mut self) -> Said {
         self.end();
         while self.hear(Instant::now() + PATIENCE).is_some() {}
         self.reap()
     }
 
-    /// Its process.
+    /// The process ID.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// The next line; `None`: it has closed its stdout.
+    /// The next line, or `None` once the standard output is closed.
     #[track_caller]
     fn hear(&mut self, deadline: Instant) -> Option<String> {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -212,7 +212,7 @@ impl Drop for Running {
     }
 }
 
-/// The words of a command line. What is in single quotes is one word, or part of one.
+/// Splits a command line into words. Single quotes keep a word together.
 pub fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

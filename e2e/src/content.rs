@@ -1,4 +1,4 @@
-//! Values that are told in a few letters and known to the last byte.
+//! Values that are described in a few letters and verified to the last byte.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +7,18 @@ use anyhow::Context;
 use bytes::Bytes;
 use insula_store::laws::model::Dice;
 
-/// What a value is made from: the tag, then bytes that follow from it.
+/// The description of a value: a tag, and a length that the derived bytes fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Another one for each value, so that no two are taken for each other.
+    /// Unique per value, so that no two values are confused.
     pub tag: u64,
-    /// How long the value is; at least as long as a tag.
+    /// The length of the value, at least that of a tag.
     pub length: usize,
 }
 
 impl Content {
-    /// A new one. Half are small, and a few of the others fill what is sealed at once.
+    /// A random description. Half are small, and a few are large enough to fill a memory table at
+    /// once.
     pub fn random(dice: &mut Dice) -> Self {
         let most = match dice.below(16) {
             0..=7 => 300,
@@ -43,7 +44,7 @@ impl Content {
         bytes.into()
     }
 
-    /// What `value` was made from; `None` if it is not, to the last byte, such a value.
+    /// The description of `value`, or `None` if any byte differs from such a value.
     pub fn of(value: &Bytes) -> Option<Self> {
         let tag = u64::from_be_bytes(*value.first_chunk()?);
         let length = value.len();

@@ -1,4 +1,4 @@
-//! What the parent finds in the folder after a writer was killed.
+//! The state of the store's directory after a writer was killed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,29 +10,29 @@ use insula_store::laws::model::Dice;
 use insula_store::{At, Entry, Error, KeyRange, Revision, Store, Watch, WatchItem};
 use tokio::time::timeout;
 
-/// Longer than anything takes that is going to happen at all.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// So small that within a second of writing log segments are filled and removed, memory
-/// is sealed and written, and tables are merged. The log makes of 0 the least it can.
+/// Limits so small that within a second of writing, log segments are filled and removed, memory
+/// tables sealed and written, and tables merged. A log size of 0 means the minimum.
 pub const LITTLE_ROOM: Options = Options {
     segment_bytes: 0,
     memory_bytes: 64 << 10,
     cache_bytes: 256 << 10,
 };
 
-/// Everything that a store still knows.
+/// Everything that the store can still read.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// How long it took to open.
+    /// How long opening took.
     pub took: Duration,
     /// The store's revision.
     pub revision: Revision,
-    /// What it takes on disk, and its floor.
+    /// The disk usage and the compaction floor.
     pub statistics: Statistics,
     /// Every change since the floor.
     pub log: Log,
-    /// The state at some revisions: at the floor, at one in between, and now.
+    /// The state at three revisions: at the floor, at one in between, and at the latest.
     pub states: Vec<(Revision, Vec<Entry>)>,
 }
 
@@ -84,14 +84,14 @@ async fn read_log(watch: &mut dyn Watch, last: Revision) -> anyhow::Result<Log> 
         match watch.next().await? {
             WatchItem::Changes { revision, changes } => log.push((revision, changes)),
             WatchItem::Progress(reached) => {
-                ensure!(reached == last, "told up to {reached} where {last} is last");
+                ensure!(reached == last, "events end at {reached} instead of {last}");
                 return Ok(log);
             }
         }
     }
 }
 
-/// Below the floor there is nothing to read and nothing to watch.
+/// Asserts that revisions below the floor can be neither read nor watched.
 async fn ensure_forgotten(store: &Embedded, floor: Revision) -> anyhow::Result<()> {
     if floor == Revision::ZERO {
         return Ok(());

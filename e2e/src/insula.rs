@@ -1,4 +1,4 @@
-//! A server's process.
+//! The server process.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::command::{Running, Said, words};
 
-/// A server that has said that it is ready. It is killed when this is dropped.
+/// A server that has reported readiness. It is killed on drop.
 pub struct Insula {
     process: Running,
     url: String,
@@ -27,7 +27,7 @@ impl Insula {
         Self::start_at("127.0.0.1:0", data, more)
     }
 
-    /// Starts a server.
+    /// Starts a server at this address.
     ///
     /// # Panics
     ///
@@ -50,22 +50,22 @@ impl Insula {
         }
     }
 
-    /// `https://127.0.0.1:…`.
+    /// The base URL, `https://127.0.0.1:…`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> &str {
         self.url.trim_start_matches("https://")
     }
 
-    /// The kubeconfig of the system's administrator.
+    /// The kubeconfig of the system administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.data.join("admin.kubeconfig")
     }
 
-    /// Runs `insula` as that administrator.
+    /// Runs `insula` as the system administrator.
     #[track_caller]
     pub fn run(&self, line: &str) -> Said {
         let mut command = Command::new(binary());
@@ -76,25 +76,25 @@ impl Insula {
         Running::start(format!("insula {line}"), &mut command, "").finish()
     }
 
-    /// Ends it as a power cut would end its process. It is gone when this returns.
+    /// Kills the process without warning, as a power cut would. It has exited when this returns.
     ///
     /// # Panics
     ///
-    /// If it has ended before.
+    /// If it has exited before.
     pub fn kill(&mut self) {
         self.process.end();
     }
 
-    /// Ends it likewise, and gives what it said.
+    /// Kills the process and returns its output.
     pub fn end(self) -> Said {
         self.process.kill()
     }
 
-    /// Tells it to end, and waits until it has.
+    /// Asks the process to shut down and waits for its exit.
     ///
     /// # Panics
     ///
-    /// If it does not.
+    /// If it does not exit.
     #[track_caller]
     pub fn stop(self) -> Said {
         let pid = i32::try_from(self.process.pid()).expect("a pid fits");
@@ -103,8 +103,8 @@ impl Insula {
     }
 }
 
-/// The binary `insula` beside the tests, of the same profile. It is built if it is not there,
-/// or older than what it is made of: `cargo test -p insula-e2e` does not build it.
+/// The `insula` binary of the same profile. It is built if it is missing or older than its sources,
+/// since `cargo test -p insula-e2e` does not build it.
 ///
 /// # Panics
 ///
@@ -114,7 +114,7 @@ pub fn binary() -> &'static Path {
     BINARY.get_or_init(|| built("insula"))
 }
 
-/// The binary `subctl`, likewise.
+/// The `subctl` binary, likewise.
 ///
 /// # Panics
 ///
@@ -147,7 +147,7 @@ fn build(name: &str, release: bool) {
     assert!(done.status.success(), "cannot build {name}: {said}");
 }
 
-/// The folder of the whole project.
+/// The root directory of the repository.
 pub fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("it is a part of the project")
@@ -155,7 +155,7 @@ pub fn root() -> &'static Path {
 
 fn newest_source() -> Option<SystemTime> {
     let crates = std::fs::read_dir(root().join("crates")).ok()?;
-    // It is not made of what only tests stand on.
+    // Excludes the crates that only tests depend on.
     let crates = crates
         .flatten()
         .filter(|entry| entry.file_name() != "testkit");

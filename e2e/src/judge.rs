@@ -1,10 +1,9 @@
-//! Whether what the writers said and what is found in the folder hold together.
+//! Checks the writers' reports and the recovered store for consistency.
 //!
-//! The judge remembers the state at the floor and everything since, over all crashes. It
-//! lays what the watchers were told, what is in the recovered log and what it remembers
-//! side by side: there must be one content for each revision, and no revision without
-//! one. Each writer's calls are then judged by the store's own history checker, against
-//! the part of the log between its opening and the next one.
+//! The checker remembers the state at the floor and everything since, over all crashes. It compares
+//! the events of the watchers, the recovered log and what it remembers: each revision must have
+//! exactly one content, without gaps. Each writer's calls are then checked by the store's own
+//! history checker, against the part of the log between its opening and the next one.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included};
@@ -20,10 +19,10 @@ use crate::run::Run;
 
 /// The empty state is revision 1.
 const FIRST: Revision = Revision::new(1);
-/// A control plane that is slower to come back is noticed.
+/// The longest acceptable opening, since slow recovery delays the control plane.
 const MAX_OPENING: Duration = Duration::from_secs(2);
-/// History that nobody can ask for gives its room back. Writers keep up to two thousand
-/// revisions, some 8 MiB; the rest is for those that die before they raise the floor.
+/// Compacted history must be removed from disk. Writers keep up to two thousand revisions, some 8
+/// MiB; the rest allows for writers that are killed before they compact.
 const MAX_LOG_BYTES: u64 = 32 << 20;
 
 type State = BTreeMap<Key, Entry>;
@@ -40,24 +39,24 @@ pub struct Judge {
     tally: Tally,
 }
 
-/// What has been judged so far.
+/// Statistics of everything checked so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Writers that were killed after they had the store open.
+    /// Writers that were killed after they had opened the store.
     pub writers: usize,
-    /// Commits that were acknowledged.
+    /// Acknowledged commits.
     pub acknowledged: usize,
-    /// Commits whose answer the crash swallowed.
+    /// Commits without an answer because of a crash.
     pub in_doubt: usize,
-    /// Those of them that had happened.
+    /// Those of them that had been applied.
     pub happened: usize,
-    /// Transactions that watchers were told of.
+    /// Transactions delivered to watchers.
     pub told: usize,
     /// The longest opening.
     pub longest_opening: Duration,
-    /// The most that the log took on disk.
+    /// The maximum size of the log on disk.
     pub most_log_bytes: u64,
-    /// The most that the tables took on disk.
+    /// The maximum size of the tables on disk.
     pub most_table_bytes: u64,
 }
 
@@ -74,23 +73,23 @@ impl Default for Judge {
 }
 
 impl Judge {
-    /// The floor, as of the last inspection.
+    /// The floor at the last inspection.
     pub const fn floor(&self) -> Revision {
         self.floor
     }
 
-    /// The revision, as of the last inspection.
+    /// The revision at the last inspection.
     pub const fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// What has been judged so far.
+    /// Statistics of everything checked so far.
     pub const fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Judges writers that were killed one after the other since the last inspection,
-    /// and what was then found.
+    /// Checks the writers that were killed one after the other since the last inspection, and the
+    /// recovered store.
     pub fn judge(&mut self, runs: &[Run], found: &Inspection) -> anyhow::Result<()> {
         let opened = |run| -> Option<(&Run, Opened)> { Some((run, Option::clone(&run.opened)?)) };
         let lives: Vec<_> = runs.iter().filter_map(opened).collect();
@@ -115,7 +114,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Neither revision nor floor is ever behind what was known before.
+    /// Neither revision nor floor may go back.
     fn judge_openings(&mut self, lives: &[(&Run, Opened)], last: Opened) -> anyhow::Result<()> {
         let openings = lives.iter().map(|(_, opened)| *opened).chain([last]);
         let mut least = (self.revision, self.floor);
@@ -153,7 +152,7 @@ impl Judge {
         Ok(())
     }
 
-    /// The log since the remembered floor, from all who know of it.
+    /// The log since the remembered floor, merged from all sources, which must agree.
     fn lay_side_by_side(
         &self,
         lives: &[(&Run, Opened)],
@@ -172,7 +171,7 @@ impl Judge {
         })
         .context("in the recovered log")?;
         let known = log.keys().copied();
-        ensure_whole(known, self.floor).context("in all that was told")?;
+        ensure_whole(known, self.floor).context("in the merged log")?;
         let last = log.keys().next_back().copied().unwrap_or(FIRST);
         let revision = found.revision;
         ensure!(
@@ -229,18 +228,18 @@ impl Judge {
     }
 }
 
-/// A watcher is told every revision once and in order, and none that does not stay.
+/// Events must arrive once and in order, and only for revisions that persist.
 fn judge_watches(run: &Run, end: Revision) -> anyhow::Result<()> {
     for (watcher, watched) in &run.watches {
         let told = watched.told.iter().map(|(revision, _)| *revision);
         let last = told.clone().next_back().unwrap_or_default();
-        ensure!(last <= end, "watcher {watcher} was told {last} after {end}");
+        ensure!(last <= end, "watcher {watcher} saw {last} after {end}");
         ensure_whole(told, watched.after).with_context(|| format!("watcher {watcher}"))?;
     }
     Ok(())
 }
 
-/// Judges what a writer asked and was answered; gives the state that it left.
+/// Checks a writer's calls and answers and returns the state it left.
 fn judge_calls(run: &Run, start: Revision, mut state: State, log: &Log) -> anyhow::Result<State> {
     let history = History {
         initial: state.values().cloned().collect(),
@@ -248,7 +247,7 @@ fn judge_calls(run: &Run, start: Revision, mut state: State, log: &Log) -> anyho
         calls: run.calls.clone(),
         log: log.clone(),
     };
-    // With all the bytes of its values, a reason is long.
+    // Shortened, since the reason contains whole values.
     let shorten = |why: String| anyhow!("{why:.2000}");
     history.judge().map_err(shorten)?;
     for (_, changes) in log {
@@ -257,7 +256,7 @@ fn judge_calls(run: &Run, start: Revision, mut state: State, log: &Log) -> anyho
     Ok(state)
 }
 
-/// Every revision right after the one before it, beginning right after `after`.
+/// Ensures that revisions are consecutive, starting right after `after`.
 fn ensure_whole(revisions: impl Iterator<Item = Revision>, after: Revision) -> anyhow::Result<()> {
     let mut last = after.max(FIRST);
     for revision in revisions {
@@ -287,7 +286,7 @@ fn puts<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Changed> {
     entries.into_iter().cloned().map(Changed::Put).collect()
 }
 
-/// Changes in the few letters that writers use.
+/// Formats changes like the writers' protocol.
 fn brief(revision: Revision, changes: &[Changed]) -> String {
     let watcher = 0;
     let changes = changes.to_vec();

@@ -1,4 +1,4 @@
-//! A real kube-apiserver, to be compared with.
+//! A real kube-apiserver for comparison.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -16,38 +16,38 @@ use tempfile::TempDir;
 
 /// As pinned in `tools/peers/kube-apiserver/go.mod`.
 const NAME: &str = "kube-apiserver-1.36.4";
-/// How long it may take until it answers: five seconds on an idle machine.
+/// The startup timeout; an idle machine needs five seconds.
 const READY: Duration = Duration::from_secs(180);
-/// How often it is asked meanwhile.
+/// The polling interval during startup.
 const ASK: Duration = Duration::from_millis(100);
-/// The token of its administrator.
+/// The administrator's token.
 pub const TOKEN: &str = "system";
 
-/// A kube-apiserver over an etcd of its own. Both end with this value.
+/// A kube-apiserver with its own etcd. Both are killed on drop.
 pub struct KubeApiserver {
     process: Child,
     address: SocketAddr,
     ca: CertificateDer<'static>,
     folder: TempDir,
-    // After the process that uses it.
+    // Dropped after the process that uses it.
     _etcd: EtcdServer,
 }
 
 impl KubeApiserver {
-    /// Starts one. `None`, and a loud word about it, if it or etcd is not installed.
+    /// Starts a server. Returns `None` and reports the skip if it or etcd is not installed.
     ///
     /// # Panics
     ///
-    /// If both are there and it does not become ready.
+    /// If both are installed and it does not become ready.
     pub async fn start() -> Option<Self> {
         Self::start_with("").await
     }
 
-    /// The same, with further users: lines of a file of tokens.
+    /// Starts a server with further users, given as lines of a static token file.
     ///
     /// # Panics
     ///
-    /// If both are there and it does not become ready.
+    /// If both are installed and it does not become ready.
     pub async fn start_with(users: &str) -> Option<Self> {
         let Some(program) = peer::installed("INSULA_KUBE_APISERVER", NAME) else {
             peer::skipped("kube-apiserver is not installed (run make peers)");
@@ -104,27 +104,27 @@ impl KubeApiserver {
         answer.is_ok_and(|answer| answer.status == 200)
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What its certificate is verified with, in PEM.
+    /// The CA certificate file, in PEM.
     pub fn authority(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// The key that it signs the tokens of service accounts with.
+    /// The signing key of service account tokens.
     pub fn token_key(&self) -> PathBuf {
         self.folder.path().join("server.key")
     }
 
-    /// What it has logged.
+    /// The log file.
     pub fn log(&self) -> PathBuf {
         self.folder.path().join("log")
     }
 
-    /// A client with all rights.
+    /// A client with all permissions.
     pub async fn client(&self) -> anyhow::Result<Client> {
         Client::connect(self.address, &self.ca, TOKEN).await
     }
@@ -132,13 +132,13 @@ impl KubeApiserver {
 
 impl Drop for KubeApiserver {
     fn drop(&mut self) {
-        // Both fail only if it has ended, which is what is wanted.
+        // Both calls fail only if the process has already exited.
         drop(self.process.kill());
         drop(self.process.wait());
     }
 }
 
-/// What it reads when it starts.
+/// The files that it reads at startup.
 struct Files {
     cert: PathBuf,
     key: PathBuf,
@@ -177,13 +177,13 @@ impl Files {
             "--authorization-mode=RBAC".to_owned(),
             "--allow-privileged=true".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
-            // Nobody is there who would make the account that it asks for.
+            // No controller runs that would create the service account that this plugin needs.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ]);
     }
 }
 
-/// One that was free a moment ago.
+/// An address that was free a moment ago.
 fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }

@@ -1,4 +1,4 @@
-//! The loops of a real Kubernetes, beside a real kube-apiserver.
+//! The controllers of a real Kubernetes, beside a real kube-apiserver.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,21 @@ use crate::kube_apiserver::{KubeApiserver, TOKEN};
 /// As pinned in `tools/peers/kube-apiserver/go.mod`.
 const NAME: &str = "kube-controller-manager-1.36.4";
 
-/// What makes tokens and accounts, tells what the server is verified with, fills roles that
-/// others add to, empties namespaces and collects what nobody owns. There are no nodes, and
-/// so nothing else to do.
+/// The controllers for tokens, service accounts, root CAs, aggregated roles, namespaces and garbage
+/// collection. Without nodes, the others have nothing to do.
 const LOOPS: &str = "serviceaccount-token-controller,serviceaccount-controller,\
                      root-ca-certificate-publisher-controller,\
                      clusterrole-aggregation-controller,namespace-controller,\
                      garbage-collector-controller";
 
-/// A kube-controller-manager. It ends with this value.
+/// A kube-controller-manager, which is killed on drop.
 pub struct KubeControllerManager {
     process: Child,
     _folder: TempDir,
 }
 
 impl KubeControllerManager {
-    /// Where it is, if it is installed. If it is not, says that this test is skipped.
+    /// Finds the program. If it is not installed, reports that the test is skipped.
     pub fn find() -> Option<PathBuf> {
         let found = peer::installed("INSULA_KUBE_CONTROLLER_MANAGER", NAME);
         if found.is_none() {
@@ -37,7 +36,7 @@ impl KubeControllerManager {
         found
     }
 
-    /// Starts it beside a server, as that one's administrator.
+    /// Starts it beside a server, as that server's administrator.
     ///
     /// # Errors
     ///
@@ -62,7 +61,7 @@ impl KubeControllerManager {
                 with("service-account-private-key-file", &server.token_key()),
                 format!("--controllers={LOOPS}"),
                 "--leader-elect=false".to_owned(),
-                // It serves nobody: it is a client here, and nothing else.
+                // It only acts as a client here and serves no port.
                 "--secure-port=0".to_owned(),
             ])
             .stdin(Stdio::null())
@@ -79,7 +78,7 @@ impl KubeControllerManager {
 
 impl Drop for KubeControllerManager {
     fn drop(&mut self) {
-        // Both fail only if it has ended, which is what is wanted.
+        // Both calls fail only if the process has already exited.
         drop(self.process.kill());
         drop(self.process.wait());
     }

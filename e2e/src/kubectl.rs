@@ -1,4 +1,4 @@
-//! kubectl, as one user.
+//! kubectl as one user.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,10 @@ use crate::command::{Running, Said, words};
 /// As pinned in `tools/peers/kubectl/go.mod`.
 const NAME: &str = "kubectl-1.36.4";
 
-/// The oldest minor version of Kubernetes 1 whose kubectl knows every word that is said.
+/// The oldest minor version of kubectl 1 that knows every command used here.
 const OLDEST: u32 = 30;
 
-/// kubectl with a kubeconfig, in a folder of its own.
+/// kubectl with a kubeconfig and its own working directory.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
     name: String,
@@ -25,11 +25,11 @@ pub struct Kubectl {
     editor: String,
 }
 
-/// What every namespace has, which lists of names are not about.
+/// The object of every namespace that lists of names leave out.
 const EVERYWHERE: &str = "configmap/kube-root-ca.crt";
 
 impl Kubectl {
-    /// Where kubectl is. If there is none, says that this test is skipped.
+    /// Finds kubectl. If there is none, reports that the test is skipped.
     pub fn find() -> Option<PathBuf> {
         static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
         let found = FOUND.get_or_init(|| {
@@ -43,7 +43,7 @@ impl Kubectl {
         found.clone()
     }
 
-    /// As the user of a kubeconfig. What it keeps, it keeps in `folder`, where it also runs.
+    /// kubectl with this kubeconfig. Its cache and working directory are in `folder`.
     pub fn new(name: &str, program: &Path, kubeconfig: &Path, folder: &Path) -> Self {
         Self {
             name: name.to_owned(),
@@ -55,7 +55,7 @@ impl Kubectl {
         }
     }
 
-    /// Who it is.
+    /// The user's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -65,12 +65,12 @@ impl Kubectl {
         &self.program
     }
 
-    /// Where it runs.
+    /// The working directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The same, with this on its stdin.
+    /// The same with this standard input.
     pub fn given(&self, input: &str) -> Self {
         Self {
             input: input.to_owned(),
@@ -78,7 +78,7 @@ impl Kubectl {
         }
     }
 
-    /// The same, with this to edit files.
+    /// The same with this editor.
     pub fn editing(&self, editor: &str) -> Self {
         Self {
             editor: editor.to_owned(),
@@ -86,7 +86,7 @@ impl Kubectl {
         }
     }
 
-    /// Writes a file where it runs.
+    /// Writes a file in the working directory.
     ///
     /// # Panics
     ///
@@ -116,30 +116,30 @@ impl Kubectl {
         Running::start(line, command, &self.input)
     }
 
-    /// Runs a command to its end without any flag of ours: some words must come first.
+    /// Runs a command without additional flags, for commands that must come first.
     #[track_caller]
     pub fn run_bare(&self, line: &str) -> Said {
         self.begin(&mut Command::new(&self.program), line).finish()
     }
 
-    /// Its minor version.
+    /// The minor version.
     pub fn minor(&self) -> u32 {
         minor_version(&self.program).unwrap_or_default()
     }
 
-    /// Runs a command to its end.
+    /// Runs a command and waits for it.
     #[track_caller]
     pub fn run(&self, line: &str) -> Said {
         self.start(line).finish()
     }
 
-    /// Runs a command that succeeds; gives what it printed.
+    /// Runs a command that must succeed and returns its output.
     #[track_caller]
     pub fn get(&self, line: &str) -> String {
         self.run(line).succeeds()
     }
 
-    /// Runs a command that succeeds and prints exactly this, but for space at the end.
+    /// Asserts that a command succeeds and prints exactly this text, except for trailing space.
     #[track_caller]
     pub fn prints(&self, line: &str, text: &str) {
         let said = self.run(line);
@@ -149,7 +149,7 @@ impl Kubectl {
         assert!(said.code == Some(0) && out == text, "not {text:?}: {said}");
     }
 
-    /// Runs a command that succeeds and prints lines with these in them, in this order.
+    /// Asserts that a command succeeds and prints lines containing these texts, in this order.
     #[track_caller]
     pub fn shows(&self, line: &str, texts: &[&str]) {
         let said = self.run(line);
@@ -161,7 +161,7 @@ impl Kubectl {
         }
     }
 
-    /// Runs a command that fails, and says why on stderr.
+    /// Asserts that a command fails with this text on stderr.
     #[track_caller]
     pub fn refuses(&self, line: &str, why: &str) {
         let said = self.run(line);
@@ -169,7 +169,7 @@ impl Kubectl {
         assert!(refused, "not refused with {why:?}: {said}");
     }
 
-    /// `auth can-i` says yes, in words and by its exit code.
+    /// Asserts that `auth can-i` answers yes, in text and exit code.
     #[track_caller]
     pub fn may(&self, what: &str) {
         let said = self.run(&format!("auth can-i {what}"));
@@ -177,7 +177,7 @@ impl Kubectl {
         assert!(yes, "not yes: {said}");
     }
 
-    /// `auth can-i` says no, perhaps with a reason, and by its exit code.
+    /// Asserts that `auth can-i` answers no, possibly with a reason, in text and exit code.
     #[track_caller]
     pub fn may_not(&self, what: &str) {
         let said = self.run(&format!("auth can-i {what}"));
@@ -186,7 +186,7 @@ impl Kubectl {
     }
 }
 
-/// With one space where a table has many.
+/// Collapses runs of spaces, as in table columns.
 pub fn squeezed(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,29 +1,29 @@
-//! Insula's own programs, run and killed as they are in the field.
+//! Insula's own programs, run and killed as in production.
 //!
-//! First, a process that writes to the embedded store and is killed again and again:
+//! The crash test of the embedded store, with a writer process that is killed repeatedly:
 //!
-//! | module | is |
+//! | module | contains |
 //! |---|---|
-//! | [`protocol`] | what a writer says of itself, line by line |
-//! | [`content`] | values that are told in a few letters and known to the last byte |
-//! | [`writer`] | a writer's process, as its parent holds it |
-//! | [`run`] | what one writer said until it was killed |
-//! | [`inspection`] | what the parent finds in the folder afterwards |
-//! | [`judge`] | whether all that holds together |
+//! | [`protocol`] | the lines that a writer prints |
+//! | [`content`] | values that are described in a few letters and verified to the last byte |
+//! | [`writer`] | the writer process, as seen by its parent |
+//! | [`run`] | the output of one writer until it was killed |
+//! | [`inspection`] | the state of the store's directory afterwards |
+//! | [`checker`] | the consistency checks over all of that |
 //!
-//! There is no engine and no model here: a history is judged by the store's own checker.
+//! There is no engine and no model here: a history is checked by the store's own checker.
 //!
-//! Second, the whole server, as people use it:
+//! The whole server, as users run it:
 //!
-//! | module | is |
+//! | module | contains |
 //! |---|---|
 //! | [`cluster_api`] | Cluster API's own programs |
-//! | [`command`] | a program that was run, and what it said |
-//! | [`insula`] | a server's process |
-//! | [`kube_apiserver`] | a real kube-apiserver, to be compared with |
-//! | [`kube_controller_manager`] | the loops of that one |
-//! | [`kubectl`] | kubectl, as one user |
-//! | [`scene`] | a server with two tenants, who do everything at the same time |
+//! | [`command`] | running a program and capturing its output |
+//! | [`insula`] | the server process |
+//! | [`kube_apiserver`] | a real kube-apiserver for comparison |
+//! | [`kube_controller_manager`] | the controllers of a real Kubernetes |
+//! | [`kubectl`] | kubectl as one user |
+//! | [`two_tenants`] | a server with two tenants that do everything concurrently |
 
 pub mod cluster_api;
 pub mod command;

@@ -1,18 +1,18 @@
-//! What a writer says of itself, line by line.
+//! The lines that a writer prints.
 //!
 //! ```text
 //! 1 opened 812 640 3150                     revision, floor, microseconds it took
-//! 2 watching 0 812                          watcher, from which revision
-//! 3 asked 7 ?/crash/001@absent +/crash/001=9f1c.20 -/crash/002
-//! 4 told 0 813 +/crash/001@813@813=9f1c.20 -/crash/002
-//! 5 answered 7 committed 813
-//! 6 answered 8 conflict 0 813 /crash/001@813@813=9f1c.20
-//! 7 raising 700
-//! 8 raised 700
+//! 2 watching 0 812                          watcher, start revision
+//! 3 request 7 ?/crash/001@absent +/crash/001=9f1c.20 -/crash/002
+//! 4 event 0 813 +/crash/001@813@813=9f1c.20 -/crash/002
+//! 5 response 7 committed 813
+//! 6 response 8 conflict 0 813 /crash/001@813@813=9f1c.20
+//! 7 compacting 700
+//! 8 compacted 700
 //! ```
 //!
-//! Lines are numbered in the order they were said, which is the order of events: a
-//! question is said before it is asked, an answer after it came.
+//! Lines are numbered in the order in which they were printed, which is the order of events: a
+//! request is printed before it is sent, a response after it arrived.
 
 mod parse;
 
@@ -24,50 +24,50 @@ use insula_store::{Change, Changed, Entry, Expect, Outcome, Revision, Transactio
 
 use crate::content::Content;
 
-/// One thing that happened to a writer.
+/// One event in the life of a writer.
 #[derive(Clone, Debug)]
 pub enum Line {
-    /// It has the store open.
+    /// The store is open.
     Opened(Opened),
-    /// A watcher of everything begins after this revision.
+    /// A watcher of all keys starts after this revision.
     Watching {
-        /// Which.
+        /// The watcher's number.
         watcher: usize,
         /// The revision.
         after: Revision,
     },
-    /// It is about to commit.
+    /// A commit is about to be sent.
     Asked {
-        /// The number that the answer will name.
+        /// The number that the answer refers to.
         call: u64,
-        /// What is committed.
+        /// The transaction.
         transaction: Transaction,
     },
     /// A commit was answered.
     Answered {
-        /// Its number.
+        /// The commit's number.
         call: u64,
-        /// The answer.
+        /// The outcome.
         outcome: Outcome,
     },
-    /// A watcher was told.
+    /// A watcher received an event.
     Told {
-        /// Which.
+        /// The watcher's number.
         watcher: usize,
-        /// When the changes were made.
+        /// The revision of the changes.
         revision: Revision,
-        /// What changed.
+        /// The changes.
         changes: Vec<Changed>,
     },
-    /// It is about to raise the floor.
+    /// A compaction is about to be sent.
     Raising(Revision),
-    /// It has raised the floor.
+    /// A compaction was acknowledged.
     Raised(Revision),
-    /// Something that must not go wrong went wrong.
+    /// An operation failed that must not fail.
     Failed(String),
 }
 
-/// What a writer found when it opened the store.
+/// The state in which a writer opened the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// The store's revision.
@@ -159,12 +159,12 @@ fn write_entry(f: &mut Formatter<'_>, entry: &Entry) -> fmt::Result {
     write!(f, "{}@{created}@{modified}={}", name(key), content(value))
 }
 
-/// Keys of writers are words; anything else would not be read back and so be found.
+/// Writers' keys are plain words; anything else fails to parse and is thereby detected.
 fn name(key: &Bytes) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(key)
 }
 
-/// A value that nobody wrote has no content, and the line is not read back.
+/// A value that no writer wrote has no description, and its line fails to parse.
 fn content(value: &Bytes) -> String {
     match Content::of(value) {
         Some(content) => content.to_string(),

@@ -1,4 +1,4 @@
-//! What one writer said until it was killed.
+//! The output of one writer until it was killed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,14 +8,14 @@ use insula_store::{Outcome, Revision};
 
 use crate::protocol::{Line, Opened};
 
-/// The life of one writer, as it told it.
+/// The life of one writer, as reported by itself.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// `None`: it was killed before it had the store open.
+    /// `None` if it was killed before the store was open.
     pub opened: Option<Opened>,
-    /// Its commits. Those without an answer may have happened or not.
+    /// Its commits. Those without an answer may or may not have been applied.
     pub calls: Vec<Call>,
-    /// What its watchers were told.
+    /// The events that its watchers received.
     pub watches: BTreeMap<usize, Watched>,
     /// The highest floor that it may have set.
     pub raising: Revision,
@@ -23,17 +23,17 @@ pub struct Run {
     pub raised: Revision,
 }
 
-/// What one watcher of everything was told.
+/// The events of one watcher of all keys.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    /// From which revision it watched.
+    /// The revision it started after.
     pub after: Revision,
-    /// The changes, in the order they were told.
+    /// The changes, in the order of arrival.
     pub told: Log,
 }
 
 impl Run {
-    /// Reads the lines of a writer.
+    /// Parses the lines of a writer.
     pub fn read(lines: &[String]) -> anyhow::Result<Self> {
         let mut run = Self::default();
         let mut waiting = HashMap::new();
@@ -48,7 +48,7 @@ impl Run {
         Ok(run)
     }
 
-    /// `waiting`: where the calls are that have no answer yet.
+    /// `waiting` holds the positions of calls without an answer.
     fn add(
         &mut self,
         moment: Moment,
@@ -70,7 +70,7 @@ impl Run {
                 });
             }
             Line::Answered { call, outcome } => {
-                let asked = waiting.remove(&call).context("nobody asked")?;
+                let asked = waiting.remove(&call).context("no such request")?;
                 let call = &mut self.calls[asked];
                 call.answered = moment;
                 if let What::Commit(_, answer) = &mut call.what {
@@ -82,7 +82,7 @@ impl Run {
                 revision,
                 changes,
             } => {
-                let watched = self.watches.get_mut(&watcher).context("nobody watches")?;
+                let watched = self.watches.get_mut(&watcher).context("no such watcher")?;
                 watched.told.push((revision, changes));
             }
             Line::Raising(floor) => self.raising = self.raising.max(floor),
@@ -100,8 +100,8 @@ impl Run {
         })
     }
 
-    /// Everything up to here was told by some watcher, if everything up to where the
-    /// second one began was.
+    /// The revision up to which the watchers together received everything, provided that everything
+    /// up to the start of the second one is known.
     pub fn told_by_both(&self) -> Option<Revision> {
         let last = |watcher| -> Option<Revision> {
             let watched: &Watched = self.watches.get(&watcher)?;

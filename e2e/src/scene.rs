@@ -1,4 +1,4 @@
-//! A server with two tenants, who do everything at the same time under the same names.
+//! A server with two tenants that do everything concurrently under the same names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,29 +13,30 @@ use crate::kubectl::Kubectl;
 /// The tenants.
 pub const TENANTS: [&str; 2] = ["acme", "globex"];
 
-/// A server, its administrator, and an administrator of each of two tenants.
+/// A server, its administrator, and one administrator for each of two tenants.
 pub struct Scene {
     /// The server.
     pub server: Insula,
-    /// The system's administrator.
+    /// The system administrator.
     pub system: Kubectl,
     /// The tenants' administrators.
     pub tenants: [Kubectl; 2],
-    // After everything that uses it.
+    // Dropped after everything that uses it.
     folder: TempDir,
 }
 
 impl Scene {
-    /// With the embedded store. `None`, and a loud word about it, if there is no kubectl.
+    /// Starts a server with the embedded store. Returns `None` and reports the skip if there is no
+    /// kubectl.
     pub fn start() -> Option<Self> {
         Self::start_with(&[])
     }
 
-    /// With further arguments to the server.
+    /// Starts a server with further arguments.
     ///
     /// # Panics
     ///
-    /// If the server does not start or does not make tenants.
+    /// If the server does not start or cannot create tenants.
     pub fn start_with(more: &[&str]) -> Option<Self> {
         let program = Kubectl::find()?;
         let folder = tempfile::tempdir().expect("a folder for the test");
@@ -62,12 +63,12 @@ impl Scene {
         })
     }
 
-    /// Where everything of it is.
+    /// The working directory.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Somebody of a tenant, with a certificate that the system's administrator hands out.
+    /// A tenant's user with a certificate issued by the system administrator.
     ///
     /// # Panics
     ///
@@ -83,7 +84,7 @@ impl Scene {
         self.somebody(&format!("{tenant}-{name}"), &kubeconfig)
     }
 
-    /// Somebody with a token and nothing else.
+    /// A user with a token only.
     pub fn bearer(&self, name: &str, token: &str) -> Kubectl {
         let authority = self.folder().join("data/pki/ca.crt");
         let kubeconfig = format!(
@@ -97,7 +98,7 @@ impl Scene {
         self.somebody(name, &kubeconfig)
     }
 
-    /// Somebody new, with this kubeconfig and a folder of their own.
+    /// A new user with this kubeconfig and its own directory.
     fn somebody(&self, name: &str, kubeconfig: &str) -> Kubectl {
         let home = self.folder().join(name);
         std::fs::create_dir(&home).expect("it is a new folder");
@@ -106,24 +107,24 @@ impl Scene {
         Kubectl::new(name, self.system.program(), &path, &home)
     }
 
-    /// Both tenants do this, at the same time.
+    /// Runs the action in both tenants concurrently.
     pub fn both(&self, act: impl Fn(&Kubectl) + Sync) {
         thread::scope(|scope| {
             for tenant in &self.tenants {
                 let act = &act;
                 let acts = move || act(tenant);
-                // Named after the tenant, so that a panic says whose it is.
+                // The thread has the tenant's name, so that a panic shows it.
                 let thread = thread::Builder::new().name(tenant.name().to_owned());
                 thread.spawn_scoped(scope, acts).expect("a thread starts");
             }
         });
     }
 
-    /// The system sees what both have: the same names, each in its own space.
+    /// Asserts that the system sees the same names in both spaces, and returns the items.
     ///
     /// # Panics
     ///
-    /// If there is a name that only one has, or none at all.
+    /// If a name exists in only one space, or none exists at all.
     #[track_caller]
     pub fn sees_both(&self, path: &str) -> Vec<Value> {
         let text = self.system.get(&format!("get --raw {path}"));

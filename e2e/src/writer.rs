@@ -1,4 +1,4 @@
-//! A writer's process, as its parent holds it.
+//! The writer process, as seen by its parent.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -13,10 +13,10 @@ use insula_store::Revision;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// So many lines wait for the parent before the writer waits too.
+/// Lines buffered for the parent before the writer blocks.
 const MAX_LINES: usize = 64 << 10;
 
-/// A running writer; it is killed when this is dropped.
+/// A running writer, which is killed on drop.
 pub struct Writer {
     process: Child,
     lines: Receiver<String>,
@@ -24,7 +24,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts one on the store in `folder`. Its second watcher begins at `after`.
+    /// Starts a writer on the store in `folder`. Its second watcher starts after `after`.
     pub fn start(
         program: impl AsRef<OsStr>,
         folder: &Path,
@@ -49,7 +49,7 @@ impl Writer {
         })
     }
 
-    /// Waits until it says a line of this kind.
+    /// Waits for a line of this kind.
     pub fn await_line(&mut self, kind: &str, patience: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + patience;
         while let Some(line) = self.hear(deadline)? {
@@ -60,7 +60,7 @@ impl Writer {
         bail!("a writer did not say {kind:?} within {patience:?}");
     }
 
-    /// Listens for so long; gives how many lines it said.
+    /// Reads lines for this long and returns their number.
     pub fn listen(&mut self, time: Duration) -> anyhow::Result<usize> {
         let deadline = Instant::now() + time;
         let before = self.said.len();
@@ -68,7 +68,7 @@ impl Writer {
         Ok(self.said.len() - before)
     }
 
-    /// The next line, if it comes in time. That it ends by itself is an error.
+    /// The next line, if it arrives in time. An exit of the process is an error.
     fn hear(&mut self, deadline: Instant) -> anyhow::Result<Option<&str>> {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.lines.recv_timeout(left) {
@@ -82,13 +82,13 @@ impl Writer {
         Ok(self.said.last().map(String::as_str))
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let process = Pid::from_raw(i32::try_from(self.process.id())?);
         kill(process, signal).with_context(|| format!("cannot send {signal}"))
     }
 
-    /// Kills it with no warning, and gives everything it said.
+    /// Kills the process without warning and returns everything it printed.
     pub fn kill(mut self) -> anyhow::Result<Vec<String>> {
         self.end()?;
         let mut said = std::mem::take(&mut self.said);
@@ -96,7 +96,7 @@ impl Writer {
         Ok(said)
     }
 
-    /// On Unix, `kill` is SIGKILL.
+    /// On Unix, `kill` sends SIGKILL.
     fn end(&mut self) -> anyhow::Result<()> {
         self.process.kill().context("cannot kill a writer")?;
         self.process.wait().context("cannot wait for a writer")?;
@@ -106,12 +106,12 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed, and need not be.
+        // A process that has already exited cannot be killed.
         self.end().ok();
     }
 }
 
-/// Hands on whole lines; half a line at the end was never said.
+/// Forwards complete lines; a truncated last line is dropped.
 fn forward(output: ChildStdout, lines: &SyncSender<String>) {
     let mut output = BufReader::new(output);
     let mut line = String::new();

@@ -1,5 +1,5 @@
-//! A program that uses client-go as programs do, in two tenants at once under the same
-//! names, in every format that it speaks.
+//! A client-go program that works in two tenants concurrently under the same names, in every
+//! format.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use insula_e2e::kubectl::Kubectl;
 use insula_e2e::scene::Scene;
 use insula_testkit::peer;
 
-/// All that it does, in its order: `tools/peers/client`.
+/// Everything the program does, in order: see `tools/peers/client`.
 const ACTS: [&str; 36] = [
     "typed: create, get, update, patch and delete",
     "typed: a deployment is defaulted, and its numbers arrive",
@@ -63,7 +63,7 @@ fn client_go_works_in_every_format_with_streamed_lists_and_without() {
         ("json", true),
     ] {
         if (media, streamed) == ("json", true) {
-            // In the namespace of the run before: nothing of that may be left.
+            // In the same namespace as the previous run, of which nothing may be left.
             scene.both(|tenant| {
                 tenant.get("delete namespace client-json");
                 tenant.get("delete crd widgets.client-json.example.com");

@@ -1,4 +1,4 @@
-//! Cluster API's own programs against Insula: its controllers, and how clusters move.
+//! Cluster API's own programs against Insula: its controllers, and moving clusters.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::path::Path;
@@ -11,10 +11,10 @@ use insula_vsphere::crds;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long controllers may take.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server with Cluster API's kinds and ours, as `clusterctl init` leaves it.
+/// A server with the CRDs of Cluster API and Insula, as after `clusterctl init`.
 struct Side {
     server: Insula,
     kubectl: Kubectl,
@@ -43,7 +43,7 @@ impl Side {
         Self { server, kubectl }
     }
 
-    /// What an object has somewhere; nothing, if that is not there.
+    /// A field of an object, or an empty string if it is missing.
     fn read(&self, namespace: &str, object: &str, path: &str) -> String {
         let line = format!("-n {namespace} get {object} --ignore-not-found -o jsonpath={{{path}}}");
         self.kubectl.get(&line)
@@ -89,7 +89,7 @@ fn apply(kubectl: &Kubectl, object: &Value) {
     kubectl.given(&object.to_string()).get("apply -f -");
 }
 
-/// An identity that namespace `red` may use, and a cluster there that does.
+/// Creates an identity that the namespace `red` may use, and a cluster there that uses it.
 fn cluster(side: &Side) {
     let kubectl = &side.kubectl;
     kubectl.get("create namespace red");
@@ -148,7 +148,7 @@ fn cluster(side: &Side) {
     );
 }
 
-/// What the controllers of a control plane would say.
+/// Sets the status that the control plane's controllers would set.
 fn initialized(side: &Side) {
     side.status(
         "red",
@@ -163,7 +163,7 @@ fn initialized(side: &Side) {
     );
 }
 
-/// The identity and its Secret are at both ends, the rest only at the target.
+/// The identity and its Secret exist at both ends, everything else only at the target.
 fn assert_moved(source: &Side, target: &Side) {
     for object in ["cluster/c", "vspherecluster/c"] {
         assert_eq!(source.read("red", object, ".metadata.name"), "", "{object}");
@@ -209,7 +209,7 @@ fn fr4_m1_m2_m3_clusterctl_move_carries_the_identity_and_its_secret() {
         to.display(),
     );
     api.clusterctl(folder.path(), &line).succeeds();
-    // clusterctl says `false` where we say nothing.
+    // clusterctl writes `false` where Insula leaves the field out.
     let paused = target.read("red", "cluster/c", ".spec.paused");
     assert!(["", "false"].contains(&paused.as_str()), "{paused}");
     target
@@ -245,7 +245,7 @@ fn t4_insula_move_between_servers_that_cluster_apis_own_controllers_work_on() {
                     Secret capv-system/shared-login (copy, kept here)\n";
     assert_eq!(said, expected);
     assert_moved(&source, &target);
-    // They go on at the target.
+    // They continue at the target.
     target.status("red", "vspherecluster/c", &provisioned);
     target.until("red", "cluster/c", infrastructure, "true");
     let paused = ".status.conditions[?(@.type==\"Paused\")].status";

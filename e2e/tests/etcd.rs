@@ -1,4 +1,4 @@
-//! kubectl over etcd: the same words, and the keys where Kubernetes' tools expect them.
+//! kubectl with etcd as the store: same behaviour, with keys where Kubernetes tools expect them.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use insula_testkit::etcd::EtcdServer;
 
 #[tokio::test]
 async fn two_tenants_work_over_etcd_and_two_servers_share_it() {
-    // Either of them says that this is skipped.
+    // Each of them reports a skip.
     if Kubectl::find().is_none() {
         return;
     }
@@ -26,7 +26,7 @@ async fn two_tenants_work_over_etcd_and_two_servers_share_it() {
     scene.both(everyday);
     scene.sees_both("/api/v1/tenants/all/configmaps");
     keys(&etcd).await;
-    // A second server with the same keys is the same server to everybody.
+    // A second server with the same signing keys is indistinguishable to clients.
     let second = scene.folder().join("second");
     copy(&scene.folder().join("data/pki"), &second.join("pki"));
     let second = Insula::start(&second, &arguments);
@@ -37,7 +37,7 @@ async fn two_tenants_work_over_etcd_and_two_servers_share_it() {
         "acme",
     );
     let mut watch = one.start("get cm --watch -o name");
-    // What is there first: from here on nothing can be missed.
+    // The initial event: from here on none can be missed.
     watch.await_line("configmap/note");
     one.prints(
         &format!("{there} create configmap late"),
@@ -78,7 +78,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// As any client of etcd sees them.
+/// As any etcd client sees them.
 async fn keys(etcd: &EtcdServer) {
     let store = Etcd::connect(Options::new(vec![etcd.endpoint()]))
         .await

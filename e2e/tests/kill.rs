@@ -1,9 +1,9 @@
-//! A writer is killed again and again, and nothing that was promised is lost.
+//! A writer is killed repeatedly, and no acknowledged write is lost.
 //!
-//! | variable | means |
+//! | variable | meaning |
 //! |---|---|
-//! | `INSULA_CRASH_ROUNDS` | how many rounds, 25 if not said |
-//! | `INSULA_CRASH_SEED` | the seed of the first round; each has the next |
+//! | `INSULA_CRASH_ROUNDS` | number of rounds, 25 by default |
+//! | `INSULA_CRASH_SEED` | seed of the first round; each further round adds one |
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Longer than anything takes that is going to happen at all.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ROUNDS: u64 = 25;
 const SEED: u64 = 20_260;
 
-/// A process that is started while another test has a store open has its lock too, until
-/// it becomes the program it is to be.
+/// A child process inherits the lock of a store that another test has open, until it executes its
+/// own program.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn a_stopped_process_goes_on_where_it_was() {
     let mut writer = scene.start(SEED, &[]).unwrap();
     writer.await_line("raised", PATIENCE).unwrap();
     writer.signal(Signal::SIGSTOP).unwrap();
-    // The first half for what it had said before it stopped.
+    // The first half receives what was printed before the stop.
     let half = Duration::from_millis(500);
     writer.listen(half).unwrap();
     let second = Embedded::open(scene.store(), LITTLE_ROOM).await;
@@ -84,7 +84,7 @@ async fn a_stopped_process_goes_on_where_it_was() {
     scene.judge_killed(writer).await.unwrap();
 }
 
-/// One folder and all that is known about it.
+/// One store directory and everything known about it.
 struct Scene {
     seed: u64,
     round: u64,
@@ -118,7 +118,7 @@ impl Scene {
         self.folder.path().join("store")
     }
 
-    /// Kills writers, then looks what they left; gives how many were killed.
+    /// Kills writers, then inspects the store; returns the number of writers killed.
     async fn round(&mut self) -> anyhow::Result<usize> {
         let mut dice = Dice::new(self.seed);
         let plan: &[Kill] = match dice.below(8) {
@@ -169,7 +169,7 @@ impl Scene {
 }
 
 impl Drop for Scene {
-    /// What a failure left is kept, for whoever looks into it.
+    /// Keeps the directory of a failed test for investigation.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             return;
@@ -184,9 +184,8 @@ impl Drop for Scene {
     }
 }
 
-/// Lets it live for a while and kills it. There is nothing to wait for here: that the
-/// time is random is the fault. Half of the kills then wait for the moment right after
-/// something was promised, where what was promised too early is lost.
+/// Lets the writer run for a random time and kills it. Half of the kills then wait for the moment
+/// right after an acknowledgement, where a premature one would be lost.
 fn let_run(mut writer: Writer, kill: Kill, dice: &mut Dice) -> anyhow::Result<Vec<String>> {
     if kill == Kill::Early {
         writer.listen(Duration::from_millis(dice.below(20)))?;
@@ -209,7 +208,7 @@ fn variable(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name}={value} is no number")))
 }
 
-/// On the terminal even if the test passes.
+/// Prints to the terminal even if the test passes.
 fn say(text: &str) {
     writeln!(std::io::stderr(), "{text}").ok();
 }

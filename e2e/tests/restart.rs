@@ -1,4 +1,4 @@
-//! The server is killed while kubectl writes, and started again.
+//! The server is killed while kubectl writes, and restarted.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use insula_e2e::kubectl::Kubectl;
 use insula_e2e::scene::Scene;
 use serde_json::Value;
 
-/// So many writes are acknowledged before the server is killed.
+/// Acknowledged writes before the server is killed.
 const WRITES: usize = 24;
 
 #[test]
@@ -42,11 +42,10 @@ fn what_was_acknowledged_is_there_after_a_kill_and_old_kubeconfigs_open_it() {
     scene
         .system
         .shows("get tenants", &["acme Active", "globex Active"]);
-    // A watch from before is told everything that it missed, or to list again; never
-    // just nothing.
+    // A watch from before the kill gets every missed event or an expiry error, never silence.
     if let Told::Names(told) = watch_from(one, &seen) {
         for name in &acknowledged[0] {
-            assert!(told.contains(name), "{name} was not told: {told:?}");
+            assert!(told.contains(name), "{name} was not delivered: {told:?}");
         }
     }
     let seen = list(one);
@@ -55,7 +54,7 @@ fn what_was_acknowledged_is_there_after_a_kill_and_old_kubeconfigs_open_it() {
         watch_from(one, &seen),
         Told::Names(vec!["after".to_owned()])
     );
-    // And a client that waited through it all sees what happens afterwards.
+    // A client that waited through the restart sees later events.
     one.get(r#"patch cm before -p '{"data":{"state":"new"}}'"#);
     assert_eq!(
         waiting.finish().succeeds(),
@@ -69,8 +68,7 @@ fn what_was_acknowledged_is_there_after_a_kill_and_old_kubeconfigs_open_it() {
     );
 }
 
-/// Each tenant makes objects until the server is gone; gives the names of those whose
-/// making was acknowledged.
+/// Each tenant creates objects until the server is gone; returns the names of acknowledged ones.
 fn write_until_enough(tenants: &[Kubectl; 2], kill: impl FnOnce()) -> [Vec<String>; 2] {
     let acknowledged = [(); 2].map(|()| Mutex::new(Vec::new()));
     let gone = AtomicBool::new(false);
@@ -115,12 +113,12 @@ fn list(tenant: &Kubectl) -> String {
         .to_owned()
 }
 
-/// What a watch tells that begins in the past.
+/// The result of a watch from a past revision.
 #[derive(Debug, PartialEq)]
 enum Told {
-    /// What was added since.
+    /// The names added since.
     Names(Vec<String>),
-    /// That nobody knows any more: list again.
+    /// The revision has expired: list again.
     Expired,
 }
 

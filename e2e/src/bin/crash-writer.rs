@@ -1,5 +1,5 @@
-//! Writes to an embedded store as fast as it can and says what it does, until it is
-//! killed: `crash-writer FOLDER SEED AFTER`. What it says is in `protocol`.
+//! Writes to an embedded store as fast as possible and prints each step until it is killed:
+//! `crash-writer FOLDER SEED AFTER`. The output format is in `protocol`.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -21,9 +21,9 @@ use tracing_subscriber::filter::LevelFilter;
 
 const WRITERS: u64 = 8;
 const KEYS: u64 = 900;
-/// How often the floor is raised.
+/// The interval between compactions.
 const RAISE_EVERY: Duration = Duration::from_millis(50);
-/// The most revisions that a new floor lies behind what has been told.
+/// The maximum distance of a new floor behind the printed events.
 const MAX_KEPT: u64 = 2000;
 
 #[tokio::main]
@@ -49,7 +49,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the store and keeps at it; comes back only if something fails.
+/// Opens the store and works on it; returns only on failure.
 async fn work(
     folder: PathBuf,
     seed: u64,
@@ -83,12 +83,12 @@ async fn work(
     tasks.join_next().await.context("there are tasks")??
 }
 
-/// What all tasks share.
+/// The state shared by all tasks.
 struct Desk {
     store: Embedded,
     speaker: Speaker,
     calls: AtomicU64,
-    /// How far each watcher has said what it was told.
+    /// The revision up to which each watcher has printed its events.
     told: [AtomicU64; 2],
 }
 
@@ -121,7 +121,8 @@ impl Desk {
         }
     }
 
-    /// One that mostly succeeds: it expects what is there, or now and then was.
+    /// A transaction that mostly succeeds: it expects the current or, now and then, an earlier
+    /// state.
     async fn transaction(&self, dice: &mut Dice) -> anyhow::Result<Transaction> {
         let first = dice.below(KEYS);
         let key = key(first);
@@ -147,8 +148,8 @@ impl Desk {
         Ok(transaction)
     }
 
-    /// Raises the floor, but never past what both watchers have said: so whatever is no
-    /// longer in the log after a crash is known to the parent.
+    /// Compacts, but never past what both watchers have printed: the parent then knows everything
+    /// that is no longer in the log after a crash.
     async fn compact(self: Arc<Self>, mut dice: Dice) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(RAISE_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -170,7 +171,7 @@ fn key(number: u64) -> Key {
     Bytes::from(format!("/crash/{number:03}"))
 }
 
-/// Says one line after the other, each of them whole and at once.
+/// Prints lines one at a time, each complete and flushed.
 #[derive(Clone, Default)]
 struct Speaker(Arc<Mutex<u64>>);
 
@@ -181,13 +182,13 @@ impl Speaker {
         *number += 1;
         let said = io::stdout().write_all(format!("{number} {text}\n").as_bytes());
         if said.is_err() {
-            // Nobody listens any more.
+            // The parent has closed the pipe.
             std::process::exit(1);
         }
     }
 }
 
-/// What the store logs as an error is a failure: its threads have nobody else to tell.
+/// Errors logged by the store are failures, since its threads cannot report them otherwise.
 impl Write for Speaker {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event).trim().to_owned();

@@ -2,7 +2,7 @@ use insula_store::embedded::Statistics;
 
 use super::*;
 
-/// Two writers: the first is killed when the answer to its second commit is on its way.
+/// Two writers: the first is killed while the answer to its second commit is on its way.
 const FIRST_LIFE: &str = "\
     opened 1 0 900\n\
     watching 0 1\n\
@@ -24,7 +24,7 @@ const SECOND_LIFE: &str = "\
     raised 2\n\
     asked 1 ?b@3 -b\n\
     answered 1 conflict 0 4";
-/// What is found then: changes and states as they are told.
+/// The recovered log and states.
 const LOG: &str = "\
     told 0 3 +a@2@3=8.10 +b@3@3=9.20\n\
     told 0 4 -b";
@@ -32,7 +32,7 @@ const STATES: &str = "\
     told 0 2 +a@2@2=7.10\n\
     told 0 4 +a@2@3=8.10";
 
-/// All that the judge is shown.
+/// The input of one check.
 #[derive(Clone)]
 struct Case {
     lives: [String; 2],
@@ -121,7 +121,7 @@ fn sound_lives_are_accepted_and_counted() {
     assert_eq!((judge.floor().get(), judge.revision().get()), (2, 4));
 }
 
-/// Each of these changes one line of what is sound.
+/// Each case changes one line of the valid input.
 #[test]
 fn each_kind_of_broken_promise_is_found() {
     for (old, new, why) in [
@@ -147,7 +147,7 @@ fn each_kind_of_broken_promise_is_found() {
             "answered 1 conflict 0 4 b@3@3=9.20",
             "where there was",
         ),
-        // A watcher was told what is not so, or not all of it, or too early.
+        // A watcher saw a wrong, incomplete or premature event.
         ("told 0 2 +a@2@2=7.10", "told 0 2 +a@2@2=6.10", "is now"),
         ("told 1 2 +a@2@2=7.10\n", "", "3 comes after 1"),
         (

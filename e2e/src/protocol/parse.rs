@@ -1,4 +1,4 @@
-//! Lines as they are read back.
+//! Parsing of protocol lines.
 
 use std::str::{FromStr, SplitAsciiWhitespace};
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl FromStr for Line {
     }
 }
 
-/// The words of a line that are not read yet.
+/// The unread words of a line.
 struct Words<'a>(SplitAsciiWhitespace<'a>);
 
 impl Words<'_> {

@@ -1,4 +1,4 @@
-//! An answer without what differs from run to run.
+//! Responses without the values that differ from run to run.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,32 +10,32 @@ use serde_json::{Value, json};
 
 use crate::case::Case;
 
-/// What a step was answered, as it is written down and compared.
+/// The normalized response to a step, as recorded and compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// The case.
+    /// The case's name.
     pub case: String,
-    /// Which of its steps, from 1.
+    /// The number of the step, from 1.
     pub step: usize,
-    /// The method and the path, as the case has them.
+    /// The method and the path as written in the case.
     pub send: String,
-    /// The HTTP code.
+    /// The HTTP status code.
     pub status: u16,
     /// The content type.
     #[serde(rename = "type")]
     pub content_type: String,
-    /// Warnings, in the order in which they came.
+    /// Warnings in the order received.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// When to try again.
+    /// The Retry-After header.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub retry_after: String,
-    /// JSON as what it says, several lines of it as an array, anything else as text.
+    /// JSON as a value, several JSON lines as an array, anything else as text.
     pub body: Value,
 }
 
 impl Recorded {
-    /// What is left of an answer.
+    /// Normalizes a response.
     pub fn new(
         case: &Case,
         index: usize,
@@ -61,8 +61,7 @@ impl Recorded {
     }
 }
 
-/// One value, or an array of those that are on lines of their own, or text. Of YAML only
-/// counts what it says.
+/// One JSON value, an array of values on separate lines, or text. YAML is parsed.
 fn read(answer: &Answer) -> Value {
     let text = answer.text();
     if answer.header("content-type") == "application/yaml"
@@ -94,7 +93,7 @@ fn normalise(value: &mut Value) {
     }
 }
 
-/// What a member's name says about its value.
+/// Normalizes a field according to its name.
 fn member(name: &str, value: &mut Value) {
     match (name, &mut *value) {
         ("resourceVersion", Value::String(text)) if !text.is_empty() => *text = "<rv>".to_owned(),
@@ -104,7 +103,7 @@ fn member(name: &str, value: &mut Value) {
             *value = json!(["<ip>"]);
         }
         ("nodePort", Value::Number(_)) => *value = json!("<port>"),
-        // Descriptions are prose, which is no part of the interface.
+        // Descriptions are prose and not part of the interface.
         ("columnDefinitions", Value::Array(columns)) => {
             columns
                 .iter_mut()
@@ -112,7 +111,7 @@ fn member(name: &str, value: &mut Value) {
         }
         ("serverAddress", Value::String(text)) => *text = "<address>".to_owned(),
         ("cells", Value::Array(cells)) => cells.iter_mut().for_each(cell),
-        // Their order is by second, and a second may end between two steps.
+        // Sorted by seconds, and a second may end between two steps.
         ("managedFields", Value::Array(entries)) => {
             entries.iter_mut().for_each(normalise);
             entries.sort_by_key(|entry| {
@@ -125,7 +124,7 @@ fn member(name: &str, value: &mut Value) {
                 ]
             });
         }
-        // Go goes through managers in no order.
+        // Go iterates managers in random order.
         ("causes", Value::Array(causes)) => {
             causes.iter_mut().for_each(normalise);
             if causes
@@ -139,7 +138,7 @@ fn member(name: &str, value: &mut Value) {
     }
 }
 
-/// A cell of a table may be an age, or what was allocated.
+/// Masks ages and allocated addresses and ports in table cells.
 fn cell(value: &mut Value) {
     static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d+[smhd](\d+[smh])?$"));
     static IP: LazyLock<Regex> = LazyLock::new(|| pattern(r"^10\.(9[6-9]|1\d\d)\.\d+\.\d+$"));
@@ -152,7 +151,7 @@ fn cell(value: &mut Value) {
     }
 }
 
-/// The name of an object whose name the server made.
+/// Masks a server-generated name.
 fn generated(object: &mut Value) {
     let Some(prefix) = object["generateName"].as_str().map(str::to_owned) else {
         return;
@@ -164,8 +163,8 @@ fn generated(object: &mut Value) {
     }
 }
 
-/// A text without UIDs, times of today and what else is of this run only. Times that cases
-/// write are of long ago.
+/// A text without UIDs, current timestamps and other values of this run. Timestamps in cases are in
+/// the distant past.
 fn tidy(text: &str) -> String {
     static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         let rules = [
@@ -175,9 +174,9 @@ fn tidy(text: &str) -> String {
                 "<time>",
             ),
             ("hash=[0-9A-F]+", "hash=<hash>"),
-            // An object that is quoted as a whole, with all of the above in it.
+            // A whole object quoted in a message.
             (r#""\{\\"(\\.|[^"\\])*""#, r#""<object>""#),
-            // Where Go was when it made a scheme, which depends on how it was built.
+            // A Go source location, which depends on the build.
             (r#"in scheme "[^"]*""#, r#"in scheme "<scheme>""#),
         ];
         rules.map(|(text, by)| (pattern(text), by)).into()
@@ -189,7 +188,7 @@ fn tidy(text: &str) -> String {
     text
 }
 
-/// Messages without what was kept, such as resource versions.
+/// Replaces kept values, such as resource versions, in messages.
 fn forget(body: &mut Value, kept: &BTreeMap<String, String>) {
     let words = kept.iter().filter(|(name, _)| *name != "ns");
     for (name, value) in words {
@@ -203,7 +202,7 @@ fn forget(body: &mut Value, kept: &BTreeMap<String, String>) {
     }
 }
 
-/// Without what a case says is of this run only.
+/// Masks what the case marks as varying.
 fn mask(value: &mut Value, hidden: &str) {
     match value {
         _ if hidden.is_empty() => {}

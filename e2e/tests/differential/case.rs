@@ -1,4 +1,4 @@
-//! What is asked: cases of steps, in files that people read.
+//! Test cases: sequences of requests in YAML files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,22 +7,22 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Cases that belong together: a file.
+/// The cases of one file.
 #[derive(Debug)]
 pub struct Category {
-    /// The file's name without what follows the dot.
+    /// The file name without its extension.
     pub name: String,
-    /// What is in it.
+    /// The cases.
     pub cases: Vec<Case>,
 }
 
-/// Steps that build on each other, in a namespace of their own that has the case's name.
+/// Steps that build on each other, in a namespace named after the case.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// Unlike that of any other.
+    /// A unique name.
     pub name: String,
-    /// What is sent, in this order.
+    /// The requests, in order.
     pub steps: Vec<Step>,
 }
 
@@ -30,50 +30,50 @@ pub struct Case {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// The method and the path. `$ns` is the case's namespace, `${name}` what was kept.
+    /// The method and the path. `$ns` is the case's namespace, `${name}` a kept value.
     pub send: String,
     /// The content type, or `json`, `merge`, `strategic`, `apply`.
     #[serde(default, rename = "type")]
     pub content_type: String,
-    /// What the client accepts, or `table`, `partial`, `partial-list`.
+    /// The Accept header, or `table`, `partial`, `partial-list`.
     #[serde(default)]
     pub accept: String,
     /// Further headers.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// What is sent: text as it stands, anything else as JSON.
+    /// The body: text as it is, anything else as JSON.
     #[serde(default)]
     pub body: Value,
-    /// What is kept of the answer for later: names and JSON pointers.
+    /// Values to keep from the response: names and JSON pointers.
     #[serde(default)]
     pub keep: BTreeMap<String, String>,
-    /// The request is repeated until it is answered like this.
+    /// The request is repeated until the response matches.
     #[serde(default)]
     pub until: Option<Until>,
-    /// A pattern of what is of this run only, in texts of the answer.
+    /// A pattern of varying text in the response.
     #[serde(default)]
     pub mask: String,
-    /// For those who read it.
+    /// A comment for the reader.
     #[serde(default, rename = "note")]
     pub _note: String,
 }
 
-/// What an answer has to be before it counts.
+/// The condition that ends the repetition.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Until {
-    /// The HTTP code.
+    /// The HTTP status code.
     pub status: u16,
     /// A JSON pointer into the body.
     #[serde(default)]
     pub at: String,
-    /// What is there.
+    /// The expected value.
     #[serde(default)]
     pub is: Value,
 }
 
 impl Category {
-    /// All that there are, in the order of their names.
+    /// All files, sorted by name.
     pub fn all() -> Vec<Self> {
         let mut paths: Vec<PathBuf> = std::fs::read_dir(folder().join("cases"))
             .expect("the cases are beside the tests")
@@ -96,13 +96,13 @@ impl Category {
 }
 
 impl Step {
-    /// The method and the path, the latter as it is written.
+    /// The method and the path as written.
     pub fn target(&self) -> (Method, &str) {
         let (method, path) = self.send.split_once(' ').expect("a method and a path");
         (method.parse().expect("a method"), path)
     }
 
-    /// What it says of its body.
+    /// The content type.
     pub fn sent_type(&self) -> &str {
         match self.content_type.as_str() {
             "" => "application/json",
@@ -114,7 +114,7 @@ impl Step {
         }
     }
 
-    /// What it accepts.
+    /// The Accept header.
     pub fn accepted(&self) -> &str {
         match self.accept.as_str() {
             "" => "application/json",
@@ -125,7 +125,7 @@ impl Step {
         }
     }
 
-    /// The body as it is sent, before anything in it is replaced.
+    /// The body before replacements.
     pub fn text(&self) -> String {
         match &self.body {
             Value::Null => String::new(),
@@ -135,7 +135,7 @@ impl Step {
     }
 }
 
-/// Where all this is.
+/// The directory of the cases.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential")
 }

@@ -1,4 +1,4 @@
-//! What differs, and whether it may.
+//! Differences between responses, and which are intentional.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::answer::Recorded;
 use crate::case::folder;
 
-/// One thing that is not the same.
+/// One difference.
 #[derive(Debug)]
 pub struct Difference {
     case: String,
@@ -20,26 +20,26 @@ pub struct Difference {
     ours: Value,
 }
 
-/// Something that differs on purpose.
+/// An intentional difference.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Purpose {
-    /// In which cases: a name in which `*` is anything.
+    /// The case, a pattern in which `*` matches anything.
     cases: String,
-    /// In which step; 0 is all of them.
+    /// The step; 0 means all.
     #[serde(default)]
     step: usize,
-    /// Where: likewise a pattern.
+    /// The location, also a pattern.
     at: String,
-    /// In which space: `system`, `tenant`, or both.
+    /// The space: `system`, `tenant`, or both.
     #[serde(default)]
     space: String,
-    /// Why it does.
+    /// The reason.
     why: String,
 }
 
 impl Purpose {
-    /// What differs on purpose in this space.
+    /// All intentional differences in this space.
     pub fn all(space: &str) -> Vec<Self> {
         let path = folder().join("differences.yaml");
         let text = std::fs::read_to_string(path).expect("it is beside the tests");
@@ -76,7 +76,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Everything that differs.
+/// All differences.
 pub fn differences(real: &[Recorded], ours: &[Recorded]) -> Vec<Difference> {
     let mut found = Vec::new();
     for (real, ours) in real.iter().zip(ours) {
@@ -88,7 +88,7 @@ pub fn differences(real: &[Recorded], ours: &[Recorded]) -> Vec<Difference> {
     found
 }
 
-/// What nobody meant, and which purposes nothing serves any more.
+/// Returns the unintentional differences and the unused entries.
 pub fn judge(found: Vec<Difference>, purposes: &[Purpose]) -> (Vec<Difference>, Vec<String>) {
     let unused = |one: &&Purpose| !found.iter().any(|difference| one.covers(difference));
     let stale = purposes.iter().filter(unused).map(Purpose::to_string);
@@ -111,7 +111,7 @@ fn compare(real: &Recorded, ours: &Recorded, found: &mut Vec<Difference>) {
             });
         }
     };
-    // Of two that have not even the code in common, the rest says nothing more.
+    // With different status codes, further differences are not informative.
     if real.status != ours.status {
         return push("status", summary(real), summary(ours));
     }
@@ -138,7 +138,7 @@ fn summary(answer: &Recorded) -> Value {
     json!([answer.status, said])
 }
 
-/// Goes down as long as both have the same shape.
+/// Descends as long as both values have the same shape.
 fn walk(at: &str, real: &Value, ours: &Value, push: &mut impl FnMut(&str, Value, Value)) {
     match (real, ours) {
         (Value::Object(one), Value::Object(other)) => {
@@ -155,7 +155,7 @@ fn walk(at: &str, real: &Value, ours: &Value, push: &mut impl FnMut(&str, Value,
                 walk(&format!("{at}/{index}"), one, other, push);
             }
         }
-        // Which element is missing says more than that one is.
+        // Names the missing element instead of reporting shifted ones.
         (Value::Array(one), Value::Array(other)) => match (named(one), named(other)) {
             (Some(one), Some(other)) => walk(at, &one, &other, push),
             _ => push(at, real.clone(), ours.clone()),
@@ -164,7 +164,7 @@ fn walk(at: &str, real: &Value, ours: &Value, push: &mut impl FnMut(&str, Value,
     }
 }
 
-/// Elements by their names, if each has one of its own.
+/// Elements keyed by name, if all names are distinct.
 fn named(elements: &[Value]) -> Option<Value> {
     let mut members = serde_json::Map::new();
     for element in elements {
@@ -176,7 +176,7 @@ fn named(elements: &[Value]) -> Option<Value> {
     (members.len() == elements.len()).then_some(Value::Object(members))
 }
 
-/// Whether a text is like a pattern in which `*` is anything.
+/// Whether a text matches a pattern in which `*` is anything.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else {
         return pattern == text;

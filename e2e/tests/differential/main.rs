@@ -1,9 +1,9 @@
-//! The same requests to a real kube-apiserver and to Insula, and what is answered.
+//! Differential tests: the same requests to a real kube-apiserver and to Insula.
 //!
-//! What the real one answers is written down in `recorded/`, and Insula has to answer the
-//! same, as the system and as a tenant; this needs no kube-apiserver. Where there is one
-//! (`make peers`), both are asked, and the recording has to be what it answers.
-//! `make record` writes it anew. `differences.yaml` has what differs on purpose.
+//! The responses of the real one are recorded in `recorded/`, and Insula must give the same, as the
+//! system and as a tenant; this needs no kube-apiserver. Where one is installed (`make peers`),
+//! both are called, and the recording must match its responses. `make record` updates it.
+//! `differences.yaml` lists the intentional differences.
 
 mod answer;
 mod case;
@@ -58,7 +58,7 @@ async fn kube_apiserver_answers_as_it_was_recorded_and_insula_does_too() {
     }
 }
 
-/// What Insula answers in a space.
+/// Insula's responses in a space.
 async fn play_all(server: &TestServer, space: &str) -> Vec<Recorded> {
     let client = match space {
         "system" => server.system().await,
@@ -77,7 +77,7 @@ fn assert_same(space: &str, real: &[Recorded], ours: &[Recorded]) {
     let (unmeant, stale) = judge(differences(real, ours), &Purpose::all(space));
     assert!(
         unmeant.is_empty(),
-        "{} differences in the space of the {space} that nobody meant:\n{}",
+        "{} unintended differences in the space of the {space}:\n{}",
         unmeant.len(),
         listed(&unmeant)
     );

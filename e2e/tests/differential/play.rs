@@ -1,4 +1,4 @@
-//! Playing the cases against a server.
+//! Running the cases against a server.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use crate::answer::Recorded;
 use crate::case::{Case, Category, Step};
 
-/// How long a step may be repeated until it is answered as it says.
+/// The deadline of a repeated step.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often.
+/// The interval between repetitions.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Whom managed fields belong to if nobody says.
+/// The user agent, which is the default field manager.
 const AGENT: &str = "differential/1.0";
 
-/// What was kept of earlier answers.
+/// Values kept from earlier responses.
 type Kept = BTreeMap<String, String>;
 
-/// Plays every case of a category, in order.
+/// Runs every case of a file, in order.
 pub async fn category(client: &Client, category: &Category) -> Vec<Recorded> {
     let mut answers = Vec::new();
     for case in &category.cases {
@@ -60,7 +60,7 @@ async fn ask(client: &Client, step: &Step, kept: &Kept) -> Answer {
         let there = answer.json();
         let there = there.pointer(&until.at).unwrap_or(&Value::Null);
         let is = until.at.is_empty() || *there == until.is;
-        // Whether it ever came is what is compared.
+        // After the deadline the last response is compared.
         if (answer.status == until.status && is) || Instant::now() > deadline {
             return answer;
         }
@@ -81,7 +81,7 @@ async fn send(client: &Client, step: &Step, kept: &Kept) -> Answer {
     answer.unwrap_or_else(|error| panic!("{}: {error:#}", step.send))
 }
 
-/// With what was kept in place of its names.
+/// Replaces the names of kept values.
 fn fill(text: &str, kept: &Kept) -> String {
     let mut text = text.replace("$ns", &kept["ns"]);
     for (name, value) in kept {
@@ -94,7 +94,7 @@ fn found(body: &Value, pointer: &str) -> String {
     match body.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
-        // What follows is sent nonetheless, and compared.
+        // Later steps are sent and compared nonetheless.
         None => "absent".to_owned(),
     }
 }

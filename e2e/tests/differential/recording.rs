@@ -1,11 +1,11 @@
-//! What kube-apiserver answered: a file for each category, a line for each step.
+//! The recorded responses of kube-apiserver: one file per case file, one line per step.
 
 use std::path::PathBuf;
 
 use crate::answer::Recorded;
 use crate::case::{Category, folder};
 
-/// Everything that is recorded, in the order of the cases.
+/// All recordings, in the order of the cases.
 pub fn read_all() -> Vec<Recorded> {
     let categories = Category::all().into_iter();
     categories
@@ -13,7 +13,7 @@ pub fn read_all() -> Vec<Recorded> {
         .collect()
 }
 
-/// Writes a category's answers, if `UPDATE_GOLDEN` asks for it.
+/// Writes the responses of a case file if `UPDATE_GOLDEN` is set.
 pub fn write_if_asked(category: &str, answers: &[Recorded]) {
     if std::env::var_os("UPDATE_GOLDEN").is_none() {
         return;

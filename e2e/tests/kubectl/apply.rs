@@ -1,11 +1,11 @@
-//! apply, diff, edit and replace: what is written down becomes so.
+//! apply, diff, edit and replace.
 
 use insula_e2e::kubectl::Kubectl;
 use insula_e2e::scene::Scene;
 
 use crate::manifests::{APPLIED, POD, write_app};
 
-/// `kubectl apply` says this of each object.
+/// Asserts the result that `kubectl apply` prints for each object.
 #[track_caller]
 fn applies(tenant: &Kubectl, line: &str, verdicts: [&str; 6]) {
     let said = tenant.get(line);
@@ -139,7 +139,7 @@ fn an_object_is_edited_and_replaced() {
         let text = tenant.get("get cm note -o yaml");
         let third = tenant.given(&text.replace("second", "third"));
         third.prints("replace -f -", "configmap/note replaced");
-        // The same again is about an object that has changed since.
+        // The same replacement again is about an outdated object.
         third.refuses("replace -f -", "the object has been modified");
         tenant.prints(
             "get cm note -o jsonpath='{.data}'",

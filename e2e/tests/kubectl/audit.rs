@@ -1,4 +1,4 @@
-//! The audit log: who did what, once each, and nothing of what they sent.
+//! The audit log: every request once, without request bodies.
 
 use insula_e2e::scene::Scene;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn every_request_is_in_the_audit_log_once() {
     let Some(scene) = Scene::start_with(&arguments) else {
         return;
     };
-    // A raw request is one request, and its limit is how it is found again.
+    // A raw request is a single request, identified by its limit parameter.
     scene.both(|tenant| {
         let Cast { dora, robot, .. } = Cast::enter(&scene, tenant);
         dora.get("get --raw /api/v1/namespaces/shop/configmaps?limit=1");
@@ -37,7 +37,7 @@ fn every_request_is_in_the_audit_log_once() {
         .get("get --raw /api/v1/tenants/globex/pods?limit=7");
     let nobody = scene.bearer("nobody", "made-up");
     nobody.refuses("get --raw /api/v1/pods?limit=8", "Unauthorized");
-    // What is queued is written before it ends.
+    // Queued events are written on shutdown.
     scene.server.stop().succeeds();
     let text = std::fs::read_to_string(&log).unwrap();
     let events: Vec<Value> = text
@@ -62,7 +62,7 @@ fn every_request_is_in_the_audit_log_once() {
             told(2, ROBOT, tenant, tenant, "forbid"),
             told(3, ROBOT, tenant, "all", "forbid"),
             told(4, "admin as dora", tenant, tenant, "forbid"),
-            // Whom they act for says where they go, and they may not act for anybody.
+            // The impersonated user's space is recorded, although the impersonation is refused.
             told(5, "dora", tenant, "", "forbid"),
         ]);
     }
@@ -73,13 +73,14 @@ fn every_request_is_in_the_audit_log_once() {
     assert_eq!(found, expected);
 }
 
-/// What an event is expected to tell: of which request, who did it, where they belong, what
-/// it was about, and how it was decided.
+/// The expected summary of an event: request, user, the user's tenant, the addressed space and the
+/// decision.
 fn told(limit: u32, who: &str, tenant: &str, space: &str, decision: &str) -> Value {
     json!([limit.to_string(), who, tenant, space, decision])
 }
 
-/// The same of an event, if the request has a limit of one digit: kubectl has others.
+/// The summary of an event, if the request has a single-digit limit; kubectl's own requests have
+/// others.
 fn summary(event: &Value) -> Option<Value> {
     let uri = event["requestURI"].as_str()?;
     let limit = uri.split_once("?limit=").map(|(_, limit)| limit);
@@ -114,7 +115,7 @@ fn no_secret_is_in_the_audit_log() {
     });
     let nobody = scene.bearer("nobody", "made-up");
     nobody.refuses("get --raw /api/v1/pods", "Unauthorized");
-    // The robots' tokens are where they are kept.
+    // The service accounts' tokens in their files.
     let tokens = ["acme-robot", "globex-robot"].map(|name| {
         let kubeconfig = scene.folder().join(name).join("kubeconfig");
         let text = std::fs::read_to_string(kubeconfig).unwrap();

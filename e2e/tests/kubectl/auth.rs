@@ -1,4 +1,4 @@
-//! auth whoami and auth can-i: who one is, and what one may do.
+//! auth whoami and auth can-i.
 
 use insula_e2e::kubectl::{Kubectl, squeezed};
 use insula_e2e::scene::{Scene, TENANTS};
@@ -7,7 +7,7 @@ use crate::cast::{Cast, cannot_list, not_of};
 
 const ROBOT: &str = "system:serviceaccount:shop:robot";
 
-/// What everybody may do, and be told.
+/// Permissions of all authenticated users.
 const EVERYBODY: [&str; 3] = [
     "selfsubjectaccessreviews.authorization.k8s.io [] [] [create]",
     "selfsubjectreviews.authentication.k8s.io [] [] [create]",
@@ -130,7 +130,7 @@ fn can_i_is_answered_by_bindings_and_so_are_requests() {
     });
 }
 
-/// Only the exit code answers.
+/// Asserts the exit code of `can-i --quiet`.
 #[track_caller]
 fn quiet(who: &Kubectl, what: &str, code: Option<i32>) {
     let said = who.run(&format!("auth can-i {what} --quiet"));
@@ -167,7 +167,7 @@ fn a_binding_counts_in_its_own_space_only_and_at_once() {
         ours.nora
             .refuses("get pods -n shop", &cannot_list("nora", "pods", "shop"));
     }
-    // Whoever is added to the group has what the group has, by a new certificate only.
+    // A user who joins the group needs a new certificate to have its permissions.
     let nora = scene.user(tenant.name(), "nora2", &["devs", "others"]);
     nora.may("create pods -n shop");
     ours.nora.may_not("create pods -n shop");
@@ -217,7 +217,7 @@ fn what_one_may_do_is_listed() {
     });
 }
 
-/// What kubectl lists about resources, sorted.
+/// The sorted resource rows of `can-i --list`.
 #[track_caller]
 fn listed(who: &Kubectl, more: &str) -> Vec<String> {
     let table = who.get(&format!("auth can-i --list {more}"));

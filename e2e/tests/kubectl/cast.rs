@@ -1,20 +1,20 @@
-//! People and programs of a tenant who may not do everything.
+//! Users of a tenant with limited permissions.
 
 use insula_e2e::kubectl::Kubectl;
 use insula_e2e::scene::Scene;
 
-/// Those who are in every tenant of a test, under the same names, with a namespace `shop`.
+/// Users that exist in every tenant of a test under the same names, with a namespace `shop`.
 pub struct Cast {
-    /// Of the group `devs`, which may edit what is in `shop`.
+    /// A member of the group `devs`, which may edit objects in `shop`.
     pub dora: Kubectl,
-    /// Of no group. Nothing is bound to her.
+    /// A user without groups or bindings.
     pub nora: Kubectl,
-    /// A service account of `shop`, which may read pods and config maps there.
+    /// A service account in `shop` that may read pods and ConfigMaps there.
     pub robot: Kubectl,
 }
 
 impl Cast {
-    /// Lets them in.
+    /// Creates the users.
     #[track_caller]
     pub fn enter(scene: &Scene, tenant: &Kubectl) -> Self {
         tenant.prints("create namespace shop", "namespace/shop created");
@@ -48,7 +48,7 @@ impl Cast {
     }
 }
 
-/// As the API says that a user may not list something in a namespace.
+/// The message that a user may not list a resource in a namespace.
 pub fn cannot_list(user: &str, resource: &str, namespace: &str) -> String {
     format!(
         "{resource} is forbidden: User \"{user}\" cannot list resource \"{resource}\" in API group \
@@ -56,7 +56,7 @@ pub fn cannot_list(user: &str, resource: &str, namespace: &str) -> String {
     )
 }
 
-/// As the API says that somebody is not of a tenant.
+/// The message that a user is not a member of a tenant.
 pub fn not_of(tenant: &str, user: &str, resource: &str) -> String {
     format!(
         "{resource} is forbidden: User \"{user}\" cannot list resource \"{resource}\" in API group \

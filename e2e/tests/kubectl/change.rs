@@ -26,7 +26,7 @@ fn objects_are_patched_in_all_three_ways() {
             "",
         );
         tenant.get("create deployment web --image=nginx:1.25");
-        // By its name a container is added to a list, and another one changed.
+        // Containers are merged by name: one is added, another changed.
         tenant.prints(
             r#"patch deployment web -p '{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"side:1"}]}}}}'"#,
             "deployment.apps/web patched",

@@ -1,10 +1,9 @@
-//! create, run, expose and autoscale: objects from the command line.
+//! create, run, expose and autoscale.
 
 use insula_e2e::kubectl::Kubectl;
 use insula_e2e::scene::Scene;
 
-/// What is created with a command of its own, how kubectl calls it then, and something
-/// that it says afterwards.
+/// Create commands, the name kubectl prints, and a field to check afterwards.
 const CREATED: [(&str, &str, &str, &str); 22] = [
     (
         "configmap settings --from-literal=a=b",
@@ -171,7 +170,7 @@ fn everything_that_has_a_create_command_is_created() {
     scene.sees_both("/apis/rbac.authorization.k8s.io/v1/tenants/all/clusterroles");
 }
 
-/// A JWT: three parts, and it ends.
+/// Asserts a JWT with three parts and an expiry.
 fn token(tenant: &Kubectl) {
     let token = tenant.get("create token robot -n team --duration=1h");
     assert_eq!(token.trim_end().split('.').count(), 3, "{token}");

@@ -1,5 +1,5 @@
-//! Who is let in, and where to: certificates that a tenant's administrator approves, and
-//! tokens from a file; and that none of them outlives its tenant.
+//! Credentials: certificates that a tenant's administrator approves and static tokens; none of them
+//! outlives its tenant.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -62,7 +62,7 @@ fn a_tenants_administrator_lets_its_own_people_in() {
                  group \"\" in the tenant \"{other}\""
             ),
         );
-        // Neither the server's groups nor another tenant can be had in this way.
+        // Neither server-assigned groups nor another tenant can be obtained this way.
         let masters = request("system:masters").replace("name: jane", "name: masters");
         let why = "signer with system:masters group is not allowed";
         tenant.given(&masters).refuses("create -f -", why);
@@ -93,7 +93,7 @@ fn who_may_ask_for_a_certificate_may_not_approve_it() {
             "certificatesigningrequests.certificates.k8s.io is forbidden: User \"nora\" cannot \
              create resource \"certificatesigningrequests\"",
         );
-        // She may write requests and their approvals, and yet speak for no signer.
+        // She may write requests and approvals, but has no permission for any signer.
         tenant.get(
             "create clusterrole requester --verb=create,get,list,update,patch \
              --resource=certificatesigningrequests.certificates.k8s.io,\
@@ -132,7 +132,7 @@ fn a_request_that_is_denied_gets_no_certificate() {
     });
 }
 
-/// kubectl makes no role about what discovery does not show.
+/// kubectl cannot create roles for resources that discovery does not show.
 const APPROVER: &str = r#"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -144,7 +144,7 @@ rules:
   verbs: [approve]
 "#;
 
-/// A request for a certificate, as a manifest.
+/// The manifest of a certificate signing request.
 fn request(key: &KeyPair, user: &str, organization: &str) -> String {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, user);
@@ -183,8 +183,8 @@ fn a_token_says_where_its_bearer_belongs() {
         "auth whoami",
         &["Username ann", "Groups [system:authenticated]", "[acme]"],
     );
-    // They are nothing but a name until somebody binds a role to it, and a binding is about
-    // the users of its own space.
+    // The users have no permissions until a role is bound, and a binding applies to users of its
+    // own space.
     let why = |user: &str| {
         format!(
             "configmaps is forbidden: User \"{user}\" cannot list resource \"configmaps\" in API \
@@ -262,7 +262,7 @@ fn no_credential_outlives_its_tenant() {
     let gone = |who: &Kubectl, when: &str| {
         for line in ["get --raw /api/v1/namespaces/shop/pods", "get --raw /api"] {
             let said = who.run(line);
-            // A certificate proves a name all the same; a token without its account nothing.
+            // The certificate still proves a name; the token of a deleted account proves nothing.
             let why = match who.name() {
                 "acme-robot" => "Unauthorized",
                 _ => "(Forbidden)",
@@ -277,7 +277,7 @@ fn no_credential_outlives_its_tenant() {
     for who in all {
         gone(who, "deleted");
     }
-    // Everything is as it was, under the same names; only the tenant is another.
+    // Everything is recreated under the same names; only the tenant is a new one.
     let kubeconfig = scene.folder().join("again.kubeconfig");
     let create = format!(
         "tenant create acme --kubeconfig-out '{}'",

@@ -1,10 +1,9 @@
-//! Kinds that tenants define, as they type it: the same name in both, each in its own way.
+//! Custom resources: the same name in both tenants, with different definitions.
 
 use insula_e2e::kubectl::Kubectl;
 use insula_e2e::scene::Scene;
 
-/// A definition of `backups.ops.example.com` with this version and these properties of
-/// `spec`, in YAML.
+/// A CRD `backups.ops.example.com` with this version and these `spec` properties, in YAML.
 fn definition(version: &str, properties: &str, columns: &str) -> String {
     format!(
         "\
@@ -80,7 +79,7 @@ fn backup(name: &str, spec: &str) -> String {
     )
 }
 
-/// Defines it and waits until it is served.
+/// Creates the definition and waits until it is served.
 #[track_caller]
 fn define(tenant: &Kubectl, text: &str) {
     let name = "customresourcedefinition.apiextensions.k8s.io/backups.ops.example.com";
@@ -154,7 +153,7 @@ fn a_kind_is_defined_explained_used_and_taken_away() {
             "delete crd backups.ops.example.com",
             "customresourcedefinition.apiextensions.k8s.io \"backups.ops.example.com\" deleted",
         );
-        // What kubectl remembers of the server is as old as it wants.
+        // kubectl's discovery cache may be outdated.
         tenant.refuses(
             "get backups",
             "the server could not find the requested resource",
@@ -222,7 +221,7 @@ fn changes(tenant: &Kubectl) {
         "get bk nightly -o jsonpath='{.spec.copies} {.status.copies} {.metadata.generation}'",
         "4 2 3",
     );
-    // Not any `b1`: there may be one in the UID.
+    // Anchored, since a UID may contain `b1`.
     let editing = tenant.editing("sed -i 's/bucket: b1/bucket: b2/'");
     editing.prints("edit bk nightly", "backup.ops.example.com/nightly edited");
     tenant.prints("get bk nightly -o jsonpath={.spec.target.bucket}", "b2");

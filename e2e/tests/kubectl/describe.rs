@@ -50,7 +50,7 @@ fn objects_are_described() {
                 "Status: Active",
             ],
         );
-        // kubectl shows the members of a map in any order.
+        // kubectl prints map entries in any order.
         tenant.shows("describe configmap web", &["colour:", "red"]);
         tenant.shows("describe configmap web", &["owner:", tenant.name()]);
         let secret = tenant.get("describe secret web");

@@ -1,4 +1,4 @@
-//! --as and --as-group: acting for somebody else, inside a tenant and from above.
+//! --as and --as-group, inside a tenant and by the system.
 
 use insula_e2e::scene::{Scene, TENANTS};
 
@@ -92,7 +92,7 @@ fn nobody_becomes_more_than_their_space_has_to_give() {
                 assert!(said.contains(text), "{line}: no {text:?} in {said}");
             }
         }
-        // One user may act for one other, and that is all.
+        // One user may impersonate exactly one other.
         tenant.get(
             "create clusterrole double --verb=impersonate --resource=users --resource-name=dora",
         );
@@ -135,7 +135,7 @@ fn the_system_acts_for_a_tenants_user_and_is_then_in_that_tenant_only() {
             &format!("get cm {dora}"),
             &cannot_list("dora", "configmaps", "default"),
         );
-        // Neither the system nor the neighbour is within reach any more.
+        // Neither the system nor the other tenant is accessible any more.
         let neighbour = format!("/api/v1/tenants/{other}/namespaces/shop/configmaps");
         system.refuses(
             &format!("get --raw {neighbour} {dora}"),
@@ -148,7 +148,7 @@ fn the_system_acts_for_a_tenants_user_and_is_then_in_that_tenant_only() {
         system.may(&format!("'*' '*' -A {admin}"));
         system.may_not(&format!("get tenants {admin}"));
     }
-    // Without a tenant it is the system's own dora, whom nobody knows.
+    // Without a tenant it is the system's own dora, who has no permissions.
     system.shows(
         "auth whoami --as=dora --as-group=devs",
         &["Username dora", "Extra: insula.dev/tenant [system]"],

@@ -1,9 +1,9 @@
-//! kustomize, and -k wherever files are taken.
+//! kustomize, and the -k flag.
 
 use insula_e2e::kubectl::Kubectl;
 use insula_e2e::scene::Scene;
 
-/// A base, and an overlay that names things after the tenant's stage.
+/// Writes a base and an overlay with a name prefix.
 fn write(tenant: &Kubectl, colour: &str) {
     tenant.write(
         "base/kustomization.yaml",

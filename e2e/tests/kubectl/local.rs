@@ -1,4 +1,4 @@
-//! config, completion, plugins and the rest that kubectl does mostly by itself.
+//! config, completion, plugins and other mostly local commands.
 
 use insula_e2e::scene::Scene;
 

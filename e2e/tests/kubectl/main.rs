@@ -1,37 +1,37 @@
-//! kubectl's everyday vocabulary, as two tenants type it at the same time under the same
-//! names, and as the system's administrator does.
+//! kubectl commands, run by two tenants concurrently under the same names, and by the system
+//! administrator.
 //!
-//! Every command's text is checked, not only that it succeeded.
+//! The output of every command is checked, not only its success.
 //!
-//! | word | where | what is said of it |
+//! | command | module | coverage |
 //! |---|---|---|
 //! | annotate, label | `change` | `--overwrite`, removal |
-//! | api-resources, api-versions, cluster-info, version | `server`, `local` | a tenant sees a whole cluster of its own; `cluster-info dump` needs nodes: `system` |
+//! | api-resources, api-versions, cluster-info, version | `server`, `local` | a tenant sees a complete cluster; `cluster-info dump` needs nodes: `system` |
 //! | apply | `apply`, `server_side`, `kustomize` | folders, dry runs, `view-last-applied`, `--prune`, `-k`; `--server-side` with conflicts, force and migration |
-//! | attach, cp, exec, logs, port-forward | `server` | refused: nothing runs pods |
+//! | attach, cp, exec, logs, port-forward | `server` | refused: no kubelet runs pods |
 //! | auth can-i, whoami, reconcile | `auth`, `roles` | by bindings, in one space |
 //! | autoscale, expose, run | `create` | |
 //! | certificate approve, deny | `credentials` | |
-//! | completion, options, plugin list, help | `local` | completes what the space has |
+//! | completion, options, plugin list, help | `local` | completes the space's objects |
 //! | config | `local`, `credentials` | contexts, users, clusters |
-//! | cordon, uncordon, drain, taint | `system` | nodes are the system's |
-//! | create | `create`, `tokens` | all that have a command, and tokens |
+//! | cordon, uncordon, drain, taint | `system` | nodes belong to the system |
+//! | create | `create`, `tokens` | all create commands, and tokens |
 //! | debug | `server` | adds its container to the pod |
 //! | delete | `remove` | by name, by label, all; a namespace with everything in it |
 //! | describe | `describe` | |
 //! | diff | `apply`, `server_side`, `kustomize` | `--server-side` |
 //! | edit | `apply` | `--output-patch` |
 //! | events | `waiting` | |
-//! | explain | `server`, `output` | `--recursive`, `--api-version`, kinds of one's own, from OpenAPI 2 and 3 |
+//! | explain | `server`, `output` | `--recursive`, `--api-version`, custom kinds, from OpenAPI 2 and 3 |
 //! | get | `read`, `output`, `waiting`, `raw` | tables, wide, yaml, json, name, jsonpath, columns, templates, from files, sorted, by selectors, `-A`, `-w`, `--raw`, `--subresource` |
 //! | kustomize | `kustomize` | |
-//! | patch | `change` | three ways |
+//! | patch | `change` | all three patch types |
 //! | proxy | `raw` | watches too |
 //! | replace | `apply`, `raw` | `--force`, `--raw` |
-//! | rollout | `rollout` | pause, resume and restart; history, undo and status of what a controller of the tenant's own leaves behind: there is none here |
+//! | rollout | `rollout` | pause, resume and restart; history, undo and status of the ReplicaSets of a tenant's own controller |
 //! | scale, set | `change`, `output` | |
 //! | top | `server` | refused: there are no metrics |
-//! | wait | `waiting` | condition, jsonpath, create, delete, many at once |
+//! | wait | `waiting` | condition, jsonpath, create, delete, several objects |
 
 mod apply;
 mod audit;

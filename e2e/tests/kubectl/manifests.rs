@@ -1,8 +1,8 @@
-//! What the tenants apply.
+//! Manifests that the tenants apply.
 
 use insula_e2e::kubectl::Kubectl;
 
-/// A small application, with the tenant's name where its content shows.
+/// Writes a small application that contains the tenant's name.
 pub fn write_app(tenant: &Kubectl, colour: &str, replicas: u32) {
     let text = APP
         .replace("TENANT", tenant.name())
@@ -12,7 +12,7 @@ pub fn write_app(tenant: &Kubectl, colour: &str, replicas: u32) {
     tenant.write("app/db.yaml", DB);
 }
 
-/// What `kubectl apply` says of each object, in the order of the files.
+/// The names that `kubectl apply` prints, in the order of the files.
 pub const APPLIED: [&str; 6] = [
     "statefulset.apps/db",
     "deployment.apps/web",
@@ -22,7 +22,7 @@ pub const APPLIED: [&str; 6] = [
     "ingress.networking.k8s.io/web",
 ];
 
-/// A pod of one container.
+/// A pod with one container.
 pub const POD: &str = r#"
 apiVersion: v1
 kind: Pod

@@ -1,9 +1,9 @@
-//! get and explain, in the forms that are not everyday's.
+//! Less common output formats of get and explain.
 
 use insula_e2e::kubectl::{Kubectl, squeezed};
 use insula_e2e::scene::Scene;
 
-/// A kind of the tenant's own with everything that can be asked of it.
+/// A custom resource with columns and subresources.
 const BOATS: &str = r#"
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -105,7 +105,7 @@ fn subresources_are_shown_as_tables_and_as_text() {
             "boat.sea.example/argo patched",
         );
         tenant.prints("get boat argo -o jsonpath='{.spec.masts} {.status.masts}'", "3 2");
-        // Which subresources there are was kubectl's to say once, and is the server's by now.
+        // Older versions of kubectl check the list of subresources themselves.
         tenant.refuses("get boat argo --subresource=nonsense", "");
     });
 }
@@ -138,7 +138,7 @@ fn kinds_of_ones_own_and_older_versions_are_explained() {
             "explain hpa.spec --api-version=autoscaling/v2",
             &["VERSION: v2", "metrics <[]MetricSpec>"],
         );
-        // As older kubectls explain, from the second version of OpenAPI in protobuf.
+        // As older versions of kubectl explain, from OpenAPI v2 in protobuf.
         tenant.shows(
             "explain boat.spec --output=plaintext-openapiv2",
             &[

@@ -1,4 +1,4 @@
-//! --raw and proxy: kubectl as the carrier of other programs' requests.
+//! --raw and proxy.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -36,7 +36,7 @@ fn requests_are_sent_as_they_are_written() {
     });
 }
 
-/// One request over plain HTTP, and what came until the other side closed.
+/// Sends one plain HTTP request and returns everything received until the connection closes.
 fn asked(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the proxy listens");
     stream
@@ -104,7 +104,7 @@ fn a_proxy_lends_its_users_identity_to_programs_that_have_none() {
             second.contains(r#""name":"second""#),
             "it is not held back: {second}"
         );
-        // kubectl itself keeps this away.
+        // kubectl itself refuses this path.
         let exec = asked(address, "/api/v1/namespaces/default/pods/p/exec");
         assert!(exec.starts_with("HTTP/1.1 403"), "{exec}");
     });

@@ -1,4 +1,4 @@
-//! get, in all its forms.
+//! get in its common formats.
 
 use insula_e2e::scene::Scene;
 use serde_json::Value;
@@ -134,7 +134,7 @@ fn selectors_choose() {
             "get pods -A --sort-by=.metadata.name -o jsonpath='{.items[*].metadata.name}'",
             "lonely other",
         );
-        // In pages of one, as kubectl does with many.
+        // In pages of one item, as kubectl does with large lists.
         tenant.prints("get pods -o name --chunk-size=1", "pod/lonely\npod/other");
     });
     scene.sees_both("/api/v1/tenants/all/pods?labelSelector=tier%3Dback");

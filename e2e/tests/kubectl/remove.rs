@@ -53,7 +53,7 @@ fn a_namespace_goes_with_everything_in_it() {
             "namespaces \"default\" is forbidden: this namespace may not be deleted",
         );
     });
-    // Waits until it is gone.
+    // kubectl waits until the namespace is gone.
     one.shows("delete namespace team", &["namespace \"team\" deleted"]);
     one.refuses("get namespace team", "namespaces \"team\" not found");
     one.prints("get deploy,cm -A -o name", "");
@@ -61,19 +61,19 @@ fn a_namespace_goes_with_everything_in_it() {
         "create configmap late -n team",
         "namespaces \"team\" not found",
     );
-    // The other's namespace of the same name is as it was.
+    // The other tenant's namespace of the same name is unchanged.
     other.prints(
         "get deploy,cm -n team -o name",
         "deployment.apps/web\nconfigmap/note",
     );
     other.prints("get ns team -o jsonpath={.status.phase}", "Active");
-    // It can be made again, and is empty.
+    // The namespace can be recreated and is empty.
     one.prints("create namespace team", "namespace/team created");
     one.prints("get deploy,cm -n team -o name", "");
     one.prints("get sa -n team -o name", "serviceaccount/default");
 }
 
-/// A config map that an owner has.
+/// A ConfigMap with an owner reference.
 fn owned(name: &str, owner: &str, uid: &str) -> String {
     let reference = format!(
         r#"{{"apiVersion": "v1", "kind": "ConfigMap", "name": "{owner}", "uid": "{uid}",
@@ -99,7 +99,7 @@ fn dependents_go_after_their_owner_before_it_or_not_at_all() {
             };
             let child = create("child", "owner", &uid);
             create("grandchild", "child", &child);
-            // Waits until the owner is gone.
+            // kubectl waits until the owner is gone.
             tenant.shows(
                 &format!("delete cm owner --cascade={cascade}"),
                 &["configmap \"owner\" deleted"],

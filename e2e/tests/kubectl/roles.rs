@@ -1,4 +1,4 @@
-//! Roles and bindings: auth reconcile, who may give what, and what ends with a binding.
+//! Roles and bindings: auth reconcile, escalation checks, and watches that end with their binding.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use insula_e2e::scene::Scene;
 
 use crate::cast::{Cast, cannot_list};
 
-/// A watch whose right is gone ends within seconds; other tests are busy beside this one.
+/// A revoked watch ends within seconds; other tests load the machine meanwhile.
 const SECONDS: Duration = Duration::from_secs(15);
 
 const ROBOT: &str = "system:serviceaccount:shop:robot";
@@ -53,7 +53,7 @@ fn roles_and_bindings_are_reconciled() {
             .prints("auth reconcile -f -", &reconciled);
         nora.may("create configmaps -n shop");
         nora.shows("get namespaces", &["shop Active"]);
-        // Nothing to do, and then more, and then less.
+        // No changes, then more rules, then fewer.
         tenant
             .given(RBAC)
             .prints("auth reconcile -f -", &reconciled);
@@ -98,7 +98,7 @@ fn nobody_gives_more_than_they_have() {
     let Some(scene) = Scene::start() else { return };
     scene.both(|tenant| {
         let Cast { dora, nora, robot } = Cast::enter(&scene, tenant);
-        // The role only: kubectl 1.36 falls over itself when a binding is refused.
+        // The role only: kubectl 1.36 crashes when a binding is refused.
         let (role, _) = RBAC.split_once("---").expect("there is more");
         for who in [&dora, &robot] {
             let user = if who.name().ends_with("dora") {
@@ -147,7 +147,7 @@ fn nobody_gives_more_than_they_have() {
             "clusterrolebindings.rbac.authorization.k8s.io is forbidden: User \"nora\" cannot \
              create resource \"clusterrolebindings\"",
         );
-        // What she has, she may give.
+        // She may grant permissions that she has.
         nora.prints(
             "create role small --verb=get --resource=configmaps -n shop",
             "role.rbac.authorization.k8s.io/small created",
@@ -157,7 +157,7 @@ fn nobody_gives_more_than_they_have() {
             "rolebinding.rbac.authorization.k8s.io/small created",
         );
         tenant.may("get configmaps -n shop --as=nick");
-        // And what she may bind, although she has it not.
+        // She may also bind roles for which she has `bind`, without having their permissions.
         let auditor = "rolebinding auditor --clusterrole=auditor --user=nick -n shop";
         tenant.get("create clusterrole auditor --verb=list --resource=csidrivers");
         nora.refuses(&format!("create {auditor}"), "not currently held");
@@ -167,7 +167,7 @@ fn nobody_gives_more_than_they_have() {
         );
         tenant.get("create rolebinding binder --role=binder --user=nora -n shop");
         nora.get(&format!("create {auditor}"));
-        // Built-in roles are every space's.
+        // Default roles exist in every space.
         tenant.refuses(
             "delete clusterrole view",
             "clusterroles.rbac.authorization.k8s.io \"view\" is forbidden: every space has it",
@@ -186,7 +186,7 @@ fn a_watch_ends_with_the_binding_that_allowed_it() {
             watch.await_line("first");
             (watch, user)
         });
-        // It is open, and stays so while others lose their rights.
+        // The watch is open and stays open while other users lose their permissions.
         tenant.get("create configmap second -n shop");
         tenant.get("create rolebinding other --clusterrole=view --user=nora -n shop");
         tenant.get("delete rolebinding other -n shop");
@@ -196,7 +196,7 @@ fn a_watch_ends_with_the_binding_that_allowed_it() {
         tenant.get("delete rolebinding devs robot -n shop");
         let revoked = Instant::now();
         for (mut watch, user) in watches {
-            // Until then nothing else is heard: not the object that is made after it.
+            // Until then nothing is delivered, not even the object created after the revocation.
             tenant.get(&format!("create configmap after-{} -n shop", user.len()));
             let end = watch.await_line("Forbidden");
             let why =

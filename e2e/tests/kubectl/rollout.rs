@@ -2,7 +2,7 @@
 
 use insula_e2e::scene::Scene;
 
-/// Nothing runs pods here, so a rollout begins and does not end.
+/// No kubelet runs pods here, so a rollout starts and does not complete.
 #[test]
 fn a_rollout_is_paused_resumed_restarted_and_waited_for() {
     let Some(scene) = Scene::start() else { return };
@@ -39,7 +39,7 @@ fn a_rollout_is_paused_resumed_restarted_and_waited_for() {
     });
 }
 
-/// What a deployment controller would have made of one state of a deployment.
+/// The ReplicaSet that a deployment controller would create for a revision.
 fn replica_set(uid: &str, revision: u32, image: &str) -> String {
     format!(
         r#"
@@ -60,7 +60,7 @@ spec:
     )
 }
 
-/// kubectl does these itself, from what a controller of the tenant's own has left behind.
+/// kubectl does these on its own, based on the ReplicaSets of a tenant's deployment controller.
 #[test]
 fn a_rollout_is_looked_up_undone_and_found_complete() {
     let Some(scene) = Scene::start() else { return };

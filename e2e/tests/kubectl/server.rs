@@ -1,4 +1,4 @@
-//! What kubectl asks about the server, and what it cannot have.
+//! Commands about the server, and commands that need nodes.
 
 use insula_e2e::scene::Scene;
 
@@ -30,7 +30,7 @@ fn a_tenant_sees_a_whole_cluster_of_its_own() {
         tenant.shows("api-resources --namespaced=false -o name", &["namespaces"]);
         tenant.shows("api-versions", &["apps/v1", "networking.k8s.io/v1", "v1"]);
         tenant.shows("version", &["Client Version: v1.", "Server Version: v1."]);
-        // Some versions say it in colours.
+        // Some versions print colours.
         tenant.shows("cluster-info", &[url.as_str()]);
         let name = format!("[{}]", tenant.name());
         tenant.shows(
@@ -108,7 +108,7 @@ fn what_needs_a_node_says_so() {
             "patch pod lonely --subresource=status -p '{running}'"
         ));
         tenant.refuses("port-forward pod/lonely :80", why);
-        // What it adds to the pod is there; whoever runs pods would start it.
+        // The ephemeral container is added to the pod; a kubelet would start it.
         tenant.get("debug lonely --image=busybox --container=look --profile=general");
         tenant.prints(
             "get pod lonely -o jsonpath='{.spec.ephemeralContainers[*].name}'",

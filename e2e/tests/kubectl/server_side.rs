@@ -1,4 +1,4 @@
-//! apply --server-side: who wants what, and what becomes of it when they disagree.
+//! apply --server-side: ownership and conflicts.
 
 use insula_e2e::kubectl::Kubectl;
 use insula_e2e::scene::Scene;
@@ -22,7 +22,7 @@ fn web(tenant: &Kubectl, replicas: u32) -> Kubectl {
     tenant.given(&text)
 }
 
-/// Who owns something of it, and how.
+/// The managers of an object with their operations.
 fn managers(tenant: &Kubectl, of: &str) -> Vec<String> {
     let each = "{range .metadata.managedFields[*]}{.manager} {.operation} {.subresource}|{end}";
     let said = tenant.get(&format!("get {of} -o jsonpath='{each}'"));
@@ -105,7 +105,7 @@ fn what_was_applied_by_kubectl_itself_is_taken_over() {
             !owners.iter().any(|owner| owner.contains("client-side")),
             "{owners:?}"
         );
-        // And back again: what is written down is what there is.
+        // Back to client-side apply: the manifest is the whole truth.
         web(tenant, 5).prints("apply -f -", "deployment.apps/web configured");
         tenant.prints("get deploy web -o jsonpath={.spec.replicas}", "5");
     });

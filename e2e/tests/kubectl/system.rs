@@ -1,4 +1,4 @@
-//! What only the system's administrator has: nodes, and tenants as objects.
+//! Resources of the system only: nodes and tenants.
 
 use insula_e2e::scene::Scene;
 
@@ -9,7 +9,7 @@ metadata: {name: worker-1, labels: {node-role.kubernetes.io/worker: ""}}
 spec: {podCIDR: 10.1.0.0/24}
 "#;
 
-/// A pod that somebody has placed already.
+/// A pod that is already scheduled.
 const ON_NODE: &str = r#"
 apiVersion: v1
 kind: Pod
@@ -123,7 +123,7 @@ fn tenants_are_objects() {
             .given(&wrong)
             .refuses("create -f -", "metadata.name: Invalid value");
     }
-    // Waits until nothing is left.
+    // kubectl waits until nothing is left.
     system.shows("delete tenant initech", &["tenant \"initech\" deleted"]);
     system.refuses("get tenant initech", "tenants \"initech\" not found");
     let resources = system.get("api-resources -o name");

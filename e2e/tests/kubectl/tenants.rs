@@ -1,4 +1,4 @@
-//! The walls: what a tenant cannot see, and how the system looks over them.
+//! Tenant isolation, and how the system accesses tenants.
 
 use insula_e2e::scene::{Scene, TENANTS};
 

@@ -1,4 +1,4 @@
-//! create token: what service accounts show, who may make it, and when it ends.
+//! create token: permissions, audience and lifetime of service account tokens.
 
 use insula_e2e::scene::{Scene, TENANTS};
 
@@ -12,7 +12,7 @@ fn tokens_are_made_by_who_may_and_are_for_whom_they_say() {
     scene.both(|tenant| {
         let Cast { dora, nora, robot } = Cast::enter(&scene, tenant);
         let name = |of: &str| format!("{}-{of}", tenant.name());
-        // Who edits a namespace makes tokens of its accounts.
+        // A namespace editor can create tokens of its service accounts.
         let made = dora.get("create token robot -n shop --duration=20m");
         let made = scene.bearer(&name("made"), made.trim());
         let user = format!("Username {ROBOT}");
@@ -42,7 +42,7 @@ fn tokens_are_made_by_who_may_and_are_for_whom_they_say() {
             "spec.expirationSeconds: Invalid value: 540: may not specify a duration less than 10 \
              minutes",
         );
-        // It is for whom it says, and that is not this server.
+        // The token is for another audience than this server.
         let vault = tenant.get("create token robot -n shop --audience=vault");
         let vault = scene.bearer(&name("vault"), vault.trim());
         vault.refuses("get --raw /api", "Unauthorized");
@@ -71,7 +71,7 @@ fn a_token_ends_with_its_account_and_with_what_it_is_bound_to() {
         tenant.get("create secret generic held -n shop");
         bound.refuses(pods, "Unauthorized");
         robot.shows(pods, &["PodList"]);
-        // An account of the same name is another one.
+        // An account recreated under the same name is a different one.
         tenant.get("delete serviceaccount robot -n shop");
         robot.refuses(pods, "Unauthorized");
         tenant.get("create serviceaccount robot -n shop");

@@ -47,7 +47,7 @@ fn every_form_of_waiting_ends() {
     scene.both(|tenant| {
         tenant.get("create deployment web --image=nginx");
         tenant.get("create deployment api --image=nginx");
-        // A field that is there, whatever it says.
+        // An existing field with any value.
         tenant.prints(
             "wait --for=jsonpath='{.spec.replicas}' deployment/web --timeout=20s",
             "deployment.apps/web condition met",
@@ -80,7 +80,7 @@ fn every_form_of_waiting_ends() {
     });
 }
 
-/// Known since 1.31.
+/// Supported since kubectl 1.31.
 #[test]
 fn what_is_not_there_yet_can_be_waited_for() {
     let Some(scene) = Scene::start() else { return };
@@ -115,8 +115,7 @@ fn a_watch_shows_what_happens_and_only_to_its_tenant() {
         tenant.get("delete configmap first");
         watch.await_line("first");
         let said = watch.kill();
-        // One line for each event, the header, and what every namespace has: nothing came
-        // from the neighbour.
+        // One line per event, the header, and the default ConfigMap: nothing from the other tenant.
         assert_eq!(said.out.lines().count(), 5, "{said}");
         let ended = tenant.get("get configmaps --watch-only --request-timeout=1s -o name");
         assert_eq!(ended, "", "it ends when the time is over");

@@ -1,4 +1,4 @@
-//! Who runs programs, and how they are heard.
+//! Helpers to run programs as tenants.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use insula_e2e::scene::Scene;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// Where the files of these tests are.
+/// The directory of these tests' files.
 pub fn folder() -> PathBuf {
     root().join("e2e/tests/programs")
 }
@@ -19,14 +19,14 @@ pub fn kubeconfig(scene: &Scene, tenant: &str) -> PathBuf {
     scene.folder().join(format!("{tenant}.kubeconfig"))
 }
 
-/// A client of kube-rs with this kubeconfig.
+/// A kube-rs client with this kubeconfig.
 pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
 }
 
-/// Both tenants run a program at the same time. It says exactly these lines, and succeeds.
+/// Runs a program as both tenants concurrently and asserts success and its exact output lines.
 pub fn both_run(scene: &Scene, lines: &[&str], command: impl Fn(&str) -> Command + Sync) {
     scene.both(|tenant| {
         let mut command = command(tenant.name());

@@ -1,11 +1,10 @@
-//! A chart as Helm brings it into a cluster, without Helm.
+//! A chart as Helm installs it, without Helm.
 //!
-//! `rendered/` is what `helm template` makes of `chart/`, with two sets of values, and
-//! `helm/requests.jsonl` is everything that Helm writes to install it, upgrade it, roll it
-//! back and uninstall it: once with patches of its own making, as Helm 3 does, and once with
-//! server-side apply, as Helm 4 does. It was written down before a real kube-apiserver, and
-//! so were the codes of the answers; the patches depend on everything that a server fills
-//! in. `helm/record.py` does it again.
+//! `rendered/` is the output of `helm template` on `chart/` with two sets of values, and
+//! `helm/requests.jsonl` is every write of Helm to install, upgrade, roll back and uninstall it:
+//! once with Helm's own patches, as Helm 3 does, and once with server-side apply, as Helm 4 does.
+//! It was recorded with a real kube-apiserver, including the status codes; the patches depend on
+//! all defaulted fields. `helm/record.py` records it again.
 
 use std::path::Path;
 
@@ -19,10 +18,10 @@ use serde_json::Value;
 
 use crate::cast::{client, folder, kubeconfig};
 
-/// Who owns everything in what was rendered and written down.
+/// The release owner in the recordings.
 const OWNER: &str = "harbourmaster";
 
-/// What an object shows after the first and the second set of values.
+/// The fields of objects after the first and the second set of values.
 const SHOWN: [(&str, [&str; 2]); 6] = [
     (
         "configmap harbour -o jsonpath='{.data}'",
@@ -53,13 +52,13 @@ const SHOWN: [(&str, [&str; 2]); 6] = [
     ),
 ];
 
-/// Everything that a release has, by its label.
+/// All resources of a release, which are selected by label.
 const ALL: &str = "serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
                    configmaps,secrets,services,deployments,statefulsets,persistentvolumeclaims,\
                    horizontalpodautoscalers,poddisruptionbudgets,networkpolicies,ingresses,\
                    berths,cronjobs";
 
-/// The chart's first version, for a tenant and a namespace, of the kinds that are wanted.
+/// The first version of the chart for a tenant and a namespace, limited to the wanted kinds.
 pub fn first(tenant: &str, namespace: &str, wanted: impl Fn(&str) -> bool) -> String {
     let kind = |document: &&str| {
         let kind = document
@@ -76,7 +75,7 @@ pub fn first(tenant: &str, namespace: &str, wanted: impl Fn(&str) -> bool) -> St
         .replace("namespace: \"default\"", &namespaced)
 }
 
-/// What is there is as the first (0) or the second (1) set of values says.
+/// Asserts that the objects match the first (0) or the second (1) set of values.
 #[track_caller]
 pub fn shows(tenant: &Kubectl, version: usize) {
     for (what, texts) in SHOWN {
@@ -89,7 +88,7 @@ pub fn shows(tenant: &Kubectl, version: usize) {
     assert_eq!(found.lines().count(), 18, "{found}");
 }
 
-/// Nothing of the release is there.
+/// Asserts that nothing of the release is left.
 #[track_caller]
 pub fn is_gone(tenant: &Kubectl) {
     let rest = format!("get {ALL} -l app.kubernetes.io/instance=harbour -o name");
@@ -97,7 +96,7 @@ pub fn is_gone(tenant: &Kubectl) {
     tenant.prints("get secrets -l owner=helm -o name", "");
 }
 
-/// What was written down, in groups of one command of Helm.
+/// The recorded requests, grouped by Helm command.
 fn recorded() -> anyhow::Result<Vec<(String, Vec<Value>)>> {
     let text = std::fs::read_to_string(folder().join("helm/requests.jsonl"))?;
     let mut steps: Vec<(String, Vec<Value>)> = Vec::new();
@@ -112,7 +111,7 @@ fn recorded() -> anyhow::Result<Vec<(String, Vec<Value>)>> {
     Ok(steps)
 }
 
-/// Sends what Helm sent; what it was answered is answered again.
+/// Sends the recorded requests and asserts the recorded status codes.
 async fn replay(kubeconfig: &Path, tenant: &str, requests: &[Value]) -> anyhow::Result<()> {
     let client = client(kubeconfig).await?;
     for recorded in requests {

@@ -1,4 +1,4 @@
-//! The example in Go: one controller for both tenants.
+//! The Go example: one controller for both tenants.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use insula_testkit::peer;
 
 const TEXT: &str = "{.data.text}";
 
-/// It sees both tenants with one watch, and mixes up nothing that they call alike.
+/// One watch covers both tenants, and objects of equal names are kept apart.
 #[test]
 fn a_controller_of_controller_runtime_serves_two_tenants_with_one_watch() {
     let Some(program) = peer::installed("INSULA_GREETER", "greeter") else {
@@ -25,7 +25,7 @@ fn a_controller_of_controller_runtime_serves_two_tenants_with_one_watch() {
         let says = |text: &str| {
             let wait = format!("wait cm asked-greeting --for=jsonpath='{TEXT}'='{text}'");
             let begun = std::time::Instant::now();
-            // kubectl does not wait for what is not there yet.
+            // kubectl does not wait for objects that do not exist yet.
             while tenant.run(&format!("{wait} --timeout=30s")).code != Some(0) {
                 assert!(begun.elapsed().as_secs() < 50, "never {text:?}");
             }

@@ -1,4 +1,4 @@
-//! Helm, with a chart that has one of each.
+//! Helm with a chart that has one object of each kind.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,17 +17,17 @@ use crate::chart::{is_gone, shows};
 /// As pinned in `tools/peers/clients/helm/go.mod`.
 const NAME: &str = "helm-4.3.1";
 
-/// What a Job is told that nothing runs.
+/// The status of a completed Job, set by the test because no kubelet runs it.
 const COMPLETE: &str = r#"{"status":{"succeeded":1,"startTime":"2026-01-01T00:00:00Z","completionTime":"2026-01-01T00:00:01Z","conditions":[{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]}}"#;
 
-/// Helm, as a tenant's administrator.
+/// Helm as a tenant's administrator.
 struct Helm<'a> {
     program: &'a Path,
     kubeconfig: PathBuf,
     tenant: &'a Kubectl,
 }
 
-/// Says that something has ended, however it does.
+/// Sets a flag on drop, even during a panic.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {
@@ -37,7 +37,7 @@ impl Drop for Ended<'_> {
 }
 
 impl Helm<'_> {
-    /// Runs a command to its end.
+    /// Runs a command and waits for it.
     #[track_caller]
     fn run(&self, line: &str) -> Said {
         let mut command = Command::new(self.program);
@@ -50,7 +50,7 @@ impl Helm<'_> {
         Running::start(name, &mut command, "").finish()
     }
 
-    /// Runs a command to its end, while this goes on.
+    /// Runs a command while repeating an action.
     #[track_caller]
     fn run_while(&self, line: &str, goes_on: impl Fn(&Self) + Sync) -> Said {
         let ended = AtomicBool::new(false);
@@ -60,24 +60,24 @@ impl Helm<'_> {
                     goes_on(self);
                 }
             });
-            // Also if it takes too long, which is a panic.
+            // Also on a timeout, which panics.
             let _ended = Ended(&ended);
             self.run(line)
         })
     }
 
-    /// Says that the Job of a hook is complete, if there is one.
+    /// Completes the Job of a hook, if there is one.
     fn complete(&self) {
         self.tell("job harbour-migrate", COMPLETE);
     }
 
     fn tell(&self, what: &str, status: &str) {
         let patch = format!("patch {what} --subresource=status --type=merge -p '{status}'");
-        // What is not there is told the next time.
+        // A missing object is updated in the next round.
         drop(self.tenant.run(&patch));
     }
 
-    /// Says that everything runs, as other controllers would.
+    /// Sets the status that other controllers would set.
     fn come_about(&self) {
         self.complete();
         self.tell("pvc harbour", r#"{"status":{"phase":"Bound"}}"#);
@@ -131,7 +131,7 @@ fn helm_installs_upgrades_rolls_back_and_uninstalls() {
             kubeconfig: kubeconfig(&scene, tenant.name()),
             tenant,
         };
-        // First with patches that Helm makes, as version 3 does, then by server-side apply.
+        // First with Helm's own patches, as version 3 does, then with server-side apply.
         for server_side in [false, true] {
             life(&helm, server_side);
         }
@@ -157,7 +157,7 @@ fn life(helm: &Helm<'_>, server_side: bool) {
     shows(tenant, 1);
     helm.run(&format!("rollback harbour 1 {how}")).succeeds();
     shows(tenant, 0);
-    // It watches until everything has come about.
+    // Helm watches until everything is ready.
     let upgrade = format!("upgrade harbour chart --reuse-values --set replicas=4 --wait {how}");
     helm.run_while(&upgrade, Helm::come_about).succeeds();
     tenant.prints(

@@ -1,4 +1,4 @@
-//! kube-rs in this process, for two tenants at the same time under the same names.
+//! kube-rs in this process, for two tenants concurrently under the same names.
 
 mod api;
 mod controller;
@@ -13,10 +13,10 @@ use kube::Client;
 
 use crate::cast::{client, kubeconfig};
 
-/// Longer than anything takes that is going to happen at all.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Both tenants do this at the same time, each with its own client.
+/// Runs the action for both tenants concurrently, each with its own client.
 async fn both<F>(scene: &Scene, act: impl Fn(&'static str, Client) -> F) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>>,
@@ -32,7 +32,7 @@ where
     futures_util::future::try_join(one, other).await.map(drop)
 }
 
-/// What comes in time.
+/// Awaits a future with a timeout.
 async fn soon<T>(what: &str, comes: impl Future<Output = T>) -> anyhow::Result<T> {
     let came = tokio::time::timeout(PATIENCE, comes).await;
     came.with_context(|| format!("never: {what}"))

@@ -1,14 +1,14 @@
-//! Real programs, as two tenants run them at the same time under the same names: what was
-//! written for Kubernetes works in a space as it is.
+//! Real programs, run by two tenants concurrently under the same names: programs written for
+//! Kubernetes work unchanged in a space.
 //!
 //! | module | runs |
 //! |---|---|
-//! | [`python`], [`javascript`] | scripts with the clients that everybody uses |
-//! | [`kube_rs`] | kube-rs in this process: a controller, reflectors, everything an `Api` does |
-//! | [`helm`] | Helm, with a chart that has one of each |
-//! | [`greeter`] | the example in Go: one controller for both tenants |
-//! | [`manager`] | a manager of controller-runtime, with webhooks and leader election |
-//! | [`chart`] | that chart as Helm renders it, applied as Helm 3 and Helm 4 do |
+//! | [`python`], [`javascript`] | scripts with the official clients |
+//! | [`kube_rs`] | kube-rs in this process: a controller, reflectors, all operations of an `Api` |
+//! | [`helm`] | Helm with a chart that has one object of each kind |
+//! | [`greeter`] | the Go example: one controller for both tenants |
+//! | [`manager`] | a controller-runtime manager with webhooks and leader election |
+//! | [`chart`] | the chart as rendered by Helm, applied as Helm 3 and Helm 4 do |
 
 mod cast;
 mod chart;

@@ -1,5 +1,5 @@
-//! A manager as controller-runtime makes them, from `tools/peers/manager`: leader election,
-//! webhooks, a controller that owns objects.
+//! A controller-runtime manager from `tools/peers/manager`: leader election, webhooks, and a
+//! controller that owns objects.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,11 @@ use insula_testkit::peer;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 
-/// Longer than a manager takes for anything.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// Where the manager is. Its name has its sources in it: only who installed it knows it.
+/// The path of the manager. Its name contains a hash of its sources, which only the installer
+/// knows.
 fn find() -> Option<PathBuf> {
     let found = peer::installed("INSULA_MANAGER", "manager");
     if found.is_none() {
@@ -28,15 +29,14 @@ fn find() -> Option<PathBuf> {
     found
 }
 
-/// A manager's process.
+/// Starts a manager process.
 fn start(name: &str, program: &Path, kubeconfig: &Path, more: &[&str]) -> Running {
     let mut command = Command::new(program);
     command.args(more).env("KUBECONFIG", kubeconfig);
     Running::start(name.to_owned(), &mut command, "")
 }
 
-/// What a manager is installed with: an account of the tenant's that may do its work there,
-/// and no more.
+/// The manager's service account with exactly the permissions it needs in a tenant.
 const RIGHTS: &str = r#"
 apiVersion: v1
 kind: ServiceAccount
@@ -72,7 +72,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: site-manager-le
 subjects: [{kind: ServiceAccount, name: site-manager, namespace: default}]
 "#;
 
-/// The manager's account in a tenant; gives its kubeconfig.
+/// Creates the manager's account in a tenant and returns its kubeconfig.
 fn account(scene: &Scene, tenant: &Kubectl) -> PathBuf {
     tenant.given(RIGHTS).get("apply -f -");
     let token = tenant.get("create token site-manager");
@@ -87,7 +87,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("it listens").port()
 }
 
-/// Writes a certificate for 127.0.0.1 into a folder; gives that of its CA.
+/// Writes a certificate for 127.0.0.1 and returns that of its CA.
 fn certify(folder: &Path) -> String {
     std::fs::create_dir(folder).expect("it is a new folder");
     let mut ca = CertificateParams::default();
@@ -178,7 +178,7 @@ fn a_manager_leads_admits_and_reconciles_in_each_of_two_tenants() {
         ];
         let flags = flags.each_ref().map(String::as_str);
         let mut first = start("first manager", &program, &kubeconfig, &flags);
-        // That it leads and that its webhooks answer: whichever comes first.
+        // Leadership and webhook readiness may come in either order.
         let said = [(); 2].map(|()| first.await_line("manager "));
         assert!(
             said.iter().any(|line| line == "manager leads\n"),
@@ -189,7 +189,7 @@ fn a_manager_leads_admits_and_reconciles_in_each_of_two_tenants() {
                 .given(&configuration(verb, port, &ca))
                 .get("apply -f -");
         }
-        // It waits for the lease, however long the first one lives.
+        // It waits for the lease as long as the first manager lives.
         let mut second = start("second manager", &program, &kubeconfig, &[]);
         admits(tenant);
         reconciles(tenant);
@@ -207,7 +207,7 @@ fn a_manager_leads_admits_and_reconciles_in_each_of_two_tenants() {
     assert_eq!(seen.len(), 2);
 }
 
-/// What the webhooks say is what kubectl prints.
+/// kubectl prints the webhooks' messages.
 fn admits(tenant: &Kubectl) {
     let name = tenant.name();
     tenant.given(&site("big", name, 11)).refuses(
@@ -252,7 +252,7 @@ fn reconciles(tenant: &Kubectl) {
         let owner = &owned["metadata"]["ownerReferences"][0];
         assert_eq!(owner["uid"], site["metadata"]["uid"], "{owned}");
     }
-    // What is written down anew, and what somebody takes away.
+    // A changed spec, and an owned object deleted by a user.
     tenant.get("patch site shop --type=merge -p '{\"spec\":{\"message\":\"changed\"}}'");
     until(tenant, "configmap shop-page", "{.data.message}", "changed");
     let before = object(tenant, "deployment shop")["metadata"]["uid"].clone();
@@ -270,7 +270,7 @@ fn reconciles(tenant: &Kubectl) {
     assert!(told.contains("PageWritten"), "{told}");
 }
 
-/// The finalizer is served, by whoever leads now, and what was owned goes.
+/// The current leader handles the finalizer, and the owned objects are deleted.
 fn goes(tenant: &Kubectl) {
     tenant.shows(
         "delete site shop silent",

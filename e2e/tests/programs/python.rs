@@ -36,7 +36,7 @@ fn a_python_program_does_its_work_in_two_tenants_at_once() {
     let Some(scene) = Scene::start() else { return };
     both_run(&scene, &LAWS, |tenant| {
         let manifest = scene.folder().join(format!("{tenant}.yaml"));
-        // It creates what it knows: objects of other kinds have functions of their own.
+        // `create_from_yaml` handles built-in kinds only; custom objects have their own functions.
         let text = chart::first(tenant, "python", |kind| kind != "Berth");
         std::fs::write(&manifest, text).expect("the folder is the test's");
         let mut command = Command::new("python3");

@@ -4,7 +4,7 @@ use insula_e2e::kubectl::Kubectl;
 
 use crate::typing::{Does, Ended, blocks, furnish, prints, section, shell, typed};
 
-/// The offering admin.
+/// Commands of the offering admin.
 const OFFERING: [Does; 6] = [
     prints(&[]),
     prints(&[]),
@@ -17,10 +17,10 @@ const OFFERING: [Does; 6] = [
     ]),
 ];
 
-/// The ClusterSet admins.
+/// Commands of the ClusterSet admins.
 const BROKERS: [Does; 2] = [prints(&[]), prints(&[])];
 
-/// The cluster admins.
+/// Commands of the cluster admins.
 const CLUSTERS: [Does; 12] = [
     prints(&["red-east\n"]),
     prints(&["red-west\n"]),
@@ -62,7 +62,7 @@ fn the_session_of_brokers_does_what_it_says() {
     for ((line, does), ended) in lines.iter().zip(all).zip(typed(folder.path(), &lines)) {
         let Ended { code, out, err } = &ended;
         assert_eq!(*code, does.code.to_string(), "{line}:\n{out}{err}");
-        // How it goes is told on the way, by `subctl` alone, and nothing goes wrong.
+        // Progress is reported by `subctl` only, and without errors.
         let tells = line.starts_with("subctl ");
         let quiet = err.is_empty() || tells && !err.contains("error");
         assert!(quiet, "{line}:\n{out}{err}");

@@ -1,4 +1,4 @@
-//! The README's sessions, typed as they stand there.
+//! The sessions in the README, run exactly as written.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod brokers;

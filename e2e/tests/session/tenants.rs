@@ -1,11 +1,11 @@
-//! Tenants, their users, and kinds of their own.
+//! Tenants, their users and custom resources.
 
 use insula_e2e::insula::root;
 use insula_e2e::kubectl::Kubectl;
 
 use crate::typing::{Does, Ended, blocks, furnish, prints, shell, typed};
 
-/// Ten lines.
+/// The first session.
 const TENANTS: [Does; 10] = [
     prints(&[]),
     prints(&["NAME     STATUS", "system   Active"]),
@@ -42,7 +42,7 @@ const USERS: [Does; 7] = [
     },
 ];
 
-/// Kinds of one's own.
+/// Custom resources.
 const KINDS: [Does; 11] = [
     prints(&["initech"]),
     prints(&["customresourcedefinition.apiextensions.k8s.io/databases.example.com created"]),
@@ -79,7 +79,7 @@ fn the_session_of_the_readme_does_what_it_says() {
     };
     let folder = tempfile::tempdir().unwrap();
     furnish(folder.path(), &kubectl);
-    // It becomes the server, and so ends with this test.
+    // `exec` replaces the shell with the server, so that it ends with this test.
     let mut server = shell(folder.path(), &format!("exec {serve}"));
     server.await_line("insula ready ");
     let lines = [tenants, users, kinds].map(|block| block.lines());

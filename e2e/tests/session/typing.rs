@@ -1,4 +1,4 @@
-//! A session of the README, as somebody types it.
+//! Runs a session of the README in a shell.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -7,16 +7,16 @@ use std::process::Command;
 use insula_e2e::command::Running;
 use insula_e2e::insula::{binary, root, subctl};
 
-/// Between what a line said, how it ended and what it complained of.
+/// Separates the output, exit code and errors of each line.
 const MARK: &str = "@@@";
 
-/// What a line of the session must do.
+/// The expected effect of a line.
 pub struct Does {
-    /// How it ends.
+    /// The exit code.
     pub code: i32,
-    /// What it prints.
+    /// The printed texts.
     pub says: &'static [&'static str],
-    /// What it complains of; nothing, if it does not.
+    /// The printed errors, or none.
     pub refused: &'static [&'static str],
 }
 
@@ -35,14 +35,14 @@ pub fn section(title: &str) -> String {
     section.split("\n## ").next().unwrap().to_owned()
 }
 
-/// How a line ended, and what it said.
+/// The exit code and output of a line.
 pub struct Ended {
     pub code: String,
     pub out: String,
     pub err: String,
 }
 
-/// Types lines into one shell, as it is one terminal.
+/// Runs lines in one shell, as in one terminal.
 pub fn typed(folder: &Path, lines: &[&str]) -> Vec<Ended> {
     let line = |line: &&str| format!("{line}\necho {MARK}$?{MARK}; cat err; : >err; echo {MARK}\n");
     let script: String = lines.iter().map(line).collect();
@@ -52,7 +52,7 @@ pub fn typed(folder: &Path, lines: &[&str]) -> Vec<Ended> {
     )
     .finish();
     let parts: Vec<&str> = said.out.split(MARK).collect();
-    // What is said after a mark begins on a new line.
+    // Text after a mark starts on a new line.
     let text = |part: &str| part.strip_prefix('\n').unwrap_or(part).to_owned();
     let ended = parts.chunks_exact(3).map(|line| Ended {
         out: text(line[0]),
@@ -71,8 +71,8 @@ pub fn blocks(page: &str) -> Vec<String> {
     parts.map(block).collect()
 }
 
-/// A folder in which everything is where the session has it: a `cargo` that runs what is
-/// built already, on a free port; and kubectl.
+/// Sets up a directory as the session expects it: a `cargo` that runs the binaries already built on
+/// a free port, and kubectl.
 pub fn furnish(folder: &Path, kubectl: &Path) {
     let (bin, release) = (folder.join("bin"), folder.join("target/release"));
     for made in [&bin, &release] {
@@ -86,7 +86,7 @@ pub fn furnish(folder: &Path, kubectl: &Path) {
     let cargo =
         format!("#!/bin/sh\n{words}\nexec target/release/insula \"$@\" --listen 127.0.0.1:0\n");
     write_program(&bin.join("cargo"), &cargo);
-    // Without a path of its own it is one from PATH.
+    // Without a path it is found through PATH.
     let kubectl = format!(
         "#!/bin/sh\nPATH=$OWN_PATH exec {} \"$@\"\n",
         kubectl.display()
@@ -94,14 +94,14 @@ pub fn furnish(folder: &Path, kubectl: &Path) {
     write_program(&bin.join("kubectl"), &kubectl);
 }
 
-/// A program, of a shell's words.
+/// Writes an executable shell script.
 pub fn write_program(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
     let executable = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(path, executable).unwrap();
 }
 
-/// bash, as a user has it, in that folder.
+/// bash with a user's settings, in that directory.
 pub fn shell(folder: &Path, script: &str) -> Running {
     let own = std::env::var("PATH").unwrap();
     let mut command = Command::new("bash");

@@ -1,4 +1,4 @@
-//! Clusters on vSphere: an account for two teams, a team's own, and none for a third.
+//! Clusters on vSphere: an account for two teams, another team's own, and none for a third.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use crate::typing::{Does, Ended, blocks, furnish, prints, section, shell, typed};
 
-/// The platform engineer.
+/// Commands of the platform engineer.
 const PLATFORM: [Does; 8] = [
     prints(&[]),
     prints(&[]),
@@ -28,7 +28,7 @@ const PLATFORM: [Does; 8] = [
     prints(&["shared condition met"]),
 ];
 
-/// The teams.
+/// Commands of the teams.
 const TEAMS: [Does; 14] = [
     prints(&["namespace/grey created", "prod created"]),
     prints(&["secret/own created"]),
@@ -96,17 +96,17 @@ fn the_session_of_vsphere_does_what_it_says() {
     }
 }
 
-/// What the session is typed at: an Insula, as the README has it; or, if
-/// `INSULA_VSPHERE_CLUSTER` says `kubernetes`, a real Kubernetes with the operator beside it.
-/// It ends with this value.
+/// The cluster that the session runs on: Insula as in the README or, with
+/// `INSULA_VSPHERE_CLUSTER=kubernetes`, a real Kubernetes with the operator beside it. It is
+/// stopped on drop.
 struct Ground {
-    // Before the server that it works on.
+    // Dropped before the server that it uses.
     _running: Running,
     _kubernetes: Option<(KubeApiserver, Runtime)>,
 }
 
 impl Ground {
-    /// `None`, and a loud word about it, if what was asked for is not installed.
+    /// Returns `None` and reports the skip if a required program is not installed.
     fn start(folder: &Path, serve: &str) -> Option<Self> {
         if std::env::var("INSULA_VSPHERE_CLUSTER").as_deref() != Ok("kubernetes") {
             let mut running = shell(folder, &format!("exec {serve}"));
@@ -130,7 +130,7 @@ impl Ground {
     }
 }
 
-/// A kubeconfig of the administrator.
+/// The administrator's kubeconfig.
 fn credentials(kubernetes: &KubeApiserver) -> String {
     let cluster = json!({
         "server": format!("https://{}", kubernetes.address()),
@@ -147,7 +147,8 @@ fn credentials(kubernetes: &KubeApiserver) -> String {
     config.to_string()
 }
 
-/// What the session has beside: a script that says where vcsim is, and the pages' files.
+/// Writes the files that the session uses: a script that prints the address of vcsim, and the
+/// manifests from the documentation.
 fn lay_out(folder: &Path, vcsim: &Path, on_free_ports: impl Fn(&str) -> String) {
     let install = folder.join("tools/peers/install");
     std::fs::create_dir_all(install.parent().unwrap()).unwrap();

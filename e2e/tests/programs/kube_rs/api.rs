@@ -1,4 +1,4 @@
-//! Everything an `Api` does beyond reading and writing.
+//! Operations of an `Api` beyond reading and writing.
 
 use insula_e2e::scene::Scene;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -72,7 +72,7 @@ async fn pods_and_deployments_have_what_kube_rs_asks_for() -> anyhow::Result<()>
             .replace_status("web", &PostParams::default(), &status)
             .await?;
         assert_eq!(status.status.and_then(|it| it.replicas), Some(7));
-        // Without nodes there is nothing to log, and the answer says so.
+        // Without nodes there are no logs, and the error says so.
         pods.create(&PostParams::default(), &pod("quiet")?).await?;
         let refused = pods.logs("quiet", &Default::default()).await;
         let Err(kube::Error::Api(refusal)) = refused else {
@@ -231,7 +231,7 @@ async fn event(client: &Client, tenant: &str) -> anyhow::Result<()> {
         action: "Telling".to_owned(),
         secondary: None,
     };
-    // The second one counts the first up.
+    // The second event increments the count of the first.
     for _ in 0..2 {
         recorder.publish(&event, &about).await?;
     }

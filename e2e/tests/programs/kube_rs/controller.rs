@@ -80,7 +80,7 @@ async fn reconcile(fleet: Arc<Fleet>, client: Arc<Client>) -> Result<Action, Fai
         .map_err(|error| Failure::Finalizer(Box::new(error)))
 }
 
-/// A ConfigMap for each ship, and how many they are.
+/// Applies a ConfigMap for each ship and updates the count.
 async fn sail(fleet: &Fleet, client: &Client) -> kube::Result<Action> {
     let ships = Api::<ConfigMap>::namespaced(client.clone(), DEFAULT);
     let apply = PatchParams::apply("fleets").force();
@@ -104,7 +104,7 @@ async fn sail(fleet: &Fleet, client: &Client) -> kube::Result<Action> {
     Ok(Action::await_change())
 }
 
-/// What is not the garbage collector's to do: a note that it is over.
+/// The finalizer's work, which garbage collection does not cover: a final note.
 async fn moor(fleet: &Fleet, client: &Client) -> kube::Result<Action> {
     let notes = Api::<ConfigMap>::namespaced(client.clone(), DEFAULT);
     let mut note = ConfigMap::default();
@@ -194,13 +194,13 @@ async fn life(tenant: &str, client: Client) -> anyhow::Result<()> {
         .collect();
     assert_eq!(applied, [(Some("fleets"), Some("Apply"))]);
 
-    // An owned object that somebody deletes is made again.
+    // A deleted owned object is recreated.
     let first = ships.get("royal-one").await?.uid();
     ships.delete("royal-one", &DeleteParams::default()).await?;
     let again = |ship: Option<&ConfigMap>| ship.is_some_and(|ship| ship.uid() != first);
     await_condition(ships.clone(), "royal-one", again).await?;
 
-    // A change of the specification is followed.
+    // A spec change is reconciled.
     let more = json!({"spec": {"ships": ["one", ship, "two"]}});
     fleets
         .patch("royal", &PatchParams::default(), &Patch::Merge(&more))
@@ -215,12 +215,12 @@ async fn life(tenant: &str, client: Client) -> anyhow::Result<()> {
         Some([("ship".to_owned(), "two".to_owned())].into())
     );
 
-    // It does not go before the finalizer has done its work.
+    // The object stays until the finalizer has run.
     fleets.delete("royal", &DeleteParams::default()).await?;
     await_condition(fleets, "royal", conditions::is_deleted(&uid)).await?;
     let note = ships.get("royal-is-over").await?;
     assert_eq!(note.data, Some([("uid".to_owned(), uid)].into()));
-    // What it owned goes too.
+    // Its dependents are deleted too.
     for ship in ["one", &ship, "two"] {
         let name = format!("royal-{ship}");
         await_condition(ships.clone(), &name, |ship: Option<&ConfigMap>| {

@@ -21,7 +21,7 @@ fn config_map(name: &str, data: &str) -> ConfigMap {
     made
 }
 
-/// What an event is about.
+/// Formats an event.
 fn told(event: &watcher::Event<ConfigMap>) -> String {
     let of = |object: &ConfigMap| {
         let data = object.data.clone().unwrap_or_default();
@@ -56,7 +56,7 @@ async fn a_watcher_begins_with_what_is_there_and_tells_what_happens() -> anyhow:
         let paged = watcher(api.clone(), followed.page_size(1));
         let (mut streamed, mut paged) = (streamed.boxed(), paged.boxed());
         let mut seen = [Vec::new(), Vec::new()];
-        // Both have the whole of what is there before anything else happens.
+        // Both have the complete initial state before anything changes.
         for (stream, seen) in [&mut streamed, &mut paged].into_iter().zip(&mut seen) {
             while seen.last().is_none_or(|last| last != "done") {
                 seen.extend(
@@ -71,7 +71,7 @@ async fn a_watcher_begins_with_what_is_there_and_tells_what_happens() -> anyhow:
             .await?;
         let patch = Patch::Merge(json!({"data": {"of": "changed"}}));
         api.patch("a", &PatchParams::default(), &patch).await?;
-        // It leaves the selection, which is its end for whoever selects.
+        // The object no longer matches, which the selecting watcher sees as a deletion.
         let patch = Patch::Merge(json!({"metadata": {"labels": {"followed": null}}}));
         api.patch("b", &PatchParams::default(), &patch).await?;
         api.delete("a", &DeleteParams::default()).await?;
@@ -126,7 +126,7 @@ async fn a_reflector_has_what_the_server_has() -> anyhow::Result<()> {
         };
         soon("it agrees", settled).await?;
         driven.abort();
-        // Whoever needs only metadata is sent only that.
+        // A metadata watcher gets metadata only.
         let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(client, "default");
         let mut stream = watcher(api, followed).applied_objects().boxed();
         let first = soon("metadata", stream.try_next()).await??;
@@ -162,7 +162,7 @@ fn versions<'a>(objects: impl Iterator<Item = &'a ConfigMap>) -> BTreeMap<String
     objects.map(version).collect()
 }
 
-/// Reads that a client of one tenant keeps never show what another has.
+/// Stores filled from one tenant's watches never contain another tenant's objects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watchers_of_two_tenants_see_their_own_only() -> anyhow::Result<()> {
     let Some(scene) = Scene::start() else {
