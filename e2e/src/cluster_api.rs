@@ -67,7 +67,7 @@ impl ClusterApi {
     /// If they do not start.
     pub fn start_core(&self, kubeconfig: &Path) -> anyhow::Result<Core> {
         let folder = TempDir::with_prefix("insula-cluster-api-")?;
-        certify(folder.path())?;
+        write_certificate(folder.path())?;
         let process = Command::new(&self.core)
             .arg("--kubeconfig")
             .arg(kubeconfig)
@@ -114,7 +114,7 @@ impl Drop for Core {
 }
 
 /// Writes the webhook serving certificate, without which the controllers do not start.
-fn certify(folder: &Path) -> anyhow::Result<()> {
+fn write_certificate(folder: &Path) -> anyhow::Result<()> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     fs::write(folder.join("tls.crt"), made.cert.pem())?;
     fs::write(folder.join("tls.key"), made.signing_key.serialize_pem())?;

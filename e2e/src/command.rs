@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Longer than any command that terminates at all.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The output of a finished command.
 #[derive(Clone, Debug)]
@@ -125,8 +125,8 @@ impl Running {
     /// If there is none in time.
     #[track_caller]
     pub fn await_line(&mut self, text: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        while let Some(line) = self.hear(deadline) {
+        let deadline = Instant::now() + TIMEOUT;
+        while let Some(line) = self.next_line(deadline) {
             if line.contains(text) {
                 return line;
             }
@@ -141,8 +141,8 @@ impl Running {
     /// If it does not exit in time.
     #[track_caller]
     pub fn finish(mut self) -> Said {
-        let deadline = Instant::now() + PATIENCE;
-        while self.hear(deadline).is_some() {}
+        let deadline = Instant::now() + TIMEOUT;
+        while self.next_line(deadline).is_some() {}
         self.reap()
     }
 
@@ -152,8 +152,8 @@ impl Running {
     ///
     /// If it prints nothing for too long.
     #[track_caller]
-    pub fn hear_out(mut self) -> Said {
-        while self.hear(Instant::now() + PATIENCE).is_some() {}
+    pub fn finish_while_printing(mut self) -> Said {
+        while self.next_line(Instant::now() + TIMEOUT).is_some() {}
         self.reap()
     }
 
@@ -167,7 +167,7 @@ impl Running {
     /// Kills the process and returns its output.
     pub fn kill(mut self) -> Said {
         self.end();
-        while self.hear(Instant::now() + PATIENCE).is_some() {}
+        while self.next_line(Instant::now() + TIMEOUT).is_some() {}
         self.reap()
     }
 
@@ -178,7 +178,7 @@ impl Running {
 
     /// The next line, or `None` once the standard output is closed.
     #[track_caller]
-    fn hear(&mut self, deadline: Instant) -> Option<String> {
+    fn next_line(&mut self, deadline: Instant) -> Option<String> {
         let left = deadline.saturating_duration_since(Instant::now());
         let lines = self.lines.get_mut();
         let lines = lines.unwrap_or_else(PoisonError::into_inner);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_known_by_its_tag_and_length_and_by_every_byte() {
+    fn value_is_identified_by_tag_length_and_every_byte() {
         let mut dice = Dice::new(1);
         for _ in 0..100 {
             let content = Content::random(&mut dice);

@@ -11,11 +11,11 @@ use insula_store::{At, Entry, Error, KeyRange, Revision, Store, Watch, WatchItem
 use tokio::time::timeout;
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Limits so small that within a second of writing, log segments are filled and removed, memory
 /// tables sealed and written, and tables merged. A log size of 0 means the minimum.
-pub const LITTLE_ROOM: Options = Options {
+pub const TINY_OPTIONS: Options = Options {
     segment_bytes: 0,
     memory_bytes: 64 << 10,
     cache_bytes: 256 << 10,
@@ -39,12 +39,12 @@ pub struct Inspection {
 /// Opens the store in `folder`, reads all of it and closes it.
 pub async fn inspect(folder: &Path, dice: &mut Dice) -> anyhow::Result<Inspection> {
     let began = Instant::now();
-    let store = timeout(PATIENCE, Embedded::open(folder, LITTLE_ROOM)).await;
+    let store = timeout(TIMEOUT, Embedded::open(folder, TINY_OPTIONS)).await;
     let store = store.context("opening takes forever")?.context("opening")?;
     let took = began.elapsed();
-    let read = timeout(PATIENCE, read(&store, took, dice)).await;
+    let read = timeout(TIMEOUT, read(&store, took, dice)).await;
     let found = read.context("reading takes forever")??;
-    let closed = timeout(PATIENCE, store.close()).await;
+    let closed = timeout(TIMEOUT, store.close()).await;
     closed.context("closing takes forever")?;
     Ok(found)
 }
@@ -67,7 +67,7 @@ async fn read(store: &Embedded, took: Duration, dice: &mut Dice) -> anyhow::Resu
     }
     let latest = store.range(&KeyRange::all(), At::Latest, None).await?;
     states.push((latest.revision, latest.entries));
-    ensure_forgotten(store, floor).await?;
+    ensure_compacted(store, floor).await?;
     Ok(Inspection {
         took,
         revision,
@@ -92,7 +92,7 @@ async fn read_log(watch: &mut dyn Watch, last: Revision) -> anyhow::Result<Log> 
 }
 
 /// Asserts that revisions below the floor can be neither read nor watched.
-async fn ensure_forgotten(store: &Embedded, floor: Revision) -> anyhow::Result<()> {
+async fn ensure_compacted(store: &Embedded, floor: Revision) -> anyhow::Result<()> {
     if floor == Revision::ZERO {
         return Ok(());
     }

@@ -17,9 +17,9 @@ use tempfile::TempDir;
 /// As pinned in `tools/peers/kube-apiserver/go.mod`.
 const NAME: &str = "kube-apiserver-1.36.4";
 /// The startup timeout; an idle machine needs five seconds.
-const READY: Duration = Duration::from_secs(180);
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(180);
 /// The polling interval during startup.
-const ASK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The administrator's token.
 pub const TOKEN: &str = "system";
 
@@ -79,19 +79,19 @@ impl KubeApiserver {
             folder,
             _etcd: etcd,
         };
-        started.become_ready().await?;
+        started.await_ready().await?;
         Ok(started)
     }
 
-    async fn become_ready(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + READY;
+    async fn await_ready(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + STARTUP_TIMEOUT;
         while !self.is_ready().await {
             let ended = self.process.try_wait()?;
             if ended.is_some() || Instant::now() > deadline {
                 let log = std::fs::read_to_string(self.folder.path().join("log"))?;
                 bail!("kube-apiserver is not ready ({ended:?}):\n{log}");
             }
-            tokio::time::sleep(ASK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }

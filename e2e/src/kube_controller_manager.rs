@@ -15,7 +15,7 @@ const NAME: &str = "kube-controller-manager-1.36.4";
 
 /// The controllers for tokens, service accounts, root CAs, aggregated roles, namespaces and garbage
 /// collection. Without nodes, the others have nothing to do.
-const LOOPS: &str = "serviceaccount-token-controller,serviceaccount-controller,\
+const CONTROLLERS: &str = "serviceaccount-token-controller,serviceaccount-controller,\
                      root-ca-certificate-publisher-controller,\
                      clusterrole-aggregation-controller,namespace-controller,\
                      garbage-collector-controller";
@@ -59,7 +59,7 @@ impl KubeControllerManager {
                 with("kubeconfig", &kubeconfig),
                 with("root-ca-file", &authority),
                 with("service-account-private-key-file", &server.token_key()),
-                format!("--controllers={LOOPS}"),
+                format!("--controllers={CONTROLLERS}"),
                 "--leader-elect=false".to_owned(),
                 // It only acts as a client here and serves no port.
                 "--secure-port=0".to_owned(),

@@ -12,7 +12,7 @@ use crate::command::{Running, Said, words};
 const NAME: &str = "kubectl-1.36.4";
 
 /// The oldest minor version of kubectl 1 that knows every command used here.
-const OLDEST: u32 = 30;
+const MIN_MINOR: u32 = 30;
 
 /// kubectl with a kubeconfig and its own working directory.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Kubectl {
 }
 
 /// The object of every namespace that lists of names leave out.
-const EVERYWHERE: &str = "configmap/kube-root-ca.crt";
+const DEFAULT_CONFIG_MAP: &str = "configmap/kube-root-ca.crt";
 
 impl Kubectl {
     /// Finds kubectl. If there is none, reports that the test is skipped.
@@ -35,7 +35,7 @@ impl Kubectl {
         let found = FOUND.get_or_init(|| {
             let in_path = || Some(PathBuf::from("kubectl"));
             let found = peer::installed("INSULA_KUBECTL", NAME).or_else(in_path);
-            found.filter(|program| minor_version(program) >= Some(OLDEST))
+            found.filter(|program| minor_version(program) >= Some(MIN_MINOR))
         });
         if found.is_none() {
             peer::skipped("kubectl is not installed (run tools/peers/install)");
@@ -143,7 +143,7 @@ impl Kubectl {
     #[track_caller]
     pub fn prints(&self, line: &str, text: &str) {
         let said = self.run(line);
-        let own = said.out.lines().filter(|line| *line != EVERYWHERE);
+        let own = said.out.lines().filter(|line| *line != DEFAULT_CONFIG_MAP);
         let out = own.collect::<Vec<_>>().join("\n");
         let out = out.trim_end();
         assert!(said.code == Some(0) && out == text, "not {text:?}: {said}");

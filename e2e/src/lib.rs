@@ -25,16 +25,16 @@
 //! | [`kubectl`] | kubectl as one user |
 //! | [`two_tenants`] | a server with two tenants that do everything concurrently |
 
+pub mod checker;
 pub mod cluster_api;
 pub mod command;
 pub mod content;
 pub mod inspection;
 pub mod insula;
-pub mod judge;
 pub mod kube_apiserver;
 pub mod kube_controller_manager;
 pub mod kubectl;
 pub mod protocol;
 pub mod run;
-pub mod scene;
+pub mod two_tenants;
 pub mod writer;

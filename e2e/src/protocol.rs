@@ -37,21 +37,21 @@ pub enum Line {
         after: Revision,
     },
     /// A commit is about to be sent.
-    Asked {
+    Request {
         /// The number that the answer refers to.
         call: u64,
         /// The transaction.
         transaction: Transaction,
     },
     /// A commit was answered.
-    Answered {
+    Response {
         /// The commit's number.
         call: u64,
         /// The outcome.
         outcome: Outcome,
     },
     /// A watcher received an event.
-    Told {
+    Event {
         /// The watcher's number.
         watcher: usize,
         /// The revision of the changes.
@@ -60,9 +60,9 @@ pub enum Line {
         changes: Vec<Changed>,
     },
     /// A compaction is about to be sent.
-    Raising(Revision),
+    Compacting(Revision),
     /// A compaction was acknowledged.
-    Raised(Revision),
+    Compacted(Revision),
     /// An operation failed that must not fail.
     Failed(String),
 }
@@ -87,20 +87,20 @@ impl Display for Line {
                 took,
             }) => write!(f, "opened {revision} {floor} {}", took.as_micros()),
             Self::Watching { watcher, after } => write!(f, "watching {watcher} {after}"),
-            Self::Asked { call, transaction } => {
-                write!(f, "asked {call}")?;
+            Self::Request { call, transaction } => {
+                write!(f, "request {call}")?;
                 write_transaction(f, transaction)
             }
-            Self::Answered { call, outcome } => {
-                write!(f, "answered {call} ")?;
+            Self::Response { call, outcome } => {
+                write!(f, "response {call} ")?;
                 write_outcome(f, outcome)
             }
-            Self::Told {
+            Self::Event {
                 watcher,
                 revision,
                 changes,
             } => {
-                write!(f, "told {watcher} {revision}")?;
+                write!(f, "event {watcher} {revision}")?;
                 changes.iter().try_for_each(|change| match change {
                     Changed::Put(entry) => {
                         f.write_str(" +")?;
@@ -109,8 +109,8 @@ impl Display for Line {
                     Changed::Deleted(key) => write!(f, " -{}", name(key)),
                 })
             }
-            Self::Raising(floor) => write!(f, "raising {floor}"),
-            Self::Raised(floor) => write!(f, "raised {floor}"),
+            Self::Compacting(floor) => write!(f, "compacting {floor}"),
+            Self::Compacted(floor) => write!(f, "compacted {floor}"),
             Self::Failed(why) => write!(f, "failed {}", why.replace('\n', " ")),
         }
     }

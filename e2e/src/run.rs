@@ -18,9 +18,9 @@ pub struct Run {
     /// The events that its watchers received.
     pub watches: BTreeMap<usize, Watched>,
     /// The highest floor that it may have set.
-    pub raising: Revision,
+    pub compacting: Revision,
     /// The highest floor that it has set.
-    pub raised: Revision,
+    pub compacted: Revision,
 }
 
 /// The events of one watcher of all keys.
@@ -29,7 +29,7 @@ pub struct Watched {
     /// The revision it started after.
     pub after: Revision,
     /// The changes, in the order of arrival.
-    pub told: Log,
+    pub events: Log,
 }
 
 impl Run {
@@ -58,10 +58,10 @@ impl Run {
         match line {
             Line::Opened(opened) => self.opened = Some(opened),
             Line::Watching { watcher, after } => {
-                let told = Log::new();
-                self.watches.insert(watcher, Watched { after, told });
+                let events = Log::new();
+                self.watches.insert(watcher, Watched { after, events });
             }
-            Line::Asked { call, transaction } => {
+            Line::Request { call, transaction } => {
                 waiting.insert(call, self.calls.len());
                 self.calls.push(Call {
                     asked: moment,
@@ -69,7 +69,7 @@ impl Run {
                     what: What::Commit(transaction, None),
                 });
             }
-            Line::Answered { call, outcome } => {
+            Line::Response { call, outcome } => {
                 let asked = waiting.remove(&call).context("no such request")?;
                 let call = &mut self.calls[asked];
                 call.answered = moment;
@@ -77,16 +77,16 @@ impl Run {
                     *answer = Some(outcome);
                 }
             }
-            Line::Told {
+            Line::Event {
                 watcher,
                 revision,
                 changes,
             } => {
                 let watched = self.watches.get_mut(&watcher).context("no such watcher")?;
-                watched.told.push((revision, changes));
+                watched.events.push((revision, changes));
             }
-            Line::Raising(floor) => self.raising = self.raising.max(floor),
-            Line::Raised(floor) => self.raised = self.raised.max(floor),
+            Line::Compacting(floor) => self.compacting = self.compacting.max(floor),
+            Line::Compacted(floor) => self.compacted = self.compacted.max(floor),
             Line::Failed(why) => bail!("the writer failed: {why}"),
         }
         Ok(())
@@ -102,11 +102,11 @@ impl Run {
 
     /// The revision up to which the watchers together received everything, provided that everything
     /// up to the start of the second one is known.
-    pub fn told_by_both(&self) -> Option<Revision> {
+    pub fn watched_up_to(&self) -> Option<Revision> {
         let last = |watcher| -> Option<Revision> {
             let watched: &Watched = self.watches.get(&watcher)?;
-            let told = watched.told.last();
-            Some(told.map_or(watched.after, |(revision, _)| *revision))
+            let events = watched.events.last();
+            Some(events.map_or(watched.after, |(revision, _)| *revision))
         };
         Some(last(0)?.min(last(1)?))
     }

@@ -50,26 +50,26 @@ impl Writer {
     }
 
     /// Waits for a line of this kind.
-    pub fn await_line(&mut self, kind: &str, patience: Duration) -> anyhow::Result<()> {
-        let deadline = Instant::now() + patience;
-        while let Some(line) = self.hear(deadline)? {
+    pub fn await_line(&mut self, kind: &str, timeout: Duration) -> anyhow::Result<()> {
+        let deadline = Instant::now() + timeout;
+        while let Some(line) = self.next_line(deadline)? {
             if line.split_ascii_whitespace().nth(1) == Some(kind) {
                 return Ok(());
             }
         }
-        bail!("a writer did not say {kind:?} within {patience:?}");
+        bail!("a writer did not say {kind:?} within {timeout:?}");
     }
 
     /// Reads lines for this long and returns their number.
     pub fn listen(&mut self, time: Duration) -> anyhow::Result<usize> {
         let deadline = Instant::now() + time;
         let before = self.said.len();
-        while self.hear(deadline)?.is_some() {}
+        while self.next_line(deadline)?.is_some() {}
         Ok(self.said.len() - before)
     }
 
     /// The next line, if it arrives in time. An exit of the process is an error.
-    fn hear(&mut self, deadline: Instant) -> anyhow::Result<Option<&str>> {
+    fn next_line(&mut self, deadline: Instant) -> anyhow::Result<Option<&str>> {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.lines.recv_timeout(left) {
             Ok(line) => self.said.push(line),

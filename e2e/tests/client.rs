@@ -5,11 +5,11 @@ use std::process::Command;
 
 use insula_e2e::command::Running;
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use insula_testkit::peer;
 
 /// Everything the program does, in order: see `tools/peers/client`.
-const ACTS: [&str; 36] = [
+const STEPS: [&str; 36] = [
     "typed: create, get, update, patch and delete",
     "typed: a deployment is defaulted, and its numbers arrive",
     "typed: status and scale are written apart",
@@ -54,8 +54,10 @@ fn client_go_works_in_every_format_with_streamed_lists_and_without() {
         peer::skipped("the client is not installed (run tools/peers/install)");
         return;
     };
-    let Some(scene) = Scene::start() else { return };
-    let passed: Vec<String> = ACTS.iter().map(|act| format!("PASS {act}")).collect();
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    let passed: Vec<String> = STEPS.iter().map(|act| format!("PASS {act}")).collect();
     for (media, streamed) in [
         ("default", true),
         ("json", false),
@@ -64,14 +66,16 @@ fn client_go_works_in_every_format_with_streamed_lists_and_without() {
     ] {
         if (media, streamed) == ("json", true) {
             // In the same namespace as the previous run, of which nothing may be left.
-            scene.both(|tenant| {
+            two_tenants.both(|tenant| {
                 tenant.get("delete namespace client-json");
                 tenant.get("delete crd widgets.client-json.example.com");
             });
         }
-        scene.both(|tenant| {
+        two_tenants.both(|tenant| {
             let run = |tenant: &Kubectl| {
-                let kubeconfig = scene.folder().join(format!("{}.kubeconfig", tenant.name()));
+                let kubeconfig = two_tenants
+                    .folder()
+                    .join(format!("{}.kubeconfig", tenant.name()));
                 let mut command = Command::new(&program);
                 command
                     .arg("--kubeconfig")

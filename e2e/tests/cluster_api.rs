@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server with the CRDs of Cluster API and Insula, as after `clusterctl init`.
-struct Side {
+struct ManagementCluster {
     server: Insula,
     kubectl: Kubectl,
 }
 
-impl Side {
+impl ManagementCluster {
     fn new(api: &ClusterApi, program: &Path, folder: &Path, name: &str) -> Self {
         let home = folder.join(name);
         std::fs::create_dir_all(&home).unwrap();
@@ -49,14 +49,14 @@ impl Side {
         self.kubectl.get(&line)
     }
 
-    fn until(&self, namespace: &str, object: &str, path: &str, expected: &str) {
+    fn await_field(&self, namespace: &str, object: &str, path: &str, expected: &str) {
         let begun = Instant::now();
         loop {
             let found = self.read(namespace, object, path);
             if found == expected {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "{object} {path}: {found:?}");
+            assert!(begun.elapsed() < TIMEOUT, "{object} {path}: {found:?}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -90,7 +90,7 @@ fn apply(kubectl: &Kubectl, object: &Value) {
 }
 
 /// Creates an identity that the namespace `red` may use, and a cluster there that uses it.
-fn cluster(side: &Side) {
+fn cluster(side: &ManagementCluster) {
     let kubectl = &side.kubectl;
     kubectl.get("create namespace red");
     let infra = "infrastructure.cluster.x-k8s.io/v1beta2";
@@ -149,7 +149,7 @@ fn cluster(side: &Side) {
 }
 
 /// Sets the status that the control plane's controllers would set.
-fn initialized(side: &Side) {
+fn set_initialized(side: &ManagementCluster) {
     side.status(
         "red",
         "cluster/c",
@@ -164,7 +164,7 @@ fn initialized(side: &Side) {
 }
 
 /// The identity and its Secret exist at both ends, everything else only at the target.
-fn assert_moved(source: &Side, target: &Side) {
+fn assert_moved(source: &ManagementCluster, target: &ManagementCluster) {
     for object in ["cluster/c", "vspherecluster/c"] {
         assert_eq!(source.read("red", object, ".metadata.name"), "", "{object}");
         assert_eq!(
@@ -192,8 +192,8 @@ fn fr4_m1_m2_m3_clusterctl_move_carries_the_identity_and_its_secret() {
         return;
     };
     let folder = TempDir::new().unwrap();
-    let source = Side::new(&api, &program, folder.path(), "source");
-    let target = Side::new(&api, &program, folder.path(), "target");
+    let source = ManagementCluster::new(&api, &program, folder.path(), "source");
+    let target = ManagementCluster::new(&api, &program, folder.path(), "target");
     cluster(&source);
     let uid = source.read("red", "cluster/c", ".metadata.uid");
     let owned = json!({"metadata": {"ownerReferences": [{
@@ -201,7 +201,7 @@ fn fr4_m1_m2_m3_clusterctl_move_carries_the_identity_and_its_secret() {
     }]}});
     let line = format!("-n red patch vspherecluster/c --type=merge -p '{owned}'");
     source.kubectl.get(&line);
-    initialized(&source);
+    set_initialized(&source);
     let (from, to) = (source.server.kubeconfig(), target.server.kubeconfig());
     let line = format!(
         "move -n red --kubeconfig {} --to-kubeconfig {}",
@@ -219,23 +219,23 @@ fn fr4_m1_m2_m3_clusterctl_move_carries_the_identity_and_its_secret() {
 }
 
 #[test]
-fn t4_insula_move_between_servers_that_cluster_apis_own_controllers_work_on() {
+fn t4_insula_move_works_with_cluster_apis_own_controllers() {
     let (Some(api), Some(program)) = (ClusterApi::find(), Kubectl::find()) else {
         return;
     };
     let folder = TempDir::new().unwrap();
-    let source = Side::new(&api, &program, folder.path(), "source");
-    let target = Side::new(&api, &program, folder.path(), "target");
+    let source = ManagementCluster::new(&api, &program, folder.path(), "source");
+    let target = ManagementCluster::new(&api, &program, folder.path(), "target");
     let cores = [&source, &target].map(|side| api.start_core(&side.server.kubeconfig()).unwrap());
     cluster(&source);
     // The controllers find the infrastructure and wait for it.
     let owner = ".metadata.ownerReferences[0].kind";
-    source.until("red", "vspherecluster/c", owner, "Cluster");
+    source.await_field("red", "vspherecluster/c", owner, "Cluster");
     let provisioned = json!({"initialization": {"provisioned": true}});
     source.status("red", "vspherecluster/c", &provisioned);
     let infrastructure = ".status.initialization.infrastructureProvisioned";
-    source.until("red", "cluster/c", infrastructure, "true");
-    initialized(&source);
+    source.await_field("red", "cluster/c", infrastructure, "true");
+    set_initialized(&source);
     let to = target.server.kubeconfig();
     let line = format!("move -n red --to-kubeconfig {}", to.display());
     let said = source.server.run(&line).succeeds();
@@ -247,9 +247,9 @@ fn t4_insula_move_between_servers_that_cluster_apis_own_controllers_work_on() {
     assert_moved(&source, &target);
     // They continue at the target.
     target.status("red", "vspherecluster/c", &provisioned);
-    target.until("red", "cluster/c", infrastructure, "true");
+    target.await_field("red", "cluster/c", infrastructure, "true");
     let paused = ".status.conditions[?(@.type==\"Paused\")].status";
-    target.until("red", "cluster/c", paused, "False");
+    target.await_field("red", "cluster/c", paused, "False");
     for core in &cores {
         let log = core.log();
         assert!(!log.contains("panic"), "{log}");

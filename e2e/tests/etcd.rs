@@ -5,13 +5,13 @@ use std::path::Path;
 
 use insula_e2e::insula::Insula;
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use insula_store::etcd::{Etcd, Options};
 use insula_store::{Key, Store};
 use insula_testkit::etcd::EtcdServer;
 
 #[tokio::test]
-async fn two_tenants_work_over_etcd_and_two_servers_share_it() {
+async fn two_tenants_work_on_two_servers_sharing_etcd() {
     // Each of them reports a skip.
     if Kubectl::find().is_none() {
         return;
@@ -20,17 +20,17 @@ async fn two_tenants_work_over_etcd_and_two_servers_share_it() {
         return;
     };
     let arguments = ["--store", "etcd", "--etcd-servers", &etcd.endpoint()];
-    let Some(scene) = Scene::start_with(&arguments) else {
+    let Some(two_tenants) = TwoTenants::start_with(&arguments) else {
         return;
     };
-    scene.both(everyday);
-    scene.sees_both("/api/v1/tenants/all/configmaps");
+    two_tenants.both(work);
+    two_tenants.sees_both("/api/v1/tenants/all/configmaps");
     keys(&etcd).await;
     // A second server with the same signing keys is indistinguishable to clients.
-    let second = scene.folder().join("second");
-    copy(&scene.folder().join("data/pki"), &second.join("pki"));
+    let second = two_tenants.folder().join("second");
+    copy(&two_tenants.folder().join("data/pki"), &second.join("pki"));
     let second = Insula::start(&second, &arguments);
-    let [one, _] = &scene.tenants;
+    let [one, _] = &two_tenants.tenants;
     let there = format!("--server {}", second.url());
     one.prints(
         &format!("{there} get cm note -o jsonpath={{.data.of}}"),
@@ -46,7 +46,7 @@ async fn two_tenants_work_over_etcd_and_two_servers_share_it() {
     watch.await_line("configmap/late");
 }
 
-fn everyday(tenant: &Kubectl) {
+fn work(tenant: &Kubectl) {
     let name = tenant.name();
     tenant.prints(
         &format!("create configmap note --from-literal=of={name}"),

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use insula_e2e::inspection::{LITTLE_ROOM, inspect};
-use insula_e2e::judge::Judge;
+use insula_e2e::checker::Checker;
+use insula_e2e::inspection::{TINY_OPTIONS, inspect};
 use insula_e2e::run::Run;
 use insula_e2e::writer::Writer;
 use insula_store::embedded::Embedded;
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const ROUNDS: u64 = 25;
 const SEED: u64 = 20_260;
 
@@ -31,65 +31,65 @@ const SEED: u64 = 20_260;
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test]
-async fn a_store_that_is_killed_again_and_again_loses_nothing() {
+async fn repeatedly_killed_store_loses_no_acknowledged_write() {
     let rounds = variable("INSULA_CRASH_ROUNDS").unwrap_or(ROUNDS);
     let seed = variable("INSULA_CRASH_SEED").unwrap_or(SEED);
-    let mut scene = Scene::new(seed).await;
+    let mut test = CrashTest::new(seed).await;
     let began = Instant::now();
     let mut kills = 0;
     for round in 0..rounds {
-        (scene.round, scene.seed) = (round, seed + round);
-        kills += scene.round().await.unwrap();
+        (test.round, test.seed) = (round, seed + round);
+        kills += test.round().await.unwrap();
     }
-    let tally = scene.judge.tally();
+    let totals = test.checker.totals();
     let took = began.elapsed();
-    say(&format!(
-        "{rounds} rounds, {kills} kills in {took:.0?}: {tally:?}"
+    print(&format!(
+        "{rounds} rounds, {kills} kills in {took:.0?}: {totals:?}"
     ));
-    assert!(tally.acknowledged as u64 > 10 * rounds, "{tally:?}");
-    assert!(tally.told > tally.acknowledged, "{tally:?}");
-    assert!(scene.judge.floor() > Revision::new(1), "{tally:?}");
+    assert!(totals.acknowledged as u64 > 10 * rounds, "{totals:?}");
+    assert!(totals.events > totals.acknowledged, "{totals:?}");
+    assert!(test.checker.floor() > Revision::new(1), "{totals:?}");
 }
 
 #[tokio::test]
-async fn a_second_process_on_the_same_folder_is_refused() {
-    let mut scene = Scene::new(SEED).await;
-    let mut writer = scene.start(SEED, &[]).unwrap();
-    writer.await_line("raised", PATIENCE).unwrap();
+async fn second_process_on_the_same_directory_is_refused() {
+    let mut test = CrashTest::new(SEED).await;
+    let mut writer = test.start(SEED, &[]).unwrap();
+    writer.await_line("compacted", TIMEOUT).unwrap();
     for _ in 0..3 {
-        let second = Embedded::open(scene.store(), LITTLE_ROOM).await;
-        assert_eq!(second.err(), Some(Error::Locked(scene.store())));
-        writer.await_line("answered", PATIENCE).unwrap();
+        let second = Embedded::open(test.store(), TINY_OPTIONS).await;
+        assert_eq!(second.err(), Some(Error::Locked(test.store())));
+        writer.await_line("response", TIMEOUT).unwrap();
     }
-    scene.judge_killed(writer).await.unwrap();
-    assert!(scene.store().join("lock").exists(), "it was left behind");
+    test.check_killed(writer).await.unwrap();
+    assert!(test.store().join("lock").exists(), "it was left behind");
 }
 
 #[tokio::test]
-async fn a_stopped_process_goes_on_where_it_was() {
-    let mut scene = Scene::new(SEED).await;
-    let mut writer = scene.start(SEED, &[]).unwrap();
-    writer.await_line("raised", PATIENCE).unwrap();
+async fn stopped_process_continues() {
+    let mut test = CrashTest::new(SEED).await;
+    let mut writer = test.start(SEED, &[]).unwrap();
+    writer.await_line("compacted", TIMEOUT).unwrap();
     writer.signal(Signal::SIGSTOP).unwrap();
     // The first half receives what was printed before the stop.
     let half = Duration::from_millis(500);
     writer.listen(half).unwrap();
-    let second = Embedded::open(scene.store(), LITTLE_ROOM).await;
-    assert_eq!(second.err(), Some(Error::Locked(scene.store())));
+    let second = Embedded::open(test.store(), TINY_OPTIONS).await;
+    assert_eq!(second.err(), Some(Error::Locked(test.store())));
     assert_eq!(writer.listen(half).unwrap(), 0, "it is stopped");
     writer.signal(Signal::SIGCONT).unwrap();
-    for kind in ["raised", "told", "answered"] {
-        writer.await_line(kind, PATIENCE).unwrap();
+    for kind in ["compacted", "event", "response"] {
+        writer.await_line(kind, TIMEOUT).unwrap();
     }
-    scene.judge_killed(writer).await.unwrap();
+    test.check_killed(writer).await.unwrap();
 }
 
 /// One store directory and everything known about it.
-struct Scene {
+struct CrashTest {
     seed: u64,
     round: u64,
     folder: TempDir,
-    judge: Judge,
+    checker: Checker,
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -102,14 +102,14 @@ enum Kill {
     Writing,
 }
 
-impl Scene {
+impl CrashTest {
     async fn new(seed: u64) -> Self {
         let _turn = ONE_AT_A_TIME.lock().await;
         Self {
             seed,
             round: 0,
             folder: tempfile::tempdir().expect("a folder for the test"),
-            judge: Judge::default(),
+            checker: Checker::default(),
             _turn,
         }
     }
@@ -136,18 +136,21 @@ impl Scene {
             std::fs::write(report, lines.join("\n"))?;
             runs.push(Run::read(&lines)?);
         }
-        self.judge(&runs, &mut dice).await?;
+        self.check(&runs, &mut dice).await?;
         Ok(plan.len())
     }
 
     /// Starts a writer after those that were killed since the last inspection.
     fn start(&self, seed: u64, runs: &[Run]) -> anyhow::Result<Writer> {
-        let floors = runs.iter().map(|run| run.raising);
-        let floor = floors.max().unwrap_or_default().max(self.judge.floor());
-        let told = runs.iter().filter_map(Run::told_by_both);
-        let told = told.max().unwrap_or_default().max(self.judge.revision());
-        let back = Dice::new(seed).below(told.get() - floor.get() + 1);
-        let after = Revision::new(told.get() - back);
+        let floors = runs.iter().map(|run| run.compacting);
+        let floor = floors.max().unwrap_or_default().max(self.checker.floor());
+        let events = runs.iter().filter_map(Run::watched_up_to);
+        let events = events
+            .max()
+            .unwrap_or_default()
+            .max(self.checker.revision());
+        let back = Dice::new(seed).below(events.get() - floor.get() + 1);
+        let after = Revision::new(events.get() - back);
         Writer::start(
             env!("CARGO_BIN_EXE_crash-writer"),
             &self.store(),
@@ -156,19 +159,19 @@ impl Scene {
         )
     }
 
-    async fn judge_killed(&mut self, writer: Writer) -> anyhow::Result<()> {
+    async fn check_killed(&mut self, writer: Writer) -> anyhow::Result<()> {
         let run = Run::read(&writer.kill()?)?;
         ensure!(run.acknowledged().count() > 0, "it has written");
-        self.judge(&[run], &mut Dice::new(self.seed)).await
+        self.check(&[run], &mut Dice::new(self.seed)).await
     }
 
-    async fn judge(&mut self, runs: &[Run], dice: &mut Dice) -> anyhow::Result<()> {
+    async fn check(&mut self, runs: &[Run], dice: &mut Dice) -> anyhow::Result<()> {
         let found = inspect(&self.store(), dice).await?;
-        self.judge.judge(runs, &found)
+        self.checker.check(runs, &found)
     }
 }
 
-impl Drop for Scene {
+impl Drop for CrashTest {
     /// Keeps the directory of a failed test for investigation.
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -177,7 +180,7 @@ impl Drop for Scene {
         self.folder.disable_cleanup(true);
         let Self { seed, round, .. } = self;
         let path: &Path = self.folder.path();
-        say(&format!(
+        print(&format!(
             "seed {seed}, round {round}: see {}",
             path.display()
         ));
@@ -191,12 +194,12 @@ fn let_run(mut writer: Writer, kill: Kill, dice: &mut Dice) -> anyhow::Result<Ve
         writer.listen(Duration::from_millis(dice.below(20)))?;
         return writer.kill();
     }
-    writer.await_line("opened", PATIENCE)?;
+    writer.await_line("opened", TIMEOUT)?;
     writer.listen(Duration::from_millis(20 + dice.below(231)))?;
     match dice.below(6) {
-        0 => writer.await_line("answered", PATIENCE)?,
-        1 => writer.await_line("told", PATIENCE)?,
-        2 => writer.await_line("raised", PATIENCE)?,
+        0 => writer.await_line("response", TIMEOUT)?,
+        1 => writer.await_line("event", TIMEOUT)?,
+        2 => writer.await_line("compacted", TIMEOUT)?,
         _ => {}
     }
     writer.kill()
@@ -209,6 +212,6 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 /// Prints to the terminal even if the test passes.
-fn say(text: &str) {
+fn print(text: &str) {
     writeln!(std::io::stderr(), "{text}").ok();
 }

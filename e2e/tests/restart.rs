@@ -7,29 +7,29 @@ use std::thread;
 
 use insula_e2e::insula::Insula;
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use serde_json::Value;
 
 /// Acknowledged writes before the server is killed.
 const WRITES: usize = 24;
 
 #[test]
-fn what_was_acknowledged_is_there_after_a_kill_and_old_kubeconfigs_open_it() {
-    let Some(mut scene) = Scene::start() else {
+fn acknowledged_writes_and_kubeconfigs_survive_a_kill() {
+    let Some(mut two_tenants) = TwoTenants::start() else {
         return;
     };
     let (address, data) = (
-        scene.server.address().to_owned(),
-        scene.folder().join("data"),
+        two_tenants.server.address().to_owned(),
+        two_tenants.folder().join("data"),
     );
-    let [one, _] = &scene.tenants;
+    let [one, _] = &two_tenants.tenants;
     one.get("create configmap before --from-literal=state=old");
     let seen = list(one);
     let waiting = one.start("wait --for=jsonpath='{.data.state}'=new cm/before --timeout=50s");
-    let server = &mut scene.server;
-    let acknowledged = write_until_enough(&scene.tenants, || server.kill());
+    let server = &mut two_tenants.server;
+    let acknowledged = write_until_enough(&two_tenants.tenants, || server.kill());
     let again = Insula::start_at(&address, &data, &[]);
-    for (tenant, names) in scene.tenants.iter().zip(&acknowledged) {
+    for (tenant, names) in two_tenants.tenants.iter().zip(&acknowledged) {
         let there = tenant.get("get cm -o jsonpath='{.items[*].metadata.name}'");
         let there: Vec<&str> = there.split(' ').collect();
         for name in names {
@@ -38,21 +38,24 @@ fn what_was_acknowledged_is_there_after_a_kill_and_old_kubeconfigs_open_it() {
         let lists = tenant.get("get ns -o name");
         assert!(lists.contains("namespace/default"), "{lists}");
     }
-    assert_eq!(again.url(), scene.server.url());
-    scene
+    assert_eq!(again.url(), two_tenants.server.url());
+    two_tenants
         .system
         .shows("get tenants", &["acme Active", "globex Active"]);
     // A watch from before the kill gets every missed event or an expiry error, never silence.
-    if let Told::Names(told) = watch_from(one, &seen) {
+    if let WatchResult::Names(delivered) = watch_from(one, &seen) {
         for name in &acknowledged[0] {
-            assert!(told.contains(name), "{name} was not delivered: {told:?}");
+            assert!(
+                delivered.contains(name),
+                "{name} was not delivered: {delivered:?}"
+            );
         }
     }
     let seen = list(one);
     one.get("create configmap after");
     assert_eq!(
         watch_from(one, &seen),
-        Told::Names(vec!["after".to_owned()])
+        WatchResult::Names(vec!["after".to_owned()])
     );
     // A client that waited through the restart sees later events.
     one.get(r#"patch cm before -p '{"data":{"state":"new"}}'"#);
@@ -78,9 +81,9 @@ fn write_until_enough(tenants: &[Kubectl; 2], kill: impl FnOnce()) -> [Vec<Strin
             .all(|names| names.lock().unwrap().len() >= WRITES / 2)
     };
     thread::scope(|scope| {
-        let (told, tell) = std::sync::mpsc::channel();
+        let (delivered, tell) = std::sync::mpsc::channel();
         for (tenant, names) in tenants.iter().zip(&acknowledged) {
-            let (gone, told) = (&gone, told.clone());
+            let (gone, delivered) = (&gone, delivered.clone());
             scope.spawn(move || {
                 for number in 0.. {
                     let name = format!("load-{number}");
@@ -90,7 +93,7 @@ fn write_until_enough(tenants: &[Kubectl; 2], kill: impl FnOnce()) -> [Vec<Strin
                         return;
                     }
                     names.lock().unwrap().push(name);
-                    told.send(()).ok();
+                    delivered.send(()).ok();
                 }
             });
         }
@@ -115,14 +118,14 @@ fn list(tenant: &Kubectl) -> String {
 
 /// The result of a watch from a past revision.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum WatchResult {
     /// The names added since.
     Names(Vec<String>),
     /// The revision has expired: list again.
     Expired,
 }
 
-fn watch_from(tenant: &Kubectl, revision: &str) -> Told {
+fn watch_from(tenant: &Kubectl, revision: &str) -> WatchResult {
     let query = format!("watch=true&resourceVersion={revision}&timeoutSeconds=1");
     let text = tenant.get(&format!(
         "get --raw '/api/v1/namespaces/default/configmaps?{query}'"
@@ -134,7 +137,7 @@ fn watch_from(tenant: &Kubectl, revision: &str) -> Told {
     {
         assert_eq!(event["object"]["code"], 410, "{text}");
         assert_eq!(event["object"]["reason"], "Expired", "{text}");
-        return Told::Expired;
+        return WatchResult::Expired;
     }
     let name = |event: &Value| {
         assert_eq!(event["type"], "ADDED", "{text}");
@@ -143,5 +146,5 @@ fn watch_from(tenant: &Kubectl, revision: &str) -> Told {
             .unwrap()
             .to_owned()
     };
-    Told::Names(events.iter().map(name).collect())
+    WatchResult::Names(events.iter().map(name).collect())
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytes::Bytes;
 use insula_e2e::content::Content;
-use insula_e2e::inspection::LITTLE_ROOM;
+use insula_e2e::inspection::TINY_OPTIONS;
 use insula_e2e::protocol::{Line, Opened};
 use insula_store::embedded::Embedded;
 use insula_store::laws::model::Dice;
@@ -22,13 +22,13 @@ use tracing_subscriber::filter::LevelFilter;
 const WRITERS: u64 = 8;
 const KEYS: u64 = 900;
 /// The interval between compactions.
-const RAISE_EVERY: Duration = Duration::from_millis(50);
+const COMPACT_INTERVAL: Duration = Duration::from_millis(50);
 /// The maximum distance of a new floor behind the printed events.
 const MAX_KEPT: u64 = 2000;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let speaker = Speaker::default();
+    let speaker = Printer::default();
     let mut arguments = std::env::args_os().skip(1);
     let folder: PathBuf = arguments.next().context("no folder is named")?.into();
     let mut number = || -> anyhow::Result<u64> {
@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
         Ok(()) => "a task has ended".to_owned(),
         Err(error) => format!("{error:#}"),
     };
-    speaker.say(&Line::Failed(done));
+    speaker.print(&Line::Failed(done));
     Ok(())
 }
 
@@ -54,22 +54,22 @@ async fn work(
     folder: PathBuf,
     seed: u64,
     after: Revision,
-    speaker: &Speaker,
+    speaker: &Printer,
 ) -> anyhow::Result<()> {
     let began = Instant::now();
-    let store = Embedded::open(&folder, LITTLE_ROOM).await?;
+    let store = Embedded::open(&folder, TINY_OPTIONS).await?;
     let opened = Opened {
         revision: store.revision().await?,
         floor: store.statistics().floor,
         took: began.elapsed(),
     };
-    speaker.say(&Line::Opened(opened));
+    speaker.print(&Line::Opened(opened));
     let starts = [opened.revision, after];
-    let desk = Arc::new(Desk {
+    let desk = Arc::new(Shared {
         store,
         speaker: speaker.clone(),
         calls: AtomicU64::new(0),
-        told: starts.map(|start| AtomicU64::new(start.get())),
+        events: starts.map(|start| AtomicU64::new(start.get())),
     });
     let mut tasks = JoinSet::new();
     for (watcher, start) in starts.into_iter().enumerate() {
@@ -84,26 +84,26 @@ async fn work(
 }
 
 /// The state shared by all tasks.
-struct Desk {
+struct Shared {
     store: Embedded,
-    speaker: Speaker,
+    speaker: Printer,
     calls: AtomicU64,
     /// The revision up to which each watcher has printed its events.
-    told: [AtomicU64; 2],
+    events: [AtomicU64; 2],
 }
 
-impl Desk {
+impl Shared {
     async fn watch(self: Arc<Self>, watcher: usize, after: Revision) -> anyhow::Result<()> {
-        self.speaker.say(&Line::Watching { watcher, after });
+        self.speaker.print(&Line::Watching { watcher, after });
         let mut watch = self.store.watch(KeyRange::all(), after).await?;
         loop {
             if let WatchItem::Changes { revision, changes } = watch.next().await? {
-                self.speaker.say(&Line::Told {
+                self.speaker.print(&Line::Event {
                     watcher,
                     revision,
                     changes,
                 });
-                self.told[watcher].store(revision.get(), Ordering::Release);
+                self.events[watcher].store(revision.get(), Ordering::Release);
             }
         }
     }
@@ -112,12 +112,12 @@ impl Desk {
         loop {
             let transaction = self.transaction(&mut dice).await?;
             let call = self.calls.fetch_add(1, Ordering::Relaxed);
-            self.speaker.say(&Line::Asked {
+            self.speaker.print(&Line::Request {
                 call,
                 transaction: transaction.clone(),
             });
             let outcome = self.store.commit(transaction).await?;
-            self.speaker.say(&Line::Answered { call, outcome });
+            self.speaker.print(&Line::Response { call, outcome });
         }
     }
 
@@ -151,17 +151,20 @@ impl Desk {
     /// Compacts, but never past what both watchers have printed: the parent then knows everything
     /// that is no longer in the log after a crash.
     async fn compact(self: Arc<Self>, mut dice: Dice) -> anyhow::Result<()> {
-        let mut ticks = tokio::time::interval(RAISE_EVERY);
+        let mut ticks = tokio::time::interval(COMPACT_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let told = self.told.iter().map(|told| told.load(Ordering::Acquire));
-            let least = told.min().unwrap_or_default();
+            let events = self
+                .events
+                .iter()
+                .map(|events| events.load(Ordering::Acquire));
+            let least = events.min().unwrap_or_default();
             let floor = Revision::new(least.saturating_sub(dice.below(MAX_KEPT)));
             if floor > self.store.statistics().floor {
-                self.speaker.say(&Line::Raising(floor));
+                self.speaker.print(&Line::Compacting(floor));
                 self.store.compact(floor).await?;
-                self.speaker.say(&Line::Raised(floor));
+                self.speaker.print(&Line::Compacted(floor));
             }
         }
     }
@@ -173,10 +176,10 @@ fn key(number: u64) -> Key {
 
 /// Prints lines one at a time, each complete and flushed.
 #[derive(Clone, Default)]
-struct Speaker(Arc<Mutex<u64>>);
+struct Printer(Arc<Mutex<u64>>);
 
-impl Speaker {
-    fn say(&self, line: &Line) {
+impl Printer {
+    fn print(&self, line: &Line) {
         let text = line.to_string();
         let mut number = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *number += 1;
@@ -189,10 +192,10 @@ impl Speaker {
 }
 
 /// Errors logged by the store are failures, since its threads cannot report them otherwise.
-impl Write for Speaker {
+impl Write for Printer {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event).trim().to_owned();
-        self.say(&Line::Failed(text));
+        self.print(&Line::Failed(text));
         Ok(event.len())
     }
 

@@ -26,21 +26,21 @@ impl FromStr for Line {
                 watcher: words.next()?,
                 after: words.next()?,
             },
-            "asked" => Self::Asked {
+            "request" => Self::Request {
                 call: words.next()?,
                 transaction: words.transaction()?,
             },
-            "answered" => Self::Answered {
+            "response" => Self::Response {
                 call: words.next()?,
                 outcome: words.outcome()?,
             },
-            "told" => Self::Told {
+            "event" => Self::Event {
                 watcher: words.next()?,
                 revision: words.next()?,
                 changes: words.0.by_ref().map(changed).collect::<Result<_, _>>()?,
             },
-            "raising" => Self::Raising(words.next()?),
-            "raised" => Self::Raised(words.next()?),
+            "compacting" => Self::Compacting(words.next()?),
+            "compacted" => Self::Compacted(words.next()?),
             "failed" => return Ok(Self::Failed(rest.to_owned())),
             _ => bail!("{kind:?} is nothing a writer says"),
         };
@@ -68,7 +68,7 @@ impl Words<'_> {
         for word in self.0.by_ref() {
             transaction = match word.split_at(1) {
                 ("?", check) => {
-                    let (name, expect) = halves(check, '@')?;
+                    let (name, expect) = split_once(check, '@')?;
                     let expect = match expect {
                         "absent" => Expect::Absent,
                         revision => Expect::At(revision.parse()?),
@@ -76,7 +76,7 @@ impl Words<'_> {
                     transaction.check(key(name), expect)
                 }
                 ("+", put) => {
-                    let (name, content) = halves(put, '=')?;
+                    let (name, content) = split_once(put, '=')?;
                     transaction.put(key(name), content.parse::<Content>()?.bytes())
                 }
                 ("-", name) => transaction.delete(key(name)),
@@ -110,9 +110,9 @@ fn changed(word: &str) -> anyhow::Result<Changed> {
 }
 
 fn entry(word: &str) -> anyhow::Result<Entry> {
-    let (place, content) = halves(word, '=')?;
-    let (name, times) = halves(place, '@')?;
-    let (created, modified) = halves(times, '@')?;
+    let (place, content) = split_once(word, '=')?;
+    let (name, times) = split_once(place, '@')?;
+    let (created, modified) = split_once(times, '@')?;
     Ok(Entry {
         key: key(name),
         value: content.parse::<Content>()?.bytes(),
@@ -121,7 +121,7 @@ fn entry(word: &str) -> anyhow::Result<Entry> {
     })
 }
 
-fn halves(text: &str, at: char) -> anyhow::Result<(&str, &str)> {
+fn split_once(text: &str, at: char) -> anyhow::Result<(&str, &str)> {
     text.split_once(at)
         .with_context(|| format!("{text:?} has no {at:?}"))
 }
@@ -135,19 +135,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_back_as_it_was_said() {
+    fn lines_round_trip() {
         for text in [
             "opened 812 640 3150",
             "watching 1 812",
-            "asked 7 ?/crash/1@absent ?/crash/2@17 +/crash/1=9f1c.20 -/crash/2",
-            "asked 8",
-            "answered 7 committed 813",
-            "answered 8 unchanged 813",
-            "answered 9 conflict 1 813",
-            "answered 9 conflict 0 813 /crash/1@800@813=9f1c.20480",
-            "told 0 813 +/crash/1@800@813=9f1c.20 -/crash/2",
-            "raising 700",
-            "raised 700",
+            "request 7 ?/crash/1@absent ?/crash/2@17 +/crash/1=9f1c.20 -/crash/2",
+            "request 8",
+            "response 7 committed 813",
+            "response 8 unchanged 813",
+            "response 9 conflict 1 813",
+            "response 9 conflict 0 813 /crash/1@800@813=9f1c.20480",
+            "event 0 813 +/crash/1@800@813=9f1c.20 -/crash/2",
+            "compacting 700",
+            "compacted 700",
             "failed for a reason",
         ] {
             let line: Line = text.parse().unwrap();
@@ -156,16 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_is_no_line() {
+    fn truncated_lines_are_refused() {
         for (text, why) in [
             ("", "is nothing a writer says"),
             ("opened 812 640", "too short"),
-            ("raised 700 700", "one word too many"),
-            ("raised 0700", "in \"0700\""),
-            ("told 0 813 /crash/1", "is no change"),
-            ("told 0 813 +/crash/1@800@813", "has no '='"),
+            ("compacted 700 700", "one word too many"),
+            ("compacted 0700", "in \"0700\""),
+            ("event 0 813 /crash/1", "is no change"),
+            ("event 0 813 +/crash/1@800@813", "has no '='"),
             (
-                "told 0 813 +/crash/1@800@813=damaged-20-bytes",
+                "event 0 813 +/crash/1@800@813=damaged-20-bytes",
                 "no value that was ever written",
             ),
         ] {

@@ -43,10 +43,10 @@ impl Recorded {
         kept: &BTreeMap<String, String>,
     ) -> Self {
         let warnings = answer.headers.get_all("warning").iter();
-        let warnings = warnings.map(|text| tidy(&String::from_utf8_lossy(text.as_bytes())));
+        let warnings = warnings.map(|text| mask_text(&String::from_utf8_lossy(text.as_bytes())));
         let mut body = read(answer);
         normalise(&mut body);
-        forget(&mut body, kept);
+        mask_kept(&mut body, kept);
         mask(&mut body, &case.steps[index].mask);
         Self {
             case: case.name.clone(),
@@ -81,20 +81,20 @@ fn read(answer: &Answer) -> Value {
 
 fn normalise(value: &mut Value) {
     match value {
-        Value::String(text) => *text = tidy(text),
+        Value::String(text) => *text = mask_text(text),
         Value::Array(values) => values.iter_mut().for_each(normalise),
         Value::Object(members) => {
             for (name, value) in members.iter_mut() {
-                member(name, value);
+                normalize_field(name, value);
             }
-            generated(value);
+            mask_generated_name(value);
         }
         _ => {}
     }
 }
 
 /// Normalizes a field according to its name.
-fn member(name: &str, value: &mut Value) {
+fn normalize_field(name: &str, value: &mut Value) {
     match (name, &mut *value) {
         ("resourceVersion", Value::String(text)) if !text.is_empty() => *text = "<rv>".to_owned(),
         ("continue", Value::String(text)) if !text.is_empty() => *text = "<continue>".to_owned(),
@@ -110,7 +110,7 @@ fn member(name: &str, value: &mut Value) {
                 .for_each(|column| column["description"] = Value::Null);
         }
         ("serverAddress", Value::String(text)) => *text = "<address>".to_owned(),
-        ("cells", Value::Array(cells)) => cells.iter_mut().for_each(cell),
+        ("cells", Value::Array(cells)) => cells.iter_mut().for_each(mask_cell),
         // Sorted by seconds, and a second may end between two steps.
         ("managedFields", Value::Array(entries)) => {
             entries.iter_mut().for_each(normalise);
@@ -139,20 +139,20 @@ fn member(name: &str, value: &mut Value) {
 }
 
 /// Masks ages and allocated addresses and ports in table cells.
-fn cell(value: &mut Value) {
+fn mask_cell(value: &mut Value) {
     static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\d+[smhd](\d+[smh])?$"));
     static IP: LazyLock<Regex> = LazyLock::new(|| pattern(r"^10\.(9[6-9]|1\d\d)\.\d+\.\d+$"));
     static PORT: LazyLock<Regex> = LazyLock::new(|| pattern(r":3\d{4}/"));
     match value {
         Value::String(text) if AGE.is_match(text) => *text = "<age>".to_owned(),
         Value::String(text) if IP.is_match(text) => *text = "<ip>".to_owned(),
-        Value::String(text) => *text = tidy(&PORT.replace_all(text, ":<port>/")),
+        Value::String(text) => *text = mask_text(&PORT.replace_all(text, ":<port>/")),
         _ => normalise(value),
     }
 }
 
 /// Masks a server-generated name.
-fn generated(object: &mut Value) {
+fn mask_generated_name(object: &mut Value) {
     let Some(prefix) = object["generateName"].as_str().map(str::to_owned) else {
         return;
     };
@@ -165,7 +165,7 @@ fn generated(object: &mut Value) {
 
 /// A text without UIDs, current timestamps and other values of this run. Timestamps in cases are in
 /// the distant past.
-fn tidy(text: &str) -> String {
+fn mask_text(text: &str) -> String {
     static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         let rules = [
             (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
@@ -189,7 +189,7 @@ fn tidy(text: &str) -> String {
 }
 
 /// Replaces kept values, such as resource versions, in messages.
-fn forget(body: &mut Value, kept: &BTreeMap<String, String>) {
+fn mask_kept(body: &mut Value, kept: &BTreeMap<String, String>) {
     let words = kept.iter().filter(|(name, _)| *name != "ns");
     for (name, value) in words {
         let word = pattern(&format!(r"\b{}\b", regex::escape(value)));

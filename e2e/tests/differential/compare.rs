@@ -23,7 +23,7 @@ pub struct Difference {
 /// An intentional difference.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Purpose {
+pub struct Intended {
     /// The case, a pattern in which `*` matches anything.
     cases: String,
     /// The step; 0 means all.
@@ -38,7 +38,7 @@ pub struct Purpose {
     why: String,
 }
 
-impl Purpose {
+impl Intended {
     /// All intentional differences in this space.
     pub fn all(space: &str) -> Vec<Self> {
         let path = folder().join("differences.yaml");
@@ -54,7 +54,7 @@ impl Purpose {
     }
 }
 
-impl fmt::Display for Purpose {
+impl fmt::Display for Intended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cases, at, why, .. } = self;
         write!(f, "{cases} at {at} ({why})")
@@ -89,11 +89,11 @@ pub fn differences(real: &[Recorded], ours: &[Recorded]) -> Vec<Difference> {
 }
 
 /// Returns the unintentional differences and the unused entries.
-pub fn judge(found: Vec<Difference>, purposes: &[Purpose]) -> (Vec<Difference>, Vec<String>) {
-    let unused = |one: &&Purpose| !found.iter().any(|difference| one.covers(difference));
-    let stale = purposes.iter().filter(unused).map(Purpose::to_string);
+pub fn classify(found: Vec<Difference>, intended: &[Intended]) -> (Vec<Difference>, Vec<String>) {
+    let unused = |one: &&Intended| !found.iter().any(|difference| one.covers(difference));
+    let stale = intended.iter().filter(unused).map(Intended::to_string);
     let stale = stale.collect();
-    let meant = |difference: &Difference| purposes.iter().any(|one| one.covers(difference));
+    let meant = |difference: &Difference| intended.iter().any(|one| one.covers(difference));
     let unmeant = found.into_iter().filter(|one| !meant(one));
     (unmeant.collect(), stale)
 }
@@ -196,7 +196,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 }
 
 #[test]
-fn a_star_is_anything() {
+fn star_matches_anything() {
     for (pattern, text, like) in [
         ("a", "a", true),
         ("a", "ab", false),

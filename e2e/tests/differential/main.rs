@@ -8,19 +8,19 @@
 mod answer;
 mod case;
 mod compare;
-mod play;
 mod recording;
+mod runner;
 
 use insula_e2e::kube_apiserver::KubeApiserver;
 use insula_testkit::server::TestServer;
 
 use crate::answer::Recorded;
 use crate::case::Category;
-use crate::compare::{Purpose, differences, judge};
+use crate::compare::{Intended, classify, differences};
 
 #[tokio::test]
-async fn the_system_answers_as_kube_apiserver_was_recorded() {
-    let ours = play_all(
+async fn system_space_matches_the_recording() {
+    let ours = run_all(
         &TestServer::start_whole().await.expect("it starts"),
         "system",
     )
@@ -29,8 +29,8 @@ async fn the_system_answers_as_kube_apiserver_was_recorded() {
 }
 
 #[tokio::test]
-async fn a_tenant_answers_as_kube_apiserver_was_recorded() {
-    let ours = play_all(
+async fn tenant_space_matches_the_recording() {
+    let ours = run_all(
         &TestServer::start_whole().await.expect("it starts"),
         "tenant",
     )
@@ -39,27 +39,27 @@ async fn a_tenant_answers_as_kube_apiserver_was_recorded() {
 }
 
 #[tokio::test]
-async fn kube_apiserver_answers_as_it_was_recorded_and_insula_does_too() {
+async fn kube_apiserver_and_insula_match_the_recording() {
     let Some(server) = KubeApiserver::start().await else {
         return;
     };
     let client = server.client().await.expect("it is ready");
     let mut real = Vec::new();
     for category in Category::all() {
-        let answers = play::category(&client, &category).await;
-        recording::write_if_asked(&category.name, &answers);
+        let answers = runner::category(&client, &category).await;
+        recording::write_if_updating(&category.name, &answers);
         real.extend(answers);
     }
     let changed = differences(&recording::read_all(), &real);
-    assert!(changed.is_empty(), "{}", listed(&changed));
+    assert!(changed.is_empty(), "{}", format_list(&changed));
     let server = TestServer::start_whole().await.expect("it starts");
     for space in ["system", "tenant"] {
-        assert_same(space, &real, &play_all(&server, space).await);
+        assert_same(space, &real, &run_all(&server, space).await);
     }
 }
 
 /// Insula's responses in a space.
-async fn play_all(server: &TestServer, space: &str) -> Vec<Recorded> {
+async fn run_all(server: &TestServer, space: &str) -> Vec<Recorded> {
     let client = match space {
         "system" => server.system().await,
         _ => server.tenant("t1").await,
@@ -67,24 +67,24 @@ async fn play_all(server: &TestServer, space: &str) -> Vec<Recorded> {
     let client = client.expect("it connects");
     let mut answers = Vec::new();
     for category in Category::all() {
-        answers.extend(play::category(&client, &category).await);
+        answers.extend(runner::category(&client, &category).await);
     }
     answers
 }
 
 #[track_caller]
 fn assert_same(space: &str, real: &[Recorded], ours: &[Recorded]) {
-    let (unmeant, stale) = judge(differences(real, ours), &Purpose::all(space));
+    let (unmeant, stale) = classify(differences(real, ours), &Intended::all(space));
     assert!(
         unmeant.is_empty(),
         "{} unintended differences in the space of the {space}:\n{}",
         unmeant.len(),
-        listed(&unmeant)
+        format_list(&unmeant)
     );
     assert!(stale.is_empty(), "no longer different: {stale:#?}");
 }
 
-fn listed(differences: &[compare::Difference]) -> String {
+fn format_list(differences: &[compare::Difference]) -> String {
     let lines = differences.iter().map(ToString::to_string);
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -14,7 +14,7 @@ pub fn read_all() -> Vec<Recorded> {
 }
 
 /// Writes the responses of a case file if `UPDATE_GOLDEN` is set.
-pub fn write_if_asked(category: &str, answers: &[Recorded]) {
+pub fn write_if_updating(category: &str, answers: &[Recorded]) {
     if std::env::var_os("UPDATE_GOLDEN").is_none() {
         return;
     }

@@ -1,7 +1,7 @@
 //! apply, diff, edit and replace.
 
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 use crate::manifests::{APPLIED, POD, write_app};
 
@@ -18,9 +18,11 @@ fn applies(tenant: &Kubectl, line: &str, verdicts: [&str; 6]) {
 }
 
 #[test]
-fn a_folder_is_applied_and_applied_again_and_changed() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn directory_can_be_applied_reapplied_and_changed() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         write_app(tenant, "red", 3);
         applies(tenant, "apply -f app --dry-run=server", ["created (server dry run)"; 6]);
         tenant.prints("get all -o name", "");
@@ -41,15 +43,17 @@ fn a_folder_is_applied_and_applied_again_and_changed() {
         );
         tenant.shows("apply view-last-applied cm web", &["colour: blue", "name: web"]);
     });
-    let seen = scene.sees_both("/apis/apps/v1/tenants/all/deployments");
+    let seen = two_tenants.sees_both("/apis/apps/v1/tenants/all/deployments");
     assert_eq!(seen.len(), 2);
-    scene.sees_both("/apis/networking.k8s.io/v1/tenants/all/ingresses");
+    two_tenants.sees_both("/apis/networking.k8s.io/v1/tenants/all/ingresses");
 }
 
 #[test]
-fn what_would_change_is_shown_and_not_done() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn diff_and_dry_run_change_nothing() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         write_app(tenant, "red", 3);
         tenant.get("apply -f app");
         write_app(tenant, "green", 5);
@@ -74,9 +78,11 @@ fn what_would_change_is_shown_and_not_done() {
 }
 
 #[test]
-fn an_unknown_field_is_refused_or_warned_of() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn unknown_fields_are_refused_or_warned_about() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let wrong = POD.replace("image:", "imagge:");
         tenant.given(&wrong).refuses(
             "apply -f -",
@@ -96,9 +102,11 @@ fn an_unknown_field_is_refused_or_warned_of() {
 }
 
 #[test]
-fn a_tenant_in_a_file_is_the_own_one_or_refused() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn tenant_field_in_a_manifest_must_match() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let file = |whose: &str| {
             let head = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: whose\n";
             format!("{head}  tenant: {whose}\n")
@@ -116,9 +124,11 @@ fn a_tenant_in_a_file_is_the_own_one_or_refused() {
 }
 
 #[test]
-fn an_object_is_edited_and_replaced() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn objects_can_be_edited_and_replaced() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.prints(
             "create configmap note --from-literal=text=first --from-literal=more=yes",
             "configmap/note created",
@@ -151,5 +161,5 @@ fn an_object_is_edited_and_replaced() {
         assert_ne!(tenant.get("get cm note -o jsonpath={.metadata.uid}"), old);
         tenant.prints("get cm note -o jsonpath={.data.text}", "second");
     });
-    scene.sees_both("/api/v1/tenants/all/configmaps");
+    two_tenants.sees_both("/api/v1/tenants/all/configmaps");
 }

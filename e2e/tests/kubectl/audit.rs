@@ -1,23 +1,23 @@
 //! The audit log: every request once, without request bodies.
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use serde_json::{Value, json};
 
-use crate::cast::Cast;
+use crate::users::Users;
 
 const ROBOT: &str = "system:serviceaccount:shop:robot";
 
 #[test]
-fn every_request_is_in_the_audit_log_once() {
+fn every_request_is_audited_once() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("audit.log");
     let arguments = ["--audit-log-path", log.to_str().unwrap()];
-    let Some(scene) = Scene::start_with(&arguments) else {
+    let Some(two_tenants) = TwoTenants::start_with(&arguments) else {
         return;
     };
     // A raw request is a single request, identified by its limit parameter.
-    scene.both(|tenant| {
-        let Cast { dora, robot, .. } = Cast::enter(&scene, tenant);
+    two_tenants.both(|tenant| {
+        let Users { dora, robot, .. } = Users::create(&two_tenants, tenant);
         dora.get("get --raw /api/v1/namespaces/shop/configmaps?limit=1");
         for (who, line) in [
             (&robot, "/api/v1/namespaces/shop/secrets?limit=2"),
@@ -28,17 +28,17 @@ fn every_request_is_in_the_audit_log_once() {
             who.refuses(&format!("get --raw {line}"), "(Forbidden)");
         }
     });
-    scene.tenants[0].refuses(
+    two_tenants.tenants[0].refuses(
         "get --raw /api/v1/tenants/globex/pods?limit=6",
         "(Forbidden)",
     );
-    scene
+    two_tenants
         .system
         .get("get --raw /api/v1/tenants/globex/pods?limit=7");
-    let nobody = scene.bearer("nobody", "made-up");
+    let nobody = two_tenants.bearer("nobody", "made-up");
     nobody.refuses("get --raw /api/v1/pods?limit=8", "Unauthorized");
     // Queued events are written on shutdown.
-    scene.server.stop().succeeds();
+    two_tenants.server.stop().succeeds();
     let text = std::fs::read_to_string(&log).unwrap();
     let events: Vec<Value> = text
         .lines()
@@ -52,18 +52,18 @@ fn every_request_is_in_the_audit_log_once() {
     ids.dedup();
     assert_eq!(ids.len(), events.len(), "two events of one request");
     let mut expected = vec![
-        told(6, "admin", "acme", "globex", "forbid"),
-        told(7, "kubernetes-admin", "system", "globex", "allow"),
-        told(8, "", "", "", ""),
+        expected_event(6, "admin", "acme", "globex", "forbid"),
+        expected_event(7, "kubernetes-admin", "system", "globex", "allow"),
+        expected_event(8, "", "", "", ""),
     ];
     for tenant in ["acme", "globex"] {
         expected.extend([
-            told(1, "dora", tenant, tenant, "allow"),
-            told(2, ROBOT, tenant, tenant, "forbid"),
-            told(3, ROBOT, tenant, "all", "forbid"),
-            told(4, "admin as dora", tenant, tenant, "forbid"),
+            expected_event(1, "dora", tenant, tenant, "allow"),
+            expected_event(2, ROBOT, tenant, tenant, "forbid"),
+            expected_event(3, ROBOT, tenant, "all", "forbid"),
+            expected_event(4, "admin as dora", tenant, tenant, "forbid"),
             // The impersonated user's space is recorded, although the impersonation is refused.
-            told(5, "dora", tenant, "", "forbid"),
+            expected_event(5, "dora", tenant, "", "forbid"),
         ]);
     }
     let mut found: Vec<Value> = events.iter().filter_map(summary).collect();
@@ -75,7 +75,7 @@ fn every_request_is_in_the_audit_log_once() {
 
 /// The expected summary of an event: request, user, the user's tenant, the addressed space and the
 /// decision.
-fn told(limit: u32, who: &str, tenant: &str, space: &str, decision: &str) -> Value {
+fn expected_event(limit: u32, who: &str, tenant: &str, space: &str, decision: &str) -> Value {
     json!([limit.to_string(), who, tenant, space, decision])
 }
 
@@ -99,30 +99,30 @@ fn summary(event: &Value) -> Option<Value> {
 }
 
 #[test]
-fn no_secret_is_in_the_audit_log() {
+fn audit_log_contains_no_secret() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("audit.log");
     let arguments = ["--audit-log-path", log.to_str().unwrap()];
-    let Some(scene) = Scene::start_with(&arguments) else {
+    let Some(two_tenants) = TwoTenants::start_with(&arguments) else {
         return;
     };
-    scene.both(|tenant| {
-        let Cast { dora, robot, .. } = Cast::enter(&scene, tenant);
+    two_tenants.both(|tenant| {
+        let Users { dora, robot, .. } = Users::create(&two_tenants, tenant);
         dora.get("create secret generic s --from-literal=password=sw0rdf1sh -n shop");
         dora.shows("get secret s -n shop -o yaml", &["password: c3cwcmRmMXNo"]);
         dora.get("delete secret s -n shop");
         robot.get("get configmaps -n shop");
     });
-    let nobody = scene.bearer("nobody", "made-up");
+    let nobody = two_tenants.bearer("nobody", "made-up");
     nobody.refuses("get --raw /api/v1/pods", "Unauthorized");
     // The service accounts' tokens in their files.
     let tokens = ["acme-robot", "globex-robot"].map(|name| {
-        let kubeconfig = scene.folder().join(name).join("kubeconfig");
+        let kubeconfig = two_tenants.folder().join(name).join("kubeconfig");
         let text = std::fs::read_to_string(kubeconfig).unwrap();
         let token = text.split("token: '").nth(1).unwrap();
         token.split('\'').next().unwrap().to_owned()
     });
-    scene.server.stop().succeeds();
+    two_tenants.server.stop().succeeds();
     let text = std::fs::read_to_string(&log).unwrap();
     assert!(text.contains("/api/v1/namespaces/shop/secrets/s"), "{text}");
     let parts = tokens.iter().flat_map(|token| token.split('.').skip(1));

@@ -1,41 +1,43 @@
 //! auth whoami and auth can-i.
 
 use insula_e2e::kubectl::{Kubectl, squeezed};
-use insula_e2e::scene::{Scene, TENANTS};
+use insula_e2e::two_tenants::{TENANTS, TwoTenants};
 
-use crate::cast::{Cast, cannot_list, not_of};
+use crate::users::{Users, cannot_list, not_of};
 
 const ROBOT: &str = "system:serviceaccount:shop:robot";
 
 /// Permissions of all authenticated users.
-const EVERYBODY: [&str; 3] = [
+const ALL_USERS: [&str; 3] = [
     "selfsubjectaccessreviews.authorization.k8s.io [] [] [create]",
     "selfsubjectreviews.authentication.k8s.io [] [] [create]",
     "selfsubjectrulesreviews.authorization.k8s.io [] [] [create]",
 ];
 
 #[test]
-fn everybody_is_told_who_they_are_and_where() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        let cast = Cast::enter(&scene, tenant);
+fn whoami_shows_user_groups_and_tenant() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        let users = Users::create(&two_tenants, tenant);
         let accounts = "[system:serviceaccounts system:serviceaccounts:shop system:authenticated]";
         let space = format!("Extra: insula.dev/tenant [{}]", tenant.name());
         for (who, user, groups) in [
             (tenant, "admin", "[system:authenticated]"),
-            (&cast.dora, "dora", "[devs system:authenticated]"),
-            (&cast.nora, "nora", "[system:authenticated]"),
-            (&cast.robot, ROBOT, accounts),
+            (&users.dora, "dora", "[devs system:authenticated]"),
+            (&users.nora, "nora", "[system:authenticated]"),
+            (&users.robot, ROBOT, accounts),
         ] {
             let (user, groups) = (format!("Username {user}"), format!("Groups {groups}"));
             who.shows("auth whoami", &["ATTRIBUTE VALUE", &user, &groups, &space]);
         }
-        let robot = cast
+        let robot = users
             .robot
             .get("auth whoami -o jsonpath={.status.userInfo.uid}");
         tenant.prints("get sa robot -n shop -o jsonpath={.metadata.uid}", &robot);
     });
-    scene.system.shows(
+    two_tenants.system.shows(
         "auth whoami",
         &[
             "Username kubernetes-admin",
@@ -45,10 +47,12 @@ fn everybody_is_told_who_they_are_and_where() {
 }
 
 #[test]
-fn can_i_is_answered_by_bindings_and_so_are_requests() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        let Cast { dora, nora, robot } = Cast::enter(&scene, tenant);
+fn can_i_matches_actual_authorization() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        let Users { dora, nora, robot } = Users::create(&two_tenants, tenant);
         for (who, yes, no) in [
             (
                 tenant,
@@ -138,13 +142,15 @@ fn quiet(who: &Kubectl, what: &str, code: Option<i32>) {
 }
 
 #[test]
-fn a_binding_counts_in_its_own_space_only_and_at_once() {
-    let Some(scene) = Scene::start() else { return };
-    let [ours, theirs] = scene
+fn bindings_apply_at_once_and_in_their_own_space_only() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    let [ours, theirs] = two_tenants
         .tenants
         .each_ref()
-        .map(|tenant| Cast::enter(&scene, tenant));
-    let [tenant, _] = &scene.tenants;
+        .map(|tenant| Users::create(&two_tenants, tenant));
+    let [tenant, _] = &two_tenants.tenants;
     for (line, kind) in [
         (
             "rolebinding n --clusterrole=view --user=nora -n shop",
@@ -168,10 +174,10 @@ fn a_binding_counts_in_its_own_space_only_and_at_once() {
             .refuses("get pods -n shop", &cannot_list("nora", "pods", "shop"));
     }
     // A user who joins the group needs a new certificate to have its permissions.
-    let nora = scene.user(tenant.name(), "nora2", &["devs", "others"]);
+    let nora = two_tenants.user(tenant.name(), "nora2", &["devs", "others"]);
     nora.may("create pods -n shop");
     ours.nora.may_not("create pods -n shop");
-    let said = scene
+    let said = two_tenants
         .server
         .run("tenant kubeconfig acme --user eve --group system:masters");
     assert_eq!(said.code, Some(2), "{said}");
@@ -179,12 +185,14 @@ fn a_binding_counts_in_its_own_space_only_and_at_once() {
 }
 
 #[test]
-fn what_one_may_do_is_listed() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        let Cast { dora, nora, robot } = Cast::enter(&scene, tenant);
+fn can_i_lists_permissions() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        let Users { dora, nora, robot } = Users::create(&two_tenants, tenant);
         let with = |more: &[&str]| -> Vec<String> {
-            let mut lines: Vec<String> = EVERYBODY
+            let mut lines: Vec<String> = ALL_USERS
                 .iter()
                 .chain(more)
                 .map(ToString::to_string)

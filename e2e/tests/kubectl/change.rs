@@ -1,11 +1,13 @@
 //! patch, label, annotate, scale and set.
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 #[test]
-fn objects_are_patched_in_all_three_ways() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn all_three_patch_types_work() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.get("create configmap note --from-literal=a=1");
         let patch = |kind: &str, patch: &str| {
             tenant.prints(
@@ -41,13 +43,15 @@ fn objects_are_patched_in_all_three_ways() {
             "field is immutable",
         );
     });
-    scene.sees_both("/api/v1/tenants/all/configmaps");
+    two_tenants.sees_both("/api/v1/tenants/all/configmaps");
 }
 
 #[test]
 fn labels_and_annotations_are_not_overwritten_by_accident() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.get("create configmap note");
         tenant.prints("label cm note tier=back", "configmap/note labeled");
         tenant.refuses(
@@ -79,9 +83,11 @@ fn labels_and_annotations_are_not_overwritten_by_accident() {
 }
 
 #[test]
-fn deployments_are_scaled_and_set() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn deployments_can_be_scaled_and_set() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.get("create deployment web --image=nginx:1.25 --replicas=2");
         tenant.prints("scale deployment web --replicas=5", "deployment.apps/web scaled");
         tenant.refuses(
@@ -119,5 +125,5 @@ fn deployments_are_scaled_and_set() {
         );
         tenant.prints("get rolebinding rb -o jsonpath='{.subjects[*].name}'", "joe jane");
     });
-    scene.sees_both("/apis/apps/v1/tenants/all/deployments");
+    two_tenants.sees_both("/apis/apps/v1/tenants/all/deployments");
 }

@@ -1,7 +1,7 @@
 //! create, run, expose and autoscale.
 
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 /// Create commands, the name kubectl prints, and a field to check afterwards.
 const CREATED: [(&str, &str, &str, &str); 22] = [
@@ -140,9 +140,11 @@ const CREATED: [(&str, &str, &str, &str); 22] = [
 ];
 
 #[test]
-fn everything_that_has_a_create_command_is_created() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn every_create_command_works() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.prints("create namespace team", "namespace/team created");
         for (what, name, field, value) in CREATED {
             tenant.prints(
@@ -166,8 +168,8 @@ fn everything_that_has_a_create_command_is_created() {
         );
         token(tenant);
     });
-    scene.sees_both("/api/v1/tenants/all/services");
-    scene.sees_both("/apis/rbac.authorization.k8s.io/v1/tenants/all/clusterroles");
+    two_tenants.sees_both("/api/v1/tenants/all/services");
+    two_tenants.sees_both("/apis/rbac.authorization.k8s.io/v1/tenants/all/clusterroles");
 }
 
 /// Asserts a JWT with three parts and an expiry.
@@ -181,9 +183,11 @@ fn token(tenant: &Kubectl) {
 }
 
 #[test]
-fn a_pod_is_run_and_a_deployment_exposed_and_autoscaled() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn run_expose_and_autoscale_work() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.prints(
             "run shell --image=busybox --labels=app=shell --env=A=b -- sleep 1",
             "pod/shell created",
@@ -225,5 +229,5 @@ fn a_pod_is_run_and_a_deployment_exposed_and_autoscaled() {
         );
         tenant.refuses("get pod dry", "pods \"dry\" not found");
     });
-    scene.sees_both("/api/v1/tenants/all/pods");
+    two_tenants.sees_both("/api/v1/tenants/all/pods");
 }

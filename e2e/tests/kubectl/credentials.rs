@@ -4,15 +4,17 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::{Scene, TENANTS};
+use insula_e2e::two_tenants::{TENANTS, TwoTenants};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
-use crate::cast::Cast;
+use crate::users::Users;
 
 #[test]
-fn a_tenants_administrator_lets_its_own_people_in() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn tenant_administrator_can_issue_certificates() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let key = KeyPair::generate().unwrap();
         let request = |organization| request(&key, "jane", organization);
         tenant.given(&request("dev")).prints(
@@ -82,10 +84,12 @@ fn a_tenants_administrator_lets_its_own_people_in() {
 }
 
 #[test]
-fn who_may_ask_for_a_certificate_may_not_approve_it() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        let nora = scene.user(tenant.name(), "nora", &[]);
+fn requesting_a_certificate_does_not_allow_approving_it() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        let nora = two_tenants.user(tenant.name(), "nora", &[]);
         let key = KeyPair::generate().unwrap();
         let manifest = request(&key, "mallory", "dev");
         nora.given(&manifest).refuses(
@@ -116,9 +120,11 @@ fn who_may_ask_for_a_certificate_may_not_approve_it() {
 }
 
 #[test]
-fn a_request_that_is_denied_gets_no_certificate() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn denied_requests_get_no_certificate() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let key = KeyPair::generate().unwrap();
         let manifest = request(&key, "mallory", "dev");
         tenant.given(&manifest).get("create -f -");
@@ -165,19 +171,19 @@ fn request(key: &KeyPair, user: &str, organization: &str) -> String {
 }
 
 #[test]
-fn a_token_says_where_its_bearer_belongs() {
+fn static_token_determines_the_tenant() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tokens");
     let tokens =
         "a,ann,1,\"tenant:acme,system:masters\"\ns,sue,2,\"tenant:system\"\nn,nat,3,\"people\"\n";
     std::fs::write(&file, tokens).unwrap();
     let arguments = ["--token-auth-file", file.to_str().unwrap()];
-    let Some(scene) = Scene::start_with(&arguments) else {
+    let Some(two_tenants) = TwoTenants::start_with(&arguments) else {
         return;
     };
-    let [one, _] = &scene.tenants;
+    let [one, _] = &two_tenants.tenants;
     one.get("create configmap note");
-    let bearer = |token: &str| scene.bearer(&format!("holder-{token}"), token);
+    let bearer = |token: &str| two_tenants.bearer(&format!("holder-{token}"), token);
     let ann = bearer("a");
     ann.shows(
         "auth whoami",
@@ -200,13 +206,13 @@ fn a_token_says_where_its_bearer_belongs() {
     one.get("create clusterrolebinding ann --clusterrole=view --user=ann");
     ann.prints("get cm -o name", "configmap/note");
     sue.refuses("get cm", &why("sue"));
-    scene
+    two_tenants
         .system
         .get("create clusterrolebinding sue --clusterrole=view --user=sue");
     sue.prints("get cm -o name", "");
     let there = format!(
         "--server {}/tenants/acme get cm -o name",
-        scene.server.url()
+        two_tenants.server.url()
     );
     sue.prints(&there, "configmap/note");
     bearer("n").refuses("get --raw /api/v1/configmaps", "Forbidden");
@@ -214,7 +220,7 @@ fn a_token_says_where_its_bearer_belongs() {
 }
 
 #[test]
-fn a_default_tenant_takes_in_who_names_none() {
+fn default_tenant_applies_to_credentials_without_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tokens");
     std::fs::write(&file, "n,nat,3,\"people\"\n").unwrap();
@@ -224,11 +230,11 @@ fn a_default_tenant_takes_in_who_names_none() {
         "--token-auth-file",
         file.to_str().unwrap(),
     ];
-    let Some(scene) = Scene::start_with(&arguments) else {
+    let Some(two_tenants) = TwoTenants::start_with(&arguments) else {
         return;
     };
-    scene.system.shows("get tenants", &["home Active"]);
-    let nat = scene.bearer("holder-n", "n");
+    two_tenants.system.shows("get tenants", &["home Active"]);
+    let nat = two_tenants.bearer("holder-n", "n");
     nat.shows(
         "auth whoami",
         &[
@@ -241,24 +247,26 @@ fn a_default_tenant_takes_in_who_names_none() {
         "create configmap note",
         "User \"nat\" cannot create resource",
     );
-    let home = format!("--server {}/tenants/home", scene.server.url());
-    scene.system.get(&format!(
+    let home = format!("--server {}/tenants/home", two_tenants.server.url());
+    two_tenants.system.get(&format!(
         "{home} create rolebinding people --clusterrole=edit --group=people"
     ));
     nat.prints("create configmap note", "configmap/note created");
     let raw = "get --raw /api/v1/tenants/home/namespaces/default/configmaps/note";
-    scene.system.shows(raw, &["\"tenant\":\"home\""]);
+    two_tenants.system.shows(raw, &["\"tenant\":\"home\""]);
 }
 
 #[test]
-fn no_credential_outlives_its_tenant() {
-    let Some(scene) = Scene::start() else { return };
-    let [tenant, _] = &scene.tenants;
-    let old = Cast::enter(&scene, tenant);
-    let [_, theirs] = &scene.tenants;
-    let neighbour = Cast::enter(&scene, theirs);
+fn credentials_are_invalid_after_tenant_deletion() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    let [tenant, _] = &two_tenants.tenants;
+    let old = Users::create(&two_tenants, tenant);
+    let [_, theirs] = &two_tenants.tenants;
+    let neighbour = Users::create(&two_tenants, theirs);
     old.robot.prints("get pods -n shop -o name", "");
-    assert_eq!(scene.server.run("tenant delete acme").succeeds(), "");
+    assert_eq!(two_tenants.server.run("tenant delete acme").succeeds(), "");
     let gone = |who: &Kubectl, when: &str| {
         for line in ["get --raw /api/v1/namespaces/shop/pods", "get --raw /api"] {
             let said = who.run(line);
@@ -278,12 +286,12 @@ fn no_credential_outlives_its_tenant() {
         gone(who, "deleted");
     }
     // Everything is recreated under the same names; only the tenant is a new one.
-    let kubeconfig = scene.folder().join("again.kubeconfig");
+    let kubeconfig = two_tenants.folder().join("again.kubeconfig");
     let create = format!(
         "tenant create acme --kubeconfig-out '{}'",
         kubeconfig.display()
     );
-    assert_eq!(scene.server.run(&create).succeeds(), "acme\n");
+    assert_eq!(two_tenants.server.run(&create).succeeds(), "acme\n");
     let again = Kubectl::new("again", tenant.program(), &kubeconfig, tenant.folder());
     again.get("create namespace shop");
     again.get("create serviceaccount robot -n shop");
@@ -302,8 +310,12 @@ fn no_credential_outlives_its_tenant() {
         gone(who, "made again");
     }
     let fresh = again.get("create token robot -n shop");
-    let fresh = scene.bearer("fresh", fresh.trim());
-    for who in [&scene.user("acme", "dora2", &["devs"]), &fresh, &again] {
+    let fresh = two_tenants.bearer("fresh", fresh.trim());
+    for who in [
+        &two_tenants.user("acme", "dora2", &["devs"]),
+        &fresh,
+        &again,
+    ] {
         who.may("'*' '*' -A");
     }
     for who in [theirs, &neighbour.dora, &neighbour.robot] {

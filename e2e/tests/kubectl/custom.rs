@@ -1,7 +1,7 @@
 //! Custom resources: the same name in both tenants, with different definitions.
 
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 /// A CRD `backups.ops.example.com` with this version and these `spec` properties, in YAML.
 fn definition(version: &str, properties: &str, columns: &str) -> String {
@@ -93,9 +93,11 @@ fn define(tenant: &Kubectl, text: &str) {
 }
 
 #[test]
-fn a_kind_is_defined_explained_used_and_taken_away() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn custom_kind_can_be_defined_explained_used_and_deleted() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         define(tenant, &definition("v1", PROPERTIES, COLUMNS));
         tenant.shows(
             "api-resources --api-group=ops.example.com",
@@ -244,9 +246,11 @@ fn changes(tenant: &Kubectl) {
 }
 
 #[test]
-fn what_is_wrong_is_said_as_kubectl_says_it() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn kubectl_shows_validation_errors() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         define(tenant, &definition("v1", PROPERTIES, COLUMNS));
         for (file, spec, why) in [
             (
@@ -291,9 +295,11 @@ fn what_is_wrong_is_said_as_kubectl_says_it() {
 }
 
 #[test]
-fn two_tenants_have_one_name_in_two_versions() {
-    let Some(scene) = Scene::start() else { return };
-    let [one, other] = &scene.tenants;
+fn two_tenants_can_define_one_name_in_different_versions() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    let [one, other] = &two_tenants.tenants;
     define(one, &definition("v1", PROPERTIES, COLUMNS));
     let properties = PROPERTIES
         .replace("bucket", "shelf")
@@ -331,7 +337,7 @@ fn two_tenants_have_one_name_in_two_versions() {
         "api-resources --api-group=ops.example.com",
         &["backups bk ops.example.com/v2alpha1 false Backup"],
     );
-    scene
+    two_tenants
         .system
         .refuses("get bk", "the server doesn't have a resource type \"bk\"");
     one.get("delete crd backups.ops.example.com");

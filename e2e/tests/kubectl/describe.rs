@@ -1,13 +1,15 @@
 //! describe.
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 use crate::manifests::{POD, write_app};
 
 #[test]
-fn objects_are_described() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn describe_shows_objects() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         write_app(tenant, "red", 3);
         tenant.get("apply -f app");
         tenant.given(POD).get("apply -f -");

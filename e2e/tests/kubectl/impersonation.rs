@@ -1,18 +1,20 @@
 //! --as and --as-group, inside a tenant and by the system.
 
-use insula_e2e::scene::{Scene, TENANTS};
+use insula_e2e::two_tenants::{TENANTS, TwoTenants};
 
-use crate::cast::{Cast, cannot_list, not_of};
+use crate::users::{Users, cannot_list, not_of};
 
 const RESERVED: &str = "names that begin with \"system:\" or \"tenant:\" are the server's to give";
 
 const ROBOT: &str = "system:serviceaccount:shop:robot";
 
 #[test]
-fn an_administrator_acts_for_its_own_people_with_their_rights() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        Cast::enter(&scene, tenant);
+fn administrators_can_impersonate_users_of_their_tenant() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        Users::create(&two_tenants, tenant);
         tenant.get(&format!("create configmap of-{} -n shop", tenant.name()));
         let space = format!("Extra: insula.dev/tenant [{}]", tenant.name());
         for (person, user, groups) in [
@@ -48,10 +50,12 @@ fn an_administrator_acts_for_its_own_people_with_their_rights() {
 }
 
 #[test]
-fn nobody_becomes_more_than_their_space_has_to_give() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        let Cast { dora, nora, robot } = Cast::enter(&scene, tenant);
+fn impersonation_cannot_exceed_the_space() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        let Users { dora, nora, robot } = Users::create(&two_tenants, tenant);
         for (who, user) in [(&dora, "dora"), (&nora, "nora"), (&robot, ROBOT)] {
             who.refuses(
                 "get --raw /api/v1/namespaces/shop/pods --as=admin",
@@ -109,13 +113,15 @@ fn nobody_becomes_more_than_their_space_has_to_give() {
 }
 
 #[test]
-fn the_system_acts_for_a_tenants_user_and_is_then_in_that_tenant_only() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        Cast::enter(&scene, tenant);
+fn system_can_impersonate_a_tenants_user_in_that_tenant_only() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        Users::create(&two_tenants, tenant);
         tenant.get(&format!("create configmap of-{} -n shop", tenant.name()));
     });
-    let system = &scene.system;
+    let system = &two_tenants.system;
     for (name, other) in [(TENANTS[0], TENANTS[1]), (TENANTS[1], TENANTS[0])] {
         let dora = format!("--as=dora --as-group=devs --as-group=tenant:{name}");
         let space = format!("Extra: insula.dev/tenant [{name}]");

@@ -1,7 +1,7 @@
 //! kustomize, and the -k flag.
 
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 /// Writes a base and an overlay with a name prefix.
 fn write(tenant: &Kubectl, colour: &str) {
@@ -21,9 +21,11 @@ fn write(tenant: &Kubectl, colour: &str) {
 }
 
 #[test]
-fn an_overlay_is_shown_applied_compared_and_deleted() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn overlays_can_be_shown_applied_compared_and_deleted() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         write(tenant, "red");
         tenant.shows(
             "kustomize stage",
@@ -63,9 +65,11 @@ fn an_overlay_is_shown_applied_compared_and_deleted() {
 }
 
 #[test]
-fn what_is_no_longer_written_down_is_pruned() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn removed_objects_are_pruned() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let file = |names: &[&str]| -> String {
             let one = |name: &&str| {
                 format!("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, labels: {{app: p}}}}\n")

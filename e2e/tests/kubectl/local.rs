@@ -1,12 +1,14 @@
 //! config, completion, plugins and other mostly local commands.
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 #[test]
-fn a_kubeconfig_is_shown_and_changed() {
-    let Some(scene) = Scene::start() else { return };
-    let url = scene.server.url().to_owned();
-    scene.both(|tenant| {
+fn kubeconfig_can_be_shown_and_changed() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    let url = two_tenants.server.url().to_owned();
+    two_tenants.both(|tenant| {
         let name = tenant.name();
         tenant.prints("config current-context", name);
         tenant.shows(
@@ -51,9 +53,11 @@ fn a_kubeconfig_is_shown_and_changed() {
 }
 
 #[test]
-fn words_are_completed_with_what_the_space_has() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn completion_offers_the_spaces_objects() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.shows("completion bash", &["__start_kubectl"]);
         tenant.shows("completion zsh", &["#compdef kubectl"]);
         let own = format!("only-{}", tenant.name());
@@ -79,9 +83,11 @@ fn words_are_completed_with_what_the_space_has() {
 }
 
 #[test]
-fn plugins_options_and_versions_are_told() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn plugins_options_and_versions_are_shown() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let said = tenant.run("plugin list");
         assert!(
             said.code == Some(0) || said.err.contains("unable to find any kubectl plugins"),

@@ -17,7 +17,7 @@
 //! | cordon, uncordon, drain, taint | `system` | nodes belong to the system |
 //! | create | `create`, `tokens` | all create commands, and tokens |
 //! | debug | `server` | adds its container to the pod |
-//! | delete | `remove` | by name, by label, all; a namespace with everything in it |
+//! | delete | `delete` | by name, by label, all; a namespace with everything in it |
 //! | describe | `describe` | |
 //! | diff | `apply`, `server_side`, `kustomize` | `--server-side` |
 //! | edit | `apply` | `--output-patch` |
@@ -36,11 +36,11 @@
 mod apply;
 mod audit;
 mod auth;
-mod cast;
 mod change;
 mod create;
 mod credentials;
 mod custom;
+mod delete;
 mod describe;
 mod impersonation;
 mod kustomize;
@@ -49,7 +49,6 @@ mod manifests;
 mod output;
 mod raw;
 mod read;
-mod remove;
 mod roles;
 mod rollout;
 mod server;
@@ -57,4 +56,5 @@ mod server_side;
 mod system;
 mod tenants;
 mod tokens;
+mod users;
 mod waiting;

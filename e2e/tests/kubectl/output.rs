@@ -1,7 +1,7 @@
 //! Less common output formats of get and explain.
 
 use insula_e2e::kubectl::{Kubectl, squeezed};
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 /// A custom resource with columns and subresources.
 const BOATS: &str = r#"
@@ -44,9 +44,11 @@ fn boats(tenant: &Kubectl) {
 }
 
 #[test]
-fn templates_and_columns_are_taken_from_files_too() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn templates_and_columns_can_come_from_files() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         for (name, replicas) in [("one", 3), ("two", 1)] {
             tenant.get(&format!(
                 "create deployment {name} --image=x --replicas={replicas}"
@@ -86,9 +88,11 @@ fn templates_and_columns_are_taken_from_files_too() {
 }
 
 #[test]
-fn subresources_are_shown_as_tables_and_as_text() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn subresources_can_be_shown() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.get("create deployment web --image=x --replicas=2");
         boats(tenant);
         tenant.shows(
@@ -111,9 +115,11 @@ fn subresources_are_shown_as_tables_and_as_text() {
 }
 
 #[test]
-fn kinds_of_ones_own_and_older_versions_are_explained() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn custom_kinds_and_older_versions_can_be_explained() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         boats(tenant);
         tenant.shows(
             "explain boat.spec",

@@ -5,15 +5,17 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use serde_json::Value;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
-fn requests_are_sent_as_they_are_written() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn raw_requests_are_sent_unchanged() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let map = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"data":{"k":"VALUE"}}"#;
         let answered = |line: &str, value: &str| -> Value {
             let given = tenant.given(&map.replace("VALUE", value));
@@ -37,7 +39,7 @@ fn requests_are_sent_as_they_are_written() {
 }
 
 /// Sends one plain HTTP request and returns everything received until the connection closes.
-fn asked(address: &str, path: &str) -> String {
+fn http_get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the proxy listens");
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
@@ -54,7 +56,7 @@ fn asked(address: &str, path: &str) -> String {
 }
 
 /// Lines of a watch over plain HTTP.
-fn watched(address: &str, path: &str) -> impl Iterator<Item = String> + use<> {
+fn http_watch(address: &str, path: &str) -> impl Iterator<Item = String> + use<> {
     let mut stream = TcpStream::connect(address).expect("the proxy listens");
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
@@ -77,22 +79,24 @@ fn configmap(tenant: &Kubectl, name: &str) {
 }
 
 #[test]
-fn a_proxy_lends_its_users_identity_to_programs_that_have_none() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn proxy_uses_its_users_identity() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         configmap(tenant, "first");
         let mut proxy = tenant.start("proxy --port=0");
         let line = proxy.await_line("Starting to serve on ");
         let address = line.trim_end().trim_start_matches("Starting to serve on ");
-        let answer = asked(address, &format!("{MAPS}/first"));
+        let answer = http_get(address, &format!("{MAPS}/first"));
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert!(
             answer.contains(&format!(r#""owner":"{}""#, tenant.name())),
             "{answer}"
         );
-        let missing = asked(address, &format!("{MAPS}/none"));
+        let missing = http_get(address, &format!("{MAPS}/none"));
         assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");
-        let mut events = watched(
+        let mut events = http_watch(
             address,
             &format!("{MAPS}?watch=1&fieldSelector=metadata.name!=kube-root-ca.crt"),
         );
@@ -105,7 +109,7 @@ fn a_proxy_lends_its_users_identity_to_programs_that_have_none() {
             "it is not held back: {second}"
         );
         // kubectl itself refuses this path.
-        let exec = asked(address, "/api/v1/namespaces/default/pods/p/exec");
+        let exec = http_get(address, "/api/v1/namespaces/default/pods/p/exec");
         assert!(exec.starts_with("HTTP/1.1 403"), "{exec}");
     });
 }

@@ -1,14 +1,16 @@
 //! get in its common formats.
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use serde_json::Value;
 
 use crate::manifests::{POD, write_app};
 
 #[test]
 fn objects_are_shown_as_tables() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         write_app(tenant, "red", 3);
         tenant.get("apply -f app");
         tenant.shows(
@@ -56,9 +58,11 @@ fn objects_are_shown_as_tables() {
 }
 
 #[test]
-fn objects_are_shown_as_text_for_programs() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn machine_readable_formats_work() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         write_app(tenant, "red", 3);
         tenant.get("apply -f app");
         let name = tenant.name();
@@ -97,9 +101,11 @@ fn objects_are_shown_as_text_for_programs() {
 }
 
 #[test]
-fn selectors_choose() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn selectors_filter() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.given(POD).prints("apply -f -", "pod/lonely created");
         tenant.get("run other --image=busybox --labels=app=other,tier=front");
         for (selector, found) in [
@@ -137,5 +143,5 @@ fn selectors_choose() {
         // In pages of one item, as kubectl does with large lists.
         tenant.prints("get pods -o name --chunk-size=1", "pod/lonely\npod/other");
     });
-    scene.sees_both("/api/v1/tenants/all/pods?labelSelector=tier%3Dback");
+    two_tenants.sees_both("/api/v1/tenants/all/pods?labelSelector=tier%3Dback");
 }

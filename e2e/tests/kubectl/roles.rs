@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
-use crate::cast::{Cast, cannot_list};
+use crate::users::{Users, cannot_list};
 
 /// A revoked watch ends within seconds; other tests load the machine meanwhile.
-const SECONDS: Duration = Duration::from_secs(15);
+const REVOCATION_TIMEOUT: Duration = Duration::from_secs(15);
 
 const ROBOT: &str = "system:serviceaccount:shop:robot";
 
@@ -36,10 +36,12 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: looker}
 "#;
 
 #[test]
-fn roles_and_bindings_are_reconciled() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        let nora = Cast::enter(&scene, tenant).nora;
+fn roles_and_bindings_can_be_reconciled() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        let nora = Users::create(&two_tenants, tenant).nora;
         nora.may_not("create configmaps -n shop");
         let all = [
             "role.rbac.authorization.k8s.io/writer",
@@ -90,14 +92,16 @@ fn roles_and_bindings_are_reconciled() {
         );
     });
     let path = "/apis/rbac.authorization.k8s.io/v1/tenants/all/rolebindings";
-    scene.sees_both(path);
+    two_tenants.sees_both(path);
 }
 
 #[test]
-fn nobody_gives_more_than_they_have() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        let Cast { dora, nora, robot } = Cast::enter(&scene, tenant);
+fn users_cannot_grant_permissions_they_lack() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        let Users { dora, nora, robot } = Users::create(&two_tenants, tenant);
         // The role only: kubectl 1.36 crashes when a binding is refused.
         let (role, _) = RBAC.split_once("---").expect("there is more");
         for who in [&dora, &robot] {
@@ -176,10 +180,12 @@ fn nobody_gives_more_than_they_have() {
 }
 
 #[test]
-fn a_watch_ends_with_the_binding_that_allowed_it() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        let Cast { dora, robot, .. } = Cast::enter(&scene, tenant);
+fn watch_ends_with_its_binding() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        let Users { dora, robot, .. } = Users::create(&two_tenants, tenant);
         tenant.get("create configmap first -n shop");
         let mut watches = [(&dora, "dora"), (&robot, ROBOT)].map(|(who, user)| {
             let mut watch = who.start("get configmaps -n shop --watch");
@@ -203,7 +209,7 @@ fn a_watch_ends_with_the_binding_that_allowed_it() {
                 cannot_list(user, "configmaps", "shop").replace("cannot list", "cannot watch");
             assert!(end.contains(&why), "{end}");
             let said = watch.finish();
-            assert!(revoked.elapsed() < SECONDS, "{said}");
+            assert!(revoked.elapsed() < REVOCATION_TIMEOUT, "{said}");
             assert!(!said.out.contains("after-"), "{said}");
         }
     });

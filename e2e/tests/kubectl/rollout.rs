@@ -1,12 +1,14 @@
 //! rollout.
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 /// No kubelet runs pods here, so a rollout starts and does not complete.
 #[test]
-fn a_rollout_is_paused_resumed_restarted_and_waited_for() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn rollout_can_be_paused_resumed_restarted_and_awaited() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.get("create deployment web --image=nginx:1.25");
         tenant.shows("rollout history deployment/web", &["deployment.apps/web"]);
         tenant.prints("rollout pause deployment/web", "deployment.apps/web paused");
@@ -62,9 +64,11 @@ spec:
 
 /// kubectl does these on its own, based on the ReplicaSets of a tenant's deployment controller.
 #[test]
-fn a_rollout_is_looked_up_undone_and_found_complete() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn rollout_history_undo_and_status_work() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.get("create deployment web --image=nginx:2");
         tenant.refuses("rollout undo deployment/web", "no rollout history found");
         let uid = tenant.get("get deploy web -o jsonpath={.metadata.uid}");
@@ -94,9 +98,11 @@ fn a_rollout_is_looked_up_undone_and_found_complete() {
 }
 
 #[test]
-fn other_workloads_are_restarted_too() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn other_workloads_can_be_restarted() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let set = |kind: &str, more: &str| {
             format!(
                 "apiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: db}}\nspec:\n  {more}\n  \

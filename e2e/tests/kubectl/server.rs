@@ -1,14 +1,16 @@
 //! Commands about the server, and commands that need nodes.
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 use crate::manifests::POD;
 
 #[test]
-fn a_tenant_sees_a_whole_cluster_of_its_own() {
-    let Some(scene) = Scene::start() else { return };
-    let url = scene.server.url().to_owned();
-    scene.both(|tenant| {
+fn tenants_see_a_complete_cluster() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    let url = two_tenants.server.url().to_owned();
+    two_tenants.both(|tenant| {
         let resources = tenant.get("api-resources");
         for line in [
             "configmaps",
@@ -54,9 +56,11 @@ fn a_tenant_sees_a_whole_cluster_of_its_own() {
 }
 
 #[test]
-fn kinds_are_explained() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn kinds_can_be_explained() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.shows(
             "explain deployment.spec.strategy",
             &[
@@ -93,9 +97,11 @@ fn kinds_are_explained() {
 }
 
 #[test]
-fn what_needs_a_node_says_so() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn commands_that_need_nodes_are_refused() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.given(POD).get("apply -f -");
         let why = "needs a node that runs the pod, and nothing runs pods in Insula";
         tenant.refuses("logs lonely", why);

@@ -1,7 +1,7 @@
 //! apply --server-side: ownership and conflicts.
 
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 const WEB: &str = r#"
 apiVersion: apps/v1
@@ -36,9 +36,11 @@ fn managers(tenant: &Kubectl, of: &str) -> Vec<String> {
 }
 
 #[test]
-fn managers_share_what_they_agree_on_and_are_told_where_they_do_not() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn managers_share_equal_fields_and_conflict_on_others() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let apply = "apply --server-side -f -";
         let done = "deployment.apps/web serverside-applied";
         web(tenant, 2).prints(
@@ -76,13 +78,15 @@ fn managers_share_what_they_agree_on_and_are_told_where_they_do_not() {
         let plain = tenant.get("get deploy web -o yaml");
         assert!(!plain.contains("managedFields"), "{plain}");
     });
-    scene.sees_both("/apis/apps/v1/tenants/all/deployments");
+    two_tenants.sees_both("/apis/apps/v1/tenants/all/deployments");
 }
 
 #[test]
-fn what_was_applied_by_kubectl_itself_is_taken_over() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn client_side_apply_migrates_to_server_side() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         web(tenant, 2).prints("apply -f -", "deployment.apps/web created");
         assert_eq!(
             managers(tenant, "deploy web"),
@@ -112,9 +116,11 @@ fn what_was_applied_by_kubectl_itself_is_taken_over() {
 }
 
 #[test]
-fn what_is_no_longer_wanted_goes_unless_somebody_else_wants_it() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn removed_fields_are_deleted_unless_shared() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let map = |data: &str| {
             tenant.given(&format!(
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {data}\n"

@@ -1,6 +1,6 @@
 //! Resources of the system only: nodes and tenants.
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 const NODE: &str = r#"
 apiVersion: v1
@@ -18,9 +18,11 @@ spec: {nodeName: worker-1, containers: [{name: c, image: x}]}
 "#;
 
 #[test]
-fn nodes_are_the_systems() {
-    let Some(scene) = Scene::start() else { return };
-    let system = &scene.system;
+fn nodes_belong_to_the_system() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    let system = &two_tenants.system;
     system
         .given(NODE)
         .prints("apply -f -", "node/worker-1 created");
@@ -77,9 +79,11 @@ fn nodes_are_the_systems() {
 }
 
 #[test]
-fn tenants_are_objects() {
-    let Some(scene) = Scene::start() else { return };
-    let system = &scene.system;
+fn tenants_can_be_managed_as_objects() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    let system = &two_tenants.system;
     system.shows(
         "get tenants",
         &[

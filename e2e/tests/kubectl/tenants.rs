@@ -1,21 +1,23 @@
 //! Tenant isolation, and how the system accesses tenants.
 
-use insula_e2e::scene::{Scene, TENANTS};
+use insula_e2e::two_tenants::{TENANTS, TwoTenants};
 
 #[test]
-fn the_system_looks_into_a_space_by_its_path() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn system_accesses_a_space_by_path() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.get(&format!(
             "create configmap note --from-literal=of={}",
             tenant.name()
         ));
         tenant.get("create namespace team");
     });
-    let system = &scene.system;
+    let system = &two_tenants.system;
     system.prints("get cm -o name", "");
     for name in TENANTS {
-        let prefix = format!("--server {}/tenants/{name}", scene.server.url());
+        let prefix = format!("--server {}/tenants/{name}", two_tenants.server.url());
         system.prints(
             &format!("{prefix} get cm note -o jsonpath={{.data.of}}"),
             name,
@@ -36,18 +38,20 @@ fn the_system_looks_into_a_space_by_its_path() {
         "serviceaccounts",
         "namespaces/default/configmaps",
     ] {
-        scene.sees_both(&format!("/api/v1/tenants/all/{path}"));
+        two_tenants.sees_both(&format!("/api/v1/tenants/all/{path}"));
     }
-    let missing = format!("--server {}/tenants/missing", scene.server.url());
+    let missing = format!("--server {}/tenants/missing", two_tenants.server.url());
     system.refuses(&format!("{missing} create ns x"), "");
 }
 
 #[test]
-fn a_tenant_sees_neither_its_neighbour_nor_the_system() {
-    let Some(scene) = Scene::start() else { return };
-    let url = scene.server.url().to_owned();
-    scene.system.get("create configmap secret-plan");
-    scene.both(|tenant| {
+fn tenants_see_neither_each_other_nor_the_system() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    let url = two_tenants.server.url().to_owned();
+    two_tenants.system.get("create configmap secret-plan");
+    two_tenants.both(|tenant| {
         let neighbour = TENANTS.into_iter().find(|name| *name != tenant.name()).unwrap();
         tenant.get("create configmap note");
         for other in [neighbour, "system", "missing"] {
@@ -68,33 +72,43 @@ fn a_tenant_sees_neither_its_neighbour_nor_the_system() {
 }
 
 #[test]
-fn a_tenant_goes_with_everything_and_its_name_can_be_had_again() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn deleted_tenants_name_can_be_reused() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.get("create namespace team");
         tenant.get("create configmap note -n team");
     });
-    let [one, other] = &scene.tenants;
-    assert_eq!(scene.server.run("tenant delete acme").succeeds(), "");
+    let [one, other] = &two_tenants.tenants;
+    assert_eq!(two_tenants.server.run("tenant delete acme").succeeds(), "");
     one.refuses("get --raw /api/v1/configmaps", "Forbidden");
     other.prints("get cm -A -o name", "configmap/note");
-    scene
+    two_tenants
         .system
         .refuses("get tenant acme", "tenants \"acme\" not found");
-    assert_eq!(scene.server.run("tenant create acme").succeeds(), "acme\n");
-    let space = format!("--server {}/tenants/acme", scene.server.url());
-    scene
+    assert_eq!(
+        two_tenants.server.run("tenant create acme").succeeds(),
+        "acme\n"
+    );
+    let space = format!("--server {}/tenants/acme", two_tenants.server.url());
+    two_tenants
         .system
         .prints(&format!("{space} get cm -A -o name"), "");
 }
 
 #[test]
-fn what_is_in_the_way_of_a_deletion_is_said() {
-    let Some(scene) = Scene::start() else { return };
-    let [one, other] = &scene.tenants;
+fn deletion_reports_what_blocks_it() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    let [one, other] = &two_tenants.tenants;
     one.get("create configmap held");
     one.get(r#"patch cm held -p '{"metadata":{"finalizers":["example.com/hold"]}}'"#);
-    let said = scene.server.run("tenant delete acme --timeout 1s").fails();
+    let said = two_tenants
+        .server
+        .run("tenant delete acme --timeout 1s")
+        .fails();
     for text in [
         "tenant acme is not gone after 1s",
         "example.com/hold",
@@ -103,7 +117,7 @@ fn what_is_in_the_way_of_a_deletion_is_said() {
     ] {
         assert!(said.contains(text), "no {text:?} in {said}");
     }
-    scene.system.prints(
+    two_tenants.system.prints(
         "get tenant acme -o jsonpath='{.status.phase} {.status.conditions[?(@.type==\"TenantFinalizersRemaining\")].reason}'",
         "Terminating SomeFinalizersRemain",
     );
@@ -113,7 +127,7 @@ fn what_is_in_the_way_of_a_deletion_is_said() {
         r#"patch cm held --type=merge -p '{"metadata":{"finalizers":null}}'"#,
         "configmap/held patched",
     );
-    scene
+    two_tenants
         .system
         .get("wait --for=delete tenant/acme --timeout=30s");
 }

@@ -1,20 +1,22 @@
 //! create token: permissions, audience and lifetime of service account tokens.
 
-use insula_e2e::scene::{Scene, TENANTS};
+use insula_e2e::two_tenants::{TENANTS, TwoTenants};
 
-use crate::cast::{Cast, not_of};
+use crate::users::{Users, not_of};
 
 const ROBOT: &str = "system:serviceaccount:shop:robot";
 
 #[test]
-fn tokens_are_made_by_who_may_and_are_for_whom_they_say() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        let Cast { dora, nora, robot } = Cast::enter(&scene, tenant);
+fn token_creation_is_authorized_and_honours_the_audience() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        let Users { dora, nora, robot } = Users::create(&two_tenants, tenant);
         let name = |of: &str| format!("{}-{of}", tenant.name());
         // A namespace editor can create tokens of its service accounts.
         let made = dora.get("create token robot -n shop --duration=20m");
-        let made = scene.bearer(&name("made"), made.trim());
+        let made = two_tenants.bearer(&name("made"), made.trim());
         let user = format!("Username {ROBOT}");
         let space = format!("Extra: insula.dev/tenant [{}]", tenant.name());
         made.shows("auth whoami", &[&user, &space]);
@@ -44,7 +46,7 @@ fn tokens_are_made_by_who_may_and_are_for_whom_they_say() {
         );
         // The token is for another audience than this server.
         let vault = tenant.get("create token robot -n shop --audience=vault");
-        let vault = scene.bearer(&name("vault"), vault.trim());
+        let vault = two_tenants.bearer(&name("vault"), vault.trim());
         vault.refuses("get --raw /api", "Unauthorized");
         for other in TENANTS {
             if other != tenant.name() {
@@ -56,15 +58,17 @@ fn tokens_are_made_by_who_may_and_are_for_whom_they_say() {
 }
 
 #[test]
-fn a_token_ends_with_its_account_and_with_what_it_is_bound_to() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
-        let robot = Cast::enter(&scene, tenant).robot;
+fn tokens_end_with_their_account_or_bound_object() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
+        let robot = Users::create(&two_tenants, tenant).robot;
         let pods = "get --raw /api/v1/namespaces/shop/pods";
         tenant.get("create secret generic held -n shop");
         let bound = "--bound-object-kind=Secret --bound-object-name=held";
         let bound = tenant.get(&format!("create token robot -n shop {bound}"));
-        let bound = scene.bearer(&format!("{}-bound", tenant.name()), bound.trim());
+        let bound = two_tenants.bearer(&format!("{}-bound", tenant.name()), bound.trim());
         bound.shows(pods, &["PodList"]);
         tenant.get("delete secret held -n shop");
         bound.refuses(pods, "Unauthorized");
@@ -77,7 +81,7 @@ fn a_token_ends_with_its_account_and_with_what_it_is_bound_to() {
         tenant.get("create serviceaccount robot -n shop");
         robot.refuses(pods, "Unauthorized");
         let fresh = tenant.get("create token robot -n shop");
-        let fresh = scene.bearer(&format!("{}-fresh", tenant.name()), fresh.trim());
+        let fresh = two_tenants.bearer(&format!("{}-fresh", tenant.name()), fresh.trim());
         fresh.shows(pods, &["PodList"]);
     });
 }

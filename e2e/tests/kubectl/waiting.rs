@@ -1,11 +1,13 @@
 //! wait, get --watch and events.
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 #[test]
-fn what_is_waited_for_happens_or_the_time_is_over() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn wait_succeeds_or_times_out() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.get("create configmap note --from-literal=state=new");
         tenant.prints(
             "wait --for=jsonpath='{.data.state}'=new cm/note --timeout=20s",
@@ -42,9 +44,11 @@ fn what_is_waited_for_happens_or_the_time_is_over() {
 }
 
 #[test]
-fn every_form_of_waiting_ends() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn every_form_of_wait_works() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.get("create deployment web --image=nginx");
         tenant.get("create deployment api --image=nginx");
         // An existing field with any value.
@@ -82,9 +86,11 @@ fn every_form_of_waiting_ends() {
 
 /// Supported since kubectl 1.31.
 #[test]
-fn what_is_not_there_yet_can_be_waited_for() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn missing_objects_can_be_awaited() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         if tenant.minor() < 31 {
             return;
         }
@@ -102,9 +108,11 @@ fn what_is_not_there_yet_can_be_waited_for() {
 }
 
 #[test]
-fn a_watch_shows_what_happens_and_only_to_its_tenant() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn watch_shows_events_of_its_own_tenant_only() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         tenant.get("create configmap first");
         let mut watch = tenant.start("get configmaps --watch");
         watch.await_line("NAME");
@@ -129,9 +137,11 @@ fn a_watch_shows_what_happens_and_only_to_its_tenant() {
 }
 
 #[test]
-fn events_are_objects_that_can_be_shown() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn events_can_be_shown() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let said = tenant.run("events");
         assert!(
             said.err.contains("No events found in default namespace."),

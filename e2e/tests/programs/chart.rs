@@ -12,17 +12,17 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::{Scene, TENANTS};
+use insula_e2e::two_tenants::{TENANTS, TwoTenants};
 use kube::client::Body;
 use serde_json::Value;
 
-use crate::cast::{client, folder, kubeconfig};
+use crate::runner::{client, folder, kubeconfig};
 
 /// The release owner in the recordings.
 const OWNER: &str = "harbourmaster";
 
 /// The fields of objects after the first and the second set of values.
-const SHOWN: [(&str, [&str; 2]); 6] = [
+const EXPECTED_FIELDS: [(&str, [&str; 2]); 6] = [
     (
         "configmap harbour -o jsonpath='{.data}'",
         [
@@ -78,7 +78,7 @@ pub fn first(tenant: &str, namespace: &str, wanted: impl Fn(&str) -> bool) -> St
 /// Asserts that the objects match the first (0) or the second (1) set of values.
 #[track_caller]
 pub fn shows(tenant: &Kubectl, version: usize) {
-    for (what, texts) in SHOWN {
+    for (what, texts) in EXPECTED_FIELDS {
         let text = texts[version].replace("OWNER", tenant.name());
         tenant.prints(&format!("get {what}"), &text);
     }
@@ -143,8 +143,8 @@ async fn replay(kubeconfig: &Path, tenant: &str, requests: &[Value]) -> anyhow::
 }
 
 #[test]
-fn what_helm_sends_is_answered_as_it_was_and_has_the_same_effect() -> anyhow::Result<()> {
-    let Some(scene) = Scene::start() else {
+fn recorded_helm_requests_have_the_recorded_effect() -> anyhow::Result<()> {
+    let Some(two_tenants) = TwoTenants::start() else {
         return Ok(());
     };
     let steps = recorded()?;
@@ -159,11 +159,11 @@ fn what_helm_sends_is_answered_as_it_was_and_has_the_same_effect() -> anyhow::Re
         .build()?;
     for (step, requests) in &steps {
         let [one, other] = TENANTS.map(|tenant| {
-            let kubeconfig = kubeconfig(&scene, tenant);
+            let kubeconfig = kubeconfig(&two_tenants, tenant);
             async move { replay(&kubeconfig, tenant, requests).await.context(tenant) }
         });
         runtime.block_on(async { futures_util::future::try_join(one, other).await })?;
-        scene.both(|tenant| match step.split(' ').next() {
+        two_tenants.both(|tenant| match step.split(' ').next() {
             Some("install" | "rollback") => shows(tenant, 0),
             Some("upgrade") => shows(tenant, 1),
             _ => is_gone(tenant),

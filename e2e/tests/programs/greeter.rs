@@ -4,24 +4,26 @@ use std::process::Command;
 
 use insula_e2e::command::Running;
 use insula_e2e::insula::root;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use insula_testkit::peer;
 
 const TEXT: &str = "{.data.text}";
 
 /// One watch covers both tenants, and objects of equal names are kept apart.
 #[test]
-fn a_controller_of_controller_runtime_serves_two_tenants_with_one_watch() {
+fn controller_runtime_serves_two_tenants_with_one_watch() {
     let Some(program) = peer::installed("INSULA_GREETER", "greeter") else {
         let why = "the example in Go is not installed (INSULA_GREETER of tools/peers/install)";
         return peer::skipped(why);
     };
-    let Some(scene) = Scene::start() else { return };
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
     let mut command = Command::new(program);
-    command.env("KUBECONFIG", scene.server.kubeconfig());
+    command.env("KUBECONFIG", two_tenants.server.kubeconfig());
     let mut greeter = Running::start("greeter".to_owned(), &mut command, "");
     greeter.await_line("greeter watches");
-    scene.both(|tenant| {
+    two_tenants.both(|tenant| {
         let says = |text: &str| {
             let wait = format!("wait cm asked-greeting --for=jsonpath='{TEXT}'='{text}'");
             let begun = std::time::Instant::now();
@@ -49,7 +51,7 @@ fn a_controller_of_controller_runtime_serves_two_tenants_with_one_watch() {
 }
 
 #[test]
-fn the_documentation_shows_the_code_that_is_tested() {
+fn documentation_contains_the_tested_code() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("it is there");
     let code = read("examples/all-tenants-go/spaces.go");
     let begin = code.find("// InAllSpaces").expect("it is in it");

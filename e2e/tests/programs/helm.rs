@@ -7,12 +7,12 @@ use std::thread;
 
 use insula_e2e::command::{Running, Said, words};
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use insula_testkit::peer;
 use serde_json::{Value, json};
 
-use crate::cast::{folder, kubeconfig};
 use crate::chart::{is_gone, shows};
+use crate::runner::{folder, kubeconfig};
 
 /// As pinned in `tools/peers/clients/helm/go.mod`.
 const NAME: &str = "helm-4.3.1";
@@ -52,12 +52,12 @@ impl Helm<'_> {
 
     /// Runs a command while repeating an action.
     #[track_caller]
-    fn run_while(&self, line: &str, goes_on: impl Fn(&Self) + Sync) -> Said {
+    fn run_while(&self, line: &str, meanwhile: impl Fn(&Self) + Sync) -> Said {
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !ended.load(Ordering::Acquire) {
-                    goes_on(self);
+                    meanwhile(self);
                 }
             });
             // Also on a timeout, which panics.
@@ -68,19 +68,19 @@ impl Helm<'_> {
 
     /// Completes the Job of a hook, if there is one.
     fn complete(&self) {
-        self.tell("job harbour-migrate", COMPLETE);
+        self.set_status("job harbour-migrate", COMPLETE);
     }
 
-    fn tell(&self, what: &str, status: &str) {
+    fn set_status(&self, what: &str, status: &str) {
         let patch = format!("patch {what} --subresource=status --type=merge -p '{status}'");
         // A missing object is updated in the next round.
         drop(self.tenant.run(&patch));
     }
 
     /// Sets the status that other controllers would set.
-    fn come_about(&self) {
+    fn set_all_ready(&self) {
         self.complete();
-        self.tell("pvc harbour", r#"{"status":{"phase":"Bound"}}"#);
+        self.set_status("pvc harbour", r#"{"status":{"phase":"Bound"}}"#);
         for (what, condition) in [
             ("deployment harbour", true),
             ("statefulset harbour-store", false),
@@ -108,7 +108,7 @@ impl Helm<'_> {
             } else {
                 status["currentReplicas"] = json!(replicas);
             }
-            self.tell(what, &json!({ "status": status }).to_string());
+            self.set_status(what, &json!({ "status": status }).to_string());
         }
     }
 
@@ -124,21 +124,23 @@ fn helm_installs_upgrades_rolls_back_and_uninstalls() {
     let Some(program) = peer::installed("INSULA_HELM", NAME) else {
         return peer::skipped("helm is not installed (run tools/peers/install --all)");
     };
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         let helm = Helm {
             program: &program,
-            kubeconfig: kubeconfig(&scene, tenant.name()),
+            kubeconfig: kubeconfig(&two_tenants, tenant.name()),
             tenant,
         };
         // First with Helm's own patches, as version 3 does, then with server-side apply.
         for server_side in [false, true] {
-            life(&helm, server_side);
+            run_release(&helm, server_side);
         }
     });
 }
 
-fn life(helm: &Helm<'_>, server_side: bool) {
+fn run_release(helm: &Helm<'_>, server_side: bool) {
     let tenant = helm.tenant;
     let how = format!("--server-side={server_side} --timeout 60s");
     let owner = tenant.name();
@@ -159,7 +161,7 @@ fn life(helm: &Helm<'_>, server_side: bool) {
     shows(tenant, 0);
     // Helm watches until everything is ready.
     let upgrade = format!("upgrade harbour chart --reuse-values --set replicas=4 --wait {how}");
-    helm.run_while(&upgrade, Helm::come_about).succeeds();
+    helm.run_while(&upgrade, Helm::set_all_ready).succeeds();
     tenant.prints(
         "get deployment harbour -o jsonpath='{.status.readyReplicas}'",
         "4",

@@ -2,15 +2,15 @@
 
 use std::process::Command;
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use insula_testkit::peer;
 
-use crate::cast::{both_run, folder};
+use crate::runner::{both_run, folder};
 
 /// As pinned in `tools/peers/clients/javascript/package.json`.
 const NAME: &str = "javascript-client-1.4.0";
 
-const LAWS: [&str; 7] = [
+const STEPS: [&str; 7] = [
     "objects are created read listed replaced and deleted",
     "every kind of patch does what it says",
     "a watch tells what happens and only that",
@@ -21,12 +21,14 @@ const LAWS: [&str; 7] = [
 ];
 
 #[test]
-fn a_javascript_program_does_its_work_in_two_tenants_at_once() {
+fn javascript_client_works_in_two_tenants() {
     let Some(library) = peer::installed_folder("INSULA_JAVASCRIPT_CLIENT", NAME) else {
         return peer::skipped("the JavaScript client is not installed (run tools/peers/install)");
     };
-    let Some(scene) = Scene::start() else { return };
-    both_run(&scene, &LAWS, |tenant| {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    both_run(&two_tenants, &STEPS, |tenant| {
         let mut command = Command::new("node");
         command
             .arg(folder().join("javascript/tenant.mjs"))

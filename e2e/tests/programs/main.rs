@@ -10,7 +10,6 @@
 //! | [`manager`] | a controller-runtime manager with webhooks and leader election |
 //! | [`chart`] | the chart as rendered by Helm, applied as Helm 3 and Helm 4 do |
 
-mod cast;
 mod chart;
 mod greeter;
 mod helm;
@@ -18,3 +17,4 @@ mod javascript;
 mod kube_rs;
 mod manager;
 mod python;
+mod runner;

@@ -11,13 +11,13 @@ use base64::engine::general_purpose::STANDARD;
 use insula_e2e::command::Running;
 use insula_e2e::insula::root;
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use insula_testkit::peer;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(50);
+const TIMEOUT: Duration = Duration::from_secs(50);
 
 /// The path of the manager. Its name contains a hash of its sources, which only the installer
 /// knows.
@@ -37,7 +37,7 @@ fn start(name: &str, program: &Path, kubeconfig: &Path, more: &[&str]) -> Runnin
 }
 
 /// The manager's service account with exactly the permissions it needs in a tenant.
-const RIGHTS: &str = r#"
+const RBAC: &str = r#"
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: site-manager, namespace: default}
@@ -73,10 +73,10 @@ subjects: [{kind: ServiceAccount, name: site-manager, namespace: default}]
 "#;
 
 /// Creates the manager's account in a tenant and returns its kubeconfig.
-fn account(scene: &Scene, tenant: &Kubectl) -> PathBuf {
-    tenant.given(RIGHTS).get("apply -f -");
+fn account(two_tenants: &TwoTenants, tenant: &Kubectl) -> PathBuf {
+    tenant.given(RBAC).get("apply -f -");
     let token = tenant.get("create token site-manager");
-    let account = scene.bearer(&format!("{}-manager", tenant.name()), token.trim());
+    let account = two_tenants.bearer(&format!("{}-manager", tenant.name()), token.trim());
     account.may_not("get secrets");
     account.folder().join("kubeconfig")
 }
@@ -88,7 +88,7 @@ fn free_port() -> u16 {
 }
 
 /// Writes a certificate for 127.0.0.1 and returns that of its CA.
-fn certify(folder: &Path) -> String {
+fn write_certificate(folder: &Path) -> String {
     std::fs::create_dir(folder).expect("it is a new folder");
     let mut ca = CertificateParams::default();
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -152,25 +152,25 @@ fn object(tenant: &Kubectl, what: &str) -> Value {
 }
 
 #[track_caller]
-fn until(tenant: &Kubectl, what: &str, path: &str, value: &str) {
+fn await_field(tenant: &Kubectl, what: &str, path: &str, value: &str) {
     tenant.get(&format!(
         "wait {what} --for=jsonpath='{path}'='{value}' --timeout=50s"
     ));
 }
 
 #[test]
-fn a_manager_leads_admits_and_reconciles_in_each_of_two_tenants() {
+fn manager_leads_admits_and_reconciles_in_two_tenants() {
     let Some(program) = find() else { return };
-    let Some(scene) = Scene::start_with(&["--webhook-allow", "127.0.0.0/8"]) else {
+    let Some(two_tenants) = TwoTenants::start_with(&["--webhook-allow", "127.0.0.0/8"]) else {
         return;
     };
-    scene.both(|tenant| {
-        let kubeconfig = account(&scene, tenant);
+    two_tenants.both(|tenant| {
+        let kubeconfig = account(&two_tenants, tenant);
         let definition = root().join("tools/peers/manager/crd.yaml");
         tenant.get(&format!("apply -f '{}'", definition.display()));
         tenant.get("wait crd sites.peers.example --for=condition=Established --timeout=30s");
         let certificates = tenant.folder().join("certificates");
-        let ca = certify(&certificates);
+        let ca = write_certificate(&certificates);
         let port = free_port();
         let flags = [
             format!("--cert-dir={}", certificates.display()),
@@ -191,8 +191,8 @@ fn a_manager_leads_admits_and_reconciles_in_each_of_two_tenants() {
         }
         // It waits for the lease as long as the first manager lives.
         let mut second = start("second manager", &program, &kubeconfig, &[]);
-        admits(tenant);
-        reconciles(tenant);
+        check_admission(tenant);
+        check_reconciliation(tenant);
         tenant.get("delete mutatingwebhookconfigurations,validatingwebhookconfigurations sites");
         let leader = object(tenant, "lease site-manager")["spec"]["holderIdentity"].clone();
         first.end();
@@ -200,15 +200,15 @@ fn a_manager_leads_admits_and_reconciles_in_each_of_two_tenants() {
         let next = object(tenant, "lease site-manager")["spec"].clone();
         assert_ne!(next["holderIdentity"], leader);
         assert_eq!(next["leaseTransitions"], 1, "{next}");
-        goes(tenant);
+        check_deletion(tenant);
     });
-    let seen = scene
+    let seen = two_tenants
         .sees_both("/api/v1/tenants/all/configmaps?fieldSelector=metadata.name%3Dshop-farewell");
     assert_eq!(seen.len(), 2);
 }
 
 /// kubectl prints the webhooks' messages.
-fn admits(tenant: &Kubectl) {
+fn check_admission(tenant: &Kubectl) {
     let name = tenant.name();
     tenant.given(&site("big", name, 11)).refuses(
         "create -f -",
@@ -229,9 +229,9 @@ fn admits(tenant: &Kubectl) {
     );
 }
 
-fn reconciles(tenant: &Kubectl) {
+fn check_reconciliation(tenant: &Kubectl) {
     let name = tenant.name();
-    until(tenant, "site shop", "{.status.observedGeneration}", "1");
+    await_field(tenant, "site shop", "{.status.observedGeneration}", "1");
     let site = object(tenant, "site shop");
     assert_eq!(site["status"]["conditions"][0]["message"], name);
     assert_eq!(
@@ -254,24 +254,24 @@ fn reconciles(tenant: &Kubectl) {
     }
     // A changed spec, and an owned object deleted by a user.
     tenant.get("patch site shop --type=merge -p '{\"spec\":{\"message\":\"changed\"}}'");
-    until(tenant, "configmap shop-page", "{.data.message}", "changed");
+    await_field(tenant, "configmap shop-page", "{.data.message}", "changed");
     let before = object(tenant, "deployment shop")["metadata"]["uid"].clone();
     tenant.get("delete deployment shop");
     let again = "get deployment shop --ignore-not-found -o jsonpath='{.metadata.uid}'";
     let begun = Instant::now();
     while tenant.get(again).is_empty() {
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "the deployment does not come back"
         );
     }
     assert_ne!(object(tenant, "deployment shop")["metadata"]["uid"], before);
-    let told = tenant.get("get events.events.k8s.io -o jsonpath='{.items[*].reason}'");
-    assert!(told.contains("PageWritten"), "{told}");
+    let events = tenant.get("get events.events.k8s.io -o jsonpath='{.items[*].reason}'");
+    assert!(events.contains("PageWritten"), "{events}");
 }
 
 /// The current leader handles the finalizer, and the owned objects are deleted.
-fn goes(tenant: &Kubectl) {
+fn check_deletion(tenant: &Kubectl) {
     tenant.shows(
         "delete site shop silent",
         &["\"shop\" deleted", "\"silent\" deleted"],

@@ -2,16 +2,16 @@
 
 use std::process::Command;
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use insula_testkit::peer;
 
-use crate::cast::{both_run, folder};
 use crate::chart;
+use crate::runner::{both_run, folder};
 
 /// As pinned in `tools/peers/clients/python/requirements.txt`.
 const NAME: &str = "python-kubernetes-37.0.2";
 
-const LAWS: [&str; 12] = [
+const STEPS: [&str; 12] = [
     "objects are created read listed replaced and deleted",
     "every kind of patch does what it says",
     "a watch tells what happens and only that",
@@ -29,13 +29,15 @@ const LAWS: [&str; 12] = [
 ];
 
 #[test]
-fn a_python_program_does_its_work_in_two_tenants_at_once() {
+fn python_client_works_in_two_tenants() {
     let Some(library) = peer::installed_folder("INSULA_PYTHON_CLIENT", NAME) else {
         return peer::skipped("the Python client is not installed (run tools/peers/install)");
     };
-    let Some(scene) = Scene::start() else { return };
-    both_run(&scene, &LAWS, |tenant| {
-        let manifest = scene.folder().join(format!("{tenant}.yaml"));
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    both_run(&two_tenants, &STEPS, |tenant| {
+        let manifest = two_tenants.folder().join(format!("{tenant}.yaml"));
         // `create_from_yaml` handles built-in kinds only; custom objects have their own functions.
         let text = chart::first(tenant, "python", |kind| kind != "Berth");
         std::fs::write(&manifest, text).expect("the folder is the test's");

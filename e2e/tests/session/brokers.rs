@@ -2,10 +2,10 @@
 
 use insula_e2e::kubectl::Kubectl;
 
-use crate::typing::{Does, Ended, blocks, furnish, prints, section, shell, typed};
+use crate::shell::{Expect, LineResult, blocks, prints, run_lines, section, set_up, shell};
 
 /// Commands of the offering admin.
-const OFFERING: [Does; 6] = [
+const OFFERING: [Expect; 6] = [
     prints(&[]),
     prints(&[]),
     prints(&[]),
@@ -18,10 +18,10 @@ const OFFERING: [Does; 6] = [
 ];
 
 /// Commands of the ClusterSet admins.
-const BROKERS: [Does; 2] = [prints(&[]), prints(&[])];
+const BROKERS: [Expect; 2] = [prints(&[]), prints(&[])];
 
 /// Commands of the cluster admins.
-const CLUSTERS: [Does; 12] = [
+const CLUSTERS: [Expect; 12] = [
     prints(&["red-east\n"]),
     prints(&["red-west\n"]),
     prints(&["blue-east\n"]),
@@ -43,7 +43,7 @@ const CLUSTERS: [Does; 12] = [
 ];
 
 #[test]
-fn the_session_of_brokers_does_what_it_says() {
+fn documented_broker_session_works() {
     let Some(kubectl) = Kubectl::find() else {
         return;
     };
@@ -52,15 +52,15 @@ fn the_session_of_brokers_does_what_it_says() {
         panic!("the section has four parts");
     };
     let folder = tempfile::tempdir().unwrap();
-    furnish(folder.path(), &kubectl);
+    set_up(folder.path(), &kubectl);
     let mut server = shell(folder.path(), &format!("exec {serve}"));
     server.await_line("insula ready ");
     let lines = [offering, brokers, clusters].map(|block| block.lines());
     let lines: Vec<&str> = lines.into_iter().flatten().collect();
-    let all: Vec<&Does> = OFFERING.iter().chain(&BROKERS).chain(&CLUSTERS).collect();
+    let all: Vec<&Expect> = OFFERING.iter().chain(&BROKERS).chain(&CLUSTERS).collect();
     assert_eq!(lines.len(), all.len(), "{lines:#?}");
-    for ((line, does), ended) in lines.iter().zip(all).zip(typed(folder.path(), &lines)) {
-        let Ended { code, out, err } = &ended;
+    for ((line, does), ended) in lines.iter().zip(all).zip(run_lines(folder.path(), &lines)) {
+        let LineResult { code, out, err } = &ended;
         assert_eq!(*code, does.code.to_string(), "{line}:\n{out}{err}");
         // Progress is reported by `subctl` only, and without errors.
         let tells = line.starts_with("subctl ");

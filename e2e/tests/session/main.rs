@@ -2,6 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod brokers;
+mod shell;
 mod tenants;
-mod typing;
 mod vsphere;

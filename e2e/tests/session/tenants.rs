@@ -3,10 +3,10 @@
 use insula_e2e::insula::root;
 use insula_e2e::kubectl::Kubectl;
 
-use crate::typing::{Does, Ended, blocks, furnish, prints, shell, typed};
+use crate::shell::{Expect, LineResult, blocks, prints, run_lines, set_up, shell};
 
 /// The first session.
-const TENANTS: [Does; 10] = [
+const TENANTS: [Expect; 10] = [
     prints(&[]),
     prints(&["NAME     STATUS", "system   Active"]),
     prints(&["acme"]),
@@ -20,18 +20,18 @@ const TENANTS: [Does; 10] = [
 ];
 
 /// A tenant's users.
-const USERS: [Does; 7] = [
+const USERS: [Expect; 7] = [
     prints(&["namespace/shop created"]),
     prints(&["rolebinding.rbac.authorization.k8s.io/devs created"]),
     prints(&[]),
     prints(&["dora", "[devs system:authenticated]", "[acme]"]),
     prints(&["yes\n"]),
-    Does {
+    Expect {
         code: 1,
         says: &["no\n"],
         refused: &[],
     },
-    Does {
+    Expect {
         code: 1,
         says: &[],
         refused: &[
@@ -43,7 +43,7 @@ const USERS: [Does; 7] = [
 ];
 
 /// Custom resources.
-const KINDS: [Does; 11] = [
+const KINDS: [Expect; 11] = [
     prints(&["initech"]),
     prints(&["customresourcedefinition.apiextensions.k8s.io/databases.example.com created"]),
     prints(&["databases.example.com condition met"]),
@@ -53,7 +53,7 @@ const KINDS: [Does; 11] = [
         "NAME     ENGINE     REPLICAS   AGE",
         "orders   postgres   3",
     ]),
-    Does {
+    Expect {
         code: 1,
         says: &[],
         refused: &["the server could not find the requested resource"],
@@ -61,7 +61,7 @@ const KINDS: [Does; 11] = [
     prints(&["customresourcedefinition.apiextensions.k8s.io/queues.offering.example.com created"]),
     prints(&["queues.offering.example.com condition met"]),
     prints(&["queue.offering.example.com/mail created"]),
-    Does {
+    Expect {
         code: 1,
         says: &[],
         refused: &["is a system CRD, it can only be deleted by a cluster admin"],
@@ -69,7 +69,7 @@ const KINDS: [Does; 11] = [
 ];
 
 #[test]
-fn the_session_of_the_readme_does_what_it_says() {
+fn documented_tenant_session_works() {
     let Some(kubectl) = Kubectl::find() else {
         return;
     };
@@ -78,16 +78,16 @@ fn the_session_of_the_readme_does_what_it_says() {
         panic!("the README has a session");
     };
     let folder = tempfile::tempdir().unwrap();
-    furnish(folder.path(), &kubectl);
+    set_up(folder.path(), &kubectl);
     // `exec` replaces the shell with the server, so that it ends with this test.
     let mut server = shell(folder.path(), &format!("exec {serve}"));
     server.await_line("insula ready ");
     let lines = [tenants, users, kinds].map(|block| block.lines());
     let lines: Vec<&str> = lines.into_iter().flatten().collect();
-    let all: Vec<&Does> = TENANTS.iter().chain(&USERS).chain(&KINDS).collect();
+    let all: Vec<&Expect> = TENANTS.iter().chain(&USERS).chain(&KINDS).collect();
     assert_eq!(lines.len(), all.len(), "{lines:#?}");
-    for ((line, does), ended) in lines.iter().zip(all).zip(typed(folder.path(), &lines)) {
-        let Ended { code, out, err } = &ended;
+    for ((line, does), ended) in lines.iter().zip(all).zip(run_lines(folder.path(), &lines)) {
+        let LineResult { code, out, err } = &ended;
         assert_eq!(*code, does.code.to_string(), "{line}:\n{out}{err}");
         assert_eq!(
             err.is_empty(),

@@ -11,10 +11,10 @@ use insula_testkit::vcsim::VcSim;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::typing::{Does, Ended, blocks, furnish, prints, section, shell, typed};
+use crate::shell::{Expect, LineResult, blocks, prints, run_lines, section, set_up, shell};
 
 /// Commands of the platform engineer.
-const PLATFORM: [Does; 8] = [
+const PLATFORM: [Expect; 8] = [
     prints(&[]),
     prints(&[]),
     prints(&[]),
@@ -29,7 +29,7 @@ const PLATFORM: [Does; 8] = [
 ];
 
 /// Commands of the teams.
-const TEAMS: [Does; 14] = [
+const TEAMS: [Expect; 14] = [
     prints(&["namespace/grey created", "prod created"]),
     prints(&["secret/own created"]),
     prints(&["prod condition met"]),
@@ -38,13 +38,13 @@ const TEAMS: [Does; 14] = [
     prints(&["prod condition met"]),
     prints(&["NamespaceNotAllowed", "Available"]),
     prints(&["VSphereClusterIdentity shared"]),
-    Does {
+    Expect {
         code: 1,
         says: &["(NamespaceNotAllowed)", "hint: "],
         refused: &["error: VSphereCluster grey/prod gets no credential"],
     },
     prints(&["blue", "red", "grey"]),
-    Does {
+    Expect {
         code: 1,
         says: &[],
         refused: &["(Forbidden)", "it is used by", "VSphereCluster blue/prod"],
@@ -55,7 +55,7 @@ const TEAMS: [Does; 14] = [
 ];
 
 #[test]
-fn the_session_of_vsphere_does_what_it_says() {
+fn documented_vsphere_session_works() {
     let (Some(kubectl), Some(vcsim)) = (Kubectl::find(), VcSim::find()) else {
         return;
     };
@@ -69,16 +69,16 @@ fn the_session_of_vsphere_does_what_it_says() {
         panic!("the section has three parts");
     };
     let folder = tempfile::tempdir().unwrap();
-    furnish(folder.path(), &kubectl);
-    lay_out(folder.path(), &vcsim, on_free_ports);
-    let Some(_ground) = Ground::start(folder.path(), serve) else {
+    set_up(folder.path(), &kubectl);
+    write_files(folder.path(), &vcsim, on_free_ports);
+    let Some(_ground) = Cluster::start(folder.path(), serve) else {
         return;
     };
     let lines: Vec<&str> = platform.lines().chain(teams.lines()).collect();
-    let all: Vec<&Does> = PLATFORM.iter().chain(&TEAMS).collect();
+    let all: Vec<&Expect> = PLATFORM.iter().chain(&TEAMS).collect();
     assert_eq!(lines.len(), all.len(), "{lines:#?}");
-    for ((line, does), ended) in lines.iter().zip(all).zip(typed(folder.path(), &lines)) {
-        let Ended { code, out, err } = &ended;
+    for ((line, does), ended) in lines.iter().zip(all).zip(run_lines(folder.path(), &lines)) {
+        let LineResult { code, out, err } = &ended;
         assert_eq!(*code, does.code.to_string(), "{line}:\n{out}{err}");
         assert_eq!(
             err.is_empty(),
@@ -99,13 +99,13 @@ fn the_session_of_vsphere_does_what_it_says() {
 /// The cluster that the session runs on: Insula as in the README or, with
 /// `INSULA_VSPHERE_CLUSTER=kubernetes`, a real Kubernetes with the operator beside it. It is
 /// stopped on drop.
-struct Ground {
+struct Cluster {
     // Dropped before the server that it uses.
     _running: Running,
     _kubernetes: Option<(KubeApiserver, Runtime)>,
 }
 
-impl Ground {
+impl Cluster {
     /// Returns `None` and reports the skip if a required program is not installed.
     fn start(folder: &Path, serve: &str) -> Option<Self> {
         if std::env::var("INSULA_VSPHERE_CLUSTER").as_deref() != Ok("kubernetes") {
@@ -149,11 +149,11 @@ fn credentials(kubernetes: &KubeApiserver) -> String {
 
 /// Writes the files that the session uses: a script that prints the address of vcsim, and the
 /// manifests from the documentation.
-fn lay_out(folder: &Path, vcsim: &Path, on_free_ports: impl Fn(&str) -> String) {
+fn write_files(folder: &Path, vcsim: &Path, on_free_ports: impl Fn(&str) -> String) {
     let install = folder.join("tools/peers/install");
     std::fs::create_dir_all(install.parent().unwrap()).unwrap();
     let text = format!("#!/bin/sh\necho INSULA_VCSIM={}\n", vcsim.display());
-    crate::typing::write_program(&install, &text);
+    crate::shell::write_program(&install, &text);
     std::fs::remove_file(folder.join("docs")).unwrap();
     let pages = folder.join("docs/vsphere");
     std::fs::create_dir_all(&pages).unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use insula_e2e::command::Running;
 use insula_e2e::insula::Insula;
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use serde_json::{Value, json};
 
 const INSTALL: &str = include_str!("../install.yaml");
@@ -19,24 +19,24 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server with the controller's things in it, and the controller's credentials.
 struct Stage {
-    scene: Scene,
+    two_tenants: TwoTenants,
     account: Kubectl,
     controller: Running,
 }
 
 impl Stage {
     fn set() -> Option<Self> {
-        let scene = Scene::start()?;
-        scene.system.given(INSTALL).get("apply -f -");
-        let token = scene
+        let two_tenants = TwoTenants::start()?;
+        two_tenants.system.given(INSTALL).get("apply -f -");
+        let token = two_tenants
             .system
             .get("create token all-tenants -n site-system")
             .trim()
             .to_owned();
-        let account = scene.bearer("controller", &token);
+        let account = two_tenants.bearer("controller", &token);
         let controller = start(&account);
         Some(Self {
-            scene,
+            two_tenants,
             account,
             controller,
         })
@@ -45,7 +45,7 @@ impl Stage {
     /// The names of hosts that somebody has.
     fn claims(&self) -> String {
         let claims = "get configmap -n site-system -l example.com/site-uid -o name";
-        self.scene.system.get(claims)
+        self.two_tenants.system.get(claims)
     }
 }
 
@@ -93,8 +93,8 @@ fn object(user: &Kubectl, what: &str) -> Value {
 #[test]
 fn each_tenant_is_served_what_it_asked_for_under_names_that_all_have() {
     let Some(stage) = Stage::set() else { return };
-    let scene = &stage.scene;
-    scene.both(|tenant| {
+    let two_tenants = &stage.two_tenants;
+    two_tenants.both(|tenant| {
         let name = tenant.name();
         make(
             tenant,
@@ -114,11 +114,11 @@ fn each_tenant_is_served_what_it_asked_for_under_names_that_all_have() {
         assert_eq!(site["status"]["observedGeneration"], 1);
     });
     // The system is a space like any other, and has the same names too.
-    make(&scene.system, "shop", "system.test", "of the system");
-    is(&scene.system, "shop", "True=Served");
-    let page = object(&scene.system, "configmap shop-page");
+    make(&two_tenants.system, "shop", "system.test", "of the system");
+    is(&two_tenants.system, "shop", "True=Served");
+    let page = object(&two_tenants.system, "configmap shop-page");
     assert_eq!(page["data"]["index.html"], "of the system");
-    let all = scene.sees_both("/apis/example.com/v1/tenants/all/sites");
+    let all = two_tenants.sees_both("/apis/example.com/v1/tenants/all/sites");
     assert_eq!(all.len(), 3);
     assert_eq!(
         stage.claims(),
@@ -129,7 +129,7 @@ fn each_tenant_is_served_what_it_asked_for_under_names_that_all_have() {
 #[test]
 fn a_host_is_one_tenants_until_it_lets_go_and_nobody_is_told_whose() {
     let Some(stage) = Stage::set() else { return };
-    let [acme, globex] = &stage.scene.tenants;
+    let [acme, globex] = &stage.two_tenants.tenants;
     make(acme, "shop", "shop.test", "first");
     is(acme, "shop", "True=Served");
     // What is called like a page and is none is left alone.
@@ -163,8 +163,8 @@ fn a_host_is_one_tenants_until_it_lets_go_and_nobody_is_told_whose() {
 #[test]
 fn what_somebody_does_to_a_page_is_put_right_in_that_tenant_only() {
     let Some(stage) = Stage::set() else { return };
-    let [acme, globex] = &stage.scene.tenants;
-    stage.scene.both(|tenant| {
+    let [acme, globex] = &stage.two_tenants.tenants;
+    stage.two_tenants.both(|tenant| {
         let name = tenant.name();
         make(
             tenant,
@@ -197,24 +197,26 @@ fn what_somebody_does_to_a_page_is_put_right_in_that_tenant_only() {
 #[test]
 fn tenants_come_and_go_and_leave_nothing_behind() {
     let Some(stage) = Stage::set() else { return };
-    let scene = &stage.scene;
+    let two_tenants = &stage.two_tenants;
     for round in ["first", "second"] {
-        let kubeconfig = scene.folder().join(format!("initech-{round}.kubeconfig"));
-        let made = scene.server.run(&format!(
+        let kubeconfig = two_tenants
+            .folder()
+            .join(format!("initech-{round}.kubeconfig"));
+        let made = two_tenants.server.run(&format!(
             "tenant create initech --kubeconfig-out '{}'",
             kubeconfig.display()
         ));
         assert_eq!(made.succeeds(), "initech\n");
-        let folder = scene.folder().join(round);
+        let folder = two_tenants.folder().join(round);
         std::fs::create_dir(&folder).expect("it is a new folder");
-        let program = scene.system.program();
+        let program = two_tenants.system.program();
         let initech = Kubectl::new("initech", program, &kubeconfig, &folder);
         make(&initech, "shop", "initech.test", round);
         is(&initech, "shop", "True=Served");
         let page = object(&initech, "configmap shop-page");
         assert_eq!(page["data"]["index.html"], round);
         // The Site holds the tenant until the controller has let go of its host.
-        scene.server.run("tenant delete initech").succeeds();
+        two_tenants.server.run("tenant delete initech").succeeds();
         assert_eq!(stage.claims(), "");
     }
 }
@@ -224,12 +226,12 @@ fn what_is_deleted_while_nobody_looks_waits_for_the_controller() {
     let Some(mut stage) = Stage::set() else {
         return;
     };
-    stage.scene.both(|tenant| {
+    stage.two_tenants.both(|tenant| {
         make(tenant, "shop", &format!("{}.test", tenant.name()), "text");
         is(tenant, "shop", "True=Served");
     });
     stage.controller.end();
-    let [acme, _] = &stage.scene.tenants;
+    let [acme, _] = &stage.two_tenants.tenants;
     acme.get("delete site shop --wait=false");
     make(acme, "late", "late.test", "late");
     stage.controller = start(&stage.account);
@@ -247,7 +249,7 @@ fn a_claim_of_a_site_that_is_gone_is_taken_over() {
     let Some(mut stage) = Stage::set() else {
         return;
     };
-    let [acme, globex] = stage.scene.tenants.clone();
+    let [acme, globex] = stage.two_tenants.tenants.clone();
     make(&acme, "shop", "shop.test", "first");
     is(&acme, "shop", "True=Served");
     stage.controller.end();
@@ -263,7 +265,7 @@ fn a_claim_of_a_site_that_is_gone_is_taken_over() {
 #[test]
 fn the_controller_may_do_its_work_in_tenants_and_nothing_else() {
     let Some(stage) = Stage::set() else { return };
-    let url = format!("{}/tenants/acme", stage.scene.server.url());
+    let url = format!("{}/tenants/acme", stage.two_tenants.server.url());
     let may = |what: &str| stage.account.may(&format!("{what} -s {url}"));
     let may_not = |what: &str| stage.account.may_not(&format!("{what} -s {url}"));
     may("patch sites.example.com --subresource=status");
@@ -277,7 +279,7 @@ fn the_controller_may_do_its_work_in_tenants_and_nothing_else() {
 #[test]
 fn what_it_costs_to_watch_does_not_grow_with_tenants() {
     let Some(stage) = Stage::set() else { return };
-    let (system, url) = (&stage.scene.system, stage.scene.server.url());
+    let (system, url) = (&stage.two_tenants.system, stage.two_tenants.server.url());
     let names: Vec<String> = (0..20).map(|number| format!("t{number}")).collect();
     let tenants: Vec<Value> = names
         .iter()
@@ -311,13 +313,13 @@ fn a_server_that_is_killed_and_started_again_is_served_on() {
     let Some(mut stage) = Stage::set() else {
         return;
     };
-    let [acme, globex] = stage.scene.tenants.clone();
+    let [acme, globex] = stage.two_tenants.tenants.clone();
     make(&acme, "shop", "acme.test", "before");
     is(&acme, "shop", "True=Served");
-    let address = stage.scene.server.address().to_owned();
-    stage.scene.server.kill();
-    let data = stage.scene.folder().join("data");
-    stage.scene.server = Insula::start_at(&address, &data, &[]);
+    let address = stage.two_tenants.server.address().to_owned();
+    stage.two_tenants.server.kill();
+    let data = stage.two_tenants.folder().join("data");
+    stage.two_tenants.server = Insula::start_at(&address, &data, &[]);
     make(&globex, "shop", "globex.test", "after");
     is(&globex, "shop", "True=Served");
     acme.get("delete configmap shop-page --wait=false");

@@ -1,6 +1,6 @@
 //! Operations of an `Api` beyond reading and writing.
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
@@ -25,11 +25,11 @@ fn pod(name: &str) -> anyhow::Result<Pod> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pods_and_deployments_have_what_kube_rs_asks_for() -> anyhow::Result<()> {
-    let Some(scene) = Scene::start() else {
+async fn pod_and_deployment_subresources_work() -> anyhow::Result<()> {
+    let Some(two_tenants) = TwoTenants::start() else {
         return Ok(());
     };
-    both(&scene, |tenant, client| async move {
+    both(&two_tenants, |tenant, client| async move {
         let pods = Api::<Pod>::namespaced(client.clone(), "default");
         pods.create(&PostParams::default(), &pod("evicted")?)
             .await?;
@@ -85,11 +85,11 @@ async fn pods_and_deployments_have_what_kube_rs_asks_for() -> anyhow::Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lists_come_in_pages_and_collections_are_deleted() -> anyhow::Result<()> {
-    let Some(scene) = Scene::start() else {
+async fn paged_lists_and_delete_collection_work() -> anyhow::Result<()> {
+    let Some(two_tenants) = TwoTenants::start() else {
         return Ok(());
     };
-    both(&scene, |tenant, client| async move {
+    both(&two_tenants, |tenant, client| async move {
         let api = Api::<ConfigMap>::namespaced(client, "default");
         for number in 0..7 {
             let mut made = ConfigMap::default();
@@ -128,11 +128,11 @@ async fn lists_come_in_pages_and_collections_are_deleted() -> anyhow::Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kinds_are_found_by_discovery_and_used_without_types() -> anyhow::Result<()> {
-    let Some(scene) = Scene::start() else {
+async fn discovered_kinds_work_without_types() -> anyhow::Result<()> {
+    let Some(two_tenants) = TwoTenants::start() else {
         return Ok(());
     };
-    both(&scene, |tenant, client| async move {
+    both(&two_tenants, |tenant, client| async move {
         assert_eq!(client.apiserver_version().await?.major, "1");
         let discovery = Discovery::new(client.clone()).run().await?;
         assert!(discovery.has_group("apps") && discovery.has_group(""));
@@ -166,11 +166,11 @@ async fn kinds_are_found_by_discovery_and_used_without_types() -> anyhow::Result
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_rights_events_and_namespaces_are_as_anywhere() -> anyhow::Result<()> {
-    let Some(scene) = Scene::start() else {
+async fn tokens_reviews_events_and_namespaces_work() -> anyhow::Result<()> {
+    let Some(two_tenants) = TwoTenants::start() else {
         return Ok(());
     };
-    both(&scene, |tenant, client| async move {
+    both(&two_tenants, |tenant, client| async move {
         let namespaces = Api::<Namespace>::all(client.clone());
         let background = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -72,8 +72,8 @@ async fn reconcile(fleet: Arc<Fleet>, client: Arc<Client>) -> Result<Action, Fai
     let fleets = Api::<Fleet>::namespaced((*client).clone(), DEFAULT);
     let done = finalizer(&fleets, "rs.example/harbour", fleet, |event| async {
         match event {
-            Event::Apply(fleet) => sail(&fleet, &client).await,
-            Event::Cleanup(fleet) => moor(&fleet, &client).await,
+            Event::Apply(fleet) => apply_ships(&fleet, &client).await,
+            Event::Cleanup(fleet) => clean_up(&fleet, &client).await,
         }
     });
     done.await
@@ -81,7 +81,7 @@ async fn reconcile(fleet: Arc<Fleet>, client: Arc<Client>) -> Result<Action, Fai
 }
 
 /// Applies a ConfigMap for each ship and updates the count.
-async fn sail(fleet: &Fleet, client: &Client) -> kube::Result<Action> {
+async fn apply_ships(fleet: &Fleet, client: &Client) -> kube::Result<Action> {
     let ships = Api::<ConfigMap>::namespaced(client.clone(), DEFAULT);
     let apply = PatchParams::apply("fleets").force();
     for ship in &fleet.spec.ships {
@@ -105,7 +105,7 @@ async fn sail(fleet: &Fleet, client: &Client) -> kube::Result<Action> {
 }
 
 /// The finalizer's work, which garbage collection does not cover: a final note.
-async fn moor(fleet: &Fleet, client: &Client) -> kube::Result<Action> {
+async fn clean_up(fleet: &Fleet, client: &Client) -> kube::Result<Action> {
     let notes = Api::<ConfigMap>::namespaced(client.clone(), DEFAULT);
     let mut note = ConfigMap::default();
     note.metadata.name = Some(format!("{}-is-over", fleet.name_any()));
@@ -118,7 +118,7 @@ async fn moor(fleet: &Fleet, client: &Client) -> kube::Result<Action> {
     }
 }
 
-fn sailing(generation: i64) -> impl Fn(Option<&Fleet>) -> bool {
+fn is_reconciled(generation: i64) -> impl Fn(Option<&Fleet>) -> bool {
     move |fleet| {
         let status = fleet.and_then(|fleet| fleet.status.as_ref());
         status.is_some_and(|status| status.generation == generation)
@@ -126,11 +126,11 @@ fn sailing(generation: i64) -> impl Fn(Option<&Fleet>) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_controller_reconciles_owned_objects_and_cleans_up() -> anyhow::Result<()> {
-    let Some(scene) = Scene::start() else {
+async fn controller_reconciles_owned_objects_and_cleans_up() -> anyhow::Result<()> {
+    let Some(two_tenants) = TwoTenants::start() else {
         return Ok(());
     };
-    both(&scene, |tenant, client| async move {
+    both(&two_tenants, |tenant, client| async move {
         let definitions = Api::<CustomResourceDefinition>::all(client.clone());
         let made = serde_json::from_value(definition())?;
         definitions.create(&PostParams::default(), &made).await?;
@@ -140,15 +140,15 @@ async fn a_controller_reconciles_owned_objects_and_cleans_up() -> anyhow::Result
             conditions::is_crd_established(),
         );
         soon("the kind is served", established).await??;
-        let controller = tokio::spawn(control(client.clone()));
-        let done = soon("its life", life(tenant, client)).await;
+        let controller = tokio::spawn(run_controller(client.clone()));
+        let done = soon("its life", run_lifecycle(tenant, client)).await;
         controller.abort();
         done?
     })
     .await
 }
 
-async fn control(client: Client) {
+async fn run_controller(client: Client) {
     let fleets = Api::<Fleet>::namespaced(client.clone(), DEFAULT);
     let ships = Api::<ConfigMap>::namespaced(client.clone(), DEFAULT);
     Controller::new(fleets, watcher::Config::default().streaming_lists())
@@ -162,7 +162,7 @@ async fn control(client: Client) {
         .await;
 }
 
-async fn life(tenant: &str, client: Client) -> anyhow::Result<()> {
+async fn run_lifecycle(tenant: &str, client: Client) -> anyhow::Result<()> {
     let fleets = Api::<Fleet>::namespaced(client.clone(), DEFAULT);
     let ships = Api::<ConfigMap>::namespaced(client.clone(), DEFAULT);
     let ship = format!("of-{tenant}");
@@ -173,7 +173,7 @@ async fn life(tenant: &str, client: Client) -> anyhow::Result<()> {
         .create(&PostParams::default(), &Fleet::new("royal", spec))
         .await?;
     let uid = made.uid().unwrap_or_default();
-    let read = await_condition(fleets.clone(), "royal", sailing(1)).await?;
+    let read = await_condition(fleets.clone(), "royal", is_reconciled(1)).await?;
     let status = read.and_then(|fleet| fleet.status);
     assert_eq!(
         status,
@@ -205,7 +205,7 @@ async fn life(tenant: &str, client: Client) -> anyhow::Result<()> {
     fleets
         .patch("royal", &PatchParams::default(), &Patch::Merge(&more))
         .await?;
-    let read = await_condition(fleets.clone(), "royal", sailing(2)).await?;
+    let read = await_condition(fleets.clone(), "royal", is_reconciled(2)).await?;
     assert_eq!(
         read.and_then(|fleet| fleet.status).map(|it| it.ships),
         Some(3)

@@ -11,7 +11,7 @@ use insula_e2e::insula::{binary, root, subctl};
 const MARK: &str = "@@@";
 
 /// The expected effect of a line.
-pub struct Does {
+pub struct Expect {
     /// The exit code.
     pub code: i32,
     /// The printed texts.
@@ -20,8 +20,8 @@ pub struct Does {
     pub refused: &'static [&'static str],
 }
 
-pub const fn prints(says: &'static [&'static str]) -> Does {
-    Does {
+pub const fn prints(says: &'static [&'static str]) -> Expect {
+    Expect {
         code: 0,
         says,
         refused: &[],
@@ -36,14 +36,14 @@ pub fn section(title: &str) -> String {
 }
 
 /// The exit code and output of a line.
-pub struct Ended {
+pub struct LineResult {
     pub code: String,
     pub out: String,
     pub err: String,
 }
 
 /// Runs lines in one shell, as in one terminal.
-pub fn typed(folder: &Path, lines: &[&str]) -> Vec<Ended> {
+pub fn run_lines(folder: &Path, lines: &[&str]) -> Vec<LineResult> {
     let line = |line: &&str| format!("{line}\necho {MARK}$?{MARK}; cat err; : >err; echo {MARK}\n");
     let script: String = lines.iter().map(line).collect();
     let said = shell(
@@ -54,12 +54,12 @@ pub fn typed(folder: &Path, lines: &[&str]) -> Vec<Ended> {
     let parts: Vec<&str> = said.out.split(MARK).collect();
     // Text after a mark starts on a new line.
     let text = |part: &str| part.strip_prefix('\n').unwrap_or(part).to_owned();
-    let ended = parts.chunks_exact(3).map(|line| Ended {
+    let ended = parts.chunks_exact(3).map(|line| LineResult {
         out: text(line[0]),
         code: text(line[1]),
         err: text(line[2]),
     });
-    let ended: Vec<Ended> = ended.collect();
+    let ended: Vec<LineResult> = ended.collect();
     assert_eq!(ended.len(), lines.len(), "{said}");
     ended
 }
@@ -73,7 +73,7 @@ pub fn blocks(page: &str) -> Vec<String> {
 
 /// Sets up a directory as the session expects it: a `cargo` that runs the binaries already built on
 /// a free port, and kubectl.
-pub fn furnish(folder: &Path, kubectl: &Path) {
+pub fn set_up(folder: &Path, kubectl: &Path) {
     let (bin, release) = (folder.join("bin"), folder.join("target/release"));
     for made in [&bin, &release] {
         std::fs::create_dir_all(made).unwrap();

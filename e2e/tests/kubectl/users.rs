@@ -1,10 +1,10 @@
 //! Users of a tenant with limited permissions.
 
 use insula_e2e::kubectl::Kubectl;
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 /// Users that exist in every tenant of a test under the same names, with a namespace `shop`.
-pub struct Cast {
+pub struct Users {
     /// A member of the group `devs`, which may edit objects in `shop`.
     pub dora: Kubectl,
     /// A user without groups or bindings.
@@ -13,10 +13,10 @@ pub struct Cast {
     pub robot: Kubectl,
 }
 
-impl Cast {
+impl Users {
     /// Creates the users.
     #[track_caller]
-    pub fn enter(scene: &Scene, tenant: &Kubectl) -> Self {
+    pub fn create(two_tenants: &TwoTenants, tenant: &Kubectl) -> Self {
         tenant.prints("create namespace shop", "namespace/shop created");
         for (line, made) in [
             (
@@ -41,9 +41,9 @@ impl Cast {
         let token = tenant.get("create token robot -n shop");
         let robot = format!("{}-robot", tenant.name());
         Self {
-            dora: scene.user(tenant.name(), "dora", &["devs"]),
-            nora: scene.user(tenant.name(), "nora", &[]),
-            robot: scene.bearer(&robot, token.trim()),
+            dora: two_tenants.user(tenant.name(), "dora", &["devs"]),
+            nora: two_tenants.user(tenant.name(), "nora", &[]),
+            robot: two_tenants.bearer(&robot, token.trim()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, TryStreamExt};
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
@@ -22,7 +22,7 @@ fn config_map(name: &str, data: &str) -> ConfigMap {
 }
 
 /// Formats an event.
-fn told(event: &watcher::Event<ConfigMap>) -> String {
+fn summary(event: &watcher::Event<ConfigMap>) -> String {
     let of = |object: &ConfigMap| {
         let data = object.data.clone().unwrap_or_default();
         format!(
@@ -41,11 +41,11 @@ fn told(event: &watcher::Event<ConfigMap>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watcher_begins_with_what_is_there_and_tells_what_happens() -> anyhow::Result<()> {
-    let Some(scene) = Scene::start() else {
+async fn watcher_delivers_the_initial_state_and_changes() -> anyhow::Result<()> {
+    let Some(two_tenants) = TwoTenants::start() else {
         return Ok(());
     };
-    both(&scene, |tenant, client| async move {
+    both(&two_tenants, |tenant, client| async move {
         let api = Api::<ConfigMap>::namespaced(client, "default");
         for name in ["a", "b"] {
             api.create(&PostParams::default(), &config_map(name, tenant))
@@ -63,7 +63,7 @@ async fn a_watcher_begins_with_what_is_there_and_tells_what_happens() -> anyhow:
                     soon("the start", stream.try_next())
                         .await??
                         .as_ref()
-                        .map(told),
+                        .map(summary),
                 );
             }
         }
@@ -81,7 +81,7 @@ async fn a_watcher_begins_with_what_is_there_and_tells_what_happens() -> anyhow:
                     soon("a change", stream.try_next())
                         .await??
                         .as_ref()
-                        .map(told),
+                        .map(summary),
                 );
             }
         }
@@ -102,11 +102,11 @@ async fn a_watcher_begins_with_what_is_there_and_tells_what_happens() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reflector_has_what_the_server_has() -> anyhow::Result<()> {
-    let Some(scene) = Scene::start() else {
+async fn reflector_matches_the_server() -> anyhow::Result<()> {
+    let Some(two_tenants) = TwoTenants::start() else {
         return Ok(());
     };
-    both(&scene, |tenant, client| async move {
+    both(&two_tenants, |tenant, client| async move {
         let api = Api::<ConfigMap>::namespaced(client.clone(), "default");
         let followed = watcher::Config::default().labels("followed=yes");
         let (store, writer) = reflector::store();
@@ -164,8 +164,8 @@ fn versions<'a>(objects: impl Iterator<Item = &'a ConfigMap>) -> BTreeMap<String
 
 /// Stores filled from one tenant's watches never contain another tenant's objects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watchers_of_two_tenants_see_their_own_only() -> anyhow::Result<()> {
-    let Some(scene) = Scene::start() else {
+async fn watchers_see_their_own_tenant_only() -> anyhow::Result<()> {
+    let Some(two_tenants) = TwoTenants::start() else {
         return Ok(());
     };
     let write = |tenant: &'static str, client: Client| async move {
@@ -185,5 +185,5 @@ async fn watchers_of_two_tenants_see_their_own_only() -> anyhow::Result<()> {
         }
         Ok(())
     };
-    both(&scene, write).await
+    both(&two_tenants, write).await
 }

@@ -3,34 +3,34 @@ use insula_store::embedded::Statistics;
 use super::*;
 
 /// Two writers: the first is killed while the answer to its second commit is on its way.
-const FIRST_LIFE: &str = "\
+const FIRST_RUN: &str = "\
     opened 1 0 900\n\
     watching 0 1\n\
-    asked 0 ?a@absent +a=7.10\n\
-    told 0 2 +a@2@2=7.10\n\
-    answered 0 committed 2\n\
-    asked 1 ?a@2 +a=8.10 +b=9.20\n\
-    told 0 3 +a@2@3=8.10 +b@3@3=9.20";
-const SECOND_LIFE: &str = "\
+    request 0 ?a@absent +a=7.10\n\
+    event 0 2 +a@2@2=7.10\n\
+    response 0 committed 2\n\
+    request 1 ?a@2 +a=8.10 +b=9.20\n\
+    event 0 3 +a@2@3=8.10 +b@3@3=9.20";
+const SECOND_RUN: &str = "\
     opened 3 0 900\n\
     watching 0 3\n\
     watching 1 1\n\
-    told 1 2 +a@2@2=7.10\n\
-    told 1 3 +a@2@3=8.10 +b@3@3=9.20\n\
-    asked 0 ?b@3 -b\n\
-    told 0 4 -b\n\
-    answered 0 committed 4\n\
-    raising 2\n\
-    raised 2\n\
-    asked 1 ?b@3 -b\n\
-    answered 1 conflict 0 4";
+    event 1 2 +a@2@2=7.10\n\
+    event 1 3 +a@2@3=8.10 +b@3@3=9.20\n\
+    request 0 ?b@3 -b\n\
+    event 0 4 -b\n\
+    response 0 committed 4\n\
+    compacting 2\n\
+    compacted 2\n\
+    request 1 ?b@3 -b\n\
+    response 1 conflict 0 4";
 /// The recovered log and states.
 const LOG: &str = "\
-    told 0 3 +a@2@3=8.10 +b@3@3=9.20\n\
-    told 0 4 -b";
+    event 0 3 +a@2@3=8.10 +b@3@3=9.20\n\
+    event 0 4 -b";
 const STATES: &str = "\
-    told 0 2 +a@2@2=7.10\n\
-    told 0 4 +a@2@3=8.10";
+    event 0 2 +a@2@2=7.10\n\
+    event 0 4 +a@2@3=8.10";
 
 /// The input of one check.
 #[derive(Clone)]
@@ -44,9 +44,9 @@ struct Case {
 }
 
 impl Case {
-    fn sound() -> Self {
+    fn valid() -> Self {
         Self {
-            lives: [FIRST_LIFE.to_owned(), SECOND_LIFE.to_owned()],
+            lives: [FIRST_RUN.to_owned(), SECOND_RUN.to_owned()],
             log: LOG.to_owned(),
             states: STATES.to_owned(),
             floor: 2,
@@ -55,11 +55,11 @@ impl Case {
         }
     }
 
-    fn judge(&self, judge: &mut Judge) -> Result<(), String> {
+    fn check(&self, check: &mut Checker) -> Result<(), String> {
         let runs = self.lives.each_ref().map(|life| run(life));
-        let log = told(&self.log);
+        let log = parse_log(&self.log);
         let entries = |changes: Vec<Changed>| changes.into_iter().filter_map(put).collect();
-        let states = told(&self.states).into_iter();
+        let states = parse_log(&self.states).into_iter();
         let found = Inspection {
             took: self.took,
             revision: log.last().unwrap().0,
@@ -75,8 +75,8 @@ impl Case {
                 .map(|(revision, changes)| (revision, entries(changes)))
                 .collect(),
         };
-        let judged = judge.judge(&runs, &found);
-        judged.map_err(|error| format!("{error:#}"))
+        let error = check.check(&runs, &found);
+        error.map_err(|error| format!("{error:#}"))
     }
 }
 
@@ -86,14 +86,14 @@ fn run(text: &str) -> Run {
     Run::read(&lines).unwrap()
 }
 
-fn told(text: &str) -> Log {
-    let told = |line: &str| match line.parse().unwrap() {
-        Line::Told {
+fn parse_log(text: &str) -> Log {
+    let parse_log = |line: &str| match line.parse().unwrap() {
+        Line::Event {
             revision, changes, ..
         } => (revision, changes),
         other => panic!("{other}"),
     };
-    text.lines().map(told).collect()
+    text.lines().map(parse_log).collect()
 }
 
 fn put(change: Changed) -> Option<Entry> {
@@ -104,60 +104,60 @@ fn put(change: Changed) -> Option<Entry> {
 }
 
 #[test]
-fn sound_lives_are_accepted_and_counted() {
-    let mut judge = Judge::default();
-    assert_eq!(Case::sound().judge(&mut judge), Ok(()));
-    let expected = Tally {
+fn valid_runs_are_accepted_and_counted() {
+    let mut check = Checker::default();
+    assert_eq!(Case::valid().check(&mut check), Ok(()));
+    let expected = Totals {
         writers: 2,
         acknowledged: 2,
         in_doubt: 1,
-        happened: 1,
-        told: 5,
-        longest_opening: Duration::from_millis(5),
-        most_log_bytes: 4 << 20,
-        most_table_bytes: 0,
+        applied: 1,
+        events: 5,
+        max_opening: Duration::from_millis(5),
+        max_log_bytes: 4 << 20,
+        max_table_bytes: 0,
     };
-    assert_eq!(*judge.tally(), expected);
-    assert_eq!((judge.floor().get(), judge.revision().get()), (2, 4));
+    assert_eq!(*check.totals(), expected);
+    assert_eq!((check.floor().get(), check.revision().get()), (2, 4));
 }
 
 /// Each case changes one line of the valid input.
 #[test]
-fn each_kind_of_broken_promise_is_found() {
+fn each_violation_is_detected() {
     for (old, new, why) in [
         // A writer lost or invented something.
         (
-            "answered 0 committed 2",
-            "answered 0 committed 9",
+            "response 0 committed 2",
+            "response 0 committed 9",
             "after 9 was known",
         ),
         (
-            "asked 1 ?a@2 +a=8.10 +b=9.20",
-            "asked 1 ?a@2 +a=8.10",
+            "request 1 ?a@2 +a=8.10 +b=9.20",
+            "request 1 ?a@2 +a=8.10",
             "nobody asked",
         ),
-        ("asked 0 ?b@3 -b", "asked 0 ?b@2 -b", "did not hold"),
+        ("request 0 ?b@3 -b", "request 0 ?b@2 -b", "did not hold"),
         (
-            "answered 1 conflict 0 4",
-            "answered 1 conflict 0 1",
+            "response 1 conflict 0 4",
+            "response 1 conflict 0 1",
             "was known",
         ),
         (
-            "answered 1 conflict 0 4",
-            "answered 1 conflict 0 4 b@3@3=9.20",
+            "response 1 conflict 0 4",
+            "response 1 conflict 0 4 b@3@3=9.20",
             "where there was",
         ),
         // A watcher saw a wrong, incomplete or premature event.
-        ("told 0 2 +a@2@2=7.10", "told 0 2 +a@2@2=6.10", "is now"),
-        ("told 1 2 +a@2@2=7.10\n", "", "3 comes after 1"),
+        ("event 0 2 +a@2@2=7.10", "event 0 2 +a@2@2=6.10", "is now"),
+        ("event 1 2 +a@2@2=7.10\n", "", "3 comes after 1"),
         (
-            "told 0 4 -b\n",
-            "told 0 4 -b\ntold 0 4 -b\n",
+            "event 0 4 -b\n",
+            "event 0 4 -b\ntold 0 4 -b\n",
             "4 comes after 4",
         ),
         (
-            "told 0 4 -b\n",
-            "told 0 4 -b\ntold 0 5 -c\n",
+            "event 0 4 -b\n",
+            "event 0 4 -b\ntold 0 5 -c\n",
             "after 5 was known",
         ),
         // An opening went back.
@@ -165,7 +165,7 @@ fn each_kind_of_broken_promise_is_found() {
         ("opened 3 0 900", "opened 3 2 900", "set to between 0 and 0"),
         ("opened 3 0 900", "opened 3 0 2000001", "opening took"),
     ] {
-        let mut case = Case::sound();
+        let mut case = Case::valid();
         let in_first = case.lives[0].contains(old);
         let life = &mut case.lives[usize::from(!in_first)];
         assert!(life.contains(old), "{old}");
@@ -175,38 +175,38 @@ fn each_kind_of_broken_promise_is_found() {
 }
 
 #[test]
-fn what_is_found_must_be_what_was_known() {
-    let sound = Case::sound();
+fn recovered_state_must_match_known_history() {
+    let valid = Case::valid();
     let found = |old: &str, new: &str| Case {
-        log: sound.log.replace(old, new),
-        states: sound.states.replace(old, new),
-        ..sound.clone()
+        log: valid.log.replace(old, new),
+        states: valid.states.replace(old, new),
+        ..valid.clone()
     };
     let fresh = |floor, log_bytes, took| Case {
         floor,
         log_bytes,
         took,
-        ..sound.clone()
+        ..valid.clone()
     };
     let Case {
         log_bytes, took, ..
-    } = sound;
+    } = valid;
     for (name, case, why) in [
         ("lost", found("\ntold 0 4 -b", ""), "after 4 was known"),
         (
             "gap",
-            found("told 0 3 +a@2@3=8.10 +b@3@3=9.20\n", ""),
+            found("event 0 3 +a@2@3=8.10 +b@3@3=9.20\n", ""),
             "4 comes after 2",
         ),
-        ("reused", found("told 0 4 -b", "told 0 4 -c"), "is now"),
+        ("reused", found("event 0 4 -b", "event 0 4 -c"), "is now"),
         (
             "old state",
-            found("told 0 2 +a@2@2=7.10", "told 0 2"),
+            found("event 0 2 +a@2@2=7.10", "event 0 2"),
             "the state at 2",
         ),
         (
             "state",
-            found("told 0 4 +a@2@3=8.10", "told 0 4"),
+            found("event 0 4 +a@2@3=8.10", "event 0 4"),
             "the state at 4",
         ),
         ("floor down", fresh(1, log_bytes, took), "between 2 and 2"),
@@ -223,21 +223,21 @@ fn what_is_found_must_be_what_was_known() {
 }
 
 #[test]
-fn a_revision_keeps_its_content_into_the_next_round() {
-    let mut judge = Judge::default();
-    Case::sound().judge(&mut judge).unwrap();
+fn revision_content_is_remembered_across_rounds() {
+    let mut check = Checker::default();
+    Case::valid().check(&mut check).unwrap();
     let nobody = || [String::new(), String::new()];
     let mut later = Case {
         lives: nobody(),
-        ..Case::sound()
+        ..Case::valid()
     };
-    assert_eq!(later.judge(&mut judge), Ok(()));
+    assert_eq!(later.check(&mut check), Ok(()));
     later.log = later.log.replace("=9.20", "=9.21");
-    let judged = later.judge(&mut judge).unwrap_err();
-    assert!(judged.contains("is now"), "{judged}");
+    let error = later.check(&mut check).unwrap_err();
+    assert!(error.contains("is now"), "{error}");
 }
 
 fn expect(case: &Case, why: &str, name: &str) {
-    let judged = case.judge(&mut Judge::default()).expect_err(name);
-    assert!(judged.contains(why), "{name}: {judged}");
+    let error = case.check(&mut Checker::default()).expect_err(name);
+    assert!(error.contains(why), "{name}: {error}");
 }

@@ -11,9 +11,9 @@ use crate::answer::Recorded;
 use crate::case::{Case, Category, Step};
 
 /// The deadline of a repeated step.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval between repetitions.
-const AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The user agent, which is the default field manager.
 const AGENT: &str = "differential/1.0";
 
@@ -24,17 +24,17 @@ type Kept = BTreeMap<String, String>;
 pub async fn category(client: &Client, category: &Category) -> Vec<Recorded> {
     let mut answers = Vec::new();
     for case in &category.cases {
-        answers.extend(play(client, case).await);
+        answers.extend(run_case(client, case).await);
     }
     answers
 }
 
-async fn play(client: &Client, case: &Case) -> Vec<Recorded> {
-    make_namespace(client, &case.name).await;
+async fn run_case(client: &Client, case: &Case) -> Vec<Recorded> {
+    create_namespace(client, &case.name).await;
     let mut kept = Kept::from([("ns".to_owned(), case.name.clone())]);
     let mut answers = Vec::new();
     for (index, step) in case.steps.iter().enumerate() {
-        let answer = ask(client, step, &kept).await;
+        let answer = send_until(client, step, &kept).await;
         for (name, pointer) in &step.keep {
             kept.insert(name.clone(), found(&answer.json(), pointer));
         }
@@ -43,15 +43,15 @@ async fn play(client: &Client, case: &Case) -> Vec<Recorded> {
     answers
 }
 
-async fn make_namespace(client: &Client, name: &str) {
+async fn create_namespace(client: &Client, name: &str) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let made = client.post("/api/v1/namespaces", &namespace).await;
     let made = made.expect("it is answered");
     assert_eq!(made.status, 201, "the namespace {name}: {}", made.text());
 }
 
-async fn ask(client: &Client, step: &Step, kept: &Kept) -> Answer {
-    let deadline = Instant::now() + PATIENCE;
+async fn send_until(client: &Client, step: &Step, kept: &Kept) -> Answer {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let answer = send(client, step, kept).await;
         let Some(until) = &step.until else {
@@ -64,7 +64,7 @@ async fn ask(client: &Client, step: &Step, kept: &Kept) -> Answer {
         if (answer.status == until.status && is) || Instant::now() > deadline {
             return answer;
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -76,13 +76,13 @@ async fn send(client: &Client, step: &Step, kept: &Kept) -> Answer {
     }
     let more = step.headers.iter();
     headers.extend(more.map(|(name, value)| (name.as_str(), value.as_str())));
-    let (path, body) = (fill(path, kept), fill(&step.text(), kept));
+    let (path, body) = (substitute(path, kept), substitute(&step.text(), kept));
     let answer = client.send(method, &path, &headers, body).await;
     answer.unwrap_or_else(|error| panic!("{}: {error:#}", step.send))
 }
 
 /// Replaces the names of kept values.
-fn fill(text: &str, kept: &Kept) -> String {
+fn substitute(text: &str, kept: &Kept) -> String {
     let mut text = text.replace("$ns", &kept["ns"]);
     for (name, value) in kept {
         text = text.replace(&format!("${{{name}}}"), value);

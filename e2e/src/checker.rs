@@ -30,18 +30,18 @@ type Logged = BTreeMap<Revision, Vec<Changed>>;
 
 /// Follows one store through its crashes.
 #[derive(Debug)]
-pub struct Judge {
+pub struct Checker {
     floor: Revision,
     at_floor: State,
     /// Everything after the floor.
     log: Logged,
     revision: Revision,
-    tally: Tally,
+    totals: Totals,
 }
 
-/// Statistics of everything checked so far.
+/// Totals over everything checked so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Totals {
     /// Writers that were killed after they had opened the store.
     pub writers: usize,
     /// Acknowledged commits.
@@ -49,30 +49,30 @@ pub struct Tally {
     /// Commits without an answer because of a crash.
     pub in_doubt: usize,
     /// Those of them that had been applied.
-    pub happened: usize,
+    pub applied: usize,
     /// Transactions delivered to watchers.
-    pub told: usize,
+    pub events: usize,
     /// The longest opening.
-    pub longest_opening: Duration,
+    pub max_opening: Duration,
     /// The maximum size of the log on disk.
-    pub most_log_bytes: u64,
+    pub max_log_bytes: u64,
     /// The maximum size of the tables on disk.
-    pub most_table_bytes: u64,
+    pub max_table_bytes: u64,
 }
 
-impl Default for Judge {
+impl Default for Checker {
     fn default() -> Self {
         Self {
             floor: Revision::ZERO,
             at_floor: State::new(),
             log: Logged::new(),
             revision: FIRST,
-            tally: Tally::default(),
+            totals: Totals::default(),
         }
     }
 }
 
-impl Judge {
+impl Checker {
     /// The floor at the last inspection.
     pub const fn floor(&self) -> Revision {
         self.floor
@@ -83,40 +83,40 @@ impl Judge {
         self.revision
     }
 
-    /// Statistics of everything checked so far.
-    pub const fn tally(&self) -> &Tally {
-        &self.tally
+    /// Totals over everything checked so far.
+    pub const fn totals(&self) -> &Totals {
+        &self.totals
     }
 
     /// Checks the writers that were killed one after the other since the last inspection, and the
     /// recovered store.
-    pub fn judge(&mut self, runs: &[Run], found: &Inspection) -> anyhow::Result<()> {
+    pub fn check(&mut self, runs: &[Run], found: &Inspection) -> anyhow::Result<()> {
         let opened = |run| -> Option<(&Run, Opened)> { Some((run, Option::clone(&run.opened)?)) };
-        let lives: Vec<_> = runs.iter().filter_map(opened).collect();
+        let runs: Vec<_> = runs.iter().filter_map(opened).collect();
         let last = Opened {
             revision: found.revision,
             floor: found.statistics.floor,
             took: found.took,
         };
-        self.judge_openings(&lives, last)?;
-        let log = self.lay_side_by_side(&lives, found)?;
+        self.check_openings(&runs, last)?;
+        let log = self.merge_logs(&runs, found)?;
         let mut state = self.state_at(&self.log, self.revision);
-        for (index, (run, opened)) in lives.iter().enumerate() {
-            let end = lives.get(index + 1).map_or(last, |(_, next)| *next);
-            judge_watches(run, end.revision)?;
+        for (index, (run, opened)) in runs.iter().enumerate() {
+            let end = runs.get(index + 1).map_or(last, |(_, next)| *next);
+            check_watches(run, end.revision)?;
             let part = cut(&log, opened.revision, end.revision);
-            state = judge_calls(run, opened.revision, state, &part)
+            state = check_calls(run, opened.revision, state, &part)
                 .with_context(|| format!("in the writer that began at {}", opened.revision))?;
             self.count(run, &part);
         }
-        self.judge_states(&log, found)?;
+        self.check_states(&log, found)?;
         self.remember(log, found);
         Ok(())
     }
 
     /// Neither revision nor floor may go back.
-    fn judge_openings(&mut self, lives: &[(&Run, Opened)], last: Opened) -> anyhow::Result<()> {
-        let openings = lives.iter().map(|(_, opened)| *opened).chain([last]);
+    fn check_openings(&mut self, runs: &[(&Run, Opened)], last: Opened) -> anyhow::Result<()> {
+        let openings = runs.iter().map(|(_, opened)| *opened).chain([last]);
         let mut least = (self.revision, self.floor);
         let mut most_floor = self.floor;
         for (index, opened) in openings.enumerate() {
@@ -126,7 +126,7 @@ impl Judge {
                 took,
             } = opened;
             ensure!(took <= MAX_OPENING, "opening took {took:?}");
-            self.tally.longest_opening = self.tally.longest_opening.max(took);
+            self.totals.max_opening = self.totals.max_opening.max(took);
             ensure!(
                 revision >= least.0,
                 "opened at {revision} after {} was known",
@@ -137,41 +137,37 @@ impl Judge {
                 "opened with the floor {floor} where it was set to between {} and {most_floor}",
                 least.1
             );
-            let Some((run, _)) = lives.get(index) else {
+            let Some((run, _)) = runs.get(index) else {
                 break;
             };
-            let told = run.watches.values().flat_map(|watched| &watched.told);
-            let known = told.map(|(revision, _)| *revision);
+            let events = run.watches.values().flat_map(|watched| &watched.events);
+            let known = events.map(|(revision, _)| *revision);
             let known = known.chain(run.acknowledged()).max();
             least = (
                 revision.max(known.unwrap_or_default()),
-                floor.max(run.raised),
+                floor.max(run.compacted),
             );
-            most_floor = floor.max(run.raising);
+            most_floor = floor.max(run.compacting);
         }
         Ok(())
     }
 
     /// The log since the remembered floor, merged from all sources, which must agree.
-    fn lay_side_by_side(
-        &self,
-        lives: &[(&Run, Opened)],
-        found: &Inspection,
-    ) -> anyhow::Result<Logged> {
+    fn merge_logs(&self, runs: &[(&Run, Opened)], found: &Inspection) -> anyhow::Result<Logged> {
         let mut log = self.log.clone();
-        let watches = lives.iter().flat_map(|(run, _)| run.watches.values());
-        let told = watches.flat_map(|watched| &watched.told);
-        for (revision, changes) in told.chain(&found.log) {
+        let watches = runs.iter().flat_map(|(run, _)| run.watches.values());
+        let events = watches.flat_map(|watched| &watched.events);
+        for (revision, changes) in events.chain(&found.log) {
             let known = log.entry(*revision).or_insert_with(|| changes.clone());
             let (known, now) = (brief(*revision, known), brief(*revision, changes));
             ensure!(known == now, "what was {known:?} is now {now:?}");
         }
-        ensure_whole(found.log.iter().map(|(revision, _)| *revision), {
+        ensure_consecutive(found.log.iter().map(|(revision, _)| *revision), {
             found.statistics.floor
         })
         .context("in the recovered log")?;
         let known = log.keys().copied();
-        ensure_whole(known, self.floor).context("in the merged log")?;
+        ensure_consecutive(known, self.floor).context("in the merged log")?;
         let last = log.keys().next_back().copied().unwrap_or(FIRST);
         let revision = found.revision;
         ensure!(
@@ -181,7 +177,7 @@ impl Judge {
         Ok(log)
     }
 
-    fn judge_states(&self, log: &Logged, found: &Inspection) -> anyhow::Result<()> {
+    fn check_states(&self, log: &Logged, found: &Inspection) -> anyhow::Result<()> {
         for (revision, entries) in &found.states {
             let expected = self.state_at(log, *revision);
             ensure!(
@@ -210,37 +206,37 @@ impl Judge {
         self.floor = statistics.floor;
         self.log = log.split_off(&self.floor.next());
         self.revision = found.revision;
-        let tally = &mut self.tally;
-        tally.most_log_bytes = tally.most_log_bytes.max(statistics.log_bytes);
-        tally.most_table_bytes = tally.most_table_bytes.max(statistics.table_bytes);
+        let totals = &mut self.totals;
+        totals.max_log_bytes = totals.max_log_bytes.max(statistics.log_bytes);
+        totals.max_table_bytes = totals.max_table_bytes.max(statistics.table_bytes);
     }
 
     fn count(&mut self, run: &Run, log: &Log) {
         let unanswered = |call: &&_| matches!(call, What::Commit(_, None));
         let acknowledged = run.acknowledged().count();
         let calls = run.calls.iter().map(|call| &call.what);
-        self.tally.writers += 1;
-        self.tally.acknowledged += acknowledged;
-        self.tally.in_doubt += calls.filter(unanswered).count();
-        self.tally.happened += log.len() - acknowledged;
-        let told = run.watches.values().map(|watched| watched.told.len());
-        self.tally.told += told.sum::<usize>();
+        self.totals.writers += 1;
+        self.totals.acknowledged += acknowledged;
+        self.totals.in_doubt += calls.filter(unanswered).count();
+        self.totals.applied += log.len() - acknowledged;
+        let events = run.watches.values().map(|watched| watched.events.len());
+        self.totals.events += events.sum::<usize>();
     }
 }
 
 /// Events must arrive once and in order, and only for revisions that persist.
-fn judge_watches(run: &Run, end: Revision) -> anyhow::Result<()> {
+fn check_watches(run: &Run, end: Revision) -> anyhow::Result<()> {
     for (watcher, watched) in &run.watches {
-        let told = watched.told.iter().map(|(revision, _)| *revision);
-        let last = told.clone().next_back().unwrap_or_default();
+        let events = watched.events.iter().map(|(revision, _)| *revision);
+        let last = events.clone().next_back().unwrap_or_default();
         ensure!(last <= end, "watcher {watcher} saw {last} after {end}");
-        ensure_whole(told, watched.after).with_context(|| format!("watcher {watcher}"))?;
+        ensure_consecutive(events, watched.after).with_context(|| format!("watcher {watcher}"))?;
     }
     Ok(())
 }
 
 /// Checks a writer's calls and answers and returns the state it left.
-fn judge_calls(run: &Run, start: Revision, mut state: State, log: &Log) -> anyhow::Result<State> {
+fn check_calls(run: &Run, start: Revision, mut state: State, log: &Log) -> anyhow::Result<State> {
     let history = History {
         initial: state.values().cloned().collect(),
         start,
@@ -257,7 +253,10 @@ fn judge_calls(run: &Run, start: Revision, mut state: State, log: &Log) -> anyho
 }
 
 /// Ensures that revisions are consecutive, starting right after `after`.
-fn ensure_whole(revisions: impl Iterator<Item = Revision>, after: Revision) -> anyhow::Result<()> {
+fn ensure_consecutive(
+    revisions: impl Iterator<Item = Revision>,
+    after: Revision,
+) -> anyhow::Result<()> {
     let mut last = after.max(FIRST);
     for revision in revisions {
         ensure!(revision == last.next(), "{revision} comes after {last}");
@@ -290,7 +289,7 @@ fn puts<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<Changed> {
 fn brief(revision: Revision, changes: &[Changed]) -> String {
     let watcher = 0;
     let changes = changes.to_vec();
-    Line::Told {
+    Line::Event {
         watcher,
         revision,
         changes,

@@ -14,7 +14,7 @@ use crate::kubectl::Kubectl;
 pub const TENANTS: [&str; 2] = ["acme", "globex"];
 
 /// A server, its administrator, and one administrator for each of two tenants.
-pub struct Scene {
+pub struct TwoTenants {
     /// The server.
     pub server: Insula,
     /// The system administrator.
@@ -25,7 +25,7 @@ pub struct Scene {
     folder: TempDir,
 }
 
-impl Scene {
+impl TwoTenants {
     /// Starts a server with the embedded store. Returns `None` and reports the skip if there is no
     /// kubectl.
     pub fn start() -> Option<Self> {
@@ -81,7 +81,7 @@ impl Scene {
             .collect();
         let line = format!("tenant kubeconfig {tenant} --user {name}{groups}");
         let kubeconfig = self.server.run(&line).succeeds();
-        self.somebody(&format!("{tenant}-{name}"), &kubeconfig)
+        self.new_user(&format!("{tenant}-{name}"), &kubeconfig)
     }
 
     /// A user with a token only.
@@ -95,11 +95,11 @@ impl Scene {
             self.server.url(),
             authority.display(),
         );
-        self.somebody(name, &kubeconfig)
+        self.new_user(name, &kubeconfig)
     }
 
     /// A new user with this kubeconfig and its own directory.
-    fn somebody(&self, name: &str, kubeconfig: &str) -> Kubectl {
+    fn new_user(&self, name: &str, kubeconfig: &str) -> Kubectl {
         let home = self.folder().join(name);
         std::fs::create_dir(&home).expect("it is a new folder");
         let path = home.join("kubeconfig");

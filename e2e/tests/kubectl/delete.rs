@@ -1,11 +1,13 @@
 //! delete.
 
-use insula_e2e::scene::Scene;
+use insula_e2e::two_tenants::TwoTenants;
 
 #[test]
-fn objects_are_deleted_by_name_by_label_and_all() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn objects_can_be_deleted_by_name_label_and_all() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         for name in ["a", "b", "c", "d"] {
             tenant.get(&format!("create configmap {name}"));
         }
@@ -41,10 +43,12 @@ fn objects_are_deleted_by_name_by_label_and_all() {
 }
 
 #[test]
-fn a_namespace_goes_with_everything_in_it() {
-    let Some(scene) = Scene::start() else { return };
-    let [one, other] = &scene.tenants;
-    scene.both(|tenant| {
+fn deleting_a_namespace_deletes_its_content() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    let [one, other] = &two_tenants.tenants;
+    two_tenants.both(|tenant| {
         tenant.get("create namespace team");
         tenant.get("create configmap note -n team");
         tenant.get("create deployment web --image=nginx -n team");
@@ -86,9 +90,11 @@ fn owned(name: &str, owner: &str, uid: &str) -> String {
 }
 
 #[test]
-fn dependents_go_after_their_owner_before_it_or_not_at_all() {
-    let Some(scene) = Scene::start() else { return };
-    scene.both(|tenant| {
+fn cascade_modes_work() {
+    let Some(two_tenants) = TwoTenants::start() else {
+        return;
+    };
+    two_tenants.both(|tenant| {
         for cascade in ["background", "foreground", "orphan"] {
             tenant.get("create configmap owner");
             let uid = tenant.get("get cm owner -o jsonpath={.metadata.uid}");
