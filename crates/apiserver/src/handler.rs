@@ -42,7 +42,7 @@ use crate::flow_control::cpu_bound;
 use crate::flow_control::{Limits, Shares, Work};
 use crate::pipeline::audit::{self, Record};
 use crate::pipeline::authenticate::{Authenticator, Peer};
-use crate::pipeline::authorize::{Granted, authorize, authorize_path, permit};
+use crate::pipeline::authorize::{Caller, Granted, authorize, authorize_path, permit};
 use crate::pipeline::impersonate::{Asked, impersonate};
 use crate::pipeline::locate::locate;
 use crate::pipeline::route::{Document, ResourcePath, Route, Target, route, unserved};
@@ -50,6 +50,7 @@ use crate::pipeline::service_account::Accounts;
 use crate::read;
 use crate::registry::Registry;
 use crate::registry::versions;
+use crate::request::context::RequestContext;
 use crate::request::negotiate::{self, Accepted, Media};
 use crate::request::query::Query;
 use crate::request::receive::{MAX_BODY, receive};
@@ -188,6 +189,7 @@ where
     };
     let spaces = locate(&principal, route.named);
     record.located(&spaces);
+    let context = RequestContext::new(query, headers);
     match route.target {
         Target::Document(document) => {
             let Spaces::One(space) = spaces else {
@@ -202,7 +204,11 @@ where
             let judged = authorize(registry, principal, spaces, resource, query).await;
             let granted = record.judged(judged, Granted::reason)?;
             let told = deprecation(&granted);
-            match of_resource(app, &granted, parts, query, record, body).await {
+            let caller = Caller {
+                granted: &granted,
+                context: &context,
+            };
+            match of_resource(app, caller, parts, query, record, body).await {
                 Ok(answer) => Ok(answer.warned(told)),
                 Err(refusal) => Err(refusal.warned(told)),
             }
@@ -233,10 +239,10 @@ async fn describe(
     make()
 }
 
-/// The stages that are left once it is granted what is asked of objects.
+/// The stages that are left once it is caller what is asked of objects.
 async fn of_resource<B>(
     app: &App,
-    granted: &Granted,
+    caller: Caller<'_>,
     parts: &Parts,
     query: &Query,
     record: &mut Record<'_>,
@@ -246,17 +252,17 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    if let Some(custom) = granted.path().kind.custom()
+    if let Some(custom) = caller.path().kind.custom()
         && !custom.is_ready()
     {
-        let payer = &granted.principal().home;
+        let payer = &caller.principal().home;
         cpu_bound::in_turn(&app.shares, payer, || custom.make_ready()).await?;
     }
-    let accepted = negotiate::accepted(&parts.headers, query, granted.path().asked())?;
-    if granted.path().verb.reads() {
-        return take_turns(app, granted, query, accepted).await;
+    let accepted = negotiate::accepted(&parts.headers, query, caller.path().asked())?;
+    if caller.path().verb.reads() {
+        return take_turns(app, caller, query, accepted).await;
     }
-    let payer = &granted.principal().home;
+    let payer = &caller.principal().home;
     // A seat for the work is taken when the body is there: who sends slowly must not sit on
     // one.
     let most = MAX_BODY as u64;
@@ -267,16 +273,14 @@ where
     let _room = app.shares.enter(payer, Work::Receive { bytes }).await?;
     record.reading();
     let body = receive(body, &app.limits).await?;
-    let work = work_of(&app.registry, granted, query);
-    let errand = granted.errand();
-    errand.asked(query.get("fieldManager"), query.get("fieldValidation"));
-    errand.came_by(negotiate::agent(&parts.headers));
-    errand.sit(&app.shares, payer, work).await?;
-    let written = write(app, granted, parts, query, accepted, record, body).await;
-    errand.stand_up().await;
-    record.annotated(errand.take_annotations());
+    let work = work_of(&app.registry, &caller, query);
+    let context = caller.context;
+    context.acquire_seat(&app.shares, payer, work).await?;
+    let written = write(app, caller, parts, query, accepted, record, body).await;
+    context.release_seat().await;
+    record.annotated(context.take_annotations());
     // Others may have something to say to whoever is refused, too.
-    let warnings = errand.take_warnings();
+    let warnings = context.take_warnings();
     match written {
         Ok(answer) => Ok(answer.warned(warnings).paced(app.shares.turns(payer))),
         Err(refusal) => Err(refusal.warned(warnings)),
@@ -331,23 +335,23 @@ async fn nothing_there(
 /// Reads when there is a seat. What comes of it is sent in turns with others, if it is large.
 async fn take_turns(
     app: &App,
-    granted: &Granted,
+    caller: Caller<'_>,
     query: &Query,
     accepted: Accepted,
 ) -> Result<Answer> {
-    let (shares, payer) = (&app.shares, &granted.principal().home);
-    let watches = granted.path().verb == Verb::Watch;
+    let (shares, payer) = (&app.shares, &caller.principal().home);
+    let watches = caller.path().verb == Verb::Watch;
     let open = watches.then(|| shares.watch(payer)).transpose()?;
-    let work = work_of(&app.registry, granted, query);
+    let work = work_of(&app.registry, &caller, query);
     if work.is_heavy() {
         // There are few seats for this: who sits on one must not wait.
         let _waiting = shares.enter(payer, Work::Read { objects: 1 }).await?;
         read::await_named(&app.registry, query).await?;
     }
-    let errand = granted.errand();
-    errand.sit(shares, payer, work).await?;
-    let answer = read(app, granted, query, accepted).await;
-    errand.stand_up().await;
+    let context = caller.context;
+    context.acquire_seat(shares, payer, work).await?;
+    let answer = read(app, caller, query, accepted).await;
+    context.release_seat().await;
     let mut answer = answer?;
     if work.is_heavy() || !watches {
         answer = answer.paced(shares.turns(payer));
@@ -374,12 +378,12 @@ fn deprecation(granted: &Granted) -> Option<String> {
     Some(told.to_owned())
 }
 
-async fn read(app: &App, granted: &Granted, query: &Query, accepted: Accepted) -> Result<Answer> {
-    let path = granted.path();
+async fn read(app: &App, caller: Caller<'_>, query: &Query, accepted: Accepted) -> Result<Answer> {
+    let path = caller.path();
     let registry = &app.registry;
     let view = View::new(&path.kind, accepted, query)?;
     if let Some(name) = &path.subresource {
-        return subresources::get(registry, granted, name, query, accepted).await;
+        return subresources::get(registry, caller, name, query, accepted).await;
     }
     let body = match path.verb {
         Verb::Watch => {
@@ -389,7 +393,7 @@ async fn read(app: &App, granted: &Granted, query: &Query, accepted: Accepted) -
                      application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
                 ));
             }
-            let body = read::watch(registry, granted, query, view).await?;
+            let body = read::watch(registry, caller, query, view).await?;
             let mut answer = Answer::new(StatusCode::OK, body);
             answer.content_type = match accepted.media {
                 Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -397,34 +401,34 @@ async fn read(app: &App, granted: &Granted, query: &Query, accepted: Accepted) -
             };
             return Ok(answer);
         }
-        Verb::List => read::list(registry, granted, query, &view).await?,
-        _ => read::get(registry, granted, query, &view).await?,
+        Verb::List => read::list(registry, caller, query, &view).await?,
+        _ => read::get(registry, caller, query, &view).await?,
     };
     Ok(Answer::new(StatusCode::OK, body).of(accepted))
 }
 
 async fn write(
     app: &App,
-    granted: &Granted,
+    caller: Caller<'_>,
     parts: &Parts,
     query: &Query,
     accepted: Accepted,
     record: &mut Record<'_>,
     body: Bytes,
 ) -> Result<Answer> {
-    let path = granted.path();
+    let path = caller.path();
     let registry = &app.registry;
     let view = View::new(&path.kind, accepted, query)?;
     if path.verb == Verb::Patch {
         let format = PatchFormat::parse(negotiate::content_type(&parts.headers))?;
         if path.subresource.as_deref() == Some("scale") {
-            return subresources::patch_scale(registry, granted, query, accepted, format, &body)
+            return subresources::patch_scale(registry, caller, query, accepted, format, &body)
                 .await;
         }
-        let done = write::patch(registry, granted, query, format, &body).await?;
+        let done = write::patch(registry, caller, query, format, &body).await?;
         versions::prepare(
             registry,
-            Some(granted.errand()),
+            Some(caller.context),
             &path.kind,
             std::iter::once(&done.object),
         )
@@ -437,28 +441,20 @@ async fn write(
     };
     let issuer = app.accounts.as_ref().map(|accounts| &accounts.issuer);
     if let Some(answer) =
-        subresources::write(registry, issuer, granted, query, accepted, &sent).await?
+        subresources::write(registry, issuer, caller, query, accepted, &sent).await?
     {
         return Ok(answer);
     }
     match path.verb {
         Verb::Create if reviews::is_review(path.of()) => {
-            reviews::answer(
-                registry,
-                &app.authenticator,
-                granted,
-                query,
-                accepted,
-                &sent,
-            )
-            .await
+            reviews::answer(registry, &app.authenticator, &caller, query, accepted, &sent).await
         }
         Verb::Create => {
-            let done = write::create(registry, granted, query, &sent).await?;
+            let done = write::create(registry, caller, query, &sent).await?;
             record.named(done.object.name());
             versions::prepare(
                 registry,
-                Some(granted.errand()),
+                Some(caller.context),
                 &path.kind,
                 std::iter::once(&done.object),
             )
@@ -466,10 +462,10 @@ async fn write(
             Ok(Answer::done(&view, done)?.of(accepted))
         }
         Verb::Update => {
-            let done = write::update(registry, granted, query, &sent).await?;
+            let done = write::update(registry, caller, query, &sent).await?;
             versions::prepare(
                 registry,
-                Some(granted.errand()),
+                Some(caller.context),
                 &path.kind,
                 std::iter::once(&done.object),
             )
@@ -477,12 +473,12 @@ async fn write(
             Ok(Answer::done(&view, done)?.of(accepted))
         }
         Verb::Delete => {
-            let mut deleted = write::delete(registry, granted, query, &sent).await?;
+            let mut deleted = write::delete(registry, caller, query, &sent).await?;
             let warnings = std::mem::take(&mut deleted.warnings);
             if shows_object(path, &deleted) {
                 let object = std::iter::once(&deleted.object);
-                let errand = Some(granted.errand());
-                versions::prepare(registry, errand, &path.kind, object).await?;
+                let context = Some(caller.context);
+                versions::prepare(registry, context, &path.kind, object).await?;
             }
             let code = match deleted.accepted {
                 true => StatusCode::ACCEPTED,
@@ -492,7 +488,7 @@ async fn write(
             Ok(Answer::new(code, body).of(accepted).warned(warnings))
         }
         _ => {
-            let emptied = write::delete_collection(registry, granted, query, &sent, &view).await?;
+            let emptied = write::delete_collection(registry, caller, query, &sent, &view).await?;
             let listing = emptied.listing;
             let body = view.list(listing.objects, &listing.meta)?;
             Ok(Answer::new(StatusCode::OK, body)

@@ -14,7 +14,7 @@ use insula_core::Verb;
 use crate::codec::answer::Answer;
 use crate::codec::input::Sent;
 use crate::codec::view::View;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::pipeline::service_account::Issuer;
 use crate::read;
 use crate::registry::Registry;
@@ -26,7 +26,7 @@ use crate::write::PatchFormat;
 /// Reads a subresource.
 pub async fn get(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     name: &str,
     query: &Query,
     accepted: Accepted,
@@ -44,7 +44,7 @@ pub async fn get(
 pub async fn write(
     registry: &Registry,
     issuer: Option<&Issuer>,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     sent: &Sent,
@@ -77,7 +77,7 @@ pub async fn write(
 /// Patches the scale of an object.
 pub async fn patch_scale(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     format: PatchFormat,

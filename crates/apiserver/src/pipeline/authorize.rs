@@ -4,6 +4,7 @@
 //! count; a principal of the system elsewhere has what ClusterRoleBindings of the system give
 //! it, whatever a tenant's bindings say about somebody of its name.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use insula_access::may_enter;
@@ -15,7 +16,7 @@ use crate::pipeline::policy;
 use crate::pipeline::route::{ResourcePath, below_prefix};
 use crate::pipeline::service_account;
 use crate::registry::{Address, Registry, no_such_tenant};
-use crate::request::context::Errand;
+use crate::request::context::RequestContext;
 use crate::request::query::Query;
 use crate::status::{Refusal, Result};
 use insula_cache::SpaceState;
@@ -33,8 +34,23 @@ pub struct Granted {
     /// The name that the request is about: in the path, or chosen by a list.
     name: Option<String>,
     reason: String,
-    /// What comes about on the way, beside the answer.
-    errand: Arc<Errand>,
+}
+
+/// The caller of an operation: what it was granted, and the context of its request.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// What was granted.
+    pub granted: &'a Granted,
+    /// The context of the request.
+    pub context: &'a RequestContext,
+}
+
+impl Deref for Caller<'_> {
+    type Target = Granted;
+
+    fn deref(&self) -> &Granted {
+        self.granted
+    }
 }
 
 /// A decision, and what it rests on.
@@ -78,11 +94,6 @@ impl Granted {
     /// What is asked.
     pub const fn path(&self) -> &ResourcePath {
         &self.path
-    }
-
-    /// What comes about on the way, beside the answer.
-    pub fn errand(&self) -> &Errand {
-        &self.errand
     }
 
     /// Why it may be done.
@@ -166,7 +177,6 @@ pub async fn authorize(
         path,
         name,
         reason,
-        errand: Arc::default(),
     })
 }
 

@@ -5,7 +5,7 @@ use insula_core::Revision;
 use super::not_older;
 use crate::codec::body::Body;
 use crate::codec::view::View;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::versions;
 use crate::request::query::{self, Query};
@@ -14,7 +14,7 @@ use crate::status::{Refusal, Result};
 /// The object that the path names.
 pub async fn get(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     view: &View,
 ) -> Result<Body> {
@@ -37,7 +37,7 @@ pub async fn get(
         .ok_or_else(|| Refusal::not_found(kind, &address.name))?;
     versions::prepare(
         registry,
-        Some(granted.errand()),
+        Some(granted.context),
         &path.kind,
         std::iter::once(&object),
     )

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{PANORAMAS, Selection, not_older, past};
 use crate::codec::body::Body;
 use crate::codec::view::{ListMeta, View};
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::built_in;
 use crate::registry::continue_token::{Listed, Resume};
@@ -88,14 +88,14 @@ pub(super) enum Left {
 /// The objects that the path and the selectors choose.
 pub async fn list(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     view: &View,
 ) -> Result<Body> {
     let listing = collect(registry, granted, query, view).await?;
     versions::prepare(
         registry,
-        Some(granted.errand()),
+        Some(granted.context),
         &granted.path().kind,
         listing.objects.iter(),
     )
@@ -106,7 +106,7 @@ pub async fn list(
 /// The same, before it is put into a body.
 pub async fn collect(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     view: &View,
 ) -> Result<Listing> {

@@ -19,7 +19,7 @@ use start::{Start, start};
 use super::Selection;
 use crate::codec::body::Body;
 use crate::codec::view::View;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::{Caller, Granted};
 use crate::registry::Registry;
 use crate::registry::apis::Offer;
 use crate::registry::publish::{Overlay, Sharing};
@@ -78,7 +78,7 @@ const PIECE: usize = 64 << 10;
 /// A stream of what happens to the objects that path and selectors choose.
 pub async fn watch(
     registry: &Arc<Registry>,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     view: View,
 ) -> Result<Body> {
@@ -114,11 +114,11 @@ pub async fn watch(
     let rights = rights.ok_or_else(|| Refusal::expired("the space that was watched is gone"))?;
     let watcher = Watcher {
         registry: Arc::clone(registry),
-        granted: granted.clone(),
+        granted: granted.granted.clone(),
         // What changed since the request was authorized is asked again at once.
         asked: Revision::ZERO,
         rights,
-        defined_in: defined_in(registry, granted),
+        defined_in: defined_in(registry, &granted),
         collection: begun.collection,
         cursor: begun.cursor,
         published: begun.published,
@@ -325,13 +325,7 @@ impl Watcher {
     /// What only a webhook can convert of what was there at the start.
     async fn prepare_initial(&self) -> Result<()> {
         let (kind, objects) = (&self.granted.path().kind, self.initial.as_slice());
-        versions::prepare(
-            &self.registry,
-            Some(self.granted.errand()),
-            kind,
-            objects.iter(),
-        )
-        .await
+        versions::prepare(&self.registry, None, kind, objects.iter()).await
     }
 
     /// What was there at the start, and its end mark.
@@ -375,13 +369,7 @@ impl Watcher {
             self.keep_shared(&mut events)?;
             let before = events.iter().filter_map(|event| event.before.as_ref());
             let objects = events.iter().map(|event| &event.object).chain(before);
-            versions::prepare(
-                &self.registry,
-                Some(self.granted.errand()),
-                &self.granted.path().kind,
-                objects,
-            )
-            .await?;
+            versions::prepare(&self.registry, None, &self.granted.path().kind, objects).await?;
             let mut lines = Vec::new();
             for event in &events {
                 lines.extend(self.line(event));

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::egress::{CONVERSION, Call, LONGEST};
 use crate::registry::Registry;
 use crate::registry::resource::Custom;
-use crate::request::context::Errand;
+use crate::request::context::RequestContext;
 use crate::status::{Refusal, Result};
 
 /// The versions of the question that can be asked.
@@ -25,7 +25,7 @@ const KNOWN: [&str; 2] = ["v1", "v1beta1"];
 /// Meanwhile the request has no seat: others would wait as long as the webhook lets it.
 pub async fn convert(
     registry: &Registry,
-    errand: Option<&Errand>,
+    context: Option<&RequestContext>,
     to: &Custom,
     objects: Vec<Object>,
 ) -> Result<Vec<Object>> {
@@ -45,8 +45,8 @@ pub async fn convert(
         largest: CONVERSION,
     };
     let post = registry.egress().post(&**registry.cache(), call);
-    let answer = match errand {
-        Some(errand) => errand.away(post).await?,
+    let answer = match context {
+        Some(context) => context.without_seat(post).await?,
         None => post.await,
     };
     let answer = answer.map_err(|error| asked.failed(error.why()))?;

@@ -16,7 +16,7 @@ use crate::registry::Registry;
 use crate::registry::conversion;
 use crate::registry::encoding;
 use crate::registry::resource::{Custom, Served};
-use crate::request::context::Errand;
+use crate::request::context::RequestContext;
 use crate::status::Result;
 use insula_cache::{Shown, Stored};
 
@@ -105,7 +105,7 @@ impl Custom {
 /// of it is done aside, and a webhook is asked for those that only it can convert, all at once.
 pub async fn prepare<'a>(
     registry: &Registry,
-    errand: Option<&Errand>,
+    context: Option<&RequestContext>,
     kind: &Served,
     objects: impl Iterator<Item = &'a Arc<Stored>>,
 ) -> Result<()> {
@@ -118,8 +118,8 @@ pub async fn prepare<'a>(
         .collect();
     if unknown.iter().map(|object| object.weight()).sum::<usize>() > MUCH {
         let show = || unknown.retain(|object| custom.try_show(object).is_none());
-        match errand {
-            Some(errand) => errand.toil(show).await?,
+        match context {
+            Some(context) => context.cpu_bound(show).await?,
             None => cpu_bound::aside(show),
         }
     } else if custom.converts_by_webhook() {
@@ -133,7 +133,7 @@ pub async fn prepare<'a>(
         custom.settle_stored(&mut tree);
         tree
     });
-    let converted = conversion::convert(registry, errand, custom, trees.collect()).await?;
+    let converted = conversion::convert(registry, context, custom, trees.collect()).await?;
     for (object, tree) in unknown.into_iter().zip(converted) {
         custom.keep(object, tree);
     }
@@ -143,14 +143,14 @@ pub async fn prepare<'a>(
 /// An object of one version in another, by its schema.
 pub async fn convert(
     registry: &Registry,
-    errand: Option<&Errand>,
+    context: Option<&RequestContext>,
     from: &Custom,
     to: &Custom,
     mut tree: Object,
 ) -> Result<Object> {
     if !to.is_in(&tree) {
         if from.converts_by_webhook() {
-            let converted = conversion::convert(registry, errand, to, vec![tree]).await?;
+            let converted = conversion::convert(registry, context, to, vec![tree]).await?;
             tree = converted.into_iter().next().unwrap_or_default();
         } else {
             to.rename(&mut tree);

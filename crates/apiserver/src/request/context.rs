@@ -1,110 +1,117 @@
-//! What comes about on a request's way, beside its answer: what others want the caller and
-//! the log to know, and the seat that is given back while somebody else is waited for.
+//! The context of a request: what the client asked for beside the object, what is noted for
+//! the client and the audit log while the request is handled, and the seat that it holds.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use http::HeaderMap;
 use insula_core::Space;
 use insula_ownership::managers::agent;
 
 use crate::flow_control::cpu_bound;
 use crate::flow_control::{Seat, Shares, Work};
+use crate::request::negotiate;
+use crate::request::query::Query;
 use crate::status::Result;
 
-/// What comes about on a request's way.
+/// The context of one request. It is made before the request is authorized, and every layer
+/// below the handler is passed it beside what was granted.
 #[derive(Debug, Default)]
-pub struct Errand {
-    noted: Mutex<Noted>,
-    /// Taken again by one at a time.
-    chair: tokio::sync::Mutex<Option<Chair>>,
+pub struct RequestContext {
+    field_manager: Option<String>,
+    field_validation: Option<String>,
+    user_agent: String,
+    /// Written by webhooks that are called concurrently.
+    notes: Mutex<Notes>,
+    seat: tokio::sync::Mutex<Option<HeldSeat>>,
 }
 
 #[derive(Debug, Default)]
-struct Noted {
+struct Notes {
     warnings: Vec<String>,
     annotations: Vec<(String, String)>,
-    manager: Option<String>,
-    validation: Option<String>,
-    agent: String,
 }
 
-/// The seat of a request, and where to get another.
+/// The seat of a request, and what is needed to acquire it again.
 #[derive(Debug)]
-struct Chair {
+struct HeldSeat {
     shares: Shares,
     space: Space,
     work: Work,
+    /// `None` while the request waits for a call that leaves the server.
     seat: Option<Seat>,
 }
 
-/// How many warnings and annotations are kept of one request: those who write them are many,
-/// and the caller and the log are one each.
-const MOST: usize = 64;
+/// The most warnings, and the most audit annotations, that are kept of one request: a space may
+/// have any number of webhooks and policies.
+const MAX_NOTES: usize = 64;
 
-impl Errand {
-    /// Somebody wants the caller to know this.
+impl RequestContext {
+    /// The context of a request with this query and these headers.
+    pub fn new(query: &Query, headers: &HeaderMap) -> Self {
+        Self {
+            field_manager: query.get("fieldManager").map(str::to_owned),
+            field_validation: query.get("fieldValidation").map(str::to_owned),
+            user_agent: negotiate::agent(headers).to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// The `fieldManager` of the query.
+    pub fn requested_manager(&self) -> Option<&str> {
+        self.field_manager.as_deref()
+    }
+
+    /// The `fieldValidation` of the query.
+    pub fn field_validation(&self) -> Option<&str> {
+        self.field_validation.as_deref()
+    }
+
+    /// The field manager of what the request sets: the requested one, or else the name of the
+    /// client program.
+    pub fn field_manager(&self) -> String {
+        let requested = self.field_manager.clone().filter(|name| !name.is_empty());
+        requested.unwrap_or_else(|| agent::name(&self.user_agent))
+    }
+
+    /// Adds warnings for the client. Each is sent once.
     pub fn warn(&self, warnings: impl IntoIterator<Item = String>) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.notes();
         for warning in warnings {
-            // Nobody needs to be told twice.
-            if noted.warnings.len() < MOST && !noted.warnings.contains(&warning) {
-                noted.warnings.push(warning);
+            if notes.warnings.len() < MAX_NOTES && !notes.warnings.contains(&warning) {
+                notes.warnings.push(warning);
             }
         }
     }
 
-    /// Somebody wants the log to know this. What was said first under a name stays.
+    /// Adds annotations of the audit event. The first value of a key stays.
     pub fn annotate(&self, annotations: impl IntoIterator<Item = (String, String)>) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = self.notes();
         for (key, value) in annotations {
-            let known = noted.annotations.iter().any(|(known, _)| *known == key);
-            if noted.annotations.len() < MOST && !known {
-                noted.annotations.push((key, value));
+            let known = notes.annotations.iter().any(|(known, _)| *known == key);
+            if notes.annotations.len() < MAX_NOTES && !known {
+                notes.annotations.push((key, value));
             }
         }
     }
 
-    /// What the caller should know.
+    /// Takes the warnings for the client.
     pub fn take_warnings(&self) -> Vec<String> {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut noted.warnings)
+        std::mem::take(&mut self.notes().warnings)
     }
 
-    /// What the log should know.
+    /// Takes the annotations of the audit event.
     pub fn take_annotations(&self) -> Vec<(String, String)> {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut noted.annotations)
+        std::mem::take(&mut self.notes().annotations)
     }
 
-    /// The caller calls itself so, and wants unknown fields to be treated so.
-    pub fn asked(&self, manager: Option<&str>, validation: Option<&str>) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.manager = manager.map(str::to_owned);
-        noted.validation = validation.map(str::to_owned);
-    }
-
-    /// What the caller calls itself, and how it wants unknown fields to be treated.
-    pub fn said(&self) -> (Option<String>, Option<String>) {
-        let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        (noted.manager.clone(), noted.validation.clone())
-    }
-
-    /// The program of the caller calls itself so.
-    pub fn came_by(&self, agent: &str) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        agent.clone_into(&mut noted.agent);
-    }
-
-    /// Who owns the fields that the caller sets: whom it says, or else its program.
-    pub fn manager(&self) -> String {
-        let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        let named = noted.manager.clone().filter(|name| !name.is_empty());
-        named.unwrap_or_else(|| agent::name(&noted.agent))
-    }
-
-    /// Takes a seat for the work, which is given back with this value.
-    pub async fn sit(&self, shares: &Shares, space: &Space, work: Work) -> Result<()> {
+    /// Acquires a seat for the work. It is held until [`release_seat`](Self::release_seat).
+    ///
+    /// # Errors
+    ///
+    /// If too many requests wait for one.
+    pub async fn acquire_seat(&self, shares: &Shares, space: &Space, work: Work) -> Result<()> {
         let seat = shares.enter(space, work).await?;
-        *self.chair.lock().await = Some(Chair {
+        *self.seat.lock().await = Some(HeldSeat {
             shares: shares.clone(),
             space: space.clone(),
             work,
@@ -113,50 +120,65 @@ impl Errand {
         Ok(())
     }
 
-    /// Waits for somebody else, without a seat: how long that takes is not in our hands.
-    pub async fn away<T>(&self, wait: impl Future<Output = T>) -> Result<T> {
-        if let Some(chair) = self.chair.lock().await.as_mut() {
-            chair.seat = None;
-        }
-        let waited = wait.await;
-        if let Some(chair) = self.chair.lock().await.as_mut()
-            && chair.seat.is_none()
-        {
-            chair.seat = Some(chair.shares.enter(&chair.space, chair.work).await?);
-        }
-        Ok(waited)
+    /// Gives the seat back.
+    pub async fn release_seat(&self) {
+        *self.seat.lock().await = None;
     }
 
-    /// Does something that takes long, when it is the space's turn.
-    pub async fn toil<T>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
-        let chair = self.chair.lock().await;
-        // Who has such a seat already must not wait for another.
-        let payer = chair
+    /// Waits for a call that leaves the server. The seat is given back meanwhile, because the
+    /// peer decides how long that takes.
+    ///
+    /// # Errors
+    ///
+    /// If too many requests wait for a seat afterwards.
+    pub async fn without_seat<T>(&self, call: impl Future<Output = T>) -> Result<T> {
+        if let Some(held) = self.seat.lock().await.as_mut() {
+            held.seat = None;
+        }
+        let result = call.await;
+        if let Some(held) = self.seat.lock().await.as_mut()
+            && held.seat.is_none()
+        {
+            held.seat = Some(held.shares.enter(&held.space, held.work).await?);
+        }
+        Ok(result)
+    }
+
+    /// Runs CPU-bound work, in the turn of the space that pays for the request.
+    ///
+    /// # Errors
+    ///
+    /// If too many requests wait for a turn.
+    pub async fn cpu_bound<T>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
+        let held = self.seat.lock().await;
+        // A seat for heavy work is such a turn: waiting for another could wait for itself.
+        let payer = held
             .as_ref()
-            .filter(|chair| !chair.work.is_heavy())
-            .map(|chair| (chair.shares.clone(), chair.space.clone()));
-        drop(chair);
+            .filter(|held| !held.work.is_heavy())
+            .map(|held| (held.shares.clone(), held.space.clone()));
+        drop(held);
         match payer {
             Some((shares, space)) => cpu_bound::in_turn(&shares, &space, work).await,
             None => Ok(cpu_bound::aside(work)),
         }
     }
 
-    /// Gives the seat back.
-    pub async fn stand_up(&self) {
-        *self.chair.lock().await = None;
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Runs CPU-bound work in the turn of the request's space. What the server does on its own
-/// behalf needs no turn.
+/// Runs CPU-bound work of a request, or of the server itself, which needs no turn.
 ///
 /// # Errors
 ///
 /// If too many requests wait for a turn.
-pub async fn cpu_bound<T>(context: Option<&Errand>, work: impl FnOnce() -> T + Send) -> Result<T> {
+pub async fn cpu_bound<T>(
+    context: Option<&RequestContext>,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T> {
     match context {
-        Some(context) => context.toil(work).await,
+        Some(context) => context.cpu_bound(work).await,
         None => Ok(cpu_bound::aside(work)),
     }
 }
@@ -167,30 +189,33 @@ mod tests {
     use crate::flow_control::Limits;
 
     #[tokio::test]
-    async fn who_waits_for_somebody_else_has_no_seat() {
+    async fn request_holds_no_seat_while_it_waits_for_a_call() {
         let shares = Shares::new(&Limits::default());
         let used = || {
             let glances = shares.glances();
             let writes = glances.iter().find(|(name, _)| *name == "write");
             writes.map(|(_, glance)| glance.used)
         };
-        let errand = Errand::default();
+        let context = RequestContext::default();
         let work = Work::Write { objects: 1 };
-        errand.sit(&shares, &Space::System, work).await.unwrap();
+        context
+            .acquire_seat(&shares, &Space::System, work)
+            .await
+            .unwrap();
         assert_eq!(used(), Some(1));
-        let away = errand.away(async { used() }).await.unwrap();
-        assert_eq!((away, used()), (Some(0), Some(1)));
-        errand.stand_up().await;
+        let meanwhile = context.without_seat(async { used() }).await.unwrap();
+        assert_eq!((meanwhile, used()), (Some(0), Some(1)));
+        context.release_seat().await;
         assert_eq!(used(), Some(0));
     }
 
     #[test]
-    fn what_was_said_first_under_a_name_stays() {
-        let errand = Errand::default();
+    fn first_value_of_an_annotation_stays_and_warnings_are_kept_once() {
+        let context = RequestContext::default();
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        errand.annotate([pair("a", "1"), pair("a", "2"), pair("b", "3")]);
-        assert_eq!(errand.take_annotations(), [pair("a", "1"), pair("b", "3")]);
-        errand.warn(["w".to_owned(), "w".to_owned()]);
-        assert_eq!(errand.take_warnings(), ["w"]);
+        context.annotate([pair("a", "1"), pair("a", "2"), pair("b", "3")]);
+        assert_eq!(context.take_annotations(), [pair("a", "1"), pair("b", "3")]);
+        context.warn(["w".to_owned(), "w".to_owned()]);
+        assert_eq!(context.take_warnings(), ["w"]);
     }
 }

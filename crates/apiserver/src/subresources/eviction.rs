@@ -8,7 +8,7 @@ use serde_json::json;
 use super::pod::{pod_of, succeeded};
 use crate::codec::answer::Answer;
 use crate::codec::input::{self, Expected, Sent};
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::Address;
 use crate::registry::Registry;
 use crate::request::negotiate::{Accepted, Media};
@@ -23,7 +23,7 @@ const MOST_DISRUPTED: usize = 2000;
 /// Deletes a pod unless a disruption budget forbids it.
 pub async fn evict(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     sent: &Sent,

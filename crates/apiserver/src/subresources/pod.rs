@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::codec::answer::Answer;
 use crate::codec::input::{self, Sent};
 use crate::codec::view::View;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::Address;
 use crate::registry::Registry;
 use crate::request::negotiate::Accepted;
@@ -21,7 +21,7 @@ use insula_kinds::core_kind;
 /// Says where a pod runs.
 pub async fn bind(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     sent: &Sent,
@@ -96,7 +96,7 @@ pub async fn bind(
 }
 
 /// The pod that the path names, or what is below `bindings` names.
-pub(super) fn pod_of(granted: &Granted, object: &Object) -> Result<Address> {
+pub(super) fn pod_of(granted: Caller<'_>, object: &Object) -> Result<Address> {
     let path = granted.path();
     let given = object
         .get("metadata")

@@ -12,7 +12,7 @@ use owners::Owners;
 use crate::codec::answer::Answer;
 use crate::codec::input::{self, Expected, Sent};
 use crate::codec::view::View;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::resource::Served;
 use crate::registry::versions;
@@ -23,7 +23,7 @@ use crate::write::{self, Modified, Modify, Owner, PatchFormat, modify, patched};
 use insula_cache::Stored;
 
 /// The scale of the object that the path names.
-pub async fn get(registry: &Registry, granted: &Granted, accepted: Accepted) -> Result<Answer> {
+pub async fn get(registry: &Registry, granted: Caller<'_>, accepted: Accepted) -> Result<Answer> {
     let address = granted.address()?;
     let kind = &granted.path().kind;
     let found = registry.fresh(&address).await?;
@@ -34,7 +34,7 @@ pub async fn get(registry: &Registry, granted: &Granted, accepted: Accepted) -> 
 /// Replaces it.
 pub async fn update(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     sent: &Sent,
@@ -65,7 +65,7 @@ pub async fn update(
 /// Patches it.
 pub async fn patch(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     format: PatchFormat,
@@ -95,7 +95,7 @@ pub async fn patch(
 /// Applies what somebody wants of it.
 async fn apply(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     owners: &Owners,
@@ -123,7 +123,7 @@ async fn apply(
 }
 
 /// A scale has the name of its object.
-fn check_name(granted: &Granted, scale: &Object) -> Result<()> {
+fn check_name(granted: Caller<'_>, scale: &Object) -> Result<()> {
     let name = granted.path().name.as_deref().unwrap_or("");
     let why = match text(scale, "name") {
         Some(given) if given == name => return Ok(()),
@@ -139,7 +139,7 @@ fn check_name(granted: &Granted, scale: &Object) -> Result<()> {
 
 async fn change(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     dry_run: bool,
     accepted: Accepted,
     owners: &Owners,
@@ -196,7 +196,7 @@ async fn change(
 
 async fn show(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     kind: &Served,
     object: &Arc<Stored>,
     accepted: Accepted,
@@ -206,7 +206,7 @@ async fn show(
         (Some(paths), Some(custom)) => {
             versions::prepare(
                 registry,
-                Some(granted.errand()),
+                Some(granted.context),
                 kind,
                 std::iter::once(object),
             )

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::codec::answer::Answer;
 use crate::codec::input::{self, Expected, Sent};
 use crate::codec::view::View;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::pipeline::service_account::Issuer;
 use crate::registry::Address;
 use crate::registry::Registry;
@@ -30,7 +30,7 @@ const LONGEST_SECONDS: i64 = 365 * 86_400;
 pub async fn request(
     registry: &Registry,
     issuer: Option<&Issuer>,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     sent: &Sent,

@@ -11,7 +11,7 @@ use super::patch::{check_name, check_resource_version};
 use super::update::{may_create, unnamed};
 use super::{Done, Modified, Modify, metadata, modify};
 use crate::codec::input;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::publish::{Act, absent};
 use crate::registry::resource::Served;
 use crate::registry::{Address, Registry};
@@ -35,7 +35,7 @@ pub struct Config {
 /// of it. If there is none it comes about.
 pub async fn apply(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     body: &Bytes,
 ) -> Result<Done> {
@@ -149,7 +149,7 @@ impl Config {
     async fn create(
         &self,
         registry: &Registry,
-        granted: &Granted,
+        granted: Caller<'_>,
         address: &Address,
         ownership: &Ownership<'_>,
     ) -> Result<Done> {

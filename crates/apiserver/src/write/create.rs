@@ -14,7 +14,7 @@ use super::modify::Owner;
 use super::ownership::{self, Ownership};
 use super::{Done, admission, metadata, ranges, rights, rules};
 use crate::codec::input::Sent;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::apis;
 use crate::registry::built_in;
 use crate::registry::publish;
@@ -47,7 +47,7 @@ const SERVERS: &[&str] = &[
 /// Creates the object in the body.
 pub async fn create(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     sent: &Sent,
 ) -> Result<Done> {
@@ -79,7 +79,7 @@ pub async fn create_object(
     space: &Space,
     namespace: Option<&str>,
     object: Object,
-    by: Option<&Granted>,
+    by: Option<Caller<'_>>,
     dry_run: bool,
 ) -> Result<Done> {
     let draft = Draft {
@@ -102,7 +102,7 @@ pub(super) struct Draft<'a> {
     pub namespace: Option<&'a str>,
     pub object: Object,
     /// Who asks; nobody if it is the server itself.
-    pub by: Option<&'a Granted>,
+    pub by: Option<Caller<'a>>,
     /// Who owns the fields.
     pub owner: Owner<'a>,
     pub dry_run: bool,
@@ -198,7 +198,7 @@ impl Draft<'_> {
         // The name may be another now.
         metadata.remove("selfLink");
         let owned = own.get("managedFields").cloned();
-        by.errand().warn(ownership::guard(owned, &mut self.object));
+        by.context.warn(ownership::guard(owned, &mut self.object));
         Ok(())
     }
 
@@ -218,7 +218,7 @@ impl Draft<'_> {
         let gate = Gate::open(registry, kind, address).await?;
         admission::admit_pod(registry, address, &mut object).await?;
         complete(registry, kind, address, &mut object, now);
-        let by = self.by.map(|by| by.principal().as_ref());
+        let by = self.by.map(|by| by.granted.principal().as_ref());
         admission::admit_request(address, &mut object, by);
         admission::refuse_masters(address, &object)?;
         let change = rights::Change {

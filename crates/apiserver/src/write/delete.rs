@@ -20,7 +20,7 @@ use super::propagation::Policy;
 use super::rules;
 use crate::codec::input::Sent;
 use crate::codec::view::View;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::read::{Listing, collect};
 use crate::registry::built_in;
 use crate::registry::encoding::encoded;
@@ -89,7 +89,7 @@ impl Deleted {
 /// Deletes the object that the path names.
 pub async fn delete(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     sent: &Sent,
 ) -> Result<Deleted> {
@@ -111,7 +111,7 @@ pub async fn delete(
 /// Deletes the objects that path and selectors choose, and says which they were.
 pub async fn delete_collection(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     sent: &Sent,
     view: &View,
@@ -131,8 +131,8 @@ pub async fn delete_collection(
         listing.objects.retain(own);
     }
     // What cannot be shown is not deleted.
-    let errand = Some(granted.errand());
-    versions::prepare(registry, errand, kind, listing.objects.iter()).await?;
+    let context = Some(granted.context);
+    versions::prepare(registry, context, kind, listing.objects.iter()).await?;
     let addresses = listing.objects.iter().map(|object| Address {
         kind: stored.clone(),
         space: space.clone(),

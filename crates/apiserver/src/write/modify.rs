@@ -14,7 +14,7 @@ use super::create::Gate;
 use super::ownership::{self, Ownership};
 use super::scale;
 use super::{Done, metadata, ranges, rights, rules};
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::publish;
 use crate::registry::resource::Served;
 use crate::registry::{Address, Registry};
@@ -40,7 +40,7 @@ pub struct Modify<'a> {
     /// Everything but the commit.
     pub dry_run: bool,
     /// Who asks; nobody if it is the server itself.
-    pub by: Option<&'a Granted>,
+    pub by: Option<Caller<'a>>,
     /// Who owns the fields that are changed.
     pub owner: Owner<'a>,
 }
@@ -234,7 +234,7 @@ async fn settle(
         let owned = metadata::of(&mut new).get("managedFields").cloned();
         if mutate(act, &old, &mut new).await? {
             settle_metadata(request, &old, &mut new)?;
-            act.by.errand().warn(ownership::guard(owned, &mut new));
+            act.by.context.warn(ownership::guard(owned, &mut new));
         }
     }
     rules::prepare_changed(judged, request.subresource, &old, &mut new, &time::now());

@@ -10,7 +10,7 @@ use insula_kinds::{Object, Value, convert, encode, kinds, prepare, time};
 use insula_ownership::managers::{self, ApplyError, Subject, Version, Writer};
 
 use super::metadata;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::resource::{Custom, Served};
 use crate::registry::versions;
@@ -22,7 +22,7 @@ const SERVER: &str = "insula";
 /// Who owns which fields of the object that a request writes.
 pub struct Ownership<'a> {
     registry: &'a Registry,
-    by: Option<&'a Granted>,
+    by: Option<Caller<'a>>,
     kind: &'a Served,
     subresource: Option<&'a str>,
     manager: String,
@@ -53,11 +53,11 @@ impl<'a> Ownership<'a> {
     /// caller speaks; by the server itself if by nobody.
     pub fn new(
         registry: &'a Registry,
-        by: Option<&'a Granted>,
+        by: Option<Caller<'a>>,
         kind: &'a Served,
         subresource: Option<&'a str>,
     ) -> Self {
-        let manager = by.map(|by| by.errand().manager());
+        let manager = by.map(|by| by.context.field_manager());
         Self {
             registry,
             by,
@@ -209,9 +209,9 @@ impl<'a> Ownership<'a> {
         for of in wanted {
             let object = match (self.kind, self.version(&of.version)) {
                 (Served::Custom(from), Some(Served::Custom(to))) => {
-                    let errand = self.by.map(Granted::errand);
+                    let context = self.by.map(|by| by.context);
                     let tree = of.object.clone();
-                    let made = versions::convert(self.registry, errand, from, &to, tree);
+                    let made = versions::convert(self.registry, context, from, &to, tree);
                     Some(made.await?)
                 }
                 _ => None,

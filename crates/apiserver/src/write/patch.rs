@@ -8,7 +8,7 @@ use insula_kinds::{FieldError, Kind, Object, TypeId, Value};
 use super::apply::apply as apply_config;
 use super::{Done, Modified, Modify, Owner, metadata, modify};
 use crate::codec::input::{self, Expected};
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::publish::{Act, absent};
 use crate::registry::resource::{Custom, Served};
 use crate::registry::{Address, Registry};
@@ -44,7 +44,7 @@ impl PatchFormat {
 /// Patches the object that the path names, or what the subresource is of it.
 pub async fn patch(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     format: PatchFormat,
     body: &Bytes,

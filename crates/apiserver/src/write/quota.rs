@@ -20,7 +20,7 @@ use insula_kinds::Object;
 use insula_kinds::quota::Counted;
 use insula_store::Transaction;
 
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::resource::Served;
 use crate::registry::turns::Turn;
 use crate::registry::{Address, Registry};
@@ -45,7 +45,7 @@ pub struct Write<'a> {
     /// The object as it is to be stored.
     pub new: &'a Bytes,
     /// Who asks; nobody if it is the server itself.
-    pub by: Option<&'a Granted>,
+    pub by: Option<Caller<'a>>,
 }
 
 /// The turn of a write where something is limited, until it is dropped.

@@ -9,7 +9,7 @@ mod params;
 use insula_core::MASTERS;
 use insula_kinds::Object;
 
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::{Address, Registry};
 use crate::status::Result;
 
@@ -28,7 +28,7 @@ pub struct Change<'a> {
 
 /// Refuses a change that the caller has no right to make. The server itself has all rights,
 /// and so have its masters.
-pub async fn check(registry: &Registry, by: Option<&Granted>, change: Change<'_>) -> Result<()> {
+pub async fn check(registry: &Registry, by: Option<Caller<'_>>, change: Change<'_>) -> Result<()> {
     let Some(by) = by.filter(|by| !by.principal().is_in(MASTERS)) else {
         return Ok(());
     };

@@ -15,7 +15,7 @@ use insula_kinds::{FieldError, Object, Value, convert, defaults, prepare, valida
 
 use super::metadata;
 use crate::codec::input::{self, Sent, Written};
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::encoding::encoded;
 use crate::registry::resource::{Custom, Served};
@@ -27,7 +27,7 @@ use insula_cache::Stored;
 
 /// The object in a body. A large one is read when it is its turn.
 pub async fn read(
-    by: &Granted,
+    by: Caller<'_>,
     sent: &Sent,
     kind: &Served,
     validation: FieldValidation,
@@ -36,7 +36,7 @@ pub async fn read(
         return input::read_kind(sent, kind, validation);
     }
     let read = || input::read_kind(sent, kind, validation);
-    context::cpu_bound(Some(by.errand()), read).await?
+    context::cpu_bound(Some(by.context), read).await?
 }
 
 /// From how many bytes on it takes longer to read a body than a thread can spare: a megabyte
@@ -82,7 +82,7 @@ pub fn to_judged(kind: &Served, object: &mut Object) {
 /// What is there, as the caller sees it.
 pub async fn shown(
     registry: &Registry,
-    by: Option<&Granted>,
+    by: Option<Caller<'_>>,
     kind: &Served,
     current: &Arc<Stored>,
 ) -> Result<Object> {
@@ -95,7 +95,7 @@ pub async fn shown(
         Served::Custom(custom) => {
             versions::prepare(
                 registry,
-                by.map(Granted::errand),
+                by.map(|by| by.context),
                 kind,
                 std::iter::once(current),
             )
@@ -135,7 +135,7 @@ pub fn prepare_changed(
 }
 
 /// What is wrong with a new object, which is in the version that is judged.
-pub async fn judge_new(by: Option<&Granted>, kind: &Served, object: &Object) -> Result<Verdict> {
+pub async fn judge_new(by: Option<Caller<'_>>, kind: &Served, object: &Object) -> Result<Verdict> {
     if is_brief(kind, object) {
         return new_verdict(kind, object);
     }
@@ -148,7 +148,7 @@ pub async fn judge_new(by: Option<&Granted>, kind: &Served, object: &Object) -> 
         };
         return custom_verdict(by, custom, change).await;
     }
-    context::cpu_bound(by.map(Granted::errand), || new_verdict(kind, object)).await?
+    context::cpu_bound(by.map(|by| by.context), || new_verdict(kind, object)).await?
 }
 
 fn new_verdict(kind: &Served, object: &Object) -> Result<Verdict> {
@@ -170,7 +170,7 @@ fn new_verdict(kind: &Served, object: &Object) -> Result<Verdict> {
 /// What is wrong with a change, made in the version `written`, to objects in the version that
 /// is judged.
 pub async fn judge_change(
-    by: Option<&Granted>,
+    by: Option<Caller<'_>>,
     written: &Served,
     kind: &Served,
     subresource: Option<&str>,
@@ -193,7 +193,7 @@ pub async fn judge_change(
         };
         return custom_verdict(by, custom, change).await;
     }
-    context::cpu_bound(by.map(Granted::errand), || {
+    context::cpu_bound(by.map(|by| by.context), || {
         changed_verdict(kind, subresource, old, new)
     })
     .await
@@ -235,14 +235,14 @@ fn changed_verdict(
 
 /// Nearly all objects are judged right away; the others when it is their turn.
 async fn custom_verdict(
-    by: Option<&Granted>,
+    by: Option<Caller<'_>>,
     custom: &Custom,
     change: Change<'_>,
 ) -> Result<Verdict> {
     let schema = custom.schema()?;
     let verdict = match schema.validate_briefly(change) {
         Some(verdict) => verdict,
-        None => context::cpu_bound(by.map(Granted::errand), || schema.validate(change)).await?,
+        None => context::cpu_bound(by.map(|by| by.context), || schema.validate(change)).await?,
     };
     Ok(with_odd_finalizers(verdict, change.old, change.new))
 }
@@ -285,7 +285,7 @@ fn fits(value: &Value, room: &mut usize) -> bool {
 /// The bytes that are stored of an object in the version that was judged.
 pub async fn stored(
     registry: &Registry,
-    by: Option<&Granted>,
+    by: Option<Caller<'_>>,
     kind: &Served,
     object: Object,
 ) -> Result<Bytes> {
@@ -294,7 +294,7 @@ pub async fn stored(
         Served::Custom(custom) => {
             let storage = custom.storage();
             let mut object =
-                versions::convert(registry, by.map(Granted::errand), custom, &storage, object)
+                versions::convert(registry, by.map(|by| by.context), custom, &storage, object)
                     .await?;
             settle_numbers(&mut object);
             object

@@ -5,7 +5,7 @@ use insula_kinds::Object;
 
 use super::{Done, Modified, Modify, Owner, create_object, metadata, modify, rules};
 use crate::codec::input::{self, Sent};
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::publish::{Act, absent};
 use crate::registry::{Address, Registry};
 use crate::request::query::{Query, WriteOptions};
@@ -14,7 +14,7 @@ use crate::status::{Refusal, Result};
 /// Replaces the object that the path names, or what the subresource is of it.
 pub async fn update(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     query: &Query,
     sent: &Sent,
 ) -> Result<Done> {
@@ -58,7 +58,7 @@ pub async fn update(
 /// Who replaces what is not there creates it, and needs the right to.
 pub(super) async fn may_create(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     address: &Address,
 ) -> Result<()> {
     let kind = granted.path().of();
@@ -76,7 +76,7 @@ pub(super) async fn may_create(
 /// What is not there comes about, for the kinds that are written so.
 async fn create_instead(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     address: &Address,
     written: &input::Written,
     dry_run: bool,

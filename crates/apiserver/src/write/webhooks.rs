@@ -27,7 +27,7 @@ use uuid::Uuid;
 pub use configured::Configured;
 
 use crate::egress::{ANSWER, Call};
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::resource::Served;
 use crate::registry::{Address, Registry, namespace_address};
 use crate::status::{Refusal, Result};
@@ -42,7 +42,7 @@ pub struct Act<'a> {
     /// Where objects are.
     pub registry: &'a Registry,
     /// Who asks.
-    pub by: &'a Granted,
+    pub by: Caller<'a>,
     /// The kind in the version that the caller speaks.
     pub kind: &'a Served,
     /// The object, which may have no name yet.
@@ -197,7 +197,7 @@ pub async fn validate(act: &Act<'_>, object: Option<&Object>, old: Option<&Objec
         let review = review.as_ref().map_err(Clone::clone)?;
         act.call(hook, review).await
     });
-    let answers = act.by.errand().away(join_all(calls)).await?;
+    let answers = act.by.context.without_seat(join_all(calls)).await?;
     let mut refusal = None;
     for (index, ((hook, _), answer)) in asked.iter().zip(answers).enumerate() {
         let noted = act.note(hook, Mode::Validating, 0, index, answer);
@@ -212,7 +212,7 @@ impl<'a> Act<'a> {
     /// What somebody does to an object of this kind, in the version that they speak.
     pub fn new(
         registry: &'a Registry,
-        by: &'a Granted,
+        by: Caller<'a>,
         operation: Operation,
         kind: &'a Served,
         address: &'a Address,
@@ -329,7 +329,8 @@ impl<'a> Act<'a> {
             }
             return options;
         }
-        let (manager, validation) = self.by.errand().said();
+        let context = self.by.context;
+        let (manager, validation) = (context.requested_manager(), context.field_validation());
         for (member, value) in [("fieldManager", manager), ("fieldValidation", validation)] {
             if let Some(value) = value {
                 options[member] = value.into();
@@ -393,7 +394,12 @@ impl<'a> Act<'a> {
         }
         let review = review(hook, Mode::Mutating, &request, target, shown.subject());
         let answer = match &review {
-            Ok(review) => self.by.errand().away(self.call(hook, review)).await?,
+            Ok(review) => {
+                self.by
+                    .context
+                    .without_seat(self.call(hook, review))
+                    .await?
+            }
             Err(failure) => Err(failure.clone()),
         };
         let round = rounds.round();
@@ -421,7 +427,7 @@ impl<'a> Act<'a> {
             "mutated": matches!(mutated, Ok(true)),
         });
         let key = format!("mutation.webhook.admission.k8s.io/round_{round}_index_{index}");
-        self.by.errand().annotate([(key, said.to_string())]);
+        self.by.context.annotate([(key, said.to_string())]);
         mutated.map(Some)
     }
 
@@ -451,11 +457,11 @@ impl<'a> Act<'a> {
         index: usize,
         answer: Result<Answer, Failure>,
     ) -> Result<Option<Answer>> {
-        let errand = self.by.errand();
+        let context = self.by.context;
         match answer {
             Ok(mut answer) => {
-                errand.warn(std::mem::take(&mut answer.warnings));
-                errand.annotate(std::mem::take(&mut answer.annotations));
+                context.warn(std::mem::take(&mut answer.warnings));
+                context.annotate(std::mem::take(&mut answer.annotations));
                 match answer.refusal.take() {
                     Some(refusal) => Err(Refusal::not_admitted(refusal)),
                     None => Ok(Some(answer)),
@@ -469,7 +475,7 @@ impl<'a> Act<'a> {
                     "failed-open.{}.webhook.admission.k8s.io/round_{round}_index_{index}",
                     mode.as_str()
                 );
-                errand.annotate([(key, hook.webhook.name.clone())]);
+                context.annotate([(key, hook.webhook.name.clone())]);
                 Ok(None)
             }
         }

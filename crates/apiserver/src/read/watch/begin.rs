@@ -7,7 +7,7 @@ use insula_core::{Revision, Spaces};
 use super::start::Start;
 use super::too_old;
 use crate::codec::view::View;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::read::list::{Ask, complete};
 use crate::read::{PANORAMAS, Selection, not_older, past};
 use crate::registry::Registry;
@@ -30,7 +30,7 @@ pub(super) struct Begun {
 
 pub(super) async fn begin(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     start: Start,
     selection: &Selection,
     view: &View,
@@ -110,7 +110,7 @@ pub(super) async fn begin(
 /// What the system publishes beside a tenant's own, after a revision.
 fn overlay(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     own: &Arc<Collection>,
     after: Revision,
 ) -> Result<Option<Overlay>> {
@@ -127,7 +127,7 @@ fn overlay(
 /// A tenant's definitions and those that the system publishes, at one revision.
 fn with_published(
     registry: &Registry,
-    granted: &Granted,
+    granted: Caller<'_>,
     collection: Arc<Collection>,
     published: Overlay,
     revision: Revision,

@@ -6,7 +6,7 @@ use insula_ownership::managers::{Subject, Writer, zero};
 use insula_ownership::{Element, Path, Schema, Set};
 
 use super::scale_type;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::resource::Served;
 use crate::status::Result;
 use crate::write;
@@ -22,11 +22,11 @@ pub struct Owners {
 
 impl Owners {
     /// For a write to the scale of an object of this kind.
-    pub fn new(granted: &Granted, kind: &Served) -> Self {
+    pub fn new(granted: Caller<'_>, kind: &Served) -> Self {
         Self {
             api_version: kind.api_version().to_owned(),
             replicas: replicas(kind),
-            manager: granted.errand().manager(),
+            manager: granted.context.field_manager(),
             now: time::now(),
         }
     }

@@ -10,7 +10,6 @@ use insula_store::{Expect, Transaction};
 use serde_json::json;
 
 use super::{Write, usage};
-use crate::pipeline::authorize::Granted;
 use crate::registry::{Address, Registry};
 use crate::request::context;
 use crate::status::{Refusal, Result};
@@ -177,7 +176,7 @@ async fn recount(write: &Write<'_>, found: &Stored, quota: &Quota) -> Result<Amo
     let count = || usage::recount(cache, space, namespace, quota);
     match usage::effort(cache, space, namespace, quota, MANY) < MANY {
         true => Ok(count()),
-        false => context::cpu_bound(write.by.map(Granted::errand), count).await,
+        false => context::cpu_bound(write.by.map(|by| by.context), count).await,
     }
 }
 

@@ -4,12 +4,12 @@ use insula_access::rbac::ResourceAct;
 use insula_kinds::{Object, Value, kinds};
 
 use super::Change;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::status::{Refusal, Result};
 
 /// Refuses who approves or signs for a signer that they do not answer for.
-pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     let requests = kinds().find("certificates.k8s.io", "v1", "certificatesigningrequests");
     if change.address.kind.id() != requests {
         return Ok(());

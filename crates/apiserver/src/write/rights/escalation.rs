@@ -11,7 +11,7 @@ use insula_access::rbac::{Policy, RbacKind, ResourceAct, RoleRef, Rule, Rules, c
 use insula_kinds::{Object, Value};
 
 use super::Change;
-use crate::pipeline::authorize::{self, Granted};
+use crate::pipeline::authorize::{self, Caller};
 use crate::pipeline::policy;
 use crate::registry::rbac_kinds::rbac_kind;
 use crate::registry::{Address, Registry};
@@ -20,7 +20,7 @@ use crate::status::{Refusal, Result};
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Refuses who gives away what they do not have.
-pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     match change.address.kind.id().and_then(rbac_kind) {
         Some(RbacKind::Role | RbacKind::ClusterRole) => role(registry, by, change).await,
         Some(RbacKind::RoleBinding | RbacKind::ClusterRoleBinding) => {
@@ -30,7 +30,7 @@ pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Res
     }
 }
 
-async fn role(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+async fn role(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     let Change { address, new, .. } = change;
     let gives = changes(change, "rules") || changes(change, "aggregationRule");
     // By its labels a cluster role is gathered into others: they give its rules away too.
@@ -80,7 +80,7 @@ async fn gathered(registry: &Registry, role: &Address) -> Result<Vec<Arc<Rule>>>
     ))
 }
 
-async fn binding(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+async fn binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     if !changes(change, "roleRef") && !changes(change, "subjects") {
         return Ok(());
     }
@@ -119,7 +119,7 @@ async fn binding(registry: &Registry, by: &Granted, change: Change<'_>) -> Resul
 }
 
 /// What the caller has where the object is.
-async fn held(registry: &Registry, by: &Granted, namespace: Option<&str>) -> Result<Rules> {
+async fn held(registry: &Registry, by: Caller<'_>, namespace: Option<&str>) -> Result<Rules> {
     let principal = by.principal();
     authorize::ask(registry, principal, by.spaces(), |policy, reach| {
         policy.rules(authorize::who(principal), namespace, reach)
@@ -130,7 +130,7 @@ async fn held(registry: &Registry, by: &Granted, namespace: Option<&str>) -> Res
 fn must_cover<N: Borrow<Rule>>(
     held: &Rules,
     needed: &[N],
-    by: &Granted,
+    by: Caller<'_>,
     address: &Address,
 ) -> Result<()> {
     let Err(missing) = cover::covers(&held.rules, needed) else {

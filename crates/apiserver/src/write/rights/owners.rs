@@ -6,13 +6,13 @@ use insula_core::Space;
 use insula_kinds::{Kind, Object, Value};
 
 use super::Change;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::resource::Served;
 use crate::status::{Refusal, Result};
 
 /// Refuses references to owners that give the caller more than its rights.
-pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     let (old, new) = (owners(change.old), owners(Some(change.new)));
     if old == new {
         return Ok(());
@@ -53,7 +53,7 @@ pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Res
 /// Whether the caller may set finalizers on the owner: that is what blocking amounts to.
 async fn may_hold(
     registry: &Registry,
-    by: &Granted,
+    by: Caller<'_>,
     change: Change<'_>,
     owner: &Value,
     kind: &Kind,

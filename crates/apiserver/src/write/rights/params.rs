@@ -6,14 +6,14 @@ use insula_core::Space;
 use insula_kinds::{Object, Value, kinds};
 
 use super::Change;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::{Address, Registry};
 use crate::status::{Refusal, Result};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
 /// Refuses parameters that the caller may not read.
-pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     let kind = change.address.of();
     if kind.group != GROUP {
         return Ok(());
@@ -29,7 +29,7 @@ pub async fn check(registry: &Registry, by: &Granted, change: Change<'_>) -> Res
     }
 }
 
-async fn check_policy(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+async fn check_policy(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     let of = |object: &Object| spec(object, "paramKind").cloned();
     let Some(params) = of(change.new) else {
         return Ok(());
@@ -60,7 +60,7 @@ async fn check_policy(registry: &Registry, by: &Granted, change: Change<'_>) -> 
     Err(refuse(change, &why))
 }
 
-async fn check_binding(registry: &Registry, by: &Granted, change: Change<'_>) -> Result<()> {
+async fn check_binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     let of = |object: &Object| {
         let params = spec(object, "paramRef")?.clone();
         Some((params, spec(object, "policyName").cloned()))

@@ -39,9 +39,9 @@ pub(super) async fn judge(act: &Act<'_>, frame: &Frame, versions: &Versions<'_>)
             asked.judge(&bindings, &mut judgement).await?;
         }
     }
-    let errand = act.by.errand();
-    errand.warn(judgement.warnings);
-    errand.annotate(judgement.annotations);
+    let context = act.by.context;
+    context.warn(judgement.warnings);
+    context.annotate(judgement.annotations);
     let refusal = judgement.refusal.map(Refusal::not_admitted);
     refusal.map_or(Ok(()), Err)
 }

@@ -5,7 +5,7 @@ use insula_kinds::{Object, Value, convert, decode, kinds};
 
 use super::{Act, Body, target_of};
 use crate::codec::input;
-use crate::pipeline::authorize::Granted;
+use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::encoding;
 use crate::registry::resource::Served;
@@ -16,7 +16,7 @@ use crate::write::rules;
 /// What is written, in the version that is judged and in those that were asked for.
 pub(super) struct Versions<'a> {
     registry: &'a Registry,
-    by: &'a Granted,
+    by: Caller<'a>,
     kind: &'a Served,
     judged: Served,
     object: Option<Object>,
@@ -128,7 +128,7 @@ impl<'a> Versions<'a> {
         let object = read(&version, tree)?;
         let object = match (&version, &self.judged) {
             (Served::Custom(from), Served::Custom(to)) if version != self.judged => {
-                versions::convert(self.registry, Some(self.by.errand()), from, to, object).await?
+                versions::convert(self.registry, Some(self.by.context), from, to, object).await?
             }
             _ => object,
         };
@@ -163,14 +163,9 @@ impl<'a> Versions<'a> {
         match (&self.judged, to) {
             (Served::Custom(from), Served::Custom(into)) => {
                 if self.judged != *to {
-                    object = versions::convert(
-                        self.registry,
-                        Some(self.by.errand()),
-                        from,
-                        into,
-                        object,
-                    )
-                    .await?;
+                    object =
+                        versions::convert(self.registry, Some(self.by.context), from, into, object)
+                            .await?;
                 }
             }
             _ => convert::convert(&self.judged, to, &mut object),
