@@ -30,7 +30,7 @@ use crate::registry::apis::Apis;
 use crate::registry::{Registry, serves};
 use crate::request::negotiate::{self, Asked, Media, OpenApiMedia};
 use crate::request::query::Query;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// Documents are made when somebody asks, shared while somebody holds them, and kept a
 /// while after: kubectl asks for the same few again and again.
@@ -139,7 +139,9 @@ impl Documents {
     }
 
     fn accounts(&self) -> Result<&Accounts> {
-        self.accounts.as_deref().ok_or_else(Refusal::no_such_path)
+        self.accounts
+            .as_deref()
+            .ok_or_else(StatusError::no_such_path)
     }
 
     /// Answers with a document that needs no authentication.
@@ -158,7 +160,7 @@ impl Documents {
             }
             Document::Issuer => service_account_keys::configuration(self.accounts()?),
             Document::Keys => service_account_keys::keys(self.accounts()?),
-            _ => Err(Refusal::no_such_path()),
+            _ => Err(StatusError::no_such_path()),
         }
     }
 
@@ -172,7 +174,7 @@ impl Documents {
         query: &Query,
     ) -> Result<Answer> {
         let filter = |kind: &Kind| serves(space, kind);
-        let apis = registry.apis(space).ok_or_else(Refusal::no_such_path)?;
+        let apis = registry.apis(space).ok_or_else(StatusError::no_such_path)?;
         let of = Scope { space, apis: &apis };
         match document {
             Document::Api | Document::Apis => {
@@ -195,11 +197,11 @@ impl Documents {
             }
             Document::Group(group) => {
                 let found = of.catalog().api_group(group);
-                legacy(found.ok_or_else(Refusal::no_such_path)?, parts, query)
+                legacy(found.ok_or_else(StatusError::no_such_path)?, parts, query)
             }
             Document::Resources { group, version } => {
                 let found = of.catalog().api_resource_list(group, version);
-                legacy(found.ok_or_else(Refusal::no_such_path)?, parts, query)
+                legacy(found.ok_or_else(StatusError::no_such_path)?, parts, query)
             }
             Document::OpenApiV2 => Ok(match negotiate::openapi(&parts.headers, "v2") {
                 Some(OpenApiMedia::Json) => {
@@ -219,7 +221,7 @@ impl Documents {
             Document::OpenApiV3Part(path) => self.v3_part(path, of, parts, query),
             Document::Metrics => {
                 if !space.is_system() {
-                    return Err(Refusal::no_such_path());
+                    return Err(StatusError::no_such_path());
                 }
                 let text = self.metrics.text();
                 Ok(Answer::new(StatusCode::OK, Bytes::from(text).into())
@@ -261,7 +263,7 @@ impl Documents {
                     "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
                 )
             }
-            Media::Yaml => return Err(Refusal::not_acceptable()),
+            Media::Yaml => return Err(StatusError::not_acceptable()),
         };
         let etag = quoted(&made.hash);
         let unchanged = parts.headers.get(IF_NONE_MATCH) == Some(&etag);
@@ -299,7 +301,7 @@ impl Documents {
                 let made = self.made(of, what, &slot);
                 if hash != made.hash {
                     let right = format!("{}?hash={}", parts.uri.path(), made.hash);
-                    let right = HeaderValue::from_str(&right).map_err(Refusal::internal)?;
+                    let right = HeaderValue::from_str(&right).map_err(StatusError::internal)?;
                     let moved = Answer::new(StatusCode::MOVED_PERMANENTLY, Body::empty());
                     return Ok(moved.header(LOCATION, right));
                 }

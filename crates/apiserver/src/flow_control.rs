@@ -25,10 +25,10 @@ use std::time::Duration;
 use insula_core::Space;
 
 pub use bounds::{Connections, Limits};
-pub use pool::{Bound, Glance, Seat};
+pub use pool::{Bound, Seat, SeatStats};
 pub use turn::Turns;
 
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use pool::{Arrival, Pool};
 
 /// What a request is about to do.
@@ -53,7 +53,7 @@ pub enum Work {
 
 /// All seats of a server.
 #[derive(Clone, Debug)]
-pub struct Shares {
+pub struct FlowControl {
     reads: Arc<Pool>,
     heavy: Arc<Pool>,
     writes: Arc<Pool>,
@@ -73,7 +73,7 @@ const MANY: u32 = 10;
 /// What one seat for bodies stands for.
 const UNIT: u64 = 64 << 10;
 
-impl Shares {
+impl FlowControl {
     /// All seats are free.
     pub fn new(limits: &Limits) -> Self {
         Self {
@@ -91,12 +91,12 @@ impl Shares {
         let (pool, cost) = self.price(work);
         match pool.arrive(space, cost) {
             Arrival::Seated(seat) => Ok(seat),
-            Arrival::Refused => Err(Refusal::overloaded()),
+            Arrival::Refused => Err(StatusError::overloaded()),
             Arrival::Waiting(waiting) => {
                 let seated = tokio::time::timeout(self.patience, waiting).await;
                 seated.ok().flatten().ok_or_else(|| {
                     pool.refuse();
-                    Refusal::overloaded()
+                    StatusError::overloaded()
                 })
             }
         }
@@ -111,7 +111,7 @@ impl Shares {
     pub fn watch(&self, space: &Space) -> Result<Seat> {
         match self.watches.arrive(space, 1) {
             Arrival::Seated(seat) => Ok(seat),
-            Arrival::Waiting(_) | Arrival::Refused => Err(Refusal::overloaded()),
+            Arrival::Waiting(_) | Arrival::Refused => Err(StatusError::overloaded()),
         }
     }
 
@@ -121,7 +121,7 @@ impl Shares {
     }
 
     /// Every sort of seats, by name.
-    pub fn glances(&self) -> [(&'static str, Glance); 5] {
+    pub fn seat_stats(&self) -> [(&'static str, SeatStats); 5] {
         [
             ("read", self.reads.glance()),
             ("heavy_read", self.heavy.glance()),
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn work_is_paid_for_by_what_it_uses_up() {
-        let shares = Shares::new(&Limits::default());
+        let shares = FlowControl::new(&Limits::default());
         let priced = |work| {
             let (pool, cost) = shares.price(work);
             let pools = [&shares.reads, &shares.heavy, &shares.writes, &shares.bodies];
@@ -208,7 +208,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_too_long_or_in_too_long_a_queue_is_told_to_come_back() {
-        let shares = Arc::new(Shares::new(&small()));
+        let shares = Arc::new(FlowControl::new(&small()));
         let work = Work::Read { objects: HEAVY };
         let seat = shares.enter(&Space::System, work).await.unwrap();
         let (first, second) = tokio::join!(

@@ -37,9 +37,9 @@ use crate::codec::view::View;
 use crate::documents::Documents;
 use crate::documents::metrics::Metrics;
 use crate::documents::reviews;
-use crate::flow_control::connection_tracker::{Guest, Guests};
+use crate::flow_control::connection_tracker::{ConnectionTracker, TrackedConnection};
 use crate::flow_control::cpu_bound;
-use crate::flow_control::{Limits, Shares, Work};
+use crate::flow_control::{FlowControl, Limits, Work};
 use crate::pipeline::audit::{self, Record};
 use crate::pipeline::authenticate::{Authenticator, Peer};
 use crate::pipeline::authorize::{Caller, Granted, authorize, authorize_path, permit};
@@ -54,7 +54,7 @@ use crate::request::context::RequestContext;
 use crate::request::negotiate::{self, Accepted, Media};
 use crate::request::query::Query;
 use crate::request::receive::{MAX_BODY, receive};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::subresources;
 use crate::write::{self, Deleted, PatchFormat};
 
@@ -73,11 +73,11 @@ pub struct App {
     /// Where every request is written down, if anywhere.
     pub audit: Option<Arc<audit::Sink>>,
     /// Seats for the work of requests.
-    pub shares: Shares,
+    pub shares: FlowControl,
     /// Every bound.
     pub limits: Limits,
     /// Who is connected.
-    pub guests: Arc<Guests>,
+    pub guests: Arc<ConnectionTracker>,
 }
 
 /// The connection that a request came on.
@@ -86,7 +86,7 @@ pub struct Source {
     /// What the client showed when it connected.
     pub peer: Peer,
     /// The connection's entry in the connection tracker.
-    pub guest: Arc<Guest>,
+    pub guest: Arc<TrackedConnection>,
 }
 
 /// How long a request may take that says nothing about it.
@@ -112,7 +112,7 @@ where
             let body = body.as_mut();
             let answer = answer(app, from, &parts, &query, route, &mut record, body);
             let in_time = tokio::time::timeout(deadline, answer).await;
-            in_time.unwrap_or_else(|_| Err(Refusal::timeout()))
+            in_time.unwrap_or_else(|_| Err(StatusError::timeout()))
         }
     };
     record.answered(answered.as_ref().map(|answer| answer.status.as_u16()));
@@ -193,7 +193,7 @@ where
     match route.target {
         Target::Document(document) => {
             let Spaces::One(space) = spaces else {
-                return Err(Refusal::no_such_path());
+                return Err(StatusError::no_such_path());
             };
             let judged = authorize_path(registry, &principal, &space, "get", path).await;
             record.judged(judged, |reason| reason)?;
@@ -388,7 +388,7 @@ async fn read(app: &App, caller: Caller<'_>, query: &Query, accepted: Accepted) 
     let body = match path.verb {
         Verb::Watch => {
             if accepted.media == Media::Yaml {
-                return Err(Refusal::no_such_form(
+                return Err(StatusError::no_such_form(
                     "only the following media types are accepted: \
                      application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
                 ));
@@ -447,7 +447,15 @@ async fn write(
     }
     match path.verb {
         Verb::Create if reviews::is_review(path.of()) => {
-            reviews::answer(registry, &app.authenticator, &caller, query, accepted, &sent).await
+            reviews::answer(
+                registry,
+                &app.authenticator,
+                &caller,
+                query,
+                accepted,
+                &sent,
+            )
+            .await
         }
         Verb::Create => {
             let done = write::create(registry, caller, query, &sent).await?;
@@ -546,7 +554,7 @@ fn deadline(query: &Query) -> Result<Duration> {
     }
     let Some(nanos) = insula_gotext::duration::parse(text) else {
         let quoted = insula_gotext::quote(text);
-        return Err(Refusal::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "invalid timeout specified in the request URL - time: invalid duration {quoted}"
         )));
     };

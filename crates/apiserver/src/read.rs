@@ -17,7 +17,7 @@ pub use watch::watch;
 
 use crate::registry::Registry;
 use crate::request::query::{self, Query};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// How often a look at all spaces is tried before the store is asked instead, which can
 /// show all of them as of one revision.
@@ -40,5 +40,5 @@ pub async fn await_named(registry: &Registry, query: &Query) -> Result<()> {
 async fn not_older(registry: &Registry, revision: Revision) -> Result<()> {
     let cache = registry.cache();
     let reached = tokio::time::timeout(PATIENCE, cache.reach(revision)).await;
-    reached.map_err(|_| Refusal::future(revision, cache.applied()))
+    reached.map_err(|_| StatusError::future(revision, cache.applied()))
 }

@@ -24,9 +24,9 @@ use tokio::sync::Notify;
 use crate::egress::Egress;
 use crate::registry::continue_token::Tokens;
 use crate::registry::definitions::Definitions;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::registry::turns::Turnstiles;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use insula_cache::Keyed;
 use insula_cache::{Cache, Collection, SpaceState, Stored};
 
@@ -68,7 +68,7 @@ impl Closing {
 #[derive(Clone, Debug)]
 pub struct Address {
     /// The kind as which it is stored.
-    pub kind: Served,
+    pub kind: Resource,
     /// Its space.
     pub space: Space,
     /// Its namespace, if the kind has any.
@@ -209,7 +209,7 @@ impl Registry {
 
     /// Waits until the cache shows every change that this server itself has made: who takes
     /// a right away is obeyed from the next request on, without a question to the store.
-    pub async fn settle(&self) {
+    pub async fn await_own_writes(&self) {
         let committed = Revision::new(self.committed.load(Ordering::Acquire));
         self.cache.reach(committed).await;
     }
@@ -222,7 +222,7 @@ impl Registry {
             if !built_in::are_some(&address.kind) {
                 return None;
             }
-            let life = self.cache.life(&address.space)?;
+            let life = self.cache.space_state(&address.space)?;
             built_in::find(address, &life)
         })
     }
@@ -273,11 +273,11 @@ impl Registry {
     /// The space, after everything that was acknowledged before the call if the cache does
     /// not have it.
     pub async fn find_space(&self, space: &Space) -> Result<Option<Arc<SpaceState>>> {
-        if let Some(found) = self.cache.life(space) {
+        if let Some(found) = self.cache.space_state(space) {
             return Ok(Some(found));
         }
         self.catch_up().await?;
-        Ok(self.cache.life(space))
+        Ok(self.cache.space_state(space))
     }
 
     /// The tenant's object, as the cache has it.
@@ -323,8 +323,8 @@ pub fn namespace_address(space: &Space, name: &str) -> Address {
 }
 
 /// What a missing tenant is answered with.
-pub fn no_such_tenant(name: &str) -> Refusal {
-    Refusal::not_found(kinds().get(core_kind("tenants")), name)
+pub fn no_such_tenant(name: &str) -> StatusError {
+    StatusError::not_found(kinds().get(core_kind("tenants")), name)
 }
 
 /// Whether the space serves a built-in kind: some are the system's only.

@@ -19,8 +19,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::documents::Documents;
 use crate::documents::metrics::Metrics;
 use crate::egress::{self, Egress};
-use crate::flow_control::connection_tracker::Guests;
-use crate::flow_control::{Limits, Shares};
+use crate::flow_control::connection_tracker::ConnectionTracker;
+use crate::flow_control::{FlowControl, Limits};
 use crate::handler::App;
 use crate::pipeline::audit;
 use crate::pipeline::authenticate::Authenticator;
@@ -115,8 +115,8 @@ impl Server {
         let registry = Arc::new(registry);
         let accounts = options.accounts.map(Arc::new);
         let audit = options.audit.map(Arc::new);
-        let shares = Shares::new(&options.limits);
-        let guests = Guests::new(options.limits.connections);
+        let shares = FlowControl::new(&options.limits);
+        let guests = ConnectionTracker::new(options.limits.connections);
         let metrics = Arc::new(Metrics::new(
             Arc::clone(&registry),
             audit.clone(),
@@ -228,7 +228,7 @@ impl Server {
 }
 
 async fn prepare(app: &App) -> Result<(), Error> {
-    let failed = |refusal: crate::status::Refusal| Error::Bootstrap(refusal.to_string());
+    let failed = |refusal: crate::status::StatusError| Error::Bootstrap(refusal.to_string());
     let now = insula_kinds::time::now();
     bootstrap_objects::bootstrap(&app.registry, &now)
         .await

@@ -12,7 +12,7 @@ use insula_kinds::core_kind;
 
 /// A refusal: what becomes a `Status` object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct StatusError {
     /// The HTTP code.
     pub code: u16,
     reason: Cow<'static, str>,
@@ -38,9 +38,9 @@ struct Others {
 }
 
 /// What handlers answer.
-pub type Result<T, E = Refusal> = std::result::Result<T, E>;
+pub type Result<T, E = StatusError> = std::result::Result<T, E>;
 
-impl Refusal {
+impl StatusError {
     /// The `Status` object.
     pub fn status(&self) -> Value {
         let mut metadata = json!({});
@@ -551,7 +551,7 @@ impl Refusal {
     }
 }
 
-impl From<insula_store::Error> for Refusal {
+impl From<insula_store::Error> for StatusError {
     /// What a store's failure means to a client. A write of which it is not known whether
     /// it happened is told as such, never as a conflict.
     fn from(error: insula_store::Error) -> Self {
@@ -569,10 +569,10 @@ impl From<insula_store::Error> for Refusal {
     }
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for StatusError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for StatusError {}

@@ -20,7 +20,7 @@ use crate::read;
 use crate::registry::Registry;
 use crate::request::negotiate::Accepted;
 use crate::request::query::Query;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::PatchFormat;
 
 /// Reads a subresource.
@@ -89,7 +89,9 @@ pub async fn patch_scale(
 /// Nothing runs pods here.
 fn refuse_the_data_plane(name: &str) -> Result<()> {
     match name {
-        "attach" | "exec" | "log" | "portforward" | "proxy" => Err(Refusal::not_implemented(name)),
+        "attach" | "exec" | "log" | "portforward" | "proxy" => {
+            Err(StatusError::not_implemented(name))
+        }
         _ => Ok(()),
     }
 }

@@ -25,8 +25,8 @@ pub use admission::insula_extra;
 pub use apply::{Config, apply};
 pub use create::{create, create_object};
 pub use delete::{
-    DeleteOptions, Deleted, Doomed, Emptied, delete, delete_collection, goes_at_once, remove,
-    remove_for, remove_together,
+    DeleteOptions, Deleted, Emptied, PendingDelete, delete, delete_collection, goes_at_once,
+    remove, remove_for, remove_together,
 };
 pub use modify::{Modified, Modify, Owner, modify};
 pub use ownership::refuse as refuse_apply;

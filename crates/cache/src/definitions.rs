@@ -40,10 +40,10 @@ impl Cache {
                 self.invalidate_all_apis(revision);
                 let withdrawn = gone || !is_published(&event.object);
                 let withdrawn = event.object.uid().filter(|_| withdrawn);
-                self.kinship().all_serve_anew(withdrawn);
-            } else if let Some(life) = self.life(space) {
+                self.owner_graph().all_serve_anew(withdrawn);
+            } else if let Some(life) = self.space_state(space) {
                 life.invalidate(Derived::Apis, revision);
-                self.kinship().serve_anew(space);
+                self.owner_graph().serve_anew(space);
             }
             let Some((resource, group)) = event.object.name().split_once('.') else {
                 continue;

@@ -51,8 +51,8 @@ impl Stored {
     }
 
     /// The same, of one that every space has.
-    pub fn letter(key: Arc<str>, revision: Revision, value: &[u8], pool: &Arc<Pool>) -> Self {
-        Self::of(key, revision, Text::letter(value, revision, pool))
+    pub fn templated(key: Arc<str>, revision: Revision, value: &[u8], pool: &Arc<Pool>) -> Self {
+        Self::of(key, revision, Text::templated(value, revision, pool))
     }
 
     /// An object that was not stored, and so has no resourceVersion.

@@ -17,7 +17,7 @@ use crate::definitions::definitions;
 use crate::entry::Stored;
 use crate::expiry;
 use crate::hooks::Hooks;
-use crate::tally::{Apart, Tally};
+use crate::usage::{Apart, Usage};
 use insula_kinds::core_kind;
 
 /// Keeps the cache up to date.
@@ -65,10 +65,10 @@ pub async fn load(
             };
             let object = cache.stored(&found, entry);
             if has_kin(found.shelf) {
-                cache.kinship.load(found.shelf, &found.space, &object);
+                cache.owner_graph.load(found.shelf, &found.space, &object);
             }
-            if let Some(life) = cache.life(&found.space) {
-                life.count(|tally| apart.with(tally, found.shelf, &object));
+            if let Some(life) = cache.space_state(&found.space) {
+                life.count(|usage| apart.with(usage, found.shelf, &object));
             }
             cache.collection(found.shelf, &found.space).load(object);
         }
@@ -259,12 +259,12 @@ impl Feed {
             let recorded = collection.apply(part.puts, revision);
             if has_kin(mark) {
                 let events = recorded.events.iter().map(AsRef::as_ref);
-                cache.kinship.note(mark, &part.space, events);
+                cache.owner_graph.note(mark, &part.space, events);
             }
             self.count(mark, &part.space, &recorded.events, charged);
             if let CollectionKey::BuiltIn(kind) = mark {
                 if let Some(stale) = cache.hooks.invalidates(kind, &recorded.events)
-                    && let Some(life) = cache.life(&part.space)
+                    && let Some(life) = cache.space_state(&part.space)
                 {
                     life.invalidate(stale, revision);
                 }
@@ -286,11 +286,11 @@ impl Feed {
         if mark == CollectionKey::BuiltIn(self.tenants) {
             self.change_tenants(events);
         }
-        if let Some(life) = cache.life(space).filter(|_| !space.is_system()) {
+        if let Some(life) = cache.space_state(space).filter(|_| !space.is_system()) {
             let events = events.iter().map(|event| &**event);
-            life.count(|tally| self.apart.after(tally, mark, events));
+            life.count(|usage| self.apart.after(usage, mark, events));
             if life.is_limited() {
-                cache.touched.note((space.clone(), None));
+                cache.dirty_quotas.note((space.clone(), None));
             }
         }
         let Some(quotas) = cache.find(self.quotas, space) else {
@@ -304,7 +304,7 @@ impl Feed {
                 && quotas.count(&format!("{namespace}/"), 1) > 0
             {
                 let place = (space.clone(), Some(namespace.into()));
-                cache.touched.note(place);
+                cache.dirty_quotas.note(place);
             }
         }
     }
@@ -334,7 +334,7 @@ impl Feed {
         for event in events {
             let space = Space::parse(event.object.name()).ok();
             let Some((space, life)) = space.and_then(|space| {
-                let life = self.cache.life(&space)?;
+                let life = self.cache.space_state(&space)?;
                 Some((space, life))
             }) else {
                 continue;
@@ -342,7 +342,7 @@ impl Feed {
             let was_limited = life.is_limited();
             life.change(&event.object);
             if life.is_limited() || was_limited {
-                self.cache.touched.note((space, None));
+                self.cache.dirty_quotas.note((space, None));
             }
         }
     }
@@ -419,13 +419,13 @@ impl Cache {
     }
 
     /// Whose the object at a key is, how much it is with so many bytes, and how much is there.
-    pub fn weigh(&self, key: &[u8], bytes: usize) -> Option<(Space, Tally, Tally)> {
+    pub fn weigh(&self, key: &[u8], bytes: usize) -> Option<(Space, Usage, Usage)> {
         let found = self.parse(key)?;
         let objects = self.find(found.shelf, &found.space);
         let there = objects.and_then(|objects| objects.get(found.key));
-        let there = there.map(|there| Tally::one(found.shelf, there.stored_length()));
-        let tally = Tally::one(found.shelf, bytes);
-        Some((found.space, tally, there.unwrap_or_default()))
+        let there = there.map(|there| Usage::one(found.shelf, there.stored_length()));
+        let usage = Usage::one(found.shelf, bytes);
+        Some((found.space, usage, there.unwrap_or_default()))
     }
 
     /// Takes a fence for what it is, if the key is one's.
@@ -449,7 +449,7 @@ impl Cache {
         } else if kind == definitions() {
             Stored::shared(key, revision, &entry.value, &self.pool)
         } else if self.bootstrap_objects.contains(kind, found.key) {
-            Stored::letter(key, revision, &entry.value, &self.pool)
+            Stored::templated(key, revision, &entry.value, &self.pool)
         } else {
             Stored::new(key, revision, &entry.value)
         }
@@ -460,7 +460,7 @@ impl Cache {
     fn place<'a>(&self, segments: &[&'a str]) -> Option<Place<'a>> {
         let is_tenant = |name: &str| {
             let space = Space::parse(name).ok();
-            space.is_some_and(|space| self.life(&space).is_some())
+            space.is_some_and(|space| self.space_state(&space).is_some())
         };
         let namespaced = match segments {
             [first, _] => !is_tenant(first),
@@ -492,7 +492,7 @@ fn has_kin(mark: CollectionKey<'_>) -> bool {
 fn shadowed(cache: &Cache, found: &Found<'_>, object: &Stored) -> Option<Arc<Stored>> {
     match found.shelf {
         CollectionKey::BuiltIn(kind) => {
-            let life = cache.life(&found.space)?;
+            let life = cache.space_state(&found.space)?;
             cache.hooks.shadowed(kind, &found.space, object, &life)
         }
         CollectionKey::Custom { .. } => None,

@@ -13,14 +13,14 @@ mod entry;
 pub mod expiry;
 mod feed;
 mod hooks;
-mod kinship;
-mod letter;
+mod owner_graph;
+mod owner_refs;
 mod pool;
+mod quota_dirty;
 mod space_state;
-mod tally;
+mod template;
 mod text;
-mod ties;
-mod touched;
+mod usage;
 mod versions;
 
 use std::collections::HashMap;
@@ -40,12 +40,12 @@ pub use derived::Derived;
 pub use entry::{Stored, with_revision, without_revision};
 pub use feed::{Feed, load};
 pub use hooks::Hooks;
-pub use kinship::{Hold, Kinship, Node};
+pub use owner_graph::{Hold, Node, OwnerGraph};
+pub use owner_refs::{OwnerRefs, Reference};
 pub use pool::Pool;
+pub use quota_dirty::{DirtyQuotas, Place};
 pub use space_state::SpaceState;
-pub use tally::Tally;
-pub use ties::{Reference, Ties};
-pub use touched::{Place, Touched};
+pub use usage::Usage;
 pub use versions::{Shown, Versions};
 
 use bootstrap_objects::BootstrapObjects;
@@ -54,7 +54,7 @@ use bootstrap_objects::BootstrapObjects;
 #[derive(Debug)]
 pub struct Cache {
     layout: Layout,
-    shelves: Vec<Arc<Shelf>>,
+    shelves: Vec<Arc<KindCollections>>,
     /// Those of kinds that users define: by group and plural.
     customs: RwLock<HashMap<Box<str>, Group>>,
     /// What objects of many spaces have in common.
@@ -67,7 +67,7 @@ pub struct Cache {
     /// Everything that happened after it is told to watchers.
     start: Revision,
     /// Who depends on whom.
-    kinship: Kinship,
+    owner_graph: OwnerGraph,
     /// The spaces that there are.
     lives: RwLock<HashMap<Space, Arc<SpaceState>>>,
     /// The spaces whose policies are in memory, so that those that nobody asks are found
@@ -76,18 +76,18 @@ pub struct Cache {
     /// When a write last needed more of what a tenant may have, by tenant: see
     /// [`quota`](crate::write::quota).
     fences: RwLock<HashMap<TenantName, Revision>>,
-    touched: Touched,
+    dirty_quotas: DirtyQuotas,
     applied: AtomicU64,
     advanced: Notify,
     progress_wanted: Notify,
 }
 
 /// The kinds of a group that users define, by their plurals.
-type Group = HashMap<Box<str>, Arc<Shelf>>;
+type Group = HashMap<Box<str>, Arc<KindCollections>>;
 
 /// The collections of one kind.
 #[derive(Debug)]
-struct Shelf {
+struct KindCollections {
     spaces: RwLock<HashMap<Space, Arc<Collection>>>,
     /// What happened in all spaces, for those who watch all.
     everywhere: Arc<Collection>,
@@ -97,7 +97,7 @@ struct Shelf {
 
 /// The objects of a kind in every space, all of one moment.
 #[derive(Debug)]
-pub struct Panorama {
+pub struct AllSpacesSnapshot {
     /// The objects in the order of spaces and keys.
     pub objects: Vec<(Space, Arc<Stored>)>,
     /// What happens in every space, as [`Cache::log_of_all`] has it.
@@ -116,18 +116,18 @@ impl Cache {
     fn new(layout: Layout, at: Revision, hooks: Box<dyn Hooks>) -> Self {
         Self {
             layout,
-            shelves: kinds().iter().map(|_| Shelf::new(at)).collect(),
+            shelves: kinds().iter().map(|_| KindCollections::new(at)).collect(),
             customs: RwLock::default(),
             pool: Arc::default(),
             bootstrap_objects: BootstrapObjects::new(),
             hooks,
             cleared: AtomicU64::new(0),
             start: at,
-            kinship: Kinship::default(),
+            owner_graph: OwnerGraph::default(),
             lives: RwLock::default(),
             compiled: Mutex::default(),
             fences: RwLock::default(),
-            touched: Touched::default(),
+            dirty_quotas: DirtyQuotas::default(),
             applied: AtomicU64::new(at.get()),
             advanced: Notify::new(),
             progress_wanted: Notify::new(),
@@ -160,7 +160,7 @@ impl Cache {
 
     /// The objects of a kind in every space whose keys begin with `prefix`; `None` if a
     /// transaction changed some while they were collected.
-    pub fn panorama(&self, kind: impl Keyed, prefix: &str) -> Option<Panorama> {
+    pub fn snapshot_all_spaces(&self, kind: impl Keyed, prefix: &str) -> Option<AllSpacesSnapshot> {
         let shelf = self.shelf(kind.collection_key());
         let version = shelf.version.load(Ordering::Acquire);
         let (cursor, last) = shelf.everywhere.end();
@@ -173,7 +173,7 @@ impl Cache {
         // collection's lock is taken in between.
         let untouched =
             version.is_multiple_of(2) && shelf.version.load(Ordering::Acquire) == version;
-        untouched.then_some(Panorama {
+        untouched.then_some(AllSpacesSnapshot {
             objects,
             log: Arc::clone(&shelf.everywhere),
             cursor,
@@ -192,8 +192,8 @@ impl Cache {
     }
 
     /// Who depends on whom, in every space.
-    pub const fn kinship(&self) -> &Kinship {
-        &self.kinship
+    pub const fn owner_graph(&self) -> &OwnerGraph {
+        &self.owner_graph
     }
 
     /// Everything up to this revision is in it.
@@ -224,7 +224,7 @@ impl Cache {
         &self.advanced
     }
 
-    fn find_shelf(&self, mark: CollectionKey<'_>) -> Option<Arc<Shelf>> {
+    fn find_shelf(&self, mark: CollectionKey<'_>) -> Option<Arc<KindCollections>> {
         match mark {
             CollectionKey::BuiltIn(id) => self.shelves.get(id.index()).cloned(),
             CollectionKey::Custom { group, resource } => {
@@ -234,7 +234,7 @@ impl Cache {
         }
     }
 
-    fn shelf(&self, mark: CollectionKey<'_>) -> Arc<Shelf> {
+    fn shelf(&self, mark: CollectionKey<'_>) -> Arc<KindCollections> {
         if let Some(found) = self.find_shelf(mark) {
             return found;
         }
@@ -242,14 +242,14 @@ impl Cache {
         let (group, resource) = match mark {
             CollectionKey::Custom { group, resource } => (group, resource),
             // The table has a shelf for each of its kinds.
-            CollectionKey::BuiltIn(_) => return Shelf::new(floor),
+            CollectionKey::BuiltIn(_) => return KindCollections::new(floor),
         };
         let mut customs = self.customs.write().unwrap_or_else(PoisonError::into_inner);
         let group = customs.entry(group.into()).or_default();
         Arc::clone(
             group
                 .entry(resource.into())
-                .or_insert_with(|| Shelf::new(floor)),
+                .or_insert_with(|| KindCollections::new(floor)),
         )
     }
 
@@ -309,7 +309,9 @@ impl Cache {
     pub fn birth(&self, space: &Space) -> Revision {
         match space {
             Space::System => Revision::ZERO,
-            Space::Tenant(_) => self.life(space).map_or(Revision::ZERO, |life| life.birth),
+            Space::Tenant(_) => self
+                .space_state(space)
+                .map_or(Revision::ZERO, |life| life.birth),
         }
     }
 
@@ -328,12 +330,12 @@ impl Cache {
     }
 
     /// Where something changed that is limited.
-    pub const fn touched(&self) -> &Touched {
-        &self.touched
+    pub const fn dirty_quotas(&self) -> &DirtyQuotas {
+        &self.dirty_quotas
     }
 
     /// The space, if there is such a tenant.
-    pub fn life(&self, space: &Space) -> Option<Arc<SpaceState>> {
+    pub fn space_state(&self, space: &Space) -> Option<Arc<SpaceState>> {
         let lives = self.lives.read().unwrap_or_else(PoisonError::into_inner);
         lives.get(space).cloned()
     }
@@ -387,7 +389,7 @@ impl Cache {
             return;
         };
         let space = Space::Tenant(tenant);
-        self.kinship.close(&space);
+        self.owner_graph.close(&space);
         for shelf in &self.shelves {
             shelf.clear(&space);
         }
@@ -409,7 +411,7 @@ fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
     }
 }
 
-impl Shelf {
+impl KindCollections {
     fn new(floor: Revision) -> Arc<Self> {
         Arc::new(Self {
             spaces: RwLock::default(),

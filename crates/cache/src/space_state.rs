@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::derived::{Derived, Slot};
 use crate::entry::Stored;
-use crate::tally::Tally;
+use crate::usage::Usage;
 
 /// One space, from its tenant's creation to its deletion. The next tenant of the same name
 /// has another life: what was derived from this one, decisions included, ends with it.
@@ -27,7 +27,7 @@ pub struct SpaceState {
     over: AtomicBool,
     /// Whether its tenant has a quota.
     limited: AtomicBool,
-    tally: Mutex<Tally>,
+    usage: Mutex<Usage>,
     /// Whether it is among those whose memory is given back when nobody asks.
     pub(crate) noted: AtomicBool,
     changed: Notify,
@@ -46,7 +46,7 @@ impl SpaceState {
             admission: Slot::new(birth),
             over: AtomicBool::new(false),
             limited: AtomicBool::new(has_quota(tenant)),
-            tally: Mutex::default(),
+            usage: Mutex::default(),
             noted: AtomicBool::new(false),
             changed: Notify::new(),
         }
@@ -99,8 +99,8 @@ impl SpaceState {
     }
 
     /// How much it has, by what the cache has.
-    pub fn tally(&self) -> Tally {
-        *self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn usage(&self) -> Usage {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tenant's object is this now.
@@ -109,9 +109,9 @@ impl SpaceState {
     }
 
     /// It has more or less than before.
-    pub(crate) fn count(&self, change: impl FnOnce(Tally) -> Tally) {
-        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        *tally = change(*tally);
+    pub(crate) fn count(&self, change: impl FnOnce(Usage) -> Usage) {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        *usage = change(*usage);
     }
 
     pub(crate) fn end(&self) {

@@ -7,8 +7,8 @@ use bytes::{BufMut, Bytes};
 use insula_core::Revision;
 
 use crate::entry::{after_uid, uid, with_revision, without_revision};
-use crate::letter::Letter;
 use crate::pool::{Piece, Pool};
+use crate::template::Template;
 
 /// The JSON of one object.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub enum Text {
     /// Large, and much the same in many spaces.
     Shared(Box<Shared>),
     /// Small, and the same in many spaces but for some names and numbers.
-    Letter(Letter),
+    Template(Template),
 }
 
 /// A text in pieces.
@@ -58,10 +58,10 @@ impl Text {
     }
 
     /// The same as a letter, if it can be one.
-    pub fn letter(json: &[u8], revision: Revision, pool: &Arc<Pool>) -> Self {
+    pub fn templated(json: &[u8], revision: Revision, pool: &Arc<Pool>) -> Self {
         let json = with_revision(json, revision);
-        match Letter::of(&json, pool) {
-            Some(letter) => Self::Letter(letter),
+        match Template::of(&json, pool) {
+            Some(letter) => Self::Template(letter),
             None => Self::Whole(json),
         }
     }
@@ -70,7 +70,7 @@ impl Text {
     pub fn at(&self, revision: Revision) -> Self {
         match self {
             Self::Whole(json) => Self::whole(&without_revision(json), revision),
-            Self::Letter(letter) => Self::Letter(letter.at(revision)),
+            Self::Template(letter) => Self::Template(letter.at(revision)),
             Self::Shared(shared) => {
                 let head = with_revision(&without_revision(&shared.head), revision);
                 Self::Shared(Box::new(Shared {
@@ -87,7 +87,7 @@ impl Text {
     pub fn bytes(&self) -> Cow<'_, Bytes> {
         match self {
             Self::Whole(json) => Cow::Borrowed(json),
-            Self::Shared(_) | Self::Letter(_) => {
+            Self::Shared(_) | Self::Template(_) => {
                 let mut json = Vec::with_capacity(self.length());
                 self.write(0, &mut json);
                 Cow::Owned(json.into())
@@ -110,7 +110,7 @@ impl Text {
                 json.truncate(most);
                 Cow::Owned(json)
             }
-            Self::Letter(letter) => {
+            Self::Template(letter) => {
                 let mut json = Vec::with_capacity(letter.length());
                 letter.write(0, &mut json);
                 json.truncate(most);
@@ -124,7 +124,7 @@ impl Text {
         let head: &[u8] = match self {
             Self::Whole(json) => json,
             Self::Shared(shared) => &shared.head,
-            Self::Letter(letter) => return letter.uid(),
+            Self::Template(letter) => return letter.uid(),
         };
         std::str::from_utf8(&head[uid(head)?]).ok()
     }
@@ -133,7 +133,7 @@ impl Text {
     pub fn write(&self, from: usize, out: &mut impl BufMut) {
         match self {
             Self::Whole(json) => out.put_slice(&json[from.min(json.len())..]),
-            Self::Letter(letter) => letter.write(from, out),
+            Self::Template(letter) => letter.write(from, out),
             Self::Shared(shared) => {
                 let mut skip = from;
                 let pieces = shared.pieces.iter().map(|piece| piece.bytes());
@@ -151,7 +151,7 @@ impl Text {
         match self {
             Self::Whole(json) => json.len(),
             Self::Shared(shared) => shared.length,
-            Self::Letter(letter) => letter.length(),
+            Self::Template(letter) => letter.length(),
         }
     }
 
@@ -166,7 +166,7 @@ impl Text {
         match self {
             Self::Whole(json) => json.len(),
             Self::Shared(shared) => shared.own,
-            Self::Letter(letter) => letter.weight(),
+            Self::Template(letter) => letter.weight(),
         }
     }
 }
@@ -213,7 +213,7 @@ mod tests {
     fn a_letter_reads_as_the_whole() {
         let (pool, at) = (Arc::new(Pool::default()), Revision::new(7));
         let json = br#"{"kind":"K","metadata":{"uid":"u-1","tenant":"t1"},"data":1}"#;
-        let (whole, letter) = (Text::whole(json, at), Text::letter(json, at, &pool));
+        let (whole, letter) = (Text::whole(json, at), Text::templated(json, at, &pool));
         assert!(letter.is_shared() && pool.count() == 1);
         assert_eq!(letter.bytes(), whole.bytes());
         assert_eq!(letter.length(), whole.length());
@@ -223,7 +223,7 @@ mod tests {
         }
         let later = Revision::new(1234);
         assert_eq!(letter.at(later).bytes(), whole.at(later).bytes());
-        let strange = Text::letter(b"{}", at, &pool);
+        let strange = Text::templated(b"{}", at, &pool);
         assert!(!strange.is_shared());
         assert_eq!(&**strange.bytes(), b"{}");
     }

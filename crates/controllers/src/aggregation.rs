@@ -98,7 +98,7 @@ async fn show_one(registry: &Registry, address: &Address) -> Result<bool> {
 /// What the role allows, by what decides.
 fn rules_of(registry: &Registry, address: &Address) -> Option<Vec<Rule>> {
     let cache = registry.cache();
-    let life = cache.life(&address.space)?;
+    let life = cache.space_state(&address.space)?;
     policy::ask(cache, &life, &address.space, |policy| {
         let rules = policy.role_rules(RoleRef::ClusterRole(&address.name))?;
         Some(rules.iter().cloned().map(Arc::unwrap_or_clone).collect())

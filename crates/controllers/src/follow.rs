@@ -10,14 +10,14 @@ use insula_cache::{Change, Collection, Cursor, Event, Stored};
 use insula_core::Space;
 use memchr::memmem;
 
-use crate::furniture::{self, Glance};
+use crate::furniture::{self, SeatStats};
 use crate::queue::{Item, Task};
 use crate::{aggregation, quotas, tokens};
 
 /// The logs over all spaces of the kinds that work begins with.
 pub struct Follow {
     registry: Arc<Registry>,
-    glance: Glance,
+    glance: SeatStats,
     logs: Vec<Log>,
 }
 
@@ -46,7 +46,7 @@ impl Follow {
         let logs = Task::ALL.map(log).into();
         quotas::note_all(&registry);
         Self {
-            glance: Glance::new(&registry),
+            glance: SeatStats::new(&registry),
             registry,
             logs,
         }
@@ -58,10 +58,10 @@ impl Follow {
             let logs = self.logs.iter().map(|log| (log.task, Arc::clone(&log.log)));
             let logs: Vec<_> = logs.collect();
             // Asked for before the logs are read, so that nothing is missed in between.
-            let touched = Arc::clone(&self.registry);
-            let touched = touched.cache().touched();
+            let dirty_quotas = Arc::clone(&self.registry);
+            let dirty_quotas = dirty_quotas.cache().dirty_quotas();
             let changed = logs.iter().map(|(task, log)| (Some(*task), log.changed()));
-            let changed = changed.chain([(None, touched.changed())]);
+            let changed = changed.chain([(None, dirty_quotas.changed())]);
             let changed = select_all(changed.map(|(task, told)| {
                 let told = told.notified();
                 Box::pin(async move {
@@ -71,7 +71,7 @@ impl Follow {
                     }
                 })
             }));
-            let mut items: Vec<Item> = touched.tell().into_iter().map(Item::at).collect();
+            let mut items: Vec<Item> = dirty_quotas.tell().into_iter().map(Item::at).collect();
             for log in &mut self.logs {
                 log.read(&self.registry, &self.glance, &mut items);
             }
@@ -84,7 +84,7 @@ impl Follow {
 }
 
 impl Log {
-    fn read(&mut self, registry: &Registry, glance: &Glance, items: &mut Vec<Item>) {
+    fn read(&mut self, registry: &Registry, glance: &SeatStats, items: &mut Vec<Item>) {
         while let Some(cursor) = &mut self.cursor {
             let mut events = Vec::new();
             if self.log.read_on(cursor, BATCH, &mut events).is_err() {
@@ -129,7 +129,7 @@ const fn looked_at(task: Task) -> Task {
 }
 
 /// What namespaces do not have that every one has.
-fn missing(task: Task, registry: &Registry, glance: &Glance) -> Vec<Item> {
+fn missing(task: Task, registry: &Registry, glance: &SeatStats) -> Vec<Item> {
     let mut items = Vec::new();
     for (space, namespaces) in registry.cache().everywhere(Task::Namespace.kind()) {
         for namespace in namespaces.snapshot("", None).objects {
@@ -154,7 +154,7 @@ fn missing(task: Task, registry: &Registry, glance: &Glance) -> Vec<Item> {
 }
 
 /// Whether there may be something to do since this happened.
-fn is_told(task: Task, event: &Event, glance: &Glance) -> bool {
+fn is_told(task: Task, event: &Event, glance: &SeatStats) -> bool {
     let gone = event.change == Change::Deleted;
     match task {
         Task::Account => gone,

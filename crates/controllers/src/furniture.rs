@@ -41,12 +41,12 @@ pub fn has_account(registry: &Registry, space: &Space, namespace: &str) -> bool 
 
 /// What tells namespaces what the server's certificate is verified with, told from what does
 /// not at a glance.
-pub struct Glance {
+pub struct SeatStats {
     /// How the right text ends; `None` if nothing is told.
     end: Option<Vec<u8>>,
 }
 
-impl Glance {
+impl SeatStats {
     /// Of what the server tells.
     pub fn new(registry: &Registry) -> Self {
         let end = |map: Value| format!("\"data\":{}}}", map["data"]).into_bytes();

@@ -2,7 +2,7 @@
 //!
 //! An object goes when none of the owners that it names is there any more; one that is
 //! deleted may wait for its dependents to go first, or to be let go. Which objects that may
-//! be about is known to the [cache](insula_cache::Kinship), which hands them out;
+//! be about is known to the [cache](insula_cache::OwnerGraph), which hands them out;
 //! here they are judged and dealt with.
 //!
 //! ```text
@@ -91,14 +91,14 @@ impl Collector {
     /// Runs until `stop` is done. Everything that it began has ended then.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
-        let kinship = self.registry.cache().kinship();
+        let owner_graph = self.registry.cache().owner_graph();
         let mut agenda = Agenda::default();
         let mut workers = JoinSet::new();
         let mut taken: HashMap<Id, (Space, Vec<Node>)> = HashMap::new();
-        kinship.follow();
+        owner_graph.follow();
         loop {
             while workers.len() < AT_ONCE
-                && let Some((space, nodes)) = kinship.take(BATCH)
+                && let Some((space, nodes)) = owner_graph.take(BATCH)
             {
                 let (this, on) = (self.clone(), (space.clone(), nodes.clone()));
                 let worker = async move { this.look(&on.0, on.1).await };
@@ -107,7 +107,7 @@ impl Collector {
             let next = agenda.next();
             tokio::select! {
                 () = &mut stop => break,
-                () = kinship.told().notified(), if workers.len() < AT_ONCE => {}
+                () = owner_graph.told().notified(), if workers.len() < AT_ONCE => {}
                 Some(done) = workers.join_next_with_id() => {
                     let (id, left) = match done {
                         Ok((id, left)) => (id, Some(left)),
@@ -119,23 +119,23 @@ impl Collector {
                     if let Some((space, nodes)) = taken.remove(&id) {
                         let left = left.unwrap_or_else(|| Left::retrying(nodes));
                         self.put_back(&mut agenda, &space, left);
-                        kinship.done(&space);
+                        owner_graph.done(&space);
                     }
                 }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                     for (space, node) in agenda.due(Instant::now()) {
-                        kinship.look_again(&space, node);
+                        owner_graph.look_again(&space, node);
                     }
                 }
             }
         }
-        kinship.leave();
+        owner_graph.leave();
         workers.shutdown().await;
     }
 
     fn put_back(&self, agenda: &mut Agenda, space: &Space, left: Left) {
         for node in left.again {
-            self.registry.cache().kinship().look_again(space, node);
+            self.registry.cache().owner_graph().look_again(space, node);
         }
         let now = Instant::now();
         for (nodes, after) in [(left.later, RETRY), (left.much_later, REFUSED)] {

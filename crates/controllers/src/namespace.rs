@@ -7,7 +7,7 @@
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::namespace_address;
-use insula_apiserver::registry::resource::Served;
+use insula_apiserver::registry::resource::Resource;
 use insula_apiserver::status::Result;
 use insula_apiserver::write::bootstrap_objects;
 use insula_core::Space;
@@ -56,7 +56,7 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
 }
 
 /// Everything that lives in namespaces.
-fn content(extent: &Extent<'_>) -> Vec<Served> {
+fn content(extent: &Extent<'_>) -> Vec<Resource> {
     let kinds = kinds_in(extent.registry, extent.space);
     kinds.filter(|kind| kind.namespaced()).collect()
 }

@@ -28,7 +28,7 @@ pub fn note_all(registry: &Registry) {
     for (space, quotas) in cache.everywhere(core_kind("resourcequotas")) {
         for quota in quotas.snapshot("", None).objects {
             let namespace = quota.namespace().map(Into::into);
-            cache.touched().note((space.clone(), namespace));
+            cache.dirty_quotas().note((space.clone(), namespace));
         }
     }
     for (_, tenants) in cache.everywhere(core_kind("tenants")) {
@@ -36,8 +36,11 @@ pub fn note_all(registry: &Registry) {
             let Ok(space) = Space::parse(tenant.name()) else {
                 continue;
             };
-            if cache.life(&space).is_some_and(|life| life.is_limited()) {
-                cache.touched().note((space, None));
+            if cache
+                .space_state(&space)
+                .is_some_and(|life| life.is_limited())
+            {
+                cache.dirty_quotas().note((space, None));
             }
         }
     }
@@ -45,8 +48,8 @@ pub fn note_all(registry: &Registry) {
 
 /// Makes everything at the place say what there is. Says whether it was noted at all.
 pub async fn tend(registry: &Registry, place: &Place) -> Result<bool> {
-    let touched = registry.cache().touched();
-    if !touched.take(place) {
+    let dirty_quotas = registry.cache().dirty_quotas();
+    if !dirty_quotas.take(place) {
         return Ok(false);
     }
     let told = match place {
@@ -55,7 +58,7 @@ pub async fn tend(registry: &Registry, place: &Place) -> Result<bool> {
         (Space::System, None) => Ok(()),
     };
     if told.is_err() {
-        touched.note(place.clone());
+        dirty_quotas.note(place.clone());
     }
     told.map(|()| true)
 }

@@ -5,7 +5,7 @@
 //! last the tenant. Of that, what holds in the whole space goes last: the administrators'.
 
 use insula_apiserver::Registry;
-use insula_apiserver::registry::resource::Served;
+use insula_apiserver::registry::resource::Resource;
 use insula_apiserver::registry::tenant_address;
 use insula_apiserver::status::Result;
 use insula_cache::CollectionKey;
@@ -62,7 +62,7 @@ async fn empty(extent: &Extent<'_>) -> Result<Left> {
     let mut left = Left::default();
     for stage in STAGES {
         let kinds = kinds_in(extent.registry, extent.space);
-        let kinds: Vec<Served> = kinds.filter(|kind| stage_of(kind) == stage).collect();
+        let kinds: Vec<Resource> = kinds.filter(|kind| stage_of(kind) == stage).collect();
         left = extent.empty(&kinds).await?;
         if !left.is_nothing() {
             break;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
-use insula_apiserver::registry::resource::Served;
+use insula_apiserver::registry::resource::Resource;
 use insula_apiserver::status::Result;
 use insula_apiserver::write::{DeleteOptions, Modified, Modify, Policy, modify, remove};
 use insula_cache::Stored;
@@ -45,8 +45,8 @@ pub struct Left {
 
 /// An object that is to go.
 #[derive(Clone)]
-struct Doomed {
-    kind: Served,
+struct PendingDelete {
+    kind: Resource,
     object: Arc<Stored>,
 }
 
@@ -67,7 +67,7 @@ pub fn stored_kinds() -> impl Iterator<Item = (KindId, &'static Kind)> {
 
 /// The kinds of which the space may have objects that are stored: those of the table, and
 /// those that users define.
-pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Served> {
+pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Resource> {
     let apis = registry.apis(space);
     let offers = apis.map(|apis| apis.offers().to_vec()).unwrap_or_default();
     let customs = offers.into_iter().map(|offer| offer.storage());
@@ -78,7 +78,7 @@ pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Serv
 impl Extent<'_> {
     /// Removes all objects of these kinds that nothing holds, and marks the rest. Says what
     /// is left.
-    pub async fn empty(&self, of: &[Served]) -> Result<Left> {
+    pub async fn empty(&self, of: &[Resource]) -> Result<Left> {
         let mut left = Left::default();
         for _ in 0..ROUNDS {
             left = Left::default();
@@ -104,25 +104,25 @@ impl Extent<'_> {
         Ok(left)
     }
 
-    fn find(&self, kind: &Served) -> impl Iterator<Item = Doomed> + use<> {
+    fn find(&self, kind: &Resource) -> impl Iterator<Item = PendingDelete> + use<> {
         let kind = kind.clone();
         let collection = self.registry.cache().find(&kind, self.space);
         let prefix = self.namespace.map(|name| format!("{name}/"));
         let prefix = prefix.unwrap_or_default();
         let found = collection.map(|of| of.snapshot(&prefix, None).objects);
         let found = found.unwrap_or_default().into_iter();
-        found.map(move |object| Doomed {
+        found.map(move |object| PendingDelete {
             kind: kind.clone(),
             object,
         })
     }
 
-    async fn remove_all(&self, doomed: &[Doomed]) -> Result<Revision> {
+    async fn remove_all(&self, doomed: &[PendingDelete]) -> Result<Revision> {
         let batches = doomed.chunks(BATCH).map(|batch| self.remove_batch(batch));
         latest(batches.collect()).await
     }
 
-    async fn remove_batch(&self, batch: &[Doomed]) -> Result<Revision> {
+    async fn remove_batch(&self, batch: &[PendingDelete]) -> Result<Revision> {
         let mut transaction = Transaction::new();
         for doomed in batch {
             let key = self.registry.key(&self.address(doomed));
@@ -145,7 +145,7 @@ impl Extent<'_> {
 
     /// Removes the object as it is by now, unless something holds it by now: then it is
     /// left to the next round.
-    async fn remove_one(&self, doomed: &Doomed) -> Result<Revision> {
+    async fn remove_one(&self, doomed: &PendingDelete) -> Result<Revision> {
         let key = self.registry.key(&self.address(doomed));
         let mut doomed = doomed.clone();
         loop {
@@ -169,12 +169,12 @@ impl Extent<'_> {
         }
     }
 
-    async fn mark_all(&self, doomed: &[Doomed]) -> Result<Revision> {
+    async fn mark_all(&self, doomed: &[PendingDelete]) -> Result<Revision> {
         let marks = doomed.iter().map(|doomed| self.mark(doomed));
         latest(marks.collect()).await
     }
 
-    async fn mark(&self, doomed: &Doomed) -> Result<Revision> {
+    async fn mark(&self, doomed: &PendingDelete) -> Result<Revision> {
         let options = DeleteOptions::exactly(&doomed.object).propagating(Policy::Background);
         match remove(self.registry, &doomed.kind, &self.address(doomed), &options).await {
             Ok(Some(deleted)) if !deleted.gone => Ok(deleted.object.revision),
@@ -185,7 +185,7 @@ impl Extent<'_> {
         }
     }
 
-    fn address(&self, doomed: &Doomed) -> Address {
+    fn address(&self, doomed: &PendingDelete) -> Address {
         Address {
             kind: doomed.kind.clone(),
             space: self.space.clone(),
@@ -201,7 +201,7 @@ impl Left {
         self.resources.is_empty()
     }
 
-    fn count(&mut self, doomed: &Doomed, holding: &[String]) {
+    fn count(&mut self, doomed: &PendingDelete, holding: &[String]) {
         let kind = &doomed.kind;
         let resource = format!("{}.{}", kind.resource, kind.group);
         *self.resources.entry(resource).or_default() += 1;
@@ -223,7 +223,7 @@ async fn latest(writes: Vec<impl Future<Output = Result<Revision>>>) -> Result<R
 /// The finalizers that an object waits for. What the control plane itself holds it by is
 /// not among them: pods are gone before volumes go, and content before namespaces. Nor does
 /// it wait for its dependents, which go the same way.
-fn holding(doomed: &Doomed) -> Vec<String> {
+fn holding(doomed: &PendingDelete) -> Vec<String> {
     if memmem::find(&doomed.object.body(), br#""finalizers":["#).is_none() {
         return Vec::new();
     }

@@ -15,7 +15,7 @@ use insula_apiserver::pipeline::service_account::{
     Account, Accounts, Bound, Issuer, KEPT_TOKEN, LAST_USED, Use, day,
 };
 use insula_apiserver::registry::Address;
-use insula_apiserver::status::{Refusal, Result};
+use insula_apiserver::status::{Result, StatusError};
 use insula_apiserver::write::{DeleteOptions, Modified, Modify, modify, remove};
 use insula_cache::Stored;
 use insula_cache::expiry;
@@ -252,8 +252,8 @@ impl Keeper<'_> {
     }
 
     fn sign(&self, secret: &Address, account: &Address, uid: &str) -> Result<String> {
-        let life = self.registry.cache().life(&account.space);
-        let life = life.ok_or_else(|| Refusal::unavailable("the space is not there yet"))?;
+        let life = self.registry.cache().space_state(&account.space);
+        let life = life.ok_or_else(|| StatusError::unavailable("the space is not there yet"))?;
         let account = Account {
             space: account.space.clone(),
             tenant_uid: (!account.space.is_system()).then(|| life.uid.to_string()),

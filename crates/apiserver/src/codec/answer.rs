@@ -16,7 +16,7 @@ use crate::codec::view::{self, View};
 use crate::flow_control::Turns;
 use crate::request::negotiate::{self, Accepted, Asked, Media};
 use crate::request::query::Query;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use insula_cache::Stored;
 
 /// What an answer is made of, before it goes out.
@@ -104,7 +104,7 @@ impl Answer {
     }
 
     /// A refusal, in the format that the caller accepts.
-    pub fn refused(parts: &Parts, query: &Query, refusal: &Refusal) -> Self {
+    pub fn refused(parts: &Parts, query: &Query, refusal: &StatusError) -> Self {
         let status =
             StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let accepted = negotiate::accepted(&parts.headers, query, Asked::Plain);

@@ -9,7 +9,7 @@ use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 
 use crate::flow_control::{Seat, Turns};
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use insula_cache::Stored;
 
 /// What an answer carries.
@@ -42,7 +42,7 @@ pub struct Counted {
 
 /// A JSON list of cached objects.
 pub struct List {
-    kind: Served,
+    kind: Resource,
     head: Bytes,
     items: std::vec::IntoIter<Arc<Stored>>,
     first: bool,
@@ -134,7 +134,7 @@ impl From<Bytes> for Body {
 
 impl List {
     /// `head`, the items without their kinds, `tail`.
-    pub fn new(kind: &Served, head: Bytes, items: Vec<Arc<Stored>>, tail: Bytes) -> Self {
+    pub fn new(kind: &Resource, head: Bytes, items: Vec<Arc<Stored>>, tail: Bytes) -> Self {
         let commas = items.len().saturating_sub(1);
         let bodies: usize = items.iter().map(|item| item.item_length(kind) + 1).sum();
         let left = (head.len() + bodies + commas + tail.len()) as u64;

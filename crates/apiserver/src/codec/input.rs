@@ -4,10 +4,10 @@ use bytes::Bytes;
 use insula_kinds::decode::{self, DecodeError, Decoded, Identity};
 use insula_kinds::{FieldError, Kind, Object, TypeId, Value, kinds, protobuf};
 
-use crate::registry::resource::{Custom, Served};
+use crate::registry::resource::{Custom, Resource};
 use crate::request::negotiate::Media;
 use crate::request::query::FieldValidation;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// A body and what it is written in.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ pub fn read(sent: &Sent, expected: Expected<'_>, validation: FieldValidation) ->
     let warnings = settle(decoded.problems, validation).map_err(|problems| {
         let version = version_of(expected.api_version);
         let kind = expected.kind;
-        Refusal::bad_request(format!(
+        StatusError::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: strict decoding \
              error: {problems}"
         ))
@@ -79,7 +79,7 @@ pub fn read(sent: &Sent, expected: Expected<'_>, validation: FieldValidation) ->
 }
 
 /// The object of a kind that a space serves in a body.
-pub fn read_kind(sent: &Sent, kind: &Served, validation: FieldValidation) -> Result<Written> {
+pub fn read_kind(sent: &Sent, kind: &Resource, validation: FieldValidation) -> Result<Written> {
     match kind.custom() {
         None => read(sent, Expected::from(&**kind), validation),
         Some(custom) => read_custom(sent, custom, validation),
@@ -94,7 +94,7 @@ fn read_custom(sent: &Sent, custom: &Custom, validation: FieldValidation) -> Res
     let decoded = match sent.media {
         Media::Json => decode::custom_json(&sent.body),
         Media::Yaml => decode::custom_yaml(&sent.body),
-        Media::Protobuf => return Err(Refusal::unsupported_custom_body()),
+        Media::Protobuf => return Err(StatusError::unsupported_custom_body()),
     };
     let mut decoded = match decoded {
         Ok(decoded) => decoded,
@@ -159,7 +159,7 @@ fn check_said(object: &Object, sent: &Sent, expected: Expected<'_>) -> Result<()
         return Ok(());
     };
     let body = String::from_utf8_lossy(&sent.body);
-    Err(Refusal::bad_request(format!(
+    Err(StatusError::bad_request(format!(
         "the object provided is unrecognized (must be of type {}): Object '{called}' is missing \
          in '{body}' ({})",
         expected.kind,
@@ -180,7 +180,7 @@ fn check_custom(object: &Object, expected: Expected<'_>) -> Result<()> {
     let version = object.get("apiVersion").and_then(Value::as_str);
     let (given, wanted) = (version.unwrap_or(""), expected.api_version);
     if given != wanted {
-        return Err(Refusal::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the API version in the data ({given}) does not match the expected API version \
              ({wanted})"
         )));
@@ -198,7 +198,12 @@ pub fn check_custom_kind(object: &Object, expected: Expected<'_>) -> Result<()> 
     let error = FieldError::invalid_text("kind", kind, &why);
     let name = object.get("metadata").and_then(|of| of.get("name"));
     let name = name.and_then(Value::as_str).unwrap_or("");
-    Err(Refusal::invalid_named(kind, expected.group, name, &[error]))
+    Err(StatusError::invalid_named(
+        kind,
+        expected.group,
+        name,
+        &[error],
+    ))
 }
 
 /// What is to be done about unknown and duplicate fields: warnings, or a refusal with all
@@ -222,13 +227,13 @@ fn each(problem: &str) -> Vec<String> {
 
 fn from_protobuf(sent: &Sent, expected: Expected<'_>) -> Result<Written> {
     let unreadable = |error: protobuf::Error| {
-        Refusal::bad_request(format!(
+        StatusError::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {error}",
             expected.kind
         ))
     };
     let envelope = protobuf::open(&sent.body).map_err(|error| {
-        Refusal::bad_request(format!(
+        StatusError::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {error} ({})",
             expected.kind,
             decode::excerpt(&sent.body),
@@ -244,7 +249,7 @@ fn from_protobuf(sent: &Sent, expected: Expected<'_>) -> Result<Written> {
     })
 }
 
-fn refuse(sent: &Sent, expected: Expected<'_>, error: &DecodeError) -> Refusal {
+fn refuse(sent: &Sent, expected: Expected<'_>, error: &DecodeError) -> StatusError {
     let identity = match (sent.media, error) {
         // It was read to where it is wrong, and would be once more.
         (Media::Yaml, DecodeError::Syntax(_)) => Err(error.clone()),
@@ -252,7 +257,7 @@ fn refuse(sent: &Sent, expected: Expected<'_>, error: &DecodeError) -> Refusal {
         _ => decode::identity_json(&sent.body),
     };
     match identity {
-        Err(syntax) => Refusal::bad_request(format!(
+        Err(syntax) => StatusError::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {syntax} ({})",
             expected.kind,
             decode::excerpt(&sent.body),
@@ -264,10 +269,10 @@ fn refuse(sent: &Sent, expected: Expected<'_>, error: &DecodeError) -> Refusal {
     }
 }
 
-fn unhandled(expected: Expected<'_>, error: &DecodeError) -> Refusal {
+fn unhandled(expected: Expected<'_>, error: &DecodeError) -> StatusError {
     let (kind, version) = (expected.kind, version_of(expected.api_version));
     let message = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}");
-    Refusal::bad_request(message)
+    StatusError::bad_request(message)
 }
 
 /// Whether a body is of the kind that the path names.
@@ -292,7 +297,7 @@ fn check_identity(
             expected.kind
         ),
     };
-    Err(Refusal::bad_request(message))
+    Err(StatusError::bad_request(message))
 }
 
 /// Whether what a patch made of an object is still of its kind.

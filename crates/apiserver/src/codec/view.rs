@@ -10,18 +10,18 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::codec::body::{Body, List};
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::request::negotiate::{Accepted, Form, FormVersion, Media};
 use crate::request::query::Query;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use insula_cache::Shown;
 use insula_cache::{Change, Event, Stored};
 
 /// How objects of a kind are shown to one caller.
 #[derive(Clone, Debug)]
 pub struct View {
-    kind: Served,
-    stored: Served,
+    kind: Resource,
+    stored: Resource,
     accepted: Accepted,
     include: Include,
 }
@@ -49,14 +49,14 @@ const META: &str = "apimachinery.pkg.apis.meta.v1";
 
 impl View {
     /// How `kind` is shown to somebody who accepts this.
-    pub fn new(kind: &Served, accepted: Accepted, query: &Query) -> Result<Self> {
+    pub fn new(kind: &Resource, accepted: Accepted, query: &Query) -> Result<Self> {
         let include = match query.get("includeObject") {
             None | Some("Metadata") => Include::Metadata,
             Some("None") => Include::None,
             Some("Object") => Include::Object,
             Some(other) if accepted.form == Form::Table => {
                 let value = insula_gotext::quote(other);
-                return Err(Refusal::bad_request(format!(
+                return Err(StatusError::bad_request(format!(
                     "Unable to convert to Table as requested: includeObject: Invalid value: \
                      {value}: must be 'Metadata', 'Object', 'None', or empty"
                 )));
@@ -73,7 +73,7 @@ impl View {
 
     /// For what has no kind of its own in the table of resources.
     pub fn of_status(accepted: Accepted) -> Self {
-        let kind = Served::from(insula_kinds::core_kind("namespaces"));
+        let kind = Resource::from(insula_kinds::core_kind("namespaces"));
         let accepted = Accepted {
             form: Form::Whole,
             ..accepted
@@ -123,7 +123,7 @@ impl View {
             Form::Table => self.table(&[object], &meta_of(object), true),
             Form::MetadataList => {
                 let of = go_type(&self.kind, &self.kind.kind);
-                return Err(Refusal::no_such_form(format!(
+                return Err(StatusError::no_such_form(format!(
                     "you requested PartialObjectMetadataList, but the requested object is not a \
                      list ({of})"
                 )));
@@ -147,7 +147,7 @@ impl View {
             Form::Table => self.table(&objects, &list_meta(meta), true),
             Form::Metadata => {
                 let of = go_type(&self.kind, self.kind.list_kind());
-                return Err(Refusal::no_such_form(format!(
+                return Err(StatusError::no_such_form(format!(
                     "you requested PartialObjectMetadata, but the requested object is a list ({of})"
                 )));
             }
@@ -180,7 +180,7 @@ impl View {
                 self.table_of(&meta, &print::scale_columns(), &format!("[{row}]"))
             }
             Form::MetadataList => {
-                return Err(Refusal::no_such_form(
+                return Err(StatusError::no_such_form(
                     "you requested PartialObjectMetadataList, but the requested object is not a \
                      list (*autoscaling.Scale)",
                 ));
@@ -248,12 +248,12 @@ impl View {
     }
 
     /// The end of a watch that cannot go on.
-    pub fn error(&self, refusal: &Refusal) -> Bytes {
+    pub fn error(&self, refusal: &StatusError) -> Bytes {
         self.framed("ERROR", &self.status(refusal))
     }
 
     /// A refusal.
-    pub fn status(&self, refusal: &Refusal) -> Bytes {
+    pub fn status(&self, refusal: &StatusError) -> Bytes {
         let Value::Object(status) = refusal.status() else {
             return Bytes::new();
         };

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Method, StatusCode};
 
-use crate::flow_control::connection_tracker::Guests;
-use crate::flow_control::{Glance, Shares};
+use crate::flow_control::connection_tracker::ConnectionTracker;
+use crate::flow_control::{FlowControl, SeatStats};
 use crate::pipeline::audit;
 use crate::registry::Registry;
 
@@ -16,8 +16,8 @@ pub struct Metrics {
     requests: [[AtomicU64; 5]; METHODS.len()],
     registry: Arc<Registry>,
     audit: Option<Arc<audit::Sink>>,
-    shares: Shares,
-    guests: Arc<Guests>,
+    shares: FlowControl,
+    guests: Arc<ConnectionTracker>,
 }
 
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "other"];
@@ -27,8 +27,8 @@ impl Metrics {
     pub fn new(
         registry: Arc<Registry>,
         audit: Option<Arc<audit::Sink>>,
-        shares: Shares,
-        guests: Arc<Guests>,
+        shares: FlowControl,
+        guests: Arc<ConnectionTracker>,
     ) -> Self {
         Self {
             requests: Default::default(),
@@ -96,11 +96,11 @@ fn audit_text(counts: audit::Counts, text: &mut String) {
     }
 }
 
-fn write_seats(text: &mut String, shares: &Shares) {
-    let glances = shares.glances();
-    let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(&Glance) -> u64| {
+fn write_seats(text: &mut String, shares: &FlowControl) {
+    let seat_stats = shares.seat_stats();
+    let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(&SeatStats) -> u64| {
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
-        for (work, glance) in &glances {
+        for (work, glance) in &seat_stats {
             writeln!(text, "{name}{{work=\"{work}\"}} {}", of(glance)).ok();
         }
     };
@@ -115,7 +115,7 @@ fn write_seats(text: &mut String, shares: &Shares) {
     family(name, "counter", help, &|glance| glance.refused);
 }
 
-fn write_connections(text: &mut String, guests: &Guests) {
+fn write_connections(text: &mut String, guests: &ConnectionTracker) {
     let open = guests.open();
     write!(
         text,

@@ -15,7 +15,7 @@ use crate::pipeline::authorize::{Granted, enters};
 use crate::registry::Registry;
 use crate::request::negotiate::{Accepted, Form};
 use crate::request::query::{Query, WriteOptions};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::insula_extra;
 
 /// Whether objects of the kind are questions.
@@ -34,7 +34,7 @@ pub async fn answer(
 ) -> Result<Answer> {
     if accepted.form == Form::Table {
         // A question has no columns.
-        return Err(Refusal::no_such_transform());
+        return Err(StatusError::no_such_transform());
     }
     let options = WriteOptions::read(query, "CreateOptions")?;
     let kind = granted.path().of();
@@ -48,7 +48,7 @@ pub async fn answer(
     };
     if !errors.is_empty() {
         // These are the reviews that Kubernetes refuses under no name at all.
-        return Err(Refusal::invalid_named("", &kind.group, "", &errors));
+        return Err(StatusError::invalid_named("", &kind.group, "", &errors));
     }
     let status = match kind.kind.as_str() {
         "SelfSubjectReview" => whoami(granted.principal()),
@@ -80,7 +80,7 @@ fn take_place(granted: &Granted, review: &mut Object) -> Result<()> {
     };
     let metadata = review.entry("metadata").or_insert_with(|| json!({}));
     match metadata.get("namespace").and_then(Value::as_str) {
-        Some(given) if !given.is_empty() && given != namespace => Err(Refusal::bad_request(
+        Some(given) if !given.is_empty() && given != namespace => Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         )),
         _ => {
@@ -116,7 +116,7 @@ async fn token_review(
     let member = |member: &str| review.get("spec").and_then(|spec| spec.get(member));
     let token = member("token").and_then(Value::as_str);
     let Some(token) = token.filter(|token| !token.is_empty()) else {
-        return Err(Refusal::bad_request(
+        return Err(StatusError::bad_request(
             "token is required for TokenReview in authentication",
         ));
     };

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::codec::answer::Answer;
 use crate::pipeline::service_account::Accounts;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// Who issues tokens, in the order in which Kubernetes says it.
 #[derive(Serialize)]
@@ -30,14 +30,14 @@ pub fn configuration(accounts: &Accounts) -> Result<Answer> {
         subject_types_supported: ["public"],
         id_token_signing_alg_values_supported: ["ES256"],
     };
-    let body = serde_json::to_string(&body).map_err(Refusal::internal)?;
+    let body = serde_json::to_string(&body).map_err(StatusError::internal)?;
     Ok(answer(&body, "application/json"))
 }
 
 /// `/openid/v1/jwks`: the keys.
 pub fn keys(accounts: &Accounts) -> Result<Answer> {
     let keys = accounts.verifier.keys().to_jwks();
-    let body = serde_json::to_string(&keys).map_err(Refusal::internal)?;
+    let body = serde_json::to_string(&keys).map_err(StatusError::internal)?;
     Ok(answer(&body, "application/jwk-set+json"))
 }
 

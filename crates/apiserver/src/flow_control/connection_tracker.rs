@@ -15,11 +15,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::flow_control::Connections;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// Every connection of a server.
 #[derive(Debug)]
-pub struct Guests {
+pub struct ConnectionTracker {
     limits: Connections,
     rooms: Mutex<Rooms>,
     counted: Counted,
@@ -29,8 +29,8 @@ pub struct Guests {
 struct Rooms {
     arrived: u64,
     open: usize,
-    handshakes: BTreeMap<u64, Weak<Guest>>,
-    strangers: BTreeMap<u64, Weak<Guest>>,
+    handshakes: BTreeMap<u64, Weak<TrackedConnection>>,
+    strangers: BTreeMap<u64, Weak<TrackedConnection>>,
     spaces: HashMap<Space, u32>,
 }
 
@@ -44,8 +44,8 @@ struct Counted {
 
 /// One connection.
 #[derive(Debug)]
-pub struct Guest {
-    guests: Arc<Guests>,
+pub struct TrackedConnection {
+    guests: Arc<ConnectionTracker>,
     number: u64,
     /// Whose it is, once that was proved.
     space: OnceLock<Space>,
@@ -78,8 +78,8 @@ enum Stage {
 
 /// A request on a connection; it is over when this value goes.
 #[derive(Debug)]
-pub struct Visit {
-    guest: Arc<Guest>,
+pub struct InFlight {
+    guest: Arc<TrackedConnection>,
     number: u64,
 }
 
@@ -94,7 +94,7 @@ pub enum Verdict {
     Cut,
 }
 
-impl Guests {
+impl ConnectionTracker {
     /// Nobody is there.
     pub fn new(limits: Connections) -> Arc<Self> {
         Arc::new(Self {
@@ -106,7 +106,7 @@ impl Guests {
 
     /// A connection more, which begins with a handshake. `None` if there is no room, and
     /// nobody who must make room.
-    pub fn arrive(self: &Arc<Self>) -> Option<Arc<Guest>> {
+    pub fn arrive(self: &Arc<Self>) -> Option<Arc<TrackedConnection>> {
         let mut rooms = self.lock();
         let mut displaced = Vec::new();
         if rooms.open >= self.limits.total && !rooms.displace_stranger(&mut displaced) {
@@ -120,7 +120,7 @@ impl Guests {
         rooms.arrived += 1;
         rooms.open += 1;
         let number = rooms.arrived;
-        let guest = Arc::new(Guest::new(Arc::clone(self), number));
+        let guest = Arc::new(TrackedConnection::new(Arc::clone(self), number));
         rooms.handshakes.insert(number, Arc::downgrade(&guest));
         drop(rooms);
         self.send_away(displaced);
@@ -155,7 +155,7 @@ impl Guests {
         self.counted.too_slow.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn send_away(&self, displaced: Vec<Arc<Guest>>) {
+    fn send_away(&self, displaced: Vec<Arc<TrackedConnection>>) {
         for guest in displaced {
             self.counted.displaced.fetch_add(1, Ordering::Relaxed);
             guest.leave.notify_one();
@@ -168,7 +168,7 @@ impl Guests {
 }
 
 impl Rooms {
-    fn displace_stranger(&mut self, displaced: &mut Vec<Arc<Guest>>) -> bool {
+    fn displace_stranger(&mut self, displaced: &mut Vec<Arc<TrackedConnection>>) -> bool {
         self.displace(|rooms| &mut rooms.strangers, displaced)
             || self.displace(|rooms| &mut rooms.handshakes, displaced)
     }
@@ -176,8 +176,8 @@ impl Rooms {
     /// Takes the one out of a room who has been in it longest.
     fn displace(
         &mut self,
-        room: impl Fn(&mut Self) -> &mut BTreeMap<u64, Weak<Guest>>,
-        displaced: &mut Vec<Arc<Guest>>,
+        room: impl Fn(&mut Self) -> &mut BTreeMap<u64, Weak<TrackedConnection>>,
+        displaced: &mut Vec<Arc<TrackedConnection>>,
     ) -> bool {
         let Some((_, guest)) = room(self).pop_first() else {
             return false;
@@ -188,8 +188,8 @@ impl Rooms {
     }
 }
 
-impl Guest {
-    fn new(guests: Arc<Guests>, number: u64) -> Self {
+impl TrackedConnection {
+    fn new(guests: Arc<ConnectionTracker>, number: u64) -> Self {
         Self {
             guests,
             number,
@@ -235,7 +235,7 @@ impl Guest {
         if others >= self.guests.limits.each {
             drop(rooms);
             self.guests.counted.too_many.fetch_add(1, Ordering::Relaxed);
-            return Err(Refusal::overloaded());
+            return Err(StatusError::overloaded());
         }
         rooms.strangers.remove(&self.number);
         rooms.spaces.insert(space.clone(), others + 1);
@@ -245,7 +245,7 @@ impl Guest {
     }
 
     /// A request begins.
-    pub fn begin(self: &Arc<Self>) -> Visit {
+    pub fn begin(self: &Arc<Self>) -> InFlight {
         let mut visits = self.visits();
         visits.began += 1;
         let number = visits.began;
@@ -254,7 +254,7 @@ impl Guest {
             stage: Stage::Worked,
         });
         drop(visits);
-        Visit {
+        InFlight {
             guest: Arc::clone(self),
             number,
         }
@@ -301,7 +301,7 @@ impl Guest {
     }
 }
 
-impl Drop for Guest {
+impl Drop for TrackedConnection {
     fn drop(&mut self) {
         let mut rooms = self.guests.lock();
         if let Some(space) = self.space.get() {
@@ -322,7 +322,7 @@ impl Drop for Guest {
     }
 }
 
-impl Visit {
+impl InFlight {
     /// The answer is made; an endless one may be read as slowly as its client likes.
     pub fn answer(&self, endless: bool) {
         self.enter(match endless {
@@ -345,7 +345,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for InFlight {
     fn drop(&mut self) {
         let mut visits = self.guest.visits();
         visits
@@ -365,8 +365,13 @@ mod tests {
 
     use super::*;
 
-    fn guests(total: usize, handshakes: usize, strangers: usize, each: u32) -> Arc<Guests> {
-        Guests::new(Connections {
+    fn guests(
+        total: usize,
+        handshakes: usize,
+        strangers: usize,
+        each: u32,
+    ) -> Arc<ConnectionTracker> {
+        ConnectionTracker::new(Connections {
             total,
             handshakes,
             strangers,
@@ -379,14 +384,14 @@ mod tests {
         Space::parse(name).unwrap()
     }
 
-    fn known(guests: &Arc<Guests>, name: &str) -> Arc<Guest> {
+    fn known(guests: &Arc<ConnectionTracker>, name: &str) -> Arc<TrackedConnection> {
         let guest = guests.arrive().unwrap();
         guest.shaken();
         guest.prove(&space(name)).unwrap();
         guest
     }
 
-    fn is_displaced(guest: &Guest) -> bool {
+    fn is_displaced(guest: &TrackedConnection) -> bool {
         guest.displaced().now_or_never().is_some()
     }
 
@@ -466,7 +471,7 @@ mod tests {
         let limits = guests.limits;
         let (guest, stranger) = (known(&guests, "t1"), guests.arrive().unwrap());
         let later = |time: Duration| Instant::now() + time + Duration::from_secs(1);
-        let judged = |guest: &Guest, time| match guest.judge(later(time)) {
+        let judged = |guest: &TrackedConnection, time| match guest.judge(later(time)) {
             Verdict::Stay(_) => "stay",
             Verdict::Finish => "finish",
             Verdict::Cut => "cut",

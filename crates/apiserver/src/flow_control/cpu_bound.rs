@@ -8,7 +8,7 @@
 use insula_core::Space;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::flow_control::Shares;
+use crate::flow_control::FlowControl;
 use crate::status::Result;
 
 /// Does something that takes long, while other threads take over what this one had to do.
@@ -27,7 +27,7 @@ pub fn aside<T>(work: impl FnOnce() -> T) -> T {
 ///
 /// If too many wait for that.
 pub async fn in_turn<T>(
-    shares: &Shares,
+    shares: &FlowControl,
     space: &Space,
     work: impl FnOnce() -> T + Send,
 ) -> Result<T> {

@@ -89,7 +89,7 @@ pub struct Waiting {
 
 /// What a pool looks like at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Glance {
+pub struct SeatStats {
     /// Seats that are taken.
     pub used: u32,
     /// Requests that wait for one.
@@ -139,9 +139,9 @@ impl Pool {
     }
 
     /// What it looks like now.
-    pub fn glance(&self) -> Glance {
+    pub fn glance(&self) -> SeatStats {
         let state = self.lock();
-        Glance {
+        SeatStats {
             used: self.bound.total - state.free,
             waiting: state.waiting,
             refused: self.refused.load(Ordering::Relaxed),

@@ -26,7 +26,7 @@ use self::event::{Ending, Event};
 use crate::pipeline::authenticate::Peer;
 use crate::pipeline::impersonate::Acting;
 use crate::pipeline::route::{Document, ResourcePath, Route, Target};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// What is written about one request. Without a log it holds nothing and does nothing.
 pub struct Record<'a> {
@@ -169,7 +169,7 @@ impl<'a> Record<'a> {
         acting.map(|acting| acting.map(|acting| acting.whom))
     }
 
-    fn refused(&mut self, refusal: &Refusal) {
+    fn refused(&mut self, refusal: &StatusError) {
         if refusal.code == 403 {
             let reason = refusal.message().to_owned().into();
             self.decided(Decision::Forbid { reason });
@@ -192,7 +192,7 @@ impl<'a> Record<'a> {
     }
 
     /// The answer is about to be sent: with this code, or with this refusal.
-    pub fn answered(mut self, answered: Result<u16, &Refusal>) {
+    pub fn answered(mut self, answered: Result<u16, &StatusError>) {
         let Some(open) = self.open.take() else {
             return;
         };
@@ -307,7 +307,7 @@ mod tests {
         let ends: [(End, &str, u64); 4] = [
             (|record| record.answered(Ok(200)), "ResponseComplete", 200),
             (
-                |record| record.answered(Err(&Refusal::timeout())),
+                |record| record.answered(Err(&StatusError::timeout())),
                 "ResponseComplete",
                 504,
             ),

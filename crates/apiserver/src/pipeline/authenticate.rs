@@ -14,7 +14,7 @@ use crate::pipeline::client_certificates::Clients;
 use crate::pipeline::oidc::Provider;
 use crate::pipeline::service_account::{Accounts, Doubt, Unbelieved};
 use crate::registry::Registry;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// What proves who asks.
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ pub struct Unknown {
     /// The space that the token was made for, if this server made it.
     home: Option<Space>,
     /// What the holder is told, if it is not just that nobody knows them.
-    refusal: Option<Box<Refusal>>,
+    refusal: Option<Box<StatusError>>,
 }
 
 impl Unknown {
@@ -175,15 +175,17 @@ impl Authenticator {
         let mut given = headers.get_all(AUTHORIZATION).iter();
         // Of two, whoever forwarded the request may have meant the other.
         let (Some(header), None) = (given.next(), given.next()) else {
-            return Err(Refusal::unauthorized());
+            return Err(StatusError::unauthorized());
         };
         let header = header.to_str().ok();
-        let token = header.and_then(bearer).ok_or_else(Refusal::unauthorized)?;
+        let token = header
+            .and_then(bearer)
+            .ok_or_else(StatusError::unauthorized)?;
         let believed = self.token(registry, token, &[]).await;
         believed.map(|holder| holder.principal).map_err(|why| {
             tracing::debug!(%why, "a token is refused");
             why.refusal
-                .map_or_else(Refusal::unauthorized, |refusal| *refusal)
+                .map_or_else(StatusError::unauthorized, |refusal| *refusal)
         })
     }
 
@@ -199,7 +201,7 @@ impl Authenticator {
             return self.for_this_server(credential.clone(), audiences);
         }
         // An account that was deleted before is not believed now.
-        registry.settle().await;
+        registry.await_own_writes().await;
         let now = jiff::Timestamp::now().as_second();
         match self.account(registry, token, audiences, now) {
             Err(doubt) if doubt.why == Unbelieved::Foreign => {}
@@ -269,7 +271,7 @@ impl Authenticator {
         let principal = settle(credential, self.default_tenant.as_ref());
         principal
             .map(Arc::new)
-            .map_err(|error| Refusal::no_tenant(&error.to_string()))
+            .map_err(|error| StatusError::no_tenant(&error.to_string()))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::pipeline::service_account;
 use crate::registry::{Address, Registry, no_such_tenant};
 use crate::request::context::RequestContext;
 use crate::request::query::Query;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use insula_cache::SpaceState;
 use insula_kinds::core_kind;
 
@@ -77,7 +77,7 @@ impl Granted {
     pub fn space(&self) -> Result<&Space> {
         match &self.spaces {
             Spaces::One(space) => Ok(space),
-            Spaces::All => Err(Refusal::method_not_allowed()),
+            Spaces::All => Err(StatusError::method_not_allowed()),
         }
     }
 
@@ -116,7 +116,7 @@ impl Granted {
             return Ok(());
         }
         let scope = scope(&self.principal, &self.spaces, also.namespace);
-        Err(Refusal::forbidden(
+        Err(StatusError::forbidden(
             &self.principal,
             &also,
             &scope,
@@ -128,10 +128,10 @@ impl Granted {
     pub fn still(&self, registry: &Registry) -> Result<()> {
         let (principal, spaces) = (&self.principal, &self.spaces);
         if !service_account::still_there(registry, principal) {
-            return Err(Refusal::unauthorized());
+            return Err(StatusError::unauthorized());
         }
         let asked = act(&self.path, self.name.as_deref());
-        let life = registry.cache().life(&principal.home);
+        let life = registry.cache().space_state(&principal.home);
         let verdict = life.map_or_else(Verdict::default, |life| {
             judge(registry, &life, principal, spaces, &Act::Resource(asked))
         });
@@ -139,7 +139,7 @@ impl Granted {
             return Ok(());
         }
         let scope = scope(principal, spaces, asked.namespace);
-        Err(Refusal::forbidden(
+        Err(StatusError::forbidden(
             principal,
             &asked,
             &scope,
@@ -164,12 +164,17 @@ pub async fn authorize(
     let system_only = path.of().system_only;
     // Whatever a tenant's roles say.
     if system_only && !principal.is_system() {
-        return Err(Refusal::forbidden(&principal, &act, &outside(&spaces), ""));
+        return Err(StatusError::forbidden(
+            &principal,
+            &act,
+            &outside(&spaces),
+            "",
+        ));
     }
     let reason = permit(registry, &principal, &spaces, &act).await?;
     must_exist(registry, &spaces).await?;
     if system_only && matches!(spaces, Spaces::One(Space::Tenant(_))) {
-        return Err(Refusal::no_such_resource());
+        return Err(StatusError::no_such_resource());
     }
     Ok(Granted {
         principal,
@@ -189,12 +194,17 @@ pub async fn permit(
     act: &ResourceAct<'_>,
 ) -> Result<String> {
     if !enters_all(registry, principal, spaces).await? {
-        return Err(Refusal::forbidden(principal, act, &outside(spaces), ""));
+        return Err(StatusError::forbidden(principal, act, &outside(spaces), ""));
     }
     let verdict = decide(registry, principal, spaces, &Act::Resource(*act)).await?;
     if !verdict.allowed {
         let scope = scope(principal, spaces, act.namespace);
-        return Err(Refusal::forbidden(principal, act, &scope, &verdict.reason));
+        return Err(StatusError::forbidden(
+            principal,
+            act,
+            &scope,
+            &verdict.reason,
+        ));
     }
     Ok(verdict.reason)
 }
@@ -217,7 +227,7 @@ pub async fn authorize_path(
         false => Verdict::default(),
     };
     if !verdict.allowed {
-        return Err(Refusal::forbidden_path(
+        return Err(StatusError::forbidden_path(
             principal,
             verb,
             path,
@@ -236,7 +246,7 @@ pub async fn decide(
     spaces: &Spaces,
     act: &Act<'_>,
 ) -> Result<Verdict> {
-    registry.settle().await;
+    registry.await_own_writes().await;
     let life = registry.find_space(&principal.home).await?;
     Ok(life.map_or_else(Verdict::default, |life| {
         judge(registry, &life, principal, spaces, act)
@@ -250,7 +260,7 @@ pub fn decide_now(
     spaces: &Spaces,
     act: &Act<'_>,
 ) -> Verdict {
-    let life = registry.cache().life(&principal.home);
+    let life = registry.cache().space_state(&principal.home);
     life.map_or_else(Verdict::default, |life| {
         judge(registry, &life, principal, spaces, act)
     })
@@ -258,7 +268,7 @@ pub fn decide_now(
 
 /// Whether somebody of the space may do this in it, with what the cache shows.
 pub fn decide_within(registry: &Registry, space: &Space, who: Who<'_>, act: &Act<'_>) -> Verdict {
-    let life = registry.cache().life(space);
+    let life = registry.cache().space_state(space);
     life.map_or_else(Verdict::default, |life| {
         policy::ask(registry.cache(), &life, space, |policy| {
             let decision = policy.decide(who, act, Reach::Home);
@@ -277,7 +287,7 @@ pub async fn ask<R: Default>(
     spaces: &Spaces,
     question: impl FnOnce(&Policy, Reach) -> R,
 ) -> Result<R> {
-    registry.settle().await;
+    registry.await_own_writes().await;
     let Some(life) = registry.find_space(&principal.home).await? else {
         return Ok(R::default());
     };

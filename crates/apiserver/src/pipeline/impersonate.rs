@@ -20,7 +20,7 @@ pub use self::constrained::Asked;
 use crate::pipeline::authorize::decide;
 use crate::pipeline::service_account::AccountName;
 use crate::registry::Registry;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// Whom a caller acts for.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Wanted {
         }
         wanted.user = user.unwrap_or_default();
         if wanted.user.is_empty() {
-            return Err(Refusal::bad_request(
+            return Err(StatusError::bad_request(
                 "requested groups, uid or extra without impersonating a user name",
             ));
         }
@@ -164,9 +164,9 @@ impl Wanted {
         let tenants = self.groups.iter();
         let mut tenants = tenants.filter_map(|group| group.strip_prefix(TENANT_PREFIX));
         let named = tenants.next().map(Space::parse).transpose();
-        let named = named.map_err(|error| Refusal::bad_request(error.to_string()))?;
+        let named = named.map_err(|error| StatusError::bad_request(error.to_string()))?;
         if tenants.next().is_some() {
-            return Err(Refusal::bad_request("more than one tenant is named"));
+            return Err(StatusError::bad_request("more than one tenant is named"));
         }
         let home = named.unwrap_or_else(|| caller.home.clone());
         let tie = match home == caller.home {
@@ -185,7 +185,7 @@ impl Wanted {
             tie,
             proof: Proof::Impersonation,
         };
-        let mut principal = settle(credential, None).map_err(Refusal::internal)?;
+        let mut principal = settle(credential, None).map_err(StatusError::internal)?;
         principal.groups.retain(|group| !given.contains(group));
         principal.groups.splice(0..0, given);
         if anonymous {
@@ -243,9 +243,9 @@ async fn ask(registry: &Registry, caller: &Principal, part: Part<'_>) -> Result<
         true => "names that begin with \"system:\" or \"tenant:\" are the server's to give",
         false => &verdict.reason,
     };
-    Err(Refusal::forbidden(caller, &act, &scope, why))
+    Err(StatusError::forbidden(caller, &act, &scope, why))
 }
 
-fn unreadable(name: &HeaderName) -> Refusal {
-    Refusal::bad_request(format!("the header {name} cannot be understood"))
+fn unreadable(name: &HeaderName) -> StatusError {
+    StatusError::bad_request(format!("the header {name} cannot be understood"))
 }

@@ -8,9 +8,9 @@ use insula_kinds::{Kind, kinds};
 use percent_encoding::percent_decode_str;
 
 pub use self::unserved::{Objects, Unserved, unserved};
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::request::negotiate::Asked;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// What a request names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourcePath {
     /// Their kind.
-    pub kind: Served,
+    pub kind: Resource,
     /// What is to be done.
     pub verb: Verb,
     /// The namespace in the path.
@@ -164,7 +164,7 @@ pub fn route(method: &Method, path: &str, watch: bool) -> Result<Route> {
     let segments: Vec<&str> = decoded.iter().map(String::as_str).collect();
     match segments.as_slice() {
         ["tenants", tenant, rest @ ..] => {
-            let prefix = Space::parse(tenant).map_err(|_| Refusal::no_such_path())?;
+            let prefix = Space::parse(tenant).map_err(|_| StatusError::no_such_path())?;
             let below = inside_space(method, rest, watch)?;
             inside(below, prefix)
         }
@@ -188,7 +188,7 @@ fn inside(route: Route, prefix: Space) -> Result<Route> {
     match &route.named {
         None => {}
         Some(Spaces::One(named)) if *named == prefix => {}
-        Some(_) => return Err(Refusal::no_such_resource()),
+        Some(_) => return Err(StatusError::no_such_resource()),
     }
     Ok(Route {
         named: Some(Spaces::One(prefix)),
@@ -233,10 +233,10 @@ fn inside_space(method: &Method, segments: &[&str], watch: bool) -> Result<Route
             return resource(method, group, version, rest, watch);
         }
         ["api", _, ..] => return Err(no_such_version("")),
-        _ => return Err(Refusal::no_such_path()),
+        _ => return Err(StatusError::no_such_path()),
     };
     if method != Method::GET && method != Method::HEAD {
-        return Err(Refusal::method_not_allowed());
+        return Err(StatusError::method_not_allowed());
     }
     Ok(Route {
         named: None,
@@ -255,10 +255,10 @@ fn resources(group: &str, version: &str) -> Result<Document> {
 }
 
 /// Groups that Kubernetes itself has answer for all of their paths.
-fn no_such_version(group: &str) -> Refusal {
+fn no_such_version(group: &str) -> StatusError {
     match kinds().has_group(group) {
-        true => Refusal::no_such_resource(),
-        false => Refusal::no_such_path(),
+        true => StatusError::no_such_resource(),
+        false => StatusError::no_such_path(),
     }
 }
 
@@ -280,9 +280,9 @@ fn resource(
     let shape = Shape::read(group, segments, &below_tenants)?;
     let kind = kinds()
         .find(group, version, shape.resource)
-        .ok_or_else(Refusal::no_such_resource)?;
+        .ok_or_else(StatusError::no_such_resource)?;
     let verb = match legacy_watch {
-        true if method != Method::GET => return Err(Refusal::method_not_allowed()),
+        true if method != Method::GET => return Err(StatusError::method_not_allowed()),
         true => Verb::Watch,
         false => verb(method, shape.name.is_some(), watch)?,
     };
@@ -340,7 +340,7 @@ impl<'a> Shape<'a> {
             [resource] => (*resource, None, None),
             [resource, name] => (*resource, Some(*name), None),
             [resource, name, subresource] => (*resource, Some(*name), Some(*subresource)),
-            _ => return Err(Refusal::no_such_resource()),
+            _ => return Err(StatusError::no_such_resource()),
         };
         Ok(Self {
             named,
@@ -371,7 +371,7 @@ fn take_space<'a, 'b>(
     if *tenant == ALL {
         return Ok((Some(Spaces::All), rest));
     }
-    let space = Space::parse(tenant).map_err(|_| Refusal::no_such_resource())?;
+    let space = Space::parse(tenant).map_err(|_| StatusError::no_such_resource())?;
     Ok((Some(Spaces::One(space)), rest))
 }
 
@@ -397,7 +397,7 @@ fn verb(method: &Method, named: bool, watch: bool) -> Result<Verb> {
         ("PATCH", true) => Verb::Patch,
         ("DELETE", true) => Verb::Delete,
         ("DELETE", false) => Verb::DeleteCollection,
-        _ => return Err(Refusal::method_not_allowed()),
+        _ => return Err(StatusError::method_not_allowed()),
     })
 }
 
@@ -405,31 +405,31 @@ fn verb(method: &Method, named: bool, watch: bool) -> Result<Verb> {
 fn check(path: &ResourcePath, named: Option<&Spaces>) -> Result<()> {
     let kind = path.of();
     if path.namespace.is_some() && !kind.namespaced() {
-        return Err(Refusal::no_such_resource());
+        return Err(StatusError::no_such_resource());
     }
     let needs_namespace = kind.namespaced()
         && path.namespace.is_none()
         && (path.name.is_some() || !matches!(path.verb, Verb::List | Verb::Watch));
     if needs_namespace && path.name.is_some() {
-        return Err(Refusal::no_such_resource());
+        return Err(StatusError::no_such_resource());
     }
     let verb = path.verb.as_str();
     let served = match &path.subresource {
         Some(name) => {
             let found = kind
                 .subresource(name)
-                .ok_or_else(Refusal::no_such_resource)?;
+                .ok_or_else(StatusError::no_such_resource)?;
             found.verbs.iter().any(|can| can == verb)
         }
         None => kind.can(verb) && (path.verb != Verb::Create || path.name.is_none()),
     };
     if needs_namespace || !served {
-        return Err(Refusal::method_not_allowed());
+        return Err(StatusError::method_not_allowed());
     }
     // Names are unique in one space only.
     let of_many = matches!(path.verb, Verb::List | Verb::Watch) && path.name.is_none();
     if named == Some(&Spaces::All) && !of_many {
-        return Err(Refusal::method_not_allowed());
+        return Err(StatusError::method_not_allowed());
     }
     Ok(())
 }
@@ -437,12 +437,12 @@ fn check(path: &ResourcePath, named: Option<&Spaces>) -> Result<()> {
 /// A segment as text. One that holds a slash once decoded names nothing.
 fn decode(segment: &str) -> Result<String> {
     if segment.is_empty() {
-        return Err(Refusal::no_such_path());
+        return Err(StatusError::no_such_path());
     }
     let decoded = percent_decode_str(segment).decode_utf8();
-    let decoded = decoded.map_err(|_| Refusal::bad_request("the path is not UTF-8"))?;
+    let decoded = decoded.map_err(|_| StatusError::bad_request("the path is not UTF-8"))?;
     if decoded.contains('/') || decoded == "." || decoded == ".." {
-        return Err(Refusal::no_such_resource());
+        return Err(StatusError::no_such_resource());
     }
     Ok(decoded.into_owned())
 }

@@ -9,7 +9,7 @@ use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::versions;
 use crate::request::query::{self, Query};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// The object that the path names.
 pub async fn get(
@@ -25,7 +25,7 @@ pub async fn get(
             registry.catch_up().await?;
         }
         Some(text) => {
-            let revision = query::revision(text).map_err(Refusal::plain_error)?;
+            let revision = query::revision(text).map_err(StatusError::plain_error)?;
             if revision > Revision::ZERO {
                 not_older(registry, revision).await?;
             }
@@ -34,7 +34,7 @@ pub async fn get(
     let address = granted.address()?;
     let object = registry
         .seen(&address)
-        .ok_or_else(|| Refusal::not_found(kind, &address.name))?;
+        .ok_or_else(|| StatusError::not_found(kind, &address.name))?;
     versions::prepare(
         registry,
         Some(granted.context),

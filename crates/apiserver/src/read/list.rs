@@ -17,7 +17,7 @@ use crate::registry::continue_token::{Listed, Resume};
 use crate::registry::publish::{self, Sharing};
 use crate::registry::versions;
 use crate::request::query::{self, Query};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use insula_cache::Stored;
 
 /// The objects of a list, and what it says about itself.
@@ -112,7 +112,7 @@ pub async fn collect(
 ) -> Result<Listing> {
     let path = granted.path();
     let life = match granted.spaces() {
-        Spaces::One(space) => registry.cache().life(space),
+        Spaces::One(space) => registry.cache().space_state(space),
         Spaces::All => None,
     };
     let list = Listed {
@@ -155,11 +155,11 @@ fn parameters(
     let revision = text
         .map(query::revision)
         .transpose()
-        .map_err(|why| Refusal::bad_request(format!("invalid resource version: {why}")))?;
+        .map_err(|why| StatusError::bad_request(format!("invalid resource version: {why}")))?;
     if let Some(token) = token {
         if revision.is_some_and(|revision| revision > Revision::ZERO) {
             let why = "specifying resource version is not allowed when using continue";
-            return Err(Refusal::bad_request(why));
+            return Err(StatusError::bad_request(why));
         }
         if revision.is_some() {
             *limit = 0;
@@ -213,7 +213,7 @@ fn check_options(
     if errors.is_empty() {
         Ok(())
     } else {
-        Err(Refusal::invalid_options("ListOptions", &errors))
+        Err(StatusError::invalid_options("ListOptions", &errors))
     }
 }
 
@@ -259,14 +259,14 @@ async fn exactly(registry: &Registry, ask: Ask<'_>, revision: Revision) -> Resul
         }
     }
     Err(match ask.after {
-        None => Refusal::expired("The resourceVersion for the provided list is too old."),
+        None => StatusError::expired("The resourceVersion for the provided list is too old."),
         Some(after) => {
             let now = Resume {
                 revision: None,
                 after: after.print(),
                 left: None,
             };
-            Refusal::expired_token(registry.tokens().make(ask.list, &now))
+            StatusError::expired_token(registry.tokens().make(ask.list, &now))
         }
     })
 }
@@ -368,7 +368,7 @@ pub(super) fn complete(
     space: &Space,
     stored: Vec<Arc<Stored>>,
 ) -> Vec<Arc<Stored>> {
-    let Some(life) = registry.cache().life(space) else {
+    let Some(life) = registry.cache().space_state(space) else {
         return stored;
     };
     let prefix = ask.selection.prefix(ask.list.namespace);
@@ -403,25 +403,30 @@ fn cached_everywhere(
         if until.is_some_and(|until| cache.last_of_all(&kind) > until) {
             return None;
         }
-        let Some(mut panorama) = cache.panorama(&kind, prefix) else {
+        let Some(mut snapshot_all_spaces) = cache.snapshot_all_spaces(&kind, prefix) else {
             continue;
         };
-        if until.is_some_and(|until| panorama.last > until) {
+        if until.is_some_and(|until| snapshot_all_spaces.last > until) {
             return None;
         }
-        let revision = until.unwrap_or(panorama.last.max(applied));
+        let revision = until.unwrap_or(snapshot_all_spaces.last.max(applied));
         if let Some(sharing) = Sharing::of(cache, ask.list.kind, ask.list.spaces) {
             let shared =
-                sharing.retain(&mut panorama.objects, revision, |(space, _)| space.clone());
+                sharing.retain(&mut snapshot_all_spaces.objects, revision, |(space, _)| {
+                    space.clone()
+                });
             shared.ok()?;
         }
-        let objects = panorama.objects.into_iter().map(|(space, object)| Placed {
-            order: Order {
-                space: Some(space),
-                key: Arc::clone(&object.key),
-            },
-            object,
-        });
+        let objects = snapshot_all_spaces
+            .objects
+            .into_iter()
+            .map(|(space, object)| Placed {
+                order: Order {
+                    space: Some(space),
+                    key: Arc::clone(&object.key),
+                },
+                object,
+            });
         let rest = objects.skip_while(|one| ask.after.is_some_and(|after| one.order <= *after));
         return Some(choose(ask, rest, revision));
     }

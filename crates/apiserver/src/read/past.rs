@@ -11,7 +11,7 @@ use super::list::{Ask, Found, Left, Order, Placed, choose, complete, placed};
 use crate::registry::Registry;
 use crate::registry::built_in;
 use crate::registry::publish::{self, Sharing};
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use insula_cache::Stored;
 use insula_cache::expiry;
 
@@ -119,7 +119,7 @@ fn passed(registry: &Registry) -> Error {
 struct Entries<'a> {
     registry: &'a Registry,
     ask: Ask<'a>,
-    kind: Served,
+    kind: Resource,
     revision: Revision,
     /// How long the part of a key is that all have.
     skip: usize,

@@ -4,9 +4,9 @@ use insula_kinds::Object;
 use insula_kinds::selector::{FieldSelector, LabelSelector};
 
 use crate::codec::view::View;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::request::query::Query;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use insula_cache::Stored;
 
 /// The selectors of a request.
@@ -14,7 +14,7 @@ use insula_cache::Stored;
 pub struct Selection {
     labels: LabelSelector,
     fields: FieldSelector,
-    kind: Served,
+    kind: Resource,
     /// Every field that is selected by is in the object's key.
     fields_in_key: bool,
     /// The name in the path of a watch.
@@ -23,11 +23,11 @@ pub struct Selection {
 
 impl Selection {
     /// Reads `labelSelector` and `fieldSelector`.
-    pub fn read(query: &Query, kind: &Served) -> Result<Self> {
+    pub fn read(query: &Query, kind: &Resource) -> Result<Self> {
         let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or(""));
-        let labels = labels.map_err(Refusal::bad_request)?;
+        let labels = labels.map_err(StatusError::bad_request)?;
         let fields = FieldSelector::parse(kind, query.get("fieldSelector").unwrap_or(""));
-        let fields = fields.map_err(Refusal::bad_request)?;
+        let fields = fields.map_err(StatusError::bad_request)?;
         let in_key = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
         let fields_in_key = fields
             .requirements()

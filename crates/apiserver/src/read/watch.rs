@@ -25,7 +25,7 @@ use crate::registry::apis::Offer;
 use crate::registry::publish::{Overlay, Sharing};
 use crate::registry::versions;
 use crate::request::query::Query;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use insula_cache::{Change, Collection, Cursor, Derived, Event, Lost, SpaceState, Stored};
 
 /// One watch: a cursor on a log.
@@ -94,7 +94,7 @@ pub async fn watch(
         Ok(begun) => begun,
         // A watch that cannot begin there says so as an event, and ends.
         Err(
-            refusal @ Refusal {
+            refusal @ StatusError {
                 code: 410 | 504, ..
             },
         ) => {
@@ -110,8 +110,9 @@ pub async fn watch(
     });
     let marked = matches!(start, Start::State { marked: true, .. }) && bookmarks.is_some();
     let home = &granted.principal().home;
-    let rights = registry.cache().life(home);
-    let rights = rights.ok_or_else(|| Refusal::expired("the space that was watched is gone"))?;
+    let rights = registry.cache().space_state(home);
+    let rights =
+        rights.ok_or_else(|| StatusError::expired("the space that was watched is gone"))?;
     let watcher = Watcher {
         registry: Arc::clone(registry),
         granted: granted.granted.clone(),
@@ -149,15 +150,15 @@ fn defined_in(registry: &Registry, granted: &Granted) -> Option<Arc<SpaceState>>
         Spaces::One(space) => space,
         Spaces::All => &Space::System,
     };
-    registry.cache().life(space)
+    registry.cache().space_state(space)
 }
 
-fn too_old(lost: Lost, asked: Revision) -> Refusal {
+fn too_old(lost: Lost, asked: Revision) -> StatusError {
     match lost {
         Lost::Passed(floor) => {
-            Refusal::expired(format!("too old resource version: {asked} ({floor})"))
+            StatusError::expired(format!("too old resource version: {asked} ({floor})"))
         }
-        Lost::Closed => Refusal::expired("the space that was watched is gone"),
+        Lost::Closed => StatusError::expired("the space that was watched is gone"),
     }
 }
 
@@ -293,7 +294,7 @@ impl Watcher {
         let offer = self.offer();
         match offer.is_some_and(|offer| offer.defined.id() == custom.defined().id()) {
             true => Ok(()),
-            false => Err(Refusal::expired(
+            false => Err(StatusError::expired(
                 "what is watched is defined anew, or no more",
             )),
         }

@@ -18,7 +18,7 @@ use insula_kinds::{Object, kinds};
 
 use crate::flow_control::cpu_bound::aside;
 use crate::registry::definitions::Defined;
-use crate::registry::resource::{Custom, Served};
+use crate::registry::resource::{Custom, Resource};
 use crate::registry::{Address, Registry};
 use insula_cache::{Cache, CollectionKey, Derived, Stored, definitions, is_published};
 
@@ -58,14 +58,14 @@ pub fn definition_address(space: &Space, name: &str) -> Address {
 
 impl Apis {
     /// The kind in this version, if it is served.
-    pub fn find(&self, group: &str, version: &str, resource: &str) -> Option<Served> {
+    pub fn find(&self, group: &str, version: &str, resource: &str) -> Option<Resource> {
         let offer = self.offer(group, resource)?;
         let version = offer.defined.version(version)?;
         offer.served(version)
     }
 
     /// The kind that objects call so, if it is served.
-    pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Served> {
+    pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Resource> {
         let called = |offer: &&Offer| {
             let names = offer.defined.kind();
             names.group == group && names.kind == kind
@@ -165,14 +165,14 @@ impl Offer {
     }
 
     /// The kind in one of its versions, if that is served.
-    fn served(&self, version: usize) -> Option<Served> {
+    fn served(&self, version: usize) -> Option<Resource> {
         let custom = self.kind(version);
-        custom.version().served.then_some(Served::Custom(custom))
+        custom.version().served.then_some(Resource::Custom(custom))
     }
 
     /// The kind as its objects are stored.
-    pub fn storage(&self) -> Served {
-        Served::Custom(self.kind(self.defined.storage()))
+    pub fn storage(&self) -> Resource {
+        Resource::Custom(self.kind(self.defined.storage()))
     }
 
     fn kind(&self, version: usize) -> Custom {
@@ -222,7 +222,7 @@ impl Registry {
     /// The kinds that users define, as the space serves them; nothing if there is no such
     /// space.
     pub fn apis(&self, space: &Space) -> Option<Arc<Apis>> {
-        let state = self.cache().life(space)?;
+        let state = self.cache().space_state(space)?;
         if let Some(apis) = self.cache().derived(&state, Derived::Apis, Arc::clone) {
             return Some(apis);
         }
@@ -238,7 +238,13 @@ impl Registry {
     }
 
     /// The kind that objects of a space call so, if it is served there.
-    pub fn of_kind(&self, space: &Space, group: &str, version: &str, kind: &str) -> Option<Served> {
+    pub fn of_kind(
+        &self,
+        space: &Space,
+        group: &str,
+        version: &str,
+        kind: &str,
+    ) -> Option<Resource> {
         match kinds().of_kind(group, version, kind) {
             Some(id) if kinds().get(id).system_only && !space.is_system() => None,
             Some(id) => Some(id.into()),
@@ -247,7 +253,7 @@ impl Registry {
     }
 
     /// The kind of what a space keeps there, as it is stored, if it is served.
-    pub fn kept(&self, space: &Space, mark: CollectionKey<'_>) -> Option<Served> {
+    pub fn kept(&self, space: &Space, mark: CollectionKey<'_>) -> Option<Resource> {
         match mark {
             CollectionKey::BuiltIn(id) => Some(id.into()),
             CollectionKey::Custom { group, resource } => {

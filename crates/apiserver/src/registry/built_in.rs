@@ -16,16 +16,16 @@ use serde_json::{Value, json};
 use crate::registry::Address;
 use crate::registry::encoding::encoded;
 use crate::registry::rbac_kinds;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use insula_cache::{SpaceState, Stored};
 
 /// Whether there is one of this kind and key.
-pub fn is_one(kind: &Served, within: &str) -> bool {
+pub fn is_one(kind: &Resource, within: &str) -> bool {
     rbac_kind(kind).is_some_and(|kind| bootstrap::find(kind, within).is_some())
 }
 
 /// Whether there are any of this kind.
-pub fn are_some(kind: &Served) -> bool {
+pub fn are_some(kind: &Resource) -> bool {
     rbac_kind(kind).is_some()
 }
 
@@ -38,7 +38,7 @@ pub fn find(address: &Address, life: &SpaceState) -> Option<Arc<Stored>> {
 
 /// All of this kind whose keys begin with `prefix`, in the order of keys, as the space shows
 /// them.
-pub fn all(kind: &Served, space: &Space, prefix: &str, life: &SpaceState) -> Vec<Arc<Stored>> {
+pub fn all(kind: &Resource, space: &Space, prefix: &str, life: &SpaceState) -> Vec<Arc<Stored>> {
     let table: &[BuiltIn] = rbac_kind(kind).map_or(&[], bootstrap::objects);
     let chosen = table.iter().filter(|one| one.key().starts_with(prefix));
     chosen
@@ -67,11 +67,11 @@ pub fn merge(stored: Vec<Arc<Stored>>, built_in: Vec<Arc<Stored>>) -> Vec<Arc<St
     all
 }
 
-fn rbac_kind(kind: &Served) -> Option<RbacKind> {
+fn rbac_kind(kind: &Resource) -> Option<RbacKind> {
     kind.id().and_then(rbac_kinds::rbac_kind)
 }
 
-fn shown(kind: &Served, space: &Space, one: &BuiltIn, life: &SpaceState) -> Stored {
+fn shown(kind: &Resource, space: &Space, one: &BuiltIn, life: &SpaceState) -> Stored {
     let address = Address {
         kind: kind.clone(),
         space: space.clone(),

@@ -7,8 +7,8 @@ use insula_core::{Revision, Space, Spaces};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 
-use crate::registry::resource::Served;
-use crate::status::{Refusal, Result};
+use crate::registry::resource::Resource;
+use crate::status::{Result, StatusError};
 
 /// Signs and checks continue tokens.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Resume {
 #[derive(Clone, Copy, Debug)]
 pub struct Listed<'a> {
     /// Of which kind.
-    pub kind: &'a Served,
+    pub kind: &'a Resource,
     /// In which spaces.
     pub spaces: &'a Spaces,
     /// The UID of the space's tenant, if it is one space: names are given again.
@@ -81,7 +81,7 @@ impl Tokens {
     pub fn read(&self, list: Listed<'_>, token: &str) -> Result<Resume> {
         let unreadable = |why: &str| {
             let message = format!("invalid continue token: continue key is not valid: {why}");
-            Refusal::bad_request(message)
+            StatusError::bad_request(message)
         };
         let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('='));
         let bytes = bytes.map_err(|error| unreadable(&not_base64(token, error)))?;
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn a_token_is_good_for_its_own_list_only() {
         let tokens = Tokens::new(b"secret");
-        let pods = &Served::from(kinds().find("", "v1", "pods").unwrap());
-        let secrets = &Served::from(kinds().find("", "v1", "secrets").unwrap());
+        let pods = &Resource::from(kinds().find("", "v1", "pods").unwrap());
+        let secrets = &Resource::from(kinds().find("", "v1", "secrets").unwrap());
         let t1 = Spaces::One(Space::parse("t1").unwrap());
         let t2 = Spaces::One(Space::parse("t2").unwrap());
         let list = Listed {
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_forged_token_is_refused() {
         let tokens = Tokens::new(b"secret");
-        let pods = &Served::from(kinds().find("", "v1", "pods").unwrap());
+        let pods = &Resource::from(kinds().find("", "v1", "pods").unwrap());
         let list = Listed {
             kind: pods,
             spaces: &Spaces::One(Space::System),

@@ -12,7 +12,7 @@ use crate::egress::{CONVERSION, Call, LONGEST};
 use crate::registry::Registry;
 use crate::registry::resource::Custom;
 use crate::request::context::RequestContext;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// The versions of the question that can be asked.
 const KNOWN: [&str; 2] = ["v1", "v1beta1"];
@@ -201,16 +201,16 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
-    fn failed(&self, why: &str) -> Refusal {
-        Refusal::plain_error(format!(
+    fn failed(&self, why: &str) -> StatusError {
+        StatusError::plain_error(format!(
             "conversion webhook for {} failed: {why}",
             self.from
         ))
     }
 
-    fn returned(&self, what: &str) -> Refusal {
+    fn returned(&self, what: &str) -> StatusError {
         let from = &self.from;
-        Refusal::plain_error(format!("conversion webhook for {from} returned {what}"))
+        StatusError::plain_error(format!("conversion webhook for {from} returned {what}"))
     }
 }
 

@@ -27,13 +27,13 @@ pub use rules::{
 pub use sharing::Sharing;
 
 use crate::registry::apis::definition_address;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry};
 use insula_cache::is_published;
 use insula_cache::{Cache, Lost, Stored};
 
 /// Whether the system may show objects of this kind in this space.
-pub fn concerns(kind: &Served, space: &Space) -> bool {
+pub fn concerns(kind: &Resource, space: &Space) -> bool {
     kind.is(insula_cache::definitions()) && !space.is_system()
 }
 

@@ -12,11 +12,11 @@ use insula_custom::kind::Version;
 use insula_kinds::{Kind, KindId, kinds};
 
 use crate::registry::definitions::Defined;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// A kind in one version, as a space serves it.
 #[derive(Clone)]
-pub enum Served {
+pub enum Resource {
     /// One of those that every Kubernetes has.
     BuiltIn(KindId),
     /// One that users define.
@@ -31,7 +31,7 @@ pub struct Custom {
     source: Space,
 }
 
-impl Served {
+impl Resource {
     /// The kind as which its objects are stored.
     pub fn storage(&self) -> Self {
         match self {
@@ -114,7 +114,7 @@ impl Custom {
     /// The schema of this version.
     pub fn schema(&self) -> Result<&Arc<Schema>> {
         let schema = self.defined.schema(self.version);
-        schema.map_err(Refusal::internal)
+        schema.map_err(StatusError::internal)
     }
 
     /// Whether its schemas are at hand: of this version and of that in which it is stored.
@@ -139,7 +139,7 @@ impl Custom {
     }
 }
 
-impl Deref for Served {
+impl Deref for Resource {
     type Target = Kind;
 
     fn deref(&self) -> &Kind {
@@ -150,7 +150,7 @@ impl Deref for Served {
     }
 }
 
-impl PartialEq for Served {
+impl PartialEq for Resource {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::BuiltIn(one), Self::BuiltIn(other)) => one == other,
@@ -162,21 +162,21 @@ impl PartialEq for Served {
     }
 }
 
-impl Eq for Served {}
+impl Eq for Resource {}
 
-impl From<KindId> for Served {
+impl From<KindId> for Resource {
     fn from(id: KindId) -> Self {
         Self::BuiltIn(id)
     }
 }
 
-impl fmt::Debug for Served {
+impl fmt::Debug for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.api_version(), self.resource)
     }
 }
 
-impl Keyed for Served {
+impl Keyed for Resource {
     fn collection_key(&self) -> CollectionKey<'_> {
         match self {
             Self::BuiltIn(id) => CollectionKey::BuiltIn(*id),

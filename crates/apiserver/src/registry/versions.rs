@@ -15,7 +15,7 @@ use crate::flow_control::cpu_bound;
 use crate::registry::Registry;
 use crate::registry::conversion;
 use crate::registry::encoding;
-use crate::registry::resource::{Custom, Served};
+use crate::registry::resource::{Custom, Resource};
 use crate::request::context::RequestContext;
 use crate::status::Result;
 use insula_cache::{Shown, Stored};
@@ -106,7 +106,7 @@ impl Custom {
 pub async fn prepare<'a>(
     registry: &Registry,
     context: Option<&RequestContext>,
-    kind: &Served,
+    kind: &Resource,
     objects: impl Iterator<Item = &'a Arc<Stored>>,
 ) -> Result<()> {
     let Some(custom) = kind.custom() else {

@@ -8,7 +8,7 @@ use insula_core::Space;
 use insula_ownership::managers::agent;
 
 use crate::flow_control::cpu_bound;
-use crate::flow_control::{Seat, Shares, Work};
+use crate::flow_control::{FlowControl, Seat, Work};
 use crate::request::negotiate;
 use crate::request::query::Query;
 use crate::status::Result;
@@ -34,7 +34,7 @@ struct Notes {
 /// The seat of a request, and what is needed to acquire it again.
 #[derive(Debug)]
 struct HeldSeat {
-    shares: Shares,
+    shares: FlowControl,
     space: Space,
     work: Work,
     /// `None` while the request waits for a call that leaves the server.
@@ -109,7 +109,12 @@ impl RequestContext {
     /// # Errors
     ///
     /// If too many requests wait for one.
-    pub async fn acquire_seat(&self, shares: &Shares, space: &Space, work: Work) -> Result<()> {
+    pub async fn acquire_seat(
+        &self,
+        shares: &FlowControl,
+        space: &Space,
+        work: Work,
+    ) -> Result<()> {
         let seat = shares.enter(space, work).await?;
         *self.seat.lock().await = Some(HeldSeat {
             shares: shares.clone(),
@@ -190,10 +195,10 @@ mod tests {
 
     #[tokio::test]
     async fn request_holds_no_seat_while_it_waits_for_a_call() {
-        let shares = Shares::new(&Limits::default());
+        let shares = FlowControl::new(&Limits::default());
         let used = || {
-            let glances = shares.glances();
-            let writes = glances.iter().find(|(name, _)| *name == "write");
+            let seat_stats = shares.seat_stats();
+            let writes = seat_stats.iter().find(|(name, _)| *name == "write");
             writes.map(|(_, glance)| glance.used)
         };
         let context = RequestContext::default();

@@ -4,7 +4,7 @@ use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 
 use crate::request::query::Query;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// A format of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,10 +82,10 @@ pub fn accepted(headers: &HeaderMap, query: &Query, asked: Asked) -> Result<Acce
     }
     let known = clauses.iter().any(Clause::is_known);
     if !known {
-        return Err(Refusal::not_acceptable());
+        return Err(StatusError::not_acceptable());
     }
     let chosen = clauses.iter().find_map(|clause| clause.accepted(asked));
-    let mut accepted = chosen.ok_or_else(Refusal::no_such_transform)?;
+    let mut accepted = chosen.ok_or_else(StatusError::no_such_transform)?;
     accepted.pretty |= pretty(headers, query);
     accepted.gzip = gzip(headers);
     Ok(accepted)
@@ -181,7 +181,7 @@ pub fn sent(headers: &HeaderMap) -> Result<Media> {
         "" | "*/*" | "application/json" => Ok(Media::Json),
         "application/yaml" => Ok(Media::Yaml),
         "application/vnd.kubernetes.protobuf" => Ok(Media::Protobuf),
-        _ => Err(Refusal::unsupported_body()),
+        _ => Err(StatusError::unsupported_body()),
     }
 }
 
@@ -363,7 +363,11 @@ mod tests {
     #[test]
     fn what_cannot_be_served_is_refused_in_two_ways() {
         for text in ["application/*", "text/html", "garbage"] {
-            assert_eq!(accept_of(text), Err(Refusal::not_acceptable()), "{text}");
+            assert_eq!(
+                accept_of(text),
+                Err(StatusError::not_acceptable()),
+                "{text}"
+            );
         }
         let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
         let refusal = accept_of(table).unwrap_err();

@@ -5,7 +5,7 @@ use insula_kinds::FieldError;
 use percent_encoding::percent_decode_str;
 use serde_json::json;
 
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// The query of a URL, decoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Query {
         let parsed = text.parse().map(Some);
         parsed.map_err(|error| {
             let (text, why) = (insula_gotext::quote(text), go_reason(&error));
-            Refusal::bad_request(format!("strconv.ParseInt: parsing {text}: {why}"))
+            StatusError::bad_request(format!("strconv.ParseInt: parsing {text}: {why}"))
         })
     }
 }
@@ -148,7 +148,7 @@ impl WriteOptions {
                 validation,
             })
         } else {
-            Err(Refusal::invalid_options(options, &errors))
+            Err(StatusError::invalid_options(options, &errors))
         }
     }
 }

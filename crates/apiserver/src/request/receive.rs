@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::Instant;
 
 use crate::flow_control::Limits;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// The largest body.
 pub const MAX_BODY: usize = 3 << 20;
@@ -25,15 +25,15 @@ where
     let mut received = Pieces::default();
     loop {
         let frame = tokio::time::timeout_at(due, body.frame()).await;
-        let data = match frame.map_err(|_| Refusal::too_slow())? {
+        let data = match frame.map_err(|_| StatusError::too_slow())? {
             None => return Ok(received.whole()),
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             Some(Err(error)) if error.is::<LengthLimitError>() => {
-                return Err(Refusal::too_large(&format!("limit is {MAX_BODY}")));
+                return Err(StatusError::too_large(&format!("limit is {MAX_BODY}")));
             }
             Some(Err(error)) => {
                 let why = format!("the body could not be read: {error}");
-                return Err(Refusal::bad_request(why));
+                return Err(StatusError::bad_request(why));
             }
         };
         due += Duration::from_secs(1).mul_f64(data.len() as f64 / f64::from(limits.body_rate));

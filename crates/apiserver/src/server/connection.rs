@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::flow_control::connection_tracker::{Guest, Verdict, Visit};
+use crate::flow_control::connection_tracker::{InFlight, TrackedConnection, Verdict};
 
 use crate::codec::body::Body;
 use crate::flow_control::Connections;
@@ -32,7 +32,7 @@ pub struct Ending(watch::Sender<()>);
 /// A body, and the request that it answers.
 pub struct Sent {
     body: Body,
-    visit: Visit,
+    visit: InFlight,
     endless: bool,
 }
 
@@ -74,7 +74,7 @@ impl Ending {
 async fn serve(
     stream: TlsStream<TcpStream>,
     app: &Arc<App>,
-    guest: &Arc<Guest>,
+    guest: &Arc<TrackedConnection>,
     mut told: watch::Receiver<()>,
 ) {
     let shown = stream.get_ref().1.peer_certificates();
@@ -148,7 +148,7 @@ async fn serve(
 
 /// Sends the frames that HTTP has made way for, if it has. They end with their watch, which
 /// ends with the server.
-async fn send_frames(frames: Option<websocket::Frames>, guest: &Arc<Guest>) {
+async fn send_frames(frames: Option<websocket::Frames>, guest: &Arc<TrackedConnection>) {
     let Some(frames) = frames else {
         return;
     };
@@ -158,7 +158,7 @@ async fn send_frames(frames: Option<websocket::Frames>, guest: &Arc<Guest>) {
     }
 }
 
-fn first_look(guest: &Guest) -> Instant {
+fn first_look(guest: &TrackedConnection) -> Instant {
     let now = Instant::now();
     match guest.judge(now) {
         Verdict::Stay(until) => until,
@@ -193,7 +193,7 @@ fn builder(limits: &Connections) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-fn sent(response: Response<Body>, visit: Visit) -> Response<Sent> {
+fn sent(response: Response<Body>, visit: InFlight) -> Response<Sent> {
     response.map(|body| {
         let endless = body.is_endless();
         visit.answer(endless);

@@ -13,7 +13,7 @@ use crate::registry::Address;
 use crate::registry::Registry;
 use crate::request::negotiate::{Accepted, Media};
 use crate::request::query::{Query, WriteOptions};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::webhooks::{self, Act, Body};
 use crate::write::{DeleteOptions, Modified, Modify, Owner, modify, remove};
 
@@ -52,7 +52,7 @@ pub async fn evict(
     };
     delete.dry_run |= options.dry_run;
     let found = registry.fresh(&address).await?;
-    let pod = found.ok_or_else(|| Refusal::not_found(address.of(), &address.name))?;
+    let pod = found.ok_or_else(|| StatusError::not_found(address.of(), &address.name))?;
     let pod = pod.tree();
     if !is_free(&pod)
         && let Some(budget) = budget_of(registry, &address, &pod)?
@@ -93,7 +93,7 @@ fn is_ready(pod: &Object) -> bool {
 /// The one budget that selects the pod.
 fn budget_of(registry: &Registry, pod: &Address, object: &Object) -> Result<Option<Address>> {
     let kind = kinds().find("policy", "v1", "poddisruptionbudgets");
-    let kind = kind.ok_or_else(|| Refusal::internal("budgets are not in the table"))?;
+    let kind = kind.ok_or_else(|| StatusError::internal("budgets are not in the table"))?;
     let Some(budgets) = registry.cache().find(kind, &pod.space) else {
         return Ok(None);
     };
@@ -109,7 +109,7 @@ fn budget_of(registry: &Registry, pod: &Address, object: &Object) -> Result<Opti
         }
     }
     if chosen.len() > 1 {
-        return Err(Refusal::plain_error(
+        return Err(StatusError::plain_error(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does \
              not support.",
         ));
@@ -170,7 +170,7 @@ fn check(kind: &Kind, address: &Address, budget: &Object) -> Result<()> {
     let name = &address.name;
     let refuse = |cause: &str| {
         let why = "Cannot evict pod as it would violate the pod's disruption budget.";
-        Refusal::too_many(why).cause("DisruptionBudget", cause, "")
+        StatusError::too_many(why).cause("DisruptionBudget", cause, "")
     };
     let generation = member(budget, "metadata", "generation").and_then(Value::as_i64);
     if number(budget, "observedGeneration") < generation.unwrap_or(0) {
@@ -180,12 +180,12 @@ fn check(kind: &Kind, address: &Address, budget: &Object) -> Result<()> {
     let allowed = number(budget, "disruptionsAllowed");
     if allowed < 0 {
         let why = "pdb disruptions allowed is negative";
-        return Err(Refusal::not_allowed(kind, name, why));
+        return Err(StatusError::not_allowed(kind, name, why));
     }
     let disrupted = member(budget, "status", "disruptedPods").and_then(Value::as_object);
     if disrupted.is_some_and(|pods| pods.len() > MOST_DISRUPTED) {
         let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
-        return Err(Refusal::not_allowed(kind, name, why));
+        return Err(StatusError::not_allowed(kind, name, why));
     }
     if allowed == 0 {
         return Err(refuse(&format!(

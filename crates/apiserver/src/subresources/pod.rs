@@ -13,7 +13,7 @@ use crate::registry::Address;
 use crate::registry::Registry;
 use crate::request::negotiate::Accepted;
 use crate::request::query::{Query, WriteOptions};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::webhooks::{self, Act, Body};
 use crate::write::{Modified, Modify, Owner, modify};
 use insula_kinds::core_kind;
@@ -45,7 +45,7 @@ pub async fn bind(
         .and_then(|target| target.get("name"));
     if target.and_then(Value::as_str).unwrap_or("").is_empty() {
         // Kubernetes says no more about it.
-        return Err(Refusal::plain_error("target.name: Required value"));
+        return Err(StatusError::plain_error("target.name: Required value"));
     }
     let request = Modify {
         kind: &address.kind,
@@ -58,7 +58,7 @@ pub async fn bind(
     };
     let done = modify(registry, request, |pod| {
         let refuse =
-            |why: &str| Refusal::conflict_below(address.of(), "binding", &address.name, why);
+            |why: &str| StatusError::conflict_below(address.of(), "binding", &address.name, why);
         let name = &address.name;
         if pod
             .get("metadata")
@@ -91,7 +91,7 @@ pub async fn bind(
         })
     })
     .await?;
-    done.ok_or_else(|| Refusal::not_found(address.of(), &address.name))?;
+    done.ok_or_else(|| StatusError::not_found(address.of(), &address.name))?;
     Ok(succeeded(accepted).warned(written.warnings))
 }
 
@@ -110,11 +110,11 @@ pub(super) fn pod_of(granted: Caller<'_>, object: &Object) -> Result<Address> {
                 "Binding"
             };
             let why = format!("name in URL does not match name in {of} object");
-            return Err(Refusal::bad_request(why));
+            return Err(StatusError::bad_request(why));
         }
         (Some(name), _) => name.clone(),
         (None, Some(given)) => given.to_owned(),
-        (None, None) => return Err(Refusal::bad_request("name must be provided")),
+        (None, None) => return Err(StatusError::bad_request("name must be provided")),
     };
     Ok(Address {
         kind: core_kind("pods").into(),

@@ -14,11 +14,11 @@ use crate::codec::input::{self, Expected, Sent};
 use crate::codec::view::View;
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::registry::versions;
 use crate::request::negotiate::Accepted;
 use crate::request::query::{Query, WriteOptions};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::{self, Modified, Modify, Owner, PatchFormat, modify, patched};
 use insula_cache::Stored;
 
@@ -27,7 +27,7 @@ pub async fn get(registry: &Registry, granted: Caller<'_>, accepted: Accepted) -
     let address = granted.address()?;
     let kind = &granted.path().kind;
     let found = registry.fresh(&address).await?;
-    let object = found.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
+    let object = found.ok_or_else(|| StatusError::not_found(kind, &address.name))?;
     show(registry, granted, kind, &object, accepted, Vec::new()).await
 }
 
@@ -111,7 +111,7 @@ async fn apply(
         |scale| {
             let applied = owners.apply(scale, &config.object, config.force)?;
             let decoded = decode::value(scale_type(), Value::Object(applied));
-            let decoded = decoded.map_err(|why| Refusal::plain_error(why.to_string()))?;
+            let decoded = decoded.map_err(|why| StatusError::plain_error(why.to_string()))?;
             check_name(granted, &decoded.object)?;
             Ok(Modified {
                 object: decoded.object,
@@ -134,7 +134,7 @@ fn check_name(granted: Caller<'_>, scale: &Object) -> Result<()> {
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
         ),
     };
-    Err(Refusal::bad_request(why))
+    Err(StatusError::bad_request(why))
 }
 
 async fn change(
@@ -168,21 +168,21 @@ async fn change(
             && asked != is
         {
             let key = registry.key(&address);
-            return Err(Refusal::other_uid(kind, &address.name, &key, asked, is));
+            return Err(StatusError::other_uid(kind, &address.name, &key, asked, is));
         }
         let version = "resourceVersion";
         if let (Some(asked), Some(is)) = (text(&wanted, version), text(&scale, version))
             && asked != is
             && asked != "0"
         {
-            return Err(Refusal::modified(kind, &address.name));
+            return Err(StatusError::modified(kind, &address.name));
         }
         write::scale::put(kind, &mut object, &wanted, &address.name)?;
         owners.put(&wanted, &mut object);
         Ok(Modified { object, warnings })
     })
     .await?;
-    let done = done.ok_or_else(|| Refusal::not_found(kind, &address.name))?;
+    let done = done.ok_or_else(|| StatusError::not_found(kind, &address.name))?;
     show(
         registry,
         granted,
@@ -197,7 +197,7 @@ async fn change(
 async fn show(
     registry: &Registry,
     granted: Caller<'_>,
-    kind: &Served,
+    kind: &Resource,
     object: &Arc<Stored>,
     accepted: Accepted,
     warnings: Vec<String>,
@@ -215,7 +215,7 @@ async fn show(
                 .get(&custom.show(object).tree())
                 .map_err(write::scale::refuse)?
         }
-        _ => prepare::scale_of(kind, &object.tree()).ok_or_else(Refusal::no_such_resource)?,
+        _ => prepare::scale_of(kind, &object.tree()).ok_or_else(StatusError::no_such_resource)?,
     };
     // A row carries the metadata of its scale, whatever else was asked for.
     let view = View::new(kind, accepted, &Query::default())?;

@@ -15,7 +15,7 @@ use crate::registry::Address;
 use crate::registry::Registry;
 use crate::request::negotiate::Accepted;
 use crate::request::query::{Query, WriteOptions};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::webhooks::{self, Act, Body};
 use insula_kinds::core_kind;
 
@@ -39,10 +39,11 @@ pub async fn request(
     let path = granted.path();
     let address = granted.address()?;
     let found = registry.fresh(&address).await?;
-    let account = found.ok_or_else(|| Refusal::not_found(path.of(), &address.name))?;
+    let account = found.ok_or_else(|| StatusError::not_found(path.of(), &address.name))?;
     let uid = account.uid().unwrap_or("");
     let mut written = input::read(sent, expected(), options.validation)?;
-    let issuer = issuer.ok_or_else(|| Refusal::internal("no service-account key is configured"))?;
+    let issuer =
+        issuer.ok_or_else(|| StatusError::internal("no service-account key is configured"))?;
     let act = Act::new(registry, granted, Operation::Create, &path.kind, &address);
     let act = act.below("token", Body::TOKEN, options.dry_run);
     webhooks::admit(&act, &mut written.object).await?;
@@ -128,7 +129,7 @@ impl Wanted {
             let error = FieldError::invalid("spec.expirationSeconds", &seconds.into(), why);
             // Kubernetes refuses it under no name.
             let (kind, group) = ("TokenRequest", "authentication.k8s.io");
-            return Err(Refusal::invalid_named(kind, group, "", &[error]));
+            return Err(StatusError::invalid_named(kind, group, "", &[error]));
         }
         let bound = member("boundObjectRef").cloned().unwrap_or(Value::Null);
         Ok(Self {
@@ -160,7 +161,7 @@ impl Wanted {
             ("v1", "Node") => ("node", "nodes"),
             (version, kind) => {
                 let (group, version) = version.split_once('/').unwrap_or(("", version));
-                return Err(Refusal::bad_request(format!(
+                return Err(StatusError::bad_request(format!(
                     "cannot bind token to object of type {group}/{version}, Kind={kind}"
                 )));
             }
@@ -176,7 +177,7 @@ impl Wanted {
             name: name.to_owned(),
         };
         let found = registry.fresh(&address).await?;
-        let found = found.ok_or_else(|| Refusal::not_found(address.of(), name))?;
+        let found = found.ok_or_else(|| StatusError::not_found(address.of(), name))?;
         let tree = found.tree();
         let uid = tree.get("metadata").and_then(|of| of.get("uid"));
         let uid = uid.and_then(Value::as_str).unwrap_or("");
@@ -185,7 +186,7 @@ impl Wanted {
                 "the UID in the bound object reference ({given}) does not match the UID in record. \
                  The object might have been deleted and then recreated"
             );
-            return Err(Refusal::precondition(address.of(), name, &why));
+            return Err(StatusError::precondition(address.of(), name, &why));
         }
         self.claim = Some((claim, json!({"name": name, "uid": uid})));
         match resource {
@@ -203,7 +204,7 @@ impl Wanted {
             value.and_then(Value::as_str).unwrap_or("")
         };
         if member("serviceAccountName") != account.name {
-            return Err(Refusal::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "cannot bind token for serviceaccount \"{}\" to pod running with different \
                  serviceaccount name.",
                 account.name
@@ -238,10 +239,10 @@ fn check_names(request: &Object, account: &Address, uid: &str) -> Result<()> {
         let why = "must match the service account name if specified";
         let error = FieldError::invalid_text("metadata.name", name, why);
         let (kind, group) = ("TokenRequest", "authentication.k8s.io");
-        return Err(Refusal::invalid_named(kind, group, name, &[error]));
+        return Err(StatusError::invalid_named(kind, group, name, &[error]));
     }
     if !namespace.is_empty() && Some(namespace) != account.namespace.as_deref() {
-        return Err(Refusal::bad_request(
+        return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
@@ -251,7 +252,7 @@ fn check_names(request: &Object, account: &Address, uid: &str) -> Result<()> {
              ({uid})",
             given("uid")
         );
-        return Err(Refusal::conflict(account.of(), &account.name, &why));
+        return Err(StatusError::conflict(account.of(), &account.name, &why));
     }
     Ok(())
 }
@@ -292,7 +293,7 @@ impl Issuer {
             "kubernetes.io": kubernetes,
         });
         let expires = jiff::Timestamp::from_second(now + wanted.seconds);
-        let expires = expires.map_err(Refusal::internal)?.to_string();
+        let expires = expires.map_err(StatusError::internal)?.to_string();
         Ok((self.sign(&claims)?, expires))
     }
 }

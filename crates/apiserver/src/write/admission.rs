@@ -9,7 +9,7 @@ use insula_kinds::{Object, Value, kinds, prepare};
 use serde_json::json;
 
 use crate::registry::{Address, Registry};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use insula_kinds::core_kind;
 
 /// The classes that every cluster has, whether or not somebody made objects of them.
@@ -66,7 +66,7 @@ pub fn refuse_masters(address: &Address, object: &Object) -> Result<()> {
         return Ok(());
     }
     let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
-    Err(Refusal::not_allowed(address.of(), &address.name, &why))
+    Err(StatusError::not_allowed(address.of(), &address.name, &why))
 }
 
 /// What is known of a principal beside names: what its credential says, and where it
@@ -90,7 +90,7 @@ struct Class {
 
 /// Gives a pod the priority of its class, or that of the space's default class.
 async fn admit_priority(registry: &Registry, pod: &Address, object: &mut Object) -> Result<()> {
-    let refuse = |why: String| Refusal::not_allowed(pod.of(), &pod.name, &why);
+    let refuse = |why: String| StatusError::not_allowed(pod.of(), &pod.name, &why);
     let asked = |member: &str| {
         object
             .get("spec")

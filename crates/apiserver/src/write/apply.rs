@@ -4,7 +4,7 @@ use bytes::Bytes;
 use insula_kinds::{FieldError, Object, Value};
 use insula_kinds::{decode, patch};
 
-use super::create::Draft;
+use super::create::CreateRequest;
 use super::modify::Owner;
 use super::ownership::Ownership;
 use super::patch::{check_name, check_resource_version};
@@ -13,10 +13,10 @@ use super::{Done, Modified, Modify, metadata, modify};
 use crate::codec::input;
 use crate::pipeline::authorize::Caller;
 use crate::registry::publish::{Act, absent};
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry};
 use crate::request::query::{FieldValidation, Query, WriteOptions};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// What is applied.
 #[derive(Debug)]
@@ -82,10 +82,10 @@ impl Config {
         let options = WriteOptions::read(query, "PatchOptions")?;
         if query.get("fieldManager").is_none() {
             let error = FieldError::required("fieldManager", "is required for apply patch");
-            return Err(Refusal::invalid_options("PatchOptions", &[error]));
+            return Err(StatusError::invalid_options("PatchOptions", &[error]));
         }
         let unreadable = |why: &dyn ToString| {
-            Refusal::bad_request(format!("error decoding YAML: {}", why.to_string()))
+            StatusError::bad_request(format!("error decoding YAML: {}", why.to_string()))
         };
         let read = decode::any_yaml(body);
         let (value, twice) =
@@ -111,7 +111,7 @@ impl Config {
                     "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal \
                      errors:\n  {twice}"
                 );
-                return Err(Refusal::bad_request(why));
+                return Err(StatusError::bad_request(why));
             }
         };
         Ok(Self {
@@ -123,18 +123,19 @@ impl Config {
     }
 
     /// The object that an applied configuration gives.
-    fn read_applied(&self, kind: &Served, applied: Object) -> Result<Modified> {
+    fn read_applied(&self, kind: &Resource, applied: Object) -> Result<Modified> {
         let applied = Value::Object(applied);
         let object = match kind.custom() {
             None => {
                 let decoded = decode::value(kind.type_id(), applied);
                 decoded
-                    .map_err(|why| Refusal::plain_error(why.to_string()))?
+                    .map_err(|why| StatusError::plain_error(why.to_string()))?
                     .object
             }
             Some(custom) => {
                 let decoded = decode::custom_value(applied);
-                let mut decoded = decoded.map_err(|why| Refusal::plain_error(why.to_string()))?;
+                let mut decoded =
+                    decoded.map_err(|why| StatusError::plain_error(why.to_string()))?;
                 input::settle_custom(custom, &mut decoded)?;
                 decoded.object
             }
@@ -160,7 +161,7 @@ impl Config {
                 "uid mismatch: the provided object specified uid {uid}, and no existing object \
                  was found"
             );
-            return Err(Refusal::conflict(kind, &address.name, &why));
+            return Err(StatusError::conflict(kind, &address.name, &why));
         }
         let applied = ownership.apply_new(&self.object, self.force).await?;
         let Modified {
@@ -172,7 +173,7 @@ impl Config {
         }
         check_name(&object, address)?;
         metadata::of(&mut object).remove("resourceVersion");
-        let draft = Draft {
+        let draft = CreateRequest {
             kind,
             space: &address.space,
             namespace: address.namespace.as_deref(),

@@ -11,7 +11,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::registry::{Address, Registry, namespace_address, tenant_address};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::encoded;
 use insula_kinds::core_kind;
 
@@ -50,7 +50,7 @@ pub fn keep_apart_from_namespaces(
 }
 
 /// What they are told who meet.
-pub fn name_taken(kind: &Kind, name: &str) -> Refusal {
+pub fn name_taken(kind: &Kind, name: &str) -> StatusError {
     let (one, other) = match kind.kind.as_str() {
         "Tenant" => ("a namespace of the system space", "tenants"),
         _ => ("a tenant", "system namespaces"),
@@ -58,7 +58,7 @@ pub fn name_taken(kind: &Kind, name: &str) -> Refusal {
     let why = format!(
         "{one} has this name already, and {other} share their names with it; choose another name"
     );
-    Refusal::conflict(kind, name, &why)
+    StatusError::conflict(kind, name, &why)
 }
 
 /// Puts what belongs in a new tenant's space: namespaces, service accounts, the role of
@@ -70,7 +70,7 @@ pub fn furnish(
     now: &str,
 ) -> Result<Transaction> {
     // The system tenant's space is there before it.
-    let space = Space::parse(name).map_err(Refusal::internal)?;
+    let space = Space::parse(name).map_err(StatusError::internal)?;
     if space.is_system() {
         return Ok(transaction);
     }

@@ -18,10 +18,10 @@ use crate::pipeline::authorize::Caller;
 use crate::registry::apis;
 use crate::registry::built_in;
 use crate::registry::publish;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry, namespace_address, no_such_tenant, tenant_address};
 use crate::request::query::{Query, WriteOptions};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::allocate::Allocator;
 use crate::write::bootstrap_objects;
 use crate::write::names;
@@ -54,7 +54,7 @@ pub async fn create(
     let options = WriteOptions::read(query, "CreateOptions")?;
     let path = granted.path();
     let written = rules::read(granted, sent, &path.kind, options.validation).await?;
-    let draft = Draft {
+    let draft = CreateRequest {
         kind: &path.kind,
         space: granted.space()?,
         namespace: path.namespace.as_deref(),
@@ -75,14 +75,14 @@ pub async fn create(
 /// Creates an object of `kind`, as it was read.
 pub async fn create_object(
     registry: &Registry,
-    kind: &Served,
+    kind: &Resource,
     space: &Space,
     namespace: Option<&str>,
     object: Object,
     by: Option<Caller<'_>>,
     dry_run: bool,
 ) -> Result<Done> {
-    let draft = Draft {
+    let draft = CreateRequest {
         kind,
         space,
         namespace,
@@ -95,9 +95,9 @@ pub async fn create_object(
 }
 
 /// An object that is to come about.
-pub(super) struct Draft<'a> {
+pub(super) struct CreateRequest<'a> {
     /// In the version that the caller speaks.
-    pub kind: &'a Served,
+    pub kind: &'a Resource,
     pub space: &'a Space,
     pub namespace: Option<&'a str>,
     pub object: Object,
@@ -108,13 +108,13 @@ pub(super) struct Draft<'a> {
     pub dry_run: bool,
 }
 
-impl Draft<'_> {
+impl CreateRequest<'_> {
     pub(super) async fn create(mut self, registry: &Registry) -> Result<Done> {
         let kind = self.kind;
         let revision = metadata::text(&self.object, "resourceVersion").unwrap_or("0");
         if revision != "0" {
             let why = "resourceVersion should not be set on objects to be created";
-            return Err(Refusal::plain_error(why));
+            return Err(StatusError::plain_error(why));
         }
         rules::default(kind, &mut self.object)?;
         let now = time::now();
@@ -162,7 +162,7 @@ impl Draft<'_> {
                 done => return done,
             }
         }
-        Err(Refusal::no_name_found(kind, &address.name))
+        Err(StatusError::no_name_found(kind, &address.name))
     }
 
     /// Lets others change it who may, before it has a name that it does not bring along.
@@ -211,7 +211,7 @@ impl Draft<'_> {
     ) -> Result<Done> {
         let kind = self.kind;
         if built_in::is_one(&address.kind, &address.within()) {
-            return Err(Refusal::already_exists(kind, &address.name));
+            return Err(StatusError::already_exists(kind, &address.name));
         }
         metadata::place(&mut object, kind, address)?;
         publish::admit(registry, address, &object).await?;
@@ -236,7 +236,7 @@ impl Draft<'_> {
             errors.push(FieldError::too_long("metadata.name", LONGEST_NAME));
         }
         if !errors.is_empty() {
-            return Err(Refusal::invalid(kind, &address.name, &errors).warned(warnings));
+            return Err(StatusError::invalid(kind, &address.name, &errors).warned(warnings));
         }
         ranges::check(registry, address, &object)?;
         if let Some(by) = self.by {
@@ -257,7 +257,7 @@ impl Draft<'_> {
 /// Puts the object where none is, for as long as its space and namespace let it.
 async fn put(
     registry: &Registry,
-    draft: &Draft<'_>,
+    draft: &CreateRequest<'_>,
     address: &Address,
     mut gate: Gate,
     value: Bytes,
@@ -301,7 +301,9 @@ async fn put(
                 let key = address.within().into();
                 return Ok(rules::written(kind, key, revision, &value));
             }
-            Outcome::Unchanged(_) => return Err(Refusal::internal("a creation changed nothing")),
+            Outcome::Unchanged(_) => {
+                return Err(StatusError::internal("a creation changed nothing"));
+            }
             Outcome::Conflict(conflict) if conflict.check == 0 => {
                 return Err(taken(kind, address, conflict.found));
             }
@@ -318,11 +320,11 @@ async fn put(
 }
 
 /// What is told who creates what is there.
-fn taken(kind: &Served, address: &Address, found: Option<Entry>) -> Refusal {
+fn taken(kind: &Resource, address: &Address, found: Option<Entry>) -> StatusError {
     let found = found.map(|it| Stored::new(address.within().into(), it.modified, &it.value));
     match found.is_some_and(|it| it.is_terminating()) {
-        true => Refusal::still_exists(kind, &address.name),
-        false => Refusal::already_exists(kind, &address.name),
+        true => StatusError::still_exists(kind, &address.name),
+        false => StatusError::already_exists(kind, &address.name),
     }
 }
 
@@ -335,7 +337,13 @@ fn checks_of(transaction: &Transaction) -> Transaction {
 }
 
 /// Everything that the server adds to a new object.
-fn complete(registry: &Registry, kind: &Served, address: &Address, object: &mut Object, now: &str) {
+fn complete(
+    registry: &Registry,
+    kind: &Resource,
+    address: &Address,
+    object: &mut Object,
+    now: &str,
+) {
     let uid = metadata::text(object, "uid").unwrap_or("").to_owned();
     let mut allocator = Allocator::new(registry, &address.space);
     let (ips, ports) = allocator.parts();
@@ -383,7 +391,7 @@ impl Gate {
     /// replaced by another of its name.
     pub(super) async fn open(
         registry: &Registry,
-        kind: &Served,
+        kind: &Resource,
         address: &Address,
     ) -> Result<Self> {
         match Self::try_open(registry, kind, address).await {
@@ -395,7 +403,7 @@ impl Gate {
         }
     }
 
-    async fn try_open(registry: &Registry, kind: &Served, address: &Address) -> Result<Self> {
+    async fn try_open(registry: &Registry, kind: &Resource, address: &Address) -> Result<Self> {
         let mut gate = Self {
             tenant: None,
             namespace: None,
@@ -409,14 +417,14 @@ impl Gate {
                 let why = format!(
                     "unable to create new content in tenant {name} because it is being terminated"
                 );
-                return Err(Refusal::not_allowed(kind, &address.name, &why));
+                return Err(StatusError::not_allowed(kind, &address.name, &why));
             }
             gate.tenant = Some((tenant_address(name), found.object));
         }
         if let Some(name) = &address.namespace {
             let namespace = namespace_address(&address.space, name);
             let found = registry.cached(&namespace);
-            let missing = || Refusal::not_found(kinds().get(core_kind("namespaces")), name);
+            let missing = || StatusError::not_found(kinds().get(core_kind("namespaces")), name);
             let found = found.ok_or_else(missing)?;
             if found.is_terminating() {
                 return Err(namespace_terminating(kind, &address.name, name));
@@ -445,7 +453,7 @@ impl Gate {
 impl Defining {
     /// What must not change while an object of a kind comes about that users define: nothing
     /// is created by a definition that is being deleted, or that is published no more.
-    fn find(registry: &Registry, kind: &Served, address: &Address) -> Result<Option<Self>> {
+    fn find(registry: &Registry, kind: &Resource, address: &Address) -> Result<Option<Self>> {
         let Some(custom) = kind.custom() else {
             return Ok(None);
         };
@@ -453,18 +461,20 @@ impl Defining {
         let offer = apis
             .as_ref()
             .and_then(|apis| apis.offer(&kind.group, &kind.resource));
-        let offer = offer.ok_or_else(Refusal::no_such_path)?;
+        let offer = offer.ok_or_else(StatusError::no_such_path)?;
         if offer.terminating {
             let why = "create not allowed while custom resource definition is terminating";
-            return Err(Refusal::not_allowed(kind, &address.name, why));
+            return Err(StatusError::not_allowed(kind, &address.name, why));
         }
         if offer.defined.id() != custom.defined().id() {
             let why = "what defines this kind has changed; please try again";
-            return Err(Refusal::conflict(kind, &address.name, why));
+            return Err(StatusError::conflict(kind, &address.name, why));
         }
         let name = offer.name();
         let source = apis::definition_address(&offer.source, &name);
-        let found = registry.cached(&source).ok_or_else(Refusal::no_such_path)?;
+        let found = registry
+            .cached(&source)
+            .ok_or_else(StatusError::no_such_path)?;
         let own = (offer.source != address.space)
             .then(|| apis::definition_address(&address.space, &name));
         if own
@@ -473,7 +483,7 @@ impl Defining {
         {
             let why = "this space has a definition of its own of this name, which will be served \
                        when no object of the published one is left";
-            return Err(Refusal::not_allowed(kind, &address.name, why));
+            return Err(StatusError::not_allowed(kind, &address.name, why));
         }
         Ok(Some(Self {
             address: source,
@@ -483,12 +493,12 @@ impl Defining {
     }
 }
 
-fn namespace_terminating(kind: &Kind, name: &str, namespace: &str) -> Refusal {
+fn namespace_terminating(kind: &Kind, name: &str, namespace: &str) -> StatusError {
     let why = format!(
         "unable to create new content in namespace {namespace} because it is being terminated"
     );
     let cause = format!("namespace {namespace} is being terminated");
-    Refusal::not_allowed(kind, name, &why).cause(
+    StatusError::not_allowed(kind, name, &why).cause(
         "NamespaceTerminating",
         &cause,
         "metadata.namespace",

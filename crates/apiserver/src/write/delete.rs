@@ -25,11 +25,11 @@ use crate::read::{Listing, collect};
 use crate::registry::built_in;
 use crate::registry::encoding::encoded;
 use crate::registry::publish::{self, absent};
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::registry::versions;
 use crate::registry::{Address, Registry};
 use crate::request::query::Query;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::webhooks::{self, Act};
 use insula_cache::Stored;
 use insula_cache::bootstrap_objects::NAMESPACES;
@@ -65,7 +65,7 @@ pub struct Emptied {
 
 /// An object that is to be deleted exactly as it was seen.
 #[derive(Clone, Debug)]
-pub struct Doomed {
+pub struct PendingDelete {
     /// Where it is.
     pub address: Address,
     /// How it was seen.
@@ -157,9 +157,12 @@ pub async fn delete_collection(
 
 /// Deletes objects in one transaction, all or none: `None` if one is not as it was seen any
 /// more. There must not be more of them than a transaction takes.
-pub async fn remove_together(registry: &Registry, doomed: &[Doomed]) -> Result<Option<Revision>> {
+pub async fn remove_together(
+    registry: &Registry,
+    doomed: &[PendingDelete],
+) -> Result<Option<Revision>> {
     let mut transaction = Transaction::new();
-    for Doomed {
+    for PendingDelete {
         address,
         object,
         policy,
@@ -196,7 +199,7 @@ fn is_free(address: &Address, object: &Stored) -> bool {
 }
 
 /// Whether objects of a kind wait for nothing but finalizers when they are deleted.
-pub fn goes_at_once(kind: &Served) -> bool {
+pub fn goes_at_once(kind: &Resource) -> bool {
     let special = ["pods", "namespaces", "tenants"];
     !kind.is(insula_cache::definitions()) && !special.iter().any(|name| kind.is(core_kind(name)))
 }
@@ -359,7 +362,7 @@ fn check_preconditions(
             "the UID in the precondition ({uid}) does not match the UID in record ({is}). The \
              object might have been deleted and then recreated"
         );
-        return Err(Refusal::precondition(kind, &address.name, &why));
+        return Err(StatusError::precondition(kind, &address.name, &why));
     }
     let is = current.revision.to_string();
     if let Some(revision) = options
@@ -371,7 +374,7 @@ fn check_preconditions(
             "the ResourceVersion in the precondition ({revision}) does not match the \
              ResourceVersion in record ({is}). The object might have been modified"
         );
-        return Err(Refusal::precondition(kind, &address.name, &why));
+        return Err(StatusError::precondition(kind, &address.name, &why));
     }
     Ok(())
 }
@@ -386,11 +389,11 @@ async fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address
             true => "this namespace may not be deleted",
             false => "every space has it, so it may not be deleted; it may be changed",
         };
-        return Err(Refusal::not_allowed(kind, &address.name, why));
+        return Err(StatusError::not_allowed(kind, &address.name, why));
     }
     if address.kind.is(core_kind("tenants")) && address.name == SYSTEM {
         let why = "this tenant may not be deleted";
-        return Err(Refusal::not_allowed(address.of(), &address.name, why));
+        return Err(StatusError::not_allowed(address.of(), &address.name, why));
     }
     Ok(())
 }

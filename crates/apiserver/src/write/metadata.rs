@@ -4,7 +4,7 @@
 use insula_kinds::{Kind, Object, Value};
 
 use crate::registry::Address;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// The metadata of an object, which it gets if it has none.
 pub fn of(object: &mut Object) -> &mut Object {
@@ -47,7 +47,7 @@ pub fn place(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> 
             Some(Value::String(text)) if !text.is_empty() && text != "system" => {
                 let why = "the tenant of the provided object does not match the tenant sent on \
                            the request";
-                return Err(Refusal::bad_request(why));
+                return Err(StatusError::bad_request(why));
             }
             _ => {}
         },
@@ -60,7 +60,7 @@ pub fn place(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> 
         .is_some_and(|given| !given.is_empty() && given != link && given != link_in(kind, address))
     {
         let why = "the selfLink of the provided object does not match the path of the object";
-        return Err(Refusal::bad_request(why));
+        return Err(StatusError::bad_request(why));
     }
     metadata.insert("selfLink".to_owned(), link.into());
     Ok(())
@@ -77,7 +77,7 @@ fn link_in(kind: &Kind, address: &Address) -> String {
 fn own(metadata: &mut Object, member: &str, is: &str, why: &str) -> Result<()> {
     let given = metadata.get(member).and_then(Value::as_str).unwrap_or("");
     if !given.is_empty() && given != is {
-        return Err(Refusal::bad_request(why));
+        return Err(StatusError::bad_request(why));
     }
     if given.is_empty() {
         metadata.insert(member.to_owned(), is.into());

@@ -16,9 +16,9 @@ use super::scale;
 use super::{Done, metadata, ranges, rights, rules};
 use crate::pipeline::authorize::Caller;
 use crate::registry::publish;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::allocate;
 use crate::write::quota;
 use crate::write::webhooks::{self, Act};
@@ -29,7 +29,7 @@ use insula_cache::expiry;
 #[derive(Clone, Copy, Debug)]
 pub struct Modify<'a> {
     /// The kind in the version that the caller speaks.
-    pub kind: &'a Served,
+    pub kind: &'a Resource,
     /// The object.
     pub address: &'a Address,
     /// The subresource that is written, if it is one.
@@ -219,7 +219,7 @@ async fn settle(
     registry: &Registry,
     request: &Modify<'_>,
     current: &Arc<Stored>,
-    judged: &Served,
+    judged: &Resource,
     mut old: Object,
     mut new: Object,
 ) -> Result<Attempt> {
@@ -250,7 +250,7 @@ async fn settle(
     let verdict = rules::judge_change(by, kind, judged, part, &old, &new).await?;
     let warnings = verdict.warnings;
     if !verdict.errors.is_empty() {
-        return Err(Refusal::invalid(kind, name, &verdict.errors).warned(warnings));
+        return Err(StatusError::invalid(kind, name, &verdict.errors).warned(warnings));
     }
     ranges::check_changed(registry, address, subresource, &old, &new)?;
     if let Some(act) = &act {
@@ -357,7 +357,7 @@ fn check_preconditions(
         let is = metadata::text(old, "uid").unwrap_or("");
         if uid != is && request.whole {
             let key = registry.key(request.address);
-            return Err(Refusal::other_uid(kind, name, &key, uid, is));
+            return Err(StatusError::other_uid(kind, name, &key, uid, is));
         }
     }
     match metadata::text(new, "resourceVersion").unwrap_or("0") {
@@ -365,18 +365,18 @@ fn check_preconditions(
             if request.whole && !kind.unconditional_update {
                 let why = "must be specified for an update";
                 let error = FieldError::invalid("metadata.resourceVersion", &json!(0), why);
-                return Err(Refusal::invalid_resource(kind, name, &[error]));
+                return Err(StatusError::invalid_resource(kind, name, &[error]));
             }
         }
         text => {
             let revision: u64 = text.parse().map_err(|_| {
                 let quoted = insula_gotext::quote(text);
-                Refusal::plain_error(format!(
+                StatusError::plain_error(format!(
                     "strconv.ParseUint: parsing {quoted}: invalid syntax"
                 ))
             })?;
             if revision != current.revision.get() {
-                return Err(Refusal::modified(kind, name));
+                return Err(StatusError::modified(kind, name));
             }
         }
     }

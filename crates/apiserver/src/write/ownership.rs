@@ -12,9 +12,9 @@ use insula_ownership::managers::{self, ApplyError, Subject, Version, Writer};
 use super::metadata;
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
-use crate::registry::resource::{Custom, Served};
+use crate::registry::resource::{Custom, Resource};
 use crate::registry::versions;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// What the server itself is called where it sets fields.
 const SERVER: &str = "insula";
@@ -23,7 +23,7 @@ const SERVER: &str = "insula";
 pub struct Ownership<'a> {
     registry: &'a Registry,
     by: Option<Caller<'a>>,
-    kind: &'a Served,
+    kind: &'a Resource,
     subresource: Option<&'a str>,
     manager: String,
     now: String,
@@ -54,7 +54,7 @@ impl<'a> Ownership<'a> {
     pub fn new(
         registry: &'a Registry,
         by: Option<Caller<'a>>,
-        kind: &'a Served,
+        kind: &'a Resource,
         subresource: Option<&'a str>,
     ) -> Self {
         let manager = by.map(|by| by.context.field_manager());
@@ -144,15 +144,15 @@ impl<'a> Ownership<'a> {
     fn in_version(&self, object: &Object, version: &str) -> Option<Version> {
         let other = self.version(version)?;
         let object = match (self.kind, &other) {
-            (Served::Custom(custom), Served::Custom(_)) if custom.converts_by_webhook() => {
+            (Resource::Custom(custom), Resource::Custom(_)) if custom.converts_by_webhook() => {
                 self.converted(object, version)?
             }
-            (Served::Custom(_), _) => {
+            (Resource::Custom(_), _) => {
                 let mut object = object.clone();
                 object.insert("apiVersion".to_owned(), version.into());
                 object
             }
-            (Served::BuiltIn(_), _) => {
+            (Resource::BuiltIn(_), _) => {
                 let mut object = object.clone();
                 convert::convert(self.kind, &self.kind.storage(), &mut object);
                 convert::convert(&self.kind.storage(), &other, &mut object);
@@ -168,14 +168,14 @@ impl<'a> Ownership<'a> {
     }
 
     /// The kind in another version.
-    fn version(&self, api_version: &str) -> Option<Served> {
+    fn version(&self, api_version: &str) -> Option<Resource> {
         match self.kind {
-            Served::Custom(custom) => {
+            Resource::Custom(custom) => {
                 let version = api_version.strip_prefix(&self.kind.group)?;
                 let named = custom.named(version.strip_prefix('/')?)?;
-                Some(Served::Custom(named))
+                Some(Resource::Custom(named))
             }
-            Served::BuiltIn(_) => {
+            Resource::BuiltIn(_) => {
                 let storage = self.kind.storage();
                 let mut all = kinds().iter();
                 let found = all.find(|(_, kind)| {
@@ -208,7 +208,7 @@ impl<'a> Ownership<'a> {
         let any = !wanted.is_empty();
         for of in wanted {
             let object = match (self.kind, self.version(&of.version)) {
-                (Served::Custom(from), Some(Served::Custom(to))) => {
+                (Resource::Custom(from), Some(Resource::Custom(to))) => {
                     let context = self.by.map(|by| by.context);
                     let tree = of.object.clone();
                     let made = versions::convert(self.registry, context, from, &to, tree);
@@ -255,10 +255,10 @@ pub fn guard(before: Option<Value>, object: &mut Object) -> Option<String> {
 }
 
 /// What somebody is told whose configuration is not applied.
-pub fn refuse(error: ApplyError) -> Refusal {
+pub fn refuse(error: ApplyError) -> StatusError {
     match error {
-        ApplyError::Conflict { message, causes } => Refusal::apply_conflict(message, causes),
-        ApplyError::Schema(why) => Refusal::plain_error(why),
-        ApplyError::BadRequest(why) => Refusal::bad_request(why),
+        ApplyError::Conflict { message, causes } => StatusError::apply_conflict(message, causes),
+        ApplyError::Schema(why) => StatusError::plain_error(why),
+        ApplyError::BadRequest(why) => StatusError::bad_request(why),
     }
 }

@@ -10,10 +10,10 @@ use super::{Done, Modified, Modify, Owner, metadata, modify};
 use crate::codec::input::{self, Expected};
 use crate::pipeline::authorize::Caller;
 use crate::registry::publish::{Act, absent};
-use crate::registry::resource::{Custom, Served};
+use crate::registry::resource::{Custom, Resource};
 use crate::registry::{Address, Registry};
 use crate::request::query::{FieldValidation, Query, WriteOptions};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// How a patch is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl PatchFormat {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            _ => Err(Refusal::unsupported_patch()),
+            _ => Err(StatusError::unsupported_patch()),
         }
     }
 }
@@ -56,7 +56,7 @@ pub async fn patch(
     let path = granted.path();
     let kind = &path.kind;
     if kind.is_custom() && format == PatchFormat::Strategic {
-        return Err(Refusal::unsupported_custom_patch());
+        return Err(StatusError::unsupported_custom_patch());
     }
     let address = granted.address()?;
     let request = Modify {
@@ -83,14 +83,14 @@ pub fn read_options(query: &Query) -> Result<WriteOptions> {
     if query.choice("force").is_some() {
         let why = "may not be specified for non-apply patch";
         let error = FieldError::forbidden("force", why);
-        return Err(Refusal::invalid_options("PatchOptions", &[error]));
+        return Err(StatusError::invalid_options("PatchOptions", &[error]));
     }
     WriteOptions::read(query, "PatchOptions")
 }
 
 /// What a patch makes of an object of a kind that a space serves.
 fn patched_kind(
-    kind: &Served,
+    kind: &Resource,
     current: &Object,
     format: PatchFormat,
     body: &[u8],
@@ -173,7 +173,7 @@ fn apply(
             let problems = problems.map_err(refuse)?;
             tree = match document {
                 Value::Object(object) => object,
-                _ => return Err(Refusal::unprocessable()),
+                _ => return Err(StatusError::unprocessable()),
             };
             problems
         }
@@ -196,7 +196,7 @@ fn finish(
     };
     let wrong = |why: &str, text: String| {
         let error = FieldError::invalid_text("patch", &text, why);
-        Refusal::invalid_patch(&[error])
+        StatusError::invalid_patch(&[error])
     };
     let (settled, decoded) = read(tree).map_err(|error| wrong(&error, text()))?;
     settled?;
@@ -210,14 +210,14 @@ fn finish(
     })
 }
 
-fn refuse(error: PatchError) -> Refusal {
+fn refuse(error: PatchError) -> StatusError {
     match error {
-        PatchError::BadRequest(why) => Refusal::bad_request(why),
-        PatchError::Unprocessable => Refusal::unprocessable(),
+        PatchError::BadRequest(why) => StatusError::bad_request(why),
+        PatchError::Unprocessable => StatusError::unprocessable(),
         PatchError::TooLarge(why) => {
-            Refusal::too_large(why.trim_start_matches("Request entity too large: "))
+            StatusError::too_large(why.trim_start_matches("Request entity too large: "))
         }
-        PatchError::Internal(why) => Refusal::plain_error(why),
+        PatchError::Internal(why) => StatusError::plain_error(why),
     }
 }
 
@@ -225,7 +225,7 @@ pub(super) fn check_name(object: &Object, address: &Address) -> Result<()> {
     let name = &address.name;
     match metadata::text(object, "name") {
         Some(given) if given == name => Ok(()),
-        given => Err(Refusal::bad_request(format!(
+        given => Err(StatusError::bad_request(format!(
             "the name of the object ({}) does not match the name on the URL ({name})",
             given.unwrap_or("")
         ))),
@@ -244,7 +244,7 @@ pub(super) fn check_resource_version(
         metadata::text(new, "resourceVersion"),
     );
     if is.is_some() && was != is {
-        return Err(Refusal::modified(kind, &address.name));
+        return Err(StatusError::modified(kind, &address.name));
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use insula_kinds::quota::Counted;
 use insula_store::Transaction;
 
 use crate::pipeline::authorize::Caller;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::registry::turns::Turn;
 use crate::registry::{Address, Registry};
 use crate::status::Result;
@@ -35,7 +35,7 @@ pub struct Write<'a> {
     /// Where objects are.
     pub registry: &'a Registry,
     /// The kind in the version that the caller speaks.
-    pub kind: &'a Served,
+    pub kind: &'a Resource,
     /// The object.
     pub address: &'a Address,
     /// The subresource that is written, if it is one.
@@ -83,7 +83,7 @@ impl Write<'_> {
             return Ok(transaction);
         }
         // Whoever had the turn before has left behind what is looked at now.
-        self.registry.settle().await;
+        self.registry.await_own_writes().await;
         let transaction = match namespace {
             Some(_) => namespace::charge(self, transaction).await?,
             None => transaction,

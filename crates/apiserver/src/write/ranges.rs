@@ -7,9 +7,9 @@ use insula_core::Space;
 use insula_kinds::{Object, limit_range};
 
 use super::metadata;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use insula_cache::Stored;
 use insula_kinds::core_kind;
 
@@ -17,7 +17,7 @@ use insula_kinds::core_kind;
 /// for nothing.
 pub fn fill(
     registry: &Registry,
-    kind: &Served,
+    kind: &Resource,
     space: &Space,
     namespace: Option<&str>,
     object: &mut Object,
@@ -55,7 +55,7 @@ pub fn check(registry: &Registry, address: &Address, object: &Object) -> Result<
     };
     for range in ranges(registry, &address.space, address.namespace.as_deref()) {
         if let Some(why) = check(&range.tree(), object) {
-            return Err(Refusal::not_allowed(address.of(), &address.name, &why));
+            return Err(StatusError::not_allowed(address.of(), &address.name, &why));
         }
     }
     Ok(())

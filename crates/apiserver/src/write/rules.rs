@@ -18,7 +18,7 @@ use crate::codec::input::{self, Sent, Written};
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::encoding::encoded;
-use crate::registry::resource::{Custom, Served};
+use crate::registry::resource::{Custom, Resource};
 use crate::registry::versions;
 use crate::request::context;
 use crate::request::query::FieldValidation;
@@ -29,7 +29,7 @@ use insula_cache::Stored;
 pub async fn read(
     by: Caller<'_>,
     sent: &Sent,
-    kind: &Served,
+    kind: &Resource,
     validation: FieldValidation,
 ) -> Result<Written> {
     if sent.body.len() < LARGE_BODY {
@@ -44,37 +44,37 @@ pub async fn read(
 const LARGE_BODY: usize = 512 << 10;
 
 /// The version in which objects are judged that are written in `kind`.
-pub fn judged_as(kind: &Served) -> Served {
+pub fn judged_as(kind: &Resource) -> Resource {
     match kind {
-        Served::BuiltIn(_) => kind.storage(),
-        Served::Custom(_) => kind.clone(),
+        Resource::BuiltIn(_) => kind.storage(),
+        Resource::Custom(_) => kind.clone(),
     }
 }
 
 /// Fills in what is missing, and makes it an object of the version that is judged.
-pub fn fill(kind: &Served, object: &mut Object) -> Result<()> {
+pub fn fill(kind: &Resource, object: &mut Object) -> Result<()> {
     default(kind, object)?;
     to_judged(kind, object);
     Ok(())
 }
 
 /// Fills in what is missing.
-pub fn default(kind: &Served, object: &mut Object) -> Result<()> {
+pub fn default(kind: &Resource, object: &mut Object) -> Result<()> {
     match kind {
-        Served::BuiltIn(id) => {
+        Resource::BuiltIn(id) => {
             defaults::apply(kind, object);
             if *id == insula_cache::definitions() {
                 definition::default(object);
             }
         }
-        Served::Custom(custom) => custom.schema()?.fill(object),
+        Resource::Custom(custom) => custom.schema()?.fill(object),
     }
     Ok(())
 }
 
 /// Makes it an object of the version that is judged.
-pub fn to_judged(kind: &Served, object: &mut Object) {
-    if let Served::BuiltIn(_) = kind {
+pub fn to_judged(kind: &Resource, object: &mut Object) {
+    if let Resource::BuiltIn(_) = kind {
         convert::convert(kind, &kind.storage(), object);
     }
 }
@@ -83,16 +83,16 @@ pub fn to_judged(kind: &Served, object: &mut Object) {
 pub async fn shown(
     registry: &Registry,
     by: Option<Caller<'_>>,
-    kind: &Served,
+    kind: &Resource,
     current: &Arc<Stored>,
 ) -> Result<Object> {
     match kind {
-        Served::BuiltIn(_) => {
+        Resource::BuiltIn(_) => {
             let mut tree = current.tree();
             convert::convert(&kind.storage(), kind, &mut tree);
             Ok(tree)
         }
-        Served::Custom(custom) => {
+        Resource::Custom(custom) => {
             versions::prepare(
                 registry,
                 by.map(|by| by.context),
@@ -106,7 +106,7 @@ pub async fn shown(
 }
 
 /// Writes into a new object what only the server writes.
-pub fn prepare_new(kind: &Served, object: &mut Object, with: &mut prepare::Creation<'_>) {
+pub fn prepare_new(kind: &Resource, object: &mut Object, with: &mut prepare::Creation<'_>) {
     prepare::create(kind, object, with);
     if kind.is(insula_cache::definitions()) {
         definition::prepare_create(object);
@@ -115,7 +115,7 @@ pub fn prepare_new(kind: &Served, object: &mut Object, with: &mut prepare::Creat
 
 /// Writes into a changed object what only the server writes.
 pub fn prepare_changed(
-    kind: &Served,
+    kind: &Resource,
     subresource: Option<&str>,
     old: &Object,
     new: &mut Object,
@@ -135,7 +135,11 @@ pub fn prepare_changed(
 }
 
 /// What is wrong with a new object, which is in the version that is judged.
-pub async fn judge_new(by: Option<Caller<'_>>, kind: &Served, object: &Object) -> Result<Verdict> {
+pub async fn judge_new(
+    by: Option<Caller<'_>>,
+    kind: &Resource,
+    object: &Object,
+) -> Result<Verdict> {
     if is_brief(kind, object) {
         return new_verdict(kind, object);
     }
@@ -151,19 +155,21 @@ pub async fn judge_new(by: Option<Caller<'_>>, kind: &Served, object: &Object) -
     context::cpu_bound(by.map(|by| by.context), || new_verdict(kind, object)).await?
 }
 
-fn new_verdict(kind: &Served, object: &Object) -> Result<Verdict> {
+fn new_verdict(kind: &Resource, object: &Object) -> Result<Verdict> {
     let stored = judged_as(kind);
     Ok(match &stored {
-        Served::BuiltIn(id) if *id == insula_cache::definitions() => of(definition::create(object)),
-        Served::BuiltIn(_) if admission::judges(&stored) => {
+        Resource::BuiltIn(id) if *id == insula_cache::definitions() => {
+            of(definition::create(object))
+        }
+        Resource::BuiltIn(_) if admission::judges(&stored) => {
             admitted(admission::create(&stored, object))
         }
-        Served::BuiltIn(_) if stored.group != kind.group => {
+        Resource::BuiltIn(_) if stored.group != kind.group => {
             let mut written = object.clone();
             convert::convert(&stored, kind, &mut written);
             only(validate::create(kind, &written))
         }
-        Served::BuiltIn(_) | Served::Custom(_) => only(validate::create(&stored, object)),
+        Resource::BuiltIn(_) | Resource::Custom(_) => only(validate::create(&stored, object)),
     })
 }
 
@@ -171,8 +177,8 @@ fn new_verdict(kind: &Served, object: &Object) -> Result<Verdict> {
 /// is judged.
 pub async fn judge_change(
     by: Option<Caller<'_>>,
-    written: &Served,
-    kind: &Served,
+    written: &Resource,
+    kind: &Resource,
     subresource: Option<&str>,
     old: &Object,
     new: &Object,
@@ -201,8 +207,8 @@ pub async fn judge_change(
 
 /// What is served in two groups is judged by the rules of the one that it is written in.
 fn of_other_group(
-    written: &Served,
-    kind: &Served,
+    written: &Resource,
+    kind: &Resource,
     subresource: Option<&str>,
     old: &Object,
     new: &Object,
@@ -216,7 +222,7 @@ fn of_other_group(
 }
 
 fn changed_verdict(
-    kind: &Served,
+    kind: &Resource,
     subresource: Option<&str>,
     old: &Object,
     new: &Object,
@@ -249,7 +255,7 @@ async fn custom_verdict(
 
 /// Whether it takes no time worth mentioning to judge the object: those of the table's kinds
 /// are, except for definitions and whatever else has expressions, if they are large.
-fn is_brief(kind: &Served, object: &Object) -> bool {
+fn is_brief(kind: &Resource, object: &Object) -> bool {
     if kind.custom().is_some() {
         return false;
     }
@@ -286,12 +292,12 @@ fn fits(value: &Value, room: &mut usize) -> bool {
 pub async fn stored(
     registry: &Registry,
     by: Option<Caller<'_>>,
-    kind: &Served,
+    kind: &Resource,
     object: Object,
 ) -> Result<Bytes> {
     let object = match kind {
-        Served::BuiltIn(_) => object,
-        Served::Custom(custom) => {
+        Resource::BuiltIn(_) => object,
+        Resource::Custom(custom) => {
             let storage = custom.storage();
             let mut object =
                 versions::convert(registry, by.map(|by| by.context), custom, &storage, object)
@@ -304,7 +310,7 @@ pub async fn stored(
 }
 
 /// The object that was just written as these bytes.
-pub fn written(kind: &Served, key: Arc<str>, revision: Revision, value: &[u8]) -> Arc<Stored> {
+pub fn written(kind: &Resource, key: Arc<str>, revision: Revision, value: &[u8]) -> Arc<Stored> {
     let object = Stored::new(key, revision, value);
     if let Some(custom) = kind.custom() {
         custom.storage().note_written(&object);

@@ -3,8 +3,8 @@
 use insula_custom::scale::{ScaleError, ScalePaths};
 use insula_kinds::{FieldError, Object, Value, prepare};
 
-use crate::registry::resource::Served;
-use crate::status::{Refusal, Result};
+use crate::registry::resource::Resource;
+use crate::status::{Result, StatusError};
 
 fn replicas(scale: &Object, name: &str) -> Result<i64> {
     let replicas = scale.get("spec").and_then(|spec| spec.get("replicas"));
@@ -12,7 +12,7 @@ fn replicas(scale: &Object, name: &str) -> Result<i64> {
     if replicas < 0 {
         let why = "must be greater than or equal to 0";
         let error = FieldError::invalid("spec.replicas", &replicas.into(), why);
-        return Err(Refusal::invalid_named(
+        return Err(StatusError::invalid_named(
             "Scale",
             "autoscaling",
             name,
@@ -23,12 +23,12 @@ fn replicas(scale: &Object, name: &str) -> Result<i64> {
 }
 
 /// Where a kind that users define keeps it.
-pub fn paths(kind: &Served) -> Option<&ScalePaths> {
+pub fn paths(kind: &Resource) -> Option<&ScalePaths> {
     kind.custom()?.version().scale.as_ref()
 }
 
 /// Makes something as large as the scale says.
-pub fn put(kind: &Served, object: &mut Object, scale: &Object, name: &str) -> Result<()> {
+pub fn put(kind: &Resource, object: &mut Object, scale: &Object, name: &str) -> Result<()> {
     match paths(kind) {
         // It is judged with the object that it is put into.
         Some(paths) => paths.put(object, scale).map_err(refuse)?,
@@ -41,17 +41,17 @@ pub fn put(kind: &Served, object: &mut Object, scale: &Object, name: &str) -> Re
 }
 
 /// The scale that a change begins with.
-pub fn current(kind: &Served, object: &Object) -> Result<Object> {
+pub fn current(kind: &Resource, object: &Object) -> Result<Object> {
     match paths(kind) {
         Some(paths) => paths.current(object).map_err(refuse),
-        None => prepare::scale_of(kind, object).ok_or_else(Refusal::no_such_resource),
+        None => prepare::scale_of(kind, object).ok_or_else(StatusError::no_such_resource),
     }
 }
 
-pub fn refuse(error: ScaleError) -> Refusal {
+pub fn refuse(error: ScaleError) -> StatusError {
     match error {
-        ScaleError::Missing { .. } => Refusal::internal(error),
-        ScaleError::Misfit(why) => Refusal::plain_error(why),
-        ScaleError::Empty { .. } => Refusal::bad_request(error.to_string()),
+        ScaleError::Missing { .. } => StatusError::internal(error),
+        ScaleError::Misfit(why) => StatusError::plain_error(why),
+        ScaleError::Empty { .. } => StatusError::bad_request(error.to_string()),
     }
 }

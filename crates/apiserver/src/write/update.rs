@@ -9,7 +9,7 @@ use crate::pipeline::authorize::Caller;
 use crate::registry::publish::{Act, absent};
 use crate::registry::{Address, Registry};
 use crate::request::query::{Query, WriteOptions};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// Replaces the object that the path names, or what the subresource is of it.
 pub async fn update(
@@ -84,7 +84,13 @@ async fn create_instead(
     let path = granted.path();
     if let Some(uid) = metadata::text(&written.object, "uid") {
         let key = registry.key(address);
-        return Err(Refusal::other_uid(path.of(), &address.name, &key, uid, ""));
+        return Err(StatusError::other_uid(
+            path.of(),
+            &address.name,
+            &key,
+            uid,
+            "",
+        ));
     }
     let mut object = written.object.clone();
     metadata::of(&mut object).remove("resourceVersion");
@@ -104,8 +110,8 @@ async fn create_instead(
 }
 
 /// The object has no name.
-pub(super) fn unnamed(name: &str) -> Refusal {
-    Refusal::bad_request(format!(
+pub(super) fn unnamed(name: &str) -> StatusError {
+    StatusError::bad_request(format!(
         "the name of the object ({name} based on URL) was undeterminable: name must be provided"
     ))
 }
@@ -115,7 +121,7 @@ fn check_names(object: &Object, address: &Address) -> Result<()> {
     let name = &address.name;
     match metadata::text(object, "name") {
         None => Err(unnamed(name)),
-        Some(given) if given != name => Err(Refusal::bad_request(format!(
+        Some(given) if given != name => Err(StatusError::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({name})"
         ))),
         Some(_) => Ok(()),

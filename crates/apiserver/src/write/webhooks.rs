@@ -28,9 +28,9 @@ pub use configured::Configured;
 
 use crate::egress::{ANSWER, Call};
 use crate::pipeline::authorize::Caller;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry, namespace_address};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::insula_extra;
 use authorizer::Decider;
 use insula_kinds::core_kind;
@@ -44,7 +44,7 @@ pub struct Act<'a> {
     /// Who asks.
     pub by: Caller<'a>,
     /// The kind in the version that the caller speaks.
-    pub kind: &'a Served,
+    pub kind: &'a Resource,
     /// The object, which may have no name yet.
     pub address: &'a Address,
     /// The name by which it is meant; none if a collection is.
@@ -214,7 +214,7 @@ impl<'a> Act<'a> {
         registry: &'a Registry,
         by: Caller<'a>,
         operation: Operation,
-        kind: &'a Served,
+        kind: &'a Resource,
         address: &'a Address,
     ) -> Self {
         Self {
@@ -373,7 +373,7 @@ impl<'a> Act<'a> {
         let matched = hook
             .webhook
             .matches(&request, versions.judged(), namespace, &served);
-        matched.map_err(Refusal::not_admitted)
+        matched.map_err(StatusError::not_admitted)
     }
 
     /// Asks one who may change the object; says whether it did, or nothing if it was not to
@@ -463,11 +463,11 @@ impl<'a> Act<'a> {
                 context.warn(std::mem::take(&mut answer.warnings));
                 context.annotate(std::mem::take(&mut answer.annotations));
                 match answer.refusal.take() {
-                    Some(refusal) => Err(Refusal::not_admitted(refusal)),
+                    Some(refusal) => Err(StatusError::not_admitted(refusal)),
                     None => Ok(Some(answer)),
                 }
             }
-            Err(Failure::Refused(refusal)) => Err(Refusal::not_admitted(refusal)),
+            Err(Failure::Refused(refusal)) => Err(StatusError::not_admitted(refusal)),
             Err(Failure::Ignored(why)) => {
                 let space = &hook.owner;
                 tracing::warn!(%space, why, "a webhook could not be asked, which is ignored");
@@ -499,7 +499,7 @@ fn applies(
     let context = Context::new(request, target, subject, namespace, &authorizer);
     hook.webhook
         .applies(&context)
-        .map_err(Refusal::not_admitted)
+        .map_err(StatusError::not_admitted)
 }
 
 fn review(

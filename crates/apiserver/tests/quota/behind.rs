@@ -193,8 +193,8 @@ async fn last_bytes_are_used_once() -> anyhow::Result<()> {
     made(&one, "c2").await?;
     let space = insula_core::Space::parse("t1")?;
     pair.first.registry().catch_up().await?;
-    let life = pair.first.registry().cache().life(&space).unwrap();
-    set_quota(&pair.first, json!({"bytes": life.tally().bytes + 150})).await?;
+    let life = pair.first.registry().cache().space_state(&space).unwrap();
+    set_quota(&pair.first, json!({"bytes": life.usage().bytes + 150})).await?;
     pair.second.registry().catch_up().await?;
     let other = pair.second.client("t1").await?;
     let larger = json!({"data": {"a": "x".repeat(100)}});
@@ -249,9 +249,9 @@ async fn count(server: &TestServer) -> anyhow::Result<u64> {
     Ok(server
         .registry()
         .cache()
-        .life(&space)
+        .space_state(&space)
         .unwrap()
-        .tally()
+        .usage()
         .objects)
 }
 

@@ -30,7 +30,7 @@ async fn tenant_with_room(
     room: u64,
 ) -> anyhow::Result<(Client, u64)> {
     let client = server.tenant(name).await?;
-    let most = tally(server, name).await?.objects + room;
+    let most = usage(server, name).await?.objects + room;
     update_quota(server, name, json!({"objects": most})).await?;
     Ok((client, most))
 }
@@ -52,10 +52,15 @@ async fn update_quota(server: &TestServer, name: &str, quota: Value) -> anyhow::
 }
 
 /// The tenant's bytes and objects as counted by the server.
-async fn tally(server: &TestServer, name: &str) -> anyhow::Result<insula_cache::Tally> {
+async fn usage(server: &TestServer, name: &str) -> anyhow::Result<insula_cache::Usage> {
     server.registry().catch_up().await?;
     let space = Space::parse(name)?;
-    Ok(server.registry().cache().life(&space).unwrap().tally())
+    Ok(server
+        .registry()
+        .cache()
+        .space_state(&space)
+        .unwrap()
+        .usage())
 }
 
 /// The same as counted in the store.
@@ -110,9 +115,9 @@ async fn namespace_needs_room_for_its_default_objects() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let other = server.tenant("t2").await?;
     let namespace = json!({"metadata": {"name": "n"}});
-    let before = tally(&server, "t2").await?.objects;
+    let before = usage(&server, "t2").await?.objects;
     create(&other, NAMESPACES, &namespace).await?;
-    let whole = tally(&server, "t2").await?.objects - before;
+    let whole = usage(&server, "t2").await?.objects - before;
     assert!(whole > 1, "{whole}");
     let (client, most) = tenant_with_room(&server, "t1", whole - 1).await?;
     forbidden(
@@ -158,7 +163,7 @@ async fn counted_usage_matches_the_store() -> anyhow::Result<()> {
     );
     assert_eq!(client.delete(&format!("{MAPS}/c2")).await?.status, 200);
     assert_eq!(client.delete(&format!("{widgets}/w2")).await?.status, 200);
-    let counted = tally(&server, "t1").await?;
+    let counted = usage(&server, "t1").await?;
     assert_eq!(
         (counted.objects, counted.bytes),
         stored(&server, "t1").await?
@@ -183,7 +188,7 @@ async fn last_place_of_a_tenant_has_one_winner() -> anyhow::Result<()> {
             race(&clients, &elsewhere, &maps, &refusal),
         );
         assert_eq!(here? + there?, 1);
-        assert_eq!(tally(&server, "t1").await?.objects, most);
+        assert_eq!(usage(&server, "t1").await?.objects, most);
         assert!(server.registry().turns().is_empty());
     }
     Ok(())
@@ -228,12 +233,12 @@ async fn last_bytes_have_one_winner() -> anyhow::Result<()> {
     let client = server.tenant("t1").await?;
     let big = |name: String| json!({"metadata": {"name": name}, "data": {"a": "x".repeat(4000)}});
     // Room for one and a half.
-    let used = tally(&server, "t1").await?.bytes;
+    let used = usage(&server, "t1").await?.bytes;
     update_quota(&server, "t1", json!({"bytes": (used + 6500).to_string()})).await?;
     let maps: Vec<Value> = (0..MANY).map(|n| big(format!("c{n}"))).collect();
     let refusal = format!(", limited: bytes={}", used + 6500);
     assert_eq!(race(&[&client], MAPS, &maps, &refusal).await?, 1);
-    assert!(tally(&server, "t1").await?.bytes <= used + 6500);
+    assert!(usage(&server, "t1").await?.bytes <= used + 6500);
     Ok(())
 }
 
@@ -244,10 +249,10 @@ async fn growing_objects_need_bytes_and_shrinking_ones_do_not() -> anyhow::Resul
     let sized = |size: usize| json!({"data": {"a": "x".repeat(size)}});
     create(&client, MAPS, &map("c")).await?;
     let path = format!("{MAPS}/c");
-    let used = tally(&server, "t1").await?.bytes;
+    let used = usage(&server, "t1").await?.bytes;
     update_quota(&server, "t1", json!({"bytes": used + 1000})).await?;
     assert_eq!(client.patch(&path, "merge", &sized(500)).await?.status, 200);
-    let now = tally(&server, "t1").await?.bytes;
+    let now = usage(&server, "t1").await?.bytes;
     assert_eq!(now, used + 499);
     forbidden(
         &client.patch(&path, "merge", &sized(1100)).await?,
@@ -321,8 +326,8 @@ async fn usage_is_the_same_on_every_server_and_after_restarts() -> anyhow::Resul
         second = start().await?;
     }
     assert_eq!(made, 20);
-    assert_eq!(tally(&second, "t1").await?, tally(&first, "t1").await?);
-    assert_eq!(tally(&second, "t1").await?.objects, most);
+    assert_eq!(usage(&second, "t1").await?, usage(&first, "t1").await?);
+    assert_eq!(usage(&second, "t1").await?.objects, most);
     Ok(())
 }
 

@@ -3,9 +3,9 @@
 use futures_util::stream::{self, StreamExt};
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
-use insula_apiserver::status::{Refusal, Result};
+use insula_apiserver::status::{Result, StatusError};
 use insula_apiserver::write::{
-    DeleteOptions, Doomed, Modified, Modify, Policy, modify, remove, remove_together,
+    DeleteOptions, Modified, Modify, PendingDelete, Policy, modify, remove, remove_together,
 };
 use insula_cache::Keyed;
 use insula_cache::{Node, Stored};
@@ -28,7 +28,7 @@ pub struct Act<'a> {
 /// An object that goes.
 struct Fated {
     node: Node,
-    doomed: Doomed,
+    doomed: PendingDelete,
     /// What becomes of its dependents if not all go together.
     alone: Policy,
     /// Whether it only goes if others do.
@@ -73,7 +73,7 @@ impl<'a> Act<'a> {
     }
 
     /// And this goes; what only goes if others do, `follows` them or stays.
-    pub fn doom(&mut self, node: Node, doomed: Doomed, follows: bool) {
+    pub fn doom(&mut self, node: Node, doomed: PendingDelete, follows: bool) {
         self.doomed.push(Fated {
             node,
             alone: doomed.policy,
@@ -101,7 +101,7 @@ impl<'a> Act<'a> {
     }
 
     /// An object that waits for its dependents, if it is to.
-    pub fn to_wait(&self, node: &Node) -> Option<&Doomed> {
+    pub fn to_wait(&self, node: &Node) -> Option<&PendingDelete> {
         let mut all = self.doomed.iter().filter(|fated| fated.node == *node);
         let found = all.next().map(|fated| &fated.doomed);
         found.filter(|doomed| doomed.policy == Policy::Foreground)
@@ -134,7 +134,7 @@ impl<'a> Act<'a> {
         if all.is_empty() {
             return;
         }
-        let together: Vec<Doomed> = all.iter().map(|fated| fated.doomed.clone()).collect();
+        let together: Vec<PendingDelete> = all.iter().map(|fated| fated.doomed.clone()).collect();
         if let Ok(Some(_)) = remove_together(self.registry, &together).await {
             return;
         }
@@ -216,10 +216,10 @@ impl<'a> Act<'a> {
 
     /// Takes an owner out of all that name it. Says whether nothing names it any more.
     async fn let_go(&self, owner: &str) -> Result<bool> {
-        let kinship = self.registry.cache().kinship();
+        let owner_graph = self.registry.cache().owner_graph();
         let mut after: Option<Node> = None;
         loop {
-            let nodes = kinship.dependents(self.space, owner, after.as_ref(), BATCH);
+            let nodes = owner_graph.dependents(self.space, owner, after.as_ref(), BATCH);
             let Some(last) = nodes.last().cloned() else {
                 break;
             };
@@ -240,7 +240,7 @@ impl<'a> Act<'a> {
             }
         }
         self.registry.catch_up().await?;
-        Ok(!kinship.has_dependents(self.space, owner))
+        Ok(!owner_graph.has_dependents(self.space, owner))
     }
 
     fn find(&self, node: &Node) -> Option<(Address, std::sync::Arc<Stored>)> {
@@ -292,7 +292,7 @@ impl Left {
 }
 
 fn fate(space: &Space, done: Result<bool>) -> Fate {
-    let is_final = |refusal: &Refusal| matches!(refusal.reason(), "" | "Invalid" | "Forbidden");
+    let is_final = |refusal: &StatusError| matches!(refusal.reason(), "" | "Invalid" | "Forbidden");
     match done {
         Ok(true) => Fate::Done,
         Ok(false) => Fate::Again,

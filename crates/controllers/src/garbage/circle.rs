@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use insula_cache::{Reference, Ties};
+use insula_cache::{OwnerRefs, Reference};
 
 use super::owners::Owners;
 
@@ -22,7 +22,7 @@ impl Circles {
     pub fn through(
         &mut self,
         owners: Owners<'_>,
-        ties: &Ties,
+        ties: &OwnerRefs,
         namespace: Option<&str>,
     ) -> Vec<Box<str>> {
         let blocking = ties.owners.iter().filter(|owner| owner.blocks());
@@ -72,7 +72,12 @@ impl Circles {
 }
 
 /// Whether an owner waits, over however many others, for the object that names it.
-fn leads_back(owners: Owners<'_>, owner: &Reference, namespace: Option<&str>, to: &Ties) -> bool {
+fn leads_back(
+    owners: Owners<'_>,
+    owner: &Reference,
+    namespace: Option<&str>,
+    to: &OwnerRefs,
+) -> bool {
     let mut visited: HashSet<Box<str>> = HashSet::new();
     let mut ahead = vec![(owner.clone(), namespace.map(str::to_owned))];
     while let Some((owner, namespace)) = ahead.pop() {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::{Address, namespace_address};
-use insula_apiserver::write::{Doomed, Policy};
+use insula_apiserver::write::{PendingDelete, Policy};
 use insula_cache::Keyed;
-use insula_cache::{Hold, Node, Reference, Stored, Ties};
+use insula_cache::{Hold, Node, OwnerRefs, Reference, Stored};
 use insula_core::Space;
 
 use super::circle::Circles;
@@ -42,7 +42,7 @@ pub enum Verdict {
     /// Nothing ever: it is in no namespace, and cannot be owned by what is in one.
     Misplaced(Seen),
     /// It goes.
-    Delete(Doomed),
+    Delete(PendingDelete),
     /// It stays, and does not name these owners any more.
     Strip(Seen, Vec<Box<str>>),
     /// These owners do not wait for it any more: they would wait for each other.
@@ -120,8 +120,8 @@ impl<'a> Judge<'a> {
     }
 
     fn hold(&self, uid: &str, namespace: Option<&str>) -> Hold {
-        let kinship = self.registry.cache().kinship();
-        kinship.hold(self.space, uid, namespace, &self.assumed.gone)
+        let owner_graph = self.registry.cache().owner_graph();
+        owner_graph.hold(self.space, uid, namespace, &self.assumed.gone)
     }
 
     /// What is to be done about an object.
@@ -145,7 +145,7 @@ impl<'a> Judge<'a> {
     }
 
     /// One that is being deleted stays as long as it has to wait for dependents.
-    fn judge_owner(&mut self, seen: Seen, ties: &Ties) -> Verdict {
+    fn judge_owner(&mut self, seen: Seen, ties: &OwnerRefs) -> Verdict {
         if ties.lets_dependents_go() {
             return Verdict::Orphan(seen);
         }
@@ -163,7 +163,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn judge_dependent(&mut self, seen: Seen, ties: &Ties) -> Verdict {
+    fn judge_dependent(&mut self, seen: Seen, ties: &OwnerRefs) -> Verdict {
         let namespace = seen.address.namespace.clone();
         let (mut solid, mut absent, mut waiting) = (false, Vec::new(), Vec::new());
         for owner in &ties.owners {
@@ -175,18 +175,20 @@ impl<'a> Judge<'a> {
                 Owner::Misplaced => return Verdict::Misplaced(seen),
             }
         }
-        let kinship = self.registry.cache().kinship();
+        let owner_graph = self.registry.cache().owner_graph();
         let policy = match (solid, waiting.is_empty()) {
             (true, true) if absent.is_empty() => return Verdict::Leave,
             // Those that wait would wait for ever for one that stays.
             (true, _) => return Verdict::Strip(seen, [absent, waiting].concat()),
             (false, true) if self.is_emptied(namespace.as_deref()) => return Verdict::Leave,
-            (false, false) if kinship.has_dependents(self.space, &ties.uid) => Policy::Foreground,
+            (false, false) if owner_graph.has_dependents(self.space, &ties.uid) => {
+                Policy::Foreground
+            }
             (false, _) if ties.orphan => Policy::Orphan,
             (false, _) if ties.foreground => Policy::Foreground,
             (false, _) => Policy::Background,
         };
-        Verdict::Delete(Doomed {
+        Verdict::Delete(PendingDelete {
             address: seen.address,
             object: seen.object,
             policy,

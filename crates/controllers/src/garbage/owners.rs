@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
-use insula_apiserver::registry::resource::Served;
+use insula_apiserver::registry::resource::Resource;
 use insula_cache::{CollectionKey, Keyed};
-use insula_cache::{Reference, Stored, Ties};
+use insula_cache::{OwnerRefs, Reference, Stored};
 use insula_core::Space;
 use insula_kinds::kinds;
 
@@ -23,8 +23,8 @@ pub struct Owners<'a> {
 impl Owners<'_> {
     /// Whether the owner was there and is gone. That holds even if its kind is gone with it.
     pub fn was_seen_to_go(&self, reference: &Reference, namespace: Option<&str>) -> bool {
-        let kinship = self.registry.cache().kinship();
-        let Some(gone) = kinship.departed(self.space, &reference.uid) else {
+        let owner_graph = self.registry.cache().owner_graph();
+        let Some(gone) = owner_graph.departed(self.space, &reference.uid) else {
             return false;
         };
         let (group, _) = reference.group_version();
@@ -40,7 +40,7 @@ impl Owners<'_> {
     }
 
     /// The kind of an owner, if such objects can be looked for.
-    pub fn kind(&self, reference: &Reference) -> Option<Served> {
+    pub fn kind(&self, reference: &Reference) -> Option<Resource> {
         let (group, version) = reference.group_version();
         let kind = self
             .registry
@@ -60,7 +60,7 @@ impl Owners<'_> {
     /// What is there under the owner's name, where the dependent may have an owner.
     pub fn find_of(
         &self,
-        kind: &Served,
+        kind: &Resource,
         reference: &Reference,
         namespace: Option<&str>,
     ) -> Option<(Address, Arc<Stored>)> {
@@ -81,7 +81,7 @@ impl Owners<'_> {
         let Some((address, object)) = found else {
             return Vec::new();
         };
-        let ties = object.ties().filter(Ties::awaits_dependents);
+        let ties = object.ties().filter(OwnerRefs::awaits_dependents);
         let owners = ties.map(|ties| ties.owners).unwrap_or_default().into_iter();
         let blocked = owners.filter(Reference::blocks);
         blocked
@@ -90,7 +90,7 @@ impl Owners<'_> {
     }
 
     /// Where an object of the space is.
-    pub fn address(&self, kind: Served, namespace: Option<&str>, name: &str) -> Address {
+    pub fn address(&self, kind: Resource, namespace: Option<&str>, name: &str) -> Address {
         Address {
             kind,
             space: self.space.clone(),

@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use insula_apiserver::Registry;
-use insula_apiserver::write::{Doomed, Policy, goes_at_once};
+use insula_apiserver::write::{PendingDelete, Policy, goes_at_once};
 use insula_cache::Node;
 use insula_core::Space;
 
@@ -98,7 +98,7 @@ impl<'a> Plan<'a> {
         let edit = match verdict {
             Verdict::Delete(doomed) => return self.doom(node, doomed, follows),
             Verdict::Release(seen) if goes_at_once(&seen.address.kind) => {
-                let doomed = Doomed {
+                let doomed = PendingDelete {
                     address: seen.address,
                     object: seen.object,
                     policy: Policy::Background,
@@ -121,14 +121,14 @@ impl<'a> Plan<'a> {
 
     /// It is looked at when the space serves other kinds, unless it does already.
     fn park(&mut self, node: Node) {
-        let kinship = self.registry.cache().kinship();
-        kinship.park(self.space, node.clone());
+        let owner_graph = self.registry.cache().owner_graph();
+        owner_graph.park(self.space, node.clone());
         if !matches!(self.judge.judge(&node), Verdict::Park) {
-            kinship.look_again(self.space, node);
+            owner_graph.look_again(self.space, node);
         }
     }
 
-    fn doom(&mut self, node: Node, doomed: Doomed, follows: bool) {
+    fn doom(&mut self, node: Node, doomed: PendingDelete, follows: bool) {
         let ties = doomed.object.ties().unwrap_or_default();
         let goes = goes_at_once(&doomed.address.kind) && !ties.held;
         if goes && doomed.policy == Policy::Background {
@@ -146,8 +146,8 @@ impl<'a> Plan<'a> {
     /// Those that name this owner come next.
     fn follow(&mut self, uid: &str) {
         let room = BATCH.saturating_sub(self.act.doomed());
-        let kinship = self.registry.cache().kinship();
-        let dependents = kinship.dependents(self.space, uid, None, room);
+        let owner_graph = self.registry.cache().owner_graph();
+        let dependents = owner_graph.dependents(self.space, uid, None, room);
         self.ahead.extend(dependents);
     }
 

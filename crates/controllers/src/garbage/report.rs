@@ -1,7 +1,7 @@
 //! Telling whoever wrote a reference that it leads nowhere.
 
 use insula_apiserver::Registry;
-use insula_apiserver::registry::resource::Served;
+use insula_apiserver::registry::resource::Resource;
 use insula_apiserver::write::create_object;
 use insula_core::Space;
 use insula_kinds::core_kind;
@@ -16,7 +16,7 @@ const COMPONENT: &str = "garbage-collector-controller";
 /// be written changes nothing.
 pub async fn invalid_namespace(registry: &Registry, space: &Space, stray: &Stray) {
     let (namespace, event) = event(stray);
-    let kind = Served::from(core_kind("events"));
+    let kind = Resource::from(core_kind("events"));
     let namespace = Some(namespace.as_str());
     let written = create_object(registry, &kind, space, namespace, event, None, false).await;
     if let Err(refusal) = written {

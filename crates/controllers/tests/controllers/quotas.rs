@@ -25,10 +25,10 @@ fn quota(hard: Value) -> Value {
 /// Waits until the tenant says that it has as many objects as it has.
 async fn until_told(server: &TestServer, system: &Client) -> anyhow::Result<Value> {
     server.registry().catch_up().await?;
-    let life = server.registry().cache().life(&Space::parse("t1")?);
+    let life = server.registry().cache().space_state(&Space::parse("t1")?);
     let life = life.context("there is no such tenant")?;
     let told = until(system, "/api/v1/tenants/t1", |tenant| {
-        tenant.json()["status"]["usage"]["objects"] == life.tally().objects
+        tenant.json()["status"]["usage"]["objects"] == life.usage().objects
     });
     Ok(told.await?.json()["status"]["usage"].clone())
 }

@@ -123,7 +123,7 @@ async fn what_is_missing_or_wrong_is_put_right_and_a_token_is_left_alone() -> an
         let is_whole = |secret: Value| secret["data"] == whole["data"];
         until(&client, &path, |answer| is_whole(answer.json())).await?;
     }
-    // Without its annotation, too; and nothing else in it is touched.
+    // Without its annotation, too; and nothing else in it is dirty_quotas.
     let uid = json!({"metadata": {"annotations": {"kubernetes.io/service-account.uid": null}},
         "data": {"more": STANDARD.encode("mine")}});
     assert_eq!(client.patch(&path, "merge", &uid).await?.status, 200);

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::pipeline::authorize::{self, Granted, Verdict};
 use crate::pipeline::service_account::AccountName;
 use crate::registry::Registry;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// Whether the caller may do what is asked about.
 pub async fn of_caller(registry: &Registry, granted: &Granted, review: &Object) -> Result<Value> {
@@ -30,7 +30,7 @@ pub async fn of_another(registry: &Registry, granted: &Granted, review: &Object)
 pub async fn rules(registry: &Registry, granted: &Granted, review: &Object) -> Result<Value> {
     let namespace = text(review, &["spec", "namespace"]);
     let Some(namespace) = namespace.filter(|namespace| !namespace.is_empty()) else {
-        return Err(Refusal::bad_request("no namespace on request"));
+        return Err(StatusError::bad_request("no namespace on request"));
     };
     let principal = granted.principal();
     let asked = authorize::ask(registry, principal, granted.spaces(), |policy, reach| {

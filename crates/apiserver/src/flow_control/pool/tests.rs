@@ -82,7 +82,7 @@ fn a_queue_has_an_end() {
     let _other = waits(pool.arrive(&space(2), 1));
     assert_eq!(
         pool.glance(),
-        Glance {
+        SeatStats {
             used: 1,
             waiting: 3,
             refused: 1

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Asked, Decision, Notes, uri};
 use crate::pipeline::route::ResourcePath;
-use crate::status::Refusal;
+use crate::status::StatusError;
 
 /// How a request ended.
 pub enum Ending<'a> {
@@ -20,7 +20,7 @@ pub enum Ending<'a> {
     /// It was carried out.
     Done(u16),
     /// It was refused.
-    Refused(&'a Refusal),
+    Refused(&'a StatusError),
     /// The client did not wait for the answer.
     Abandoned,
     /// Answering it panicked.
@@ -249,7 +249,7 @@ fn status<'a>(ending: &Ending<'a>, notes: &Notes) -> Status<'a> {
 /// What may be said of a refusal. Once the body is read a message may repeat values that
 /// were sent, of Secrets and of whatever else, and so may a message about what was wrong
 /// with the request: there the reason has to do.
-fn told<'a>(refusal: &'a Refusal, notes: &Notes) -> &'a str {
+fn told<'a>(refusal: &'a StatusError, notes: &Notes) -> &'a str {
     match refusal.code {
         400 | 422 => "",
         _ if notes.body_read => "",
@@ -412,9 +412,9 @@ mod tests {
     fn a_message_is_told_unless_it_may_repeat_what_was_sent() {
         let unread = |_: &mut Notes| {};
         let read = |notes: &mut Notes| notes.body_read = true;
-        let bad = Refusal::bad_request("canary");
-        let invalid = Refusal::invalid_patch(&[]);
-        let missing = Refusal::no_such_resource();
+        let bad = StatusError::bad_request("canary");
+        let invalid = StatusError::invalid_patch(&[]);
+        let missing = StatusError::no_such_resource();
         for (refusal, note, told) in [
             (&missing, unread as fn(&mut Notes), true),
             (&missing, read, false),

@@ -7,7 +7,7 @@ use insula_core::{Space, Spaces, Verb};
 
 use super::{ResourcePath, Shape, check, segments, tenants_have};
 use crate::registry::apis::Apis;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// A request that names nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Objects {
             name: self.name.clone(),
             subresource: self.subresource.clone(),
         });
-        let path = path.ok_or_else(Refusal::method_not_allowed);
+        let path = path.ok_or_else(StatusError::method_not_allowed);
         Some(path.and_then(|path| check(&path, named).map(|()| path)))
     }
 

@@ -3,7 +3,7 @@
 use insula_access::jwt::{NotASigningKey, PublicKey, Signer};
 use insula_kinds::Value;
 
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// Signs tokens, under a name.
 #[derive(Debug)]
@@ -33,6 +33,6 @@ impl Issuer {
 
     /// A token that says this.
     pub fn sign(&self, claims: &Value) -> Result<String> {
-        self.signer.sign(claims).map_err(Refusal::internal)
+        self.signer.sign(claims).map_err(StatusError::internal)
     }
 }

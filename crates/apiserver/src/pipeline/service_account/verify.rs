@@ -225,7 +225,7 @@ fn requested(claims: &Claims) -> Result<Known, Unbelieved> {
 /// Refuses a token whose account is not there, or is another of its name, in this tenant or
 /// in a former one of that name.
 fn check_account(registry: &Registry, account: &Account) -> Result<(), Unbelieved> {
-    let life = registry.cache().life(&account.space);
+    let life = registry.cache().space_state(&account.space);
     let same = |uid: &String| life.is_some_and(|life| *life.uid == **uid);
     if !account.tenant_uid.as_ref().is_none_or(same) {
         return Err(Unbelieved::Gone);

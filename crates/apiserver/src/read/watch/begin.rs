@@ -154,17 +154,21 @@ async fn everywhere(
 ) -> Result<Begun> {
     let prefix = ask.selection.prefix(ask.list.namespace);
     let kind = ask.list.kind.storage();
-    let panorama = (0..PANORAMAS).find_map(|_| registry.cache().panorama(&kind, &prefix));
-    if let Some(panorama) = panorama {
-        let (mut objects, revision) = (panorama.objects, applied.max(panorama.last));
+    let snapshot_all_spaces =
+        (0..PANORAMAS).find_map(|_| registry.cache().snapshot_all_spaces(&kind, &prefix));
+    if let Some(snapshot_all_spaces) = snapshot_all_spaces {
+        let (mut objects, revision) = (
+            snapshot_all_spaces.objects,
+            applied.max(snapshot_all_spaces.last),
+        );
         if let Some(sharing) = Sharing::of(registry.cache(), ask.list.kind, ask.list.spaces) {
             let shared = sharing.retain(&mut objects, revision, |(space, _)| space.clone());
             shared.map_err(|lost| too_old(lost, revision))?;
         }
         return Ok(Begun {
             // Not the one from before: the cursor is a place in this one.
-            collection: panorama.log,
-            cursor: panorama.cursor,
+            collection: snapshot_all_spaces.log,
+            cursor: snapshot_all_spaces.cursor,
             published: None,
             objects: objects.into_iter().map(|(_, object)| object).collect(),
             revision,

@@ -5,7 +5,7 @@ use insula_kinds::FieldError;
 use serde_json::json;
 
 use crate::request::query::{self, Query};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// How a watch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,12 +49,12 @@ pub(super) fn start(query: &Query) -> Result<Start> {
         }
     }
     if !errors.is_empty() {
-        return Err(Refusal::invalid_options("ListOptions", &errors));
+        return Err(StatusError::invalid_options("ListOptions", &errors));
     }
     let revision = text
         .map(query::revision)
         .transpose()
-        .map_err(Refusal::plain_error)?;
+        .map_err(StatusError::plain_error)?;
     let given = revision.filter(|revision| *revision > Revision::ZERO);
     Ok(match (initial, revision) {
         (Some(true), _) => Start::State {

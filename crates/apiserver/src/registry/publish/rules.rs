@@ -8,7 +8,7 @@ use super::find;
 use super::holders::{Count, Holders, held};
 use crate::registry::encoding::encoded;
 use crate::registry::{Address, Registry};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use insula_cache::{PUBLISHED, is_published};
 use insula_cache::{Stored, without_revision};
 
@@ -26,10 +26,10 @@ const OURS: [&str; 3] = ["multi-tenancy.k8s.io", "insula.dev", "insula.io"];
 
 /// Why something cannot be done to an object that is not stored: it is not there, or it is
 /// the system's.
-pub fn absent(registry: &Registry, kind: &Kind, address: &Address, act: Act) -> Refusal {
+pub fn absent(registry: &Registry, kind: &Kind, address: &Address, act: Act) -> StatusError {
     let name = &address.name;
     if find(registry, address).is_none() {
-        return Refusal::not_found(kind, name);
+        return StatusError::not_found(kind, name);
     }
     let why = match act {
         Act::Change => {
@@ -38,7 +38,7 @@ pub fn absent(registry: &Registry, kind: &Kind, address: &Address, act: Act) -> 
         }
         Act::Delete => "it is a system CRD, it can only be deleted by a cluster admin",
     };
-    Refusal::not_allowed(kind, name, why)
+    StatusError::not_allowed(kind, name, why)
 }
 
 /// Refuses a new definition that must not come about, whatever else is right about it.
@@ -61,7 +61,7 @@ pub async fn admit(registry: &Registry, address: &Address, object: &Object) -> R
                  create your own",
                 Count(count, "object")
             );
-            Err(Refusal::not_allowed(&address.kind, &address.name, &why))
+            Err(StatusError::not_allowed(&address.kind, &address.name, &why))
         }
     }
 }
@@ -81,7 +81,7 @@ fn refuse_our_groups(address: &Address, object: &Object) -> Result<()> {
     let served = !group.is_empty() && kinds().iter().any(|(_, kind)| kind.group == group);
     if served || OURS.into_iter().any(below) {
         let why = format!("the group {group} is the server's own: define kinds in another");
-        return Err(Refusal::not_allowed(&address.kind, &address.name, &why));
+        return Err(StatusError::not_allowed(&address.kind, &address.name, &why));
     }
     Ok(())
 }
@@ -154,12 +154,12 @@ fn with_annotation(definition: &Stored) -> Object {
     tree
 }
 
-fn in_use(address: &Address, holders: &Holders) -> Refusal {
+fn in_use(address: &Address, holders: &Holders) -> StatusError {
     let field = format!("metadata.annotations[{PUBLISHED}]");
     let why =
         format!("{holders}: delete these first, or delete the definition, which deletes them too");
     let error = FieldError::forbidden(field, &why);
-    Refusal::invalid(&address.kind, &address.name, &[error])
+    StatusError::invalid(&address.kind, &address.name, &[error])
 }
 
 /// What whoever deletes a definition should know.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use insula_core::{Revision, Space, Spaces};
 use insula_custom::condition;
 
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use insula_cache::is_published;
 use insula_cache::{Cache, Lost, Stored};
 
@@ -23,7 +23,7 @@ pub struct Sharing<'a> {
 
 impl<'a> Sharing<'a> {
     /// The spaces that are meant by a look at all, if there is a choice.
-    pub fn of(cache: &'a Cache, kind: &Served, spaces: &Spaces) -> Option<Self> {
+    pub fn of(cache: &'a Cache, kind: &Resource, spaces: &Spaces) -> Option<Self> {
         let custom = kind.custom().filter(|_| *spaces == Spaces::All)?;
         let name = custom.defined().kind().qualified_resource();
         Some(Self { cache, name })

@@ -7,7 +7,7 @@ use insula_ownership::{Element, Path, Schema, Set};
 
 use super::scale_type;
 use crate::pipeline::authorize::Caller;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::status::Result;
 use crate::write;
 
@@ -22,7 +22,7 @@ pub struct Owners {
 
 impl Owners {
     /// For a write to the scale of an object of this kind.
-    pub fn new(granted: Caller<'_>, kind: &Served) -> Self {
+    pub fn new(granted: Caller<'_>, kind: &Resource) -> Self {
         Self {
             api_version: kind.api_version().to_owned(),
             replicas: replicas(kind),
@@ -87,7 +87,7 @@ impl Owners {
     }
 }
 
-fn replicas(kind: &Served) -> Vec<(String, Option<Path>)> {
+fn replicas(kind: &Resource) -> Vec<(String, Option<Path>)> {
     let path = |names: &mut dyn Iterator<Item = &str>| {
         let elements = names.map(|name| Element::Field(name.into()));
         Path(elements.collect())

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::codec::input::Sent;
 use crate::request::negotiate::Media;
 use crate::request::query::{self, Query};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::propagation::Policy;
 use insula_cache::Stored;
 
@@ -58,7 +58,7 @@ impl DeleteOptions {
             .flatten();
         let dry_run = query::dry_run(dry_run.filter_map(Value::as_str), &mut errors);
         if !errors.is_empty() {
-            return Err(Refusal::invalid_options("DeleteOptions", &errors));
+            return Err(StatusError::invalid_options("DeleteOptions", &errors));
         }
         let precondition = |member: &str| {
             let found = object.get("preconditions")?.get(member)?.as_str()?;
@@ -134,9 +134,9 @@ fn from_query(query: &Query) -> Result<Object> {
 
 fn from_body(sent: &Sent) -> Result<Object> {
     let of = types().find("apimachinery.pkg.apis.meta.v1.DeleteOptions");
-    let of = of.ok_or_else(|| Refusal::internal("DeleteOptions is not in the table"))?;
+    let of = of.ok_or_else(|| StatusError::internal("DeleteOptions is not in the table"))?;
     // Any group's version will do: clients send that of the object.
-    let unreadable = |error: &dyn ToString| Refusal::bad_request(error.to_string());
+    let unreadable = |error: &dyn ToString| StatusError::bad_request(error.to_string());
     let identity = match sent.media {
         Media::Json => decode::identity_json(&sent.body),
         Media::Yaml => decode::identity_yaml(&sent.body),
@@ -160,7 +160,7 @@ fn check_kind(kind: &str) -> Result<()> {
     if kind.is_empty() || kind == "DeleteOptions" {
         return Ok(());
     }
-    Err(Refusal::bad_request(format!(
+    Err(StatusError::bad_request(format!(
         "no kind \"{kind}\" is registered for version \"v1\" in scheme \
          \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\""
     )))

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Write, usage};
 use crate::registry::{Address, Registry};
 use crate::request::context;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::encoded;
 use insula_cache::Stored;
 use insula_kinds::core_kind;
@@ -256,6 +256,6 @@ fn address(write: &Write<'_>, quota: &Stored) -> Address {
     }
 }
 
-fn refuse(write: &Write<'_>, why: &str) -> Refusal {
-    Refusal::not_allowed(write.kind, &write.address.name, why)
+fn refuse(write: &Write<'_>, why: &str) -> StatusError {
+    StatusError::not_allowed(write.kind, &write.address.name, why)
 }

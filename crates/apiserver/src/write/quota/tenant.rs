@@ -14,8 +14,8 @@ use insula_store::{Change, Expect, Transaction};
 
 use super::Write;
 use crate::registry::Registry;
-use crate::status::{Refusal, Result};
-use insula_cache::{Cache, Tally};
+use crate::status::{Result, StatusError};
+use insula_cache::{Cache, Usage};
 
 /// What a tenant may have; where nothing is said, as much as it likes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Limit {
     }
 
     /// What of it would be exceeded by so much more: what is asked for, there and allowed.
-    fn exceeded(&self, used: Tally, more: Tally) -> Option<[Amounts; 3]> {
+    fn exceeded(&self, used: Usage, more: Usage) -> Option<[Amounts; 3]> {
         let limits = [
             (OBJECTS, self.objects, used.objects, more.objects),
             (BYTES, self.bytes, used.bytes, more.bytes),
@@ -78,7 +78,7 @@ impl Limit {
     }
 
     /// Whether it says anything about so much more.
-    const fn concerns(&self, more: Tally) -> bool {
+    const fn concerns(&self, more: Usage) -> bool {
         (self.objects.is_some() && more.objects > 0)
             || (self.bytes.is_some() && more.bytes > 0)
             || (self.namespaces.is_some() && more.namespaces > 0)
@@ -99,7 +99,7 @@ const FENCE: &[u8] = b"{}";
 pub(super) fn limited<'a>(write: &Write<'a>) -> Option<&'a TenantName> {
     write.by?;
     let tenant = write.address.space.tenant()?;
-    let life = write.registry.cache().life(&write.address.space)?;
+    let life = write.registry.cache().space_state(&write.address.space)?;
     life.is_limited().then_some(tenant)
 }
 
@@ -150,7 +150,7 @@ async fn attempt(
     let fence = cache.fence(tenant);
     cache.reach(fence.unwrap_or_default()).await;
     let expect = fence.map_or(Expect::Absent, Expect::At);
-    let used = cache.life(space).map(|life| life.tally());
+    let used = cache.space_state(space).map(|life| life.usage());
     if let Some([more, used, limit]) = limit.exceeded(used.unwrap_or_default(), more) {
         let why = format!(
             "exceeded quota of tenant {tenant}: requested: {}, used: {}, limited: {}",
@@ -158,23 +158,27 @@ async fn attempt(
             print(&used),
             print(&limit)
         );
-        return Err(Refusal::not_allowed(write.kind, &write.address.name, &why));
+        return Err(StatusError::not_allowed(
+            write.kind,
+            &write.address.name,
+            &why,
+        ));
     }
     Ok(Fence(Some((registry.layout().fence(tenant), expect))))
 }
 
 /// How much more there is after the transaction, of each.
-fn growth(cache: &Cache, write: &Write<'_>, transaction: &Transaction) -> Tally {
-    let (mut before, mut after) = (Tally::default(), Tally::default());
+fn growth(cache: &Cache, write: &Write<'_>, transaction: &Transaction) -> Usage {
+    let (mut before, mut after) = (Usage::default(), Usage::default());
     for change in transaction.changes() {
         let Change::Put { key, value } = change else {
             continue;
         };
-        let Some((space, tally, there)) = cache.weigh(key, value.len()) else {
+        let Some((space, usage, there)) = cache.weigh(key, value.len()) else {
             continue;
         };
         if space == write.address.space {
-            after = after + tally;
+            after = after + usage;
             before = before + there;
         }
     }
@@ -195,12 +199,12 @@ fn amount(name: &str, count: u64) -> Quantity {
 pub fn usage(registry: &Registry, tenant: &TenantName, object: &Object) -> Option<Value> {
     Limit::read(object)?;
     let space = insula_core::Space::Tenant(tenant.clone());
-    let Tally {
+    let Usage {
         objects,
         bytes,
         namespaces,
         definitions,
-    } = registry.cache().life(&space)?.tally();
+    } = registry.cache().space_state(&space)?.usage();
     Some(serde_json::json!({
         OBJECTS: objects,
         BYTES: amount(BYTES, bytes).to_string(),

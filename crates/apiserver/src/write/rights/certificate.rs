@@ -6,7 +6,7 @@ use insula_kinds::{Object, Value, kinds};
 use super::Change;
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 /// Refuses who approves or signs for a signer that they do not answer for.
 pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
@@ -40,7 +40,7 @@ pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> R
     }
     let address = change.address;
     let why = format!("user not permitted to {verb} requests with signerName \"{signer}\"");
-    Err(Refusal::not_allowed(address.of(), &address.name, &why))
+    Err(StatusError::not_allowed(address.of(), &address.name, &why))
 }
 
 /// What a signer says of a request: its certificate, and what became of it.

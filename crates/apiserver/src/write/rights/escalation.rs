@@ -15,7 +15,7 @@ use crate::pipeline::authorize::{self, Caller};
 use crate::pipeline::policy;
 use crate::registry::rbac_kinds::rbac_kind;
 use crate::registry::{Address, Registry};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -54,7 +54,7 @@ async fn role(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result
     let all = || cover::covers(&held.rules, &cover::everything());
     if changes(change, "aggregationRule") && all().is_err() {
         let why = "must have cluster-admin privileges to use the aggregationRule";
-        return Err(Refusal::not_allowed(kind, &address.name, why));
+        return Err(StatusError::not_allowed(kind, &address.name, why));
     }
     must_cover(&held, &rules_of(new), by, address)?;
     let gathers = new.get("aggregationRule").is_some_and(Value::is_object);
@@ -113,7 +113,7 @@ async fn binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Res
     };
     let given = |policy: &Policy| policy.role_rules(reference).map(<[_]>::to_vec);
     let given = policy::ask(registry.cache(), &life, &address.space, given);
-    let given = given.ok_or_else(|| Refusal::not_found(address.of(), name))?;
+    let given = given.ok_or_else(|| StatusError::not_found(address.of(), name))?;
     let held = held(registry, by, namespace).await?;
     must_cover(&held, &given, by, address)
 }
@@ -138,7 +138,7 @@ fn must_cover<N: Borrow<Rule>>(
     };
     let who = authorize::who(by.principal());
     let why = cover::explain(who, &missing, &held.unresolved);
-    Err(Refusal::not_allowed(address.of(), &address.name, &why))
+    Err(StatusError::not_allowed(address.of(), &address.name, &why))
 }
 
 /// Whether the member is not as it was. Nothing, null and an empty list are the same.

@@ -8,8 +8,8 @@ use insula_kinds::{Kind, Object, Value};
 use super::Change;
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
-use crate::registry::resource::Served;
-use crate::status::{Refusal, Result};
+use crate::registry::resource::Resource;
+use crate::status::{Result, StatusError};
 
 /// Refuses references to owners that give the caller more than its rights.
 pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
@@ -29,7 +29,7 @@ pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> R
         };
         if !by.may(registry, act).await? {
             let why = "cannot set an ownerRef on a resource you can't delete";
-            return Err(Refusal::not_allowed(kind, &address.name, why));
+            return Err(StatusError::not_allowed(kind, &address.name, why));
         }
     }
     for owner in new {
@@ -39,12 +39,12 @@ pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> R
         let Some(of) = kind_of(registry, &address.space, owner) else {
             let why = "cannot set blockOwnerDeletion in this case because nothing is known of \
                        the owner's kind";
-            return Err(Refusal::not_allowed(kind, &address.name, why));
+            return Err(StatusError::not_allowed(kind, &address.name, why));
         };
         if !may_hold(registry, by, change, owner, &of).await? {
             let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource \
                        you can't set finalizers on";
-            return Err(Refusal::not_allowed(kind, &address.name, why));
+            return Err(StatusError::not_allowed(kind, &address.name, why));
         }
     }
     Ok(())
@@ -72,7 +72,7 @@ async fn may_hold(
 }
 
 /// The kind of an owner. One that nobody knows may come to be known, and be held then.
-fn kind_of(registry: &Registry, space: &Space, owner: &Value) -> Option<Served> {
+fn kind_of(registry: &Registry, space: &Space, owner: &Value) -> Option<Resource> {
     let text = |member: &str| owner.get(member).and_then(Value::as_str).unwrap_or("");
     let version = text("apiVersion");
     let (group, version) = version.split_once('/').unwrap_or(("", version));

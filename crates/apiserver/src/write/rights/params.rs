@@ -8,7 +8,7 @@ use insula_kinds::{Object, Value, kinds};
 use super::Change;
 use crate::pipeline::authorize::Caller;
 use crate::registry::{Address, Registry};
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -140,8 +140,8 @@ fn resolve(registry: &Registry, space: &Space, params: &Value) -> (String, Strin
     (group.to_owned(), resource)
 }
 
-fn refuse(change: Change<'_>, why: &str) -> Refusal {
-    Refusal::not_allowed(change.address.of(), &change.address.name, why)
+fn refuse(change: Change<'_>, why: &str) -> StatusError {
+    StatusError::not_allowed(change.address.of(), &change.address.name, why)
 }
 
 fn spec<'a>(object: &'a Object, member: &str) -> Option<&'a Value> {

@@ -68,7 +68,7 @@ impl Configured {
 impl Registry {
     /// The webhooks and policies of the space; `None` if there is no such space.
     pub fn admission(&self, space: &Space) -> Option<Arc<Configured>> {
-        let state = self.cache().life(space)?;
+        let state = self.cache().space_state(space)?;
         if let Some(found) = self.cache().derived(&state, Derived::Admission, Arc::clone) {
             return Some(found);
         }

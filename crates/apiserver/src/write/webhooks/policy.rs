@@ -11,8 +11,8 @@ use super::authorizer::Decider;
 use super::version::{Equivalents, Versions};
 use super::{Act, Frame};
 use crate::registry::Address;
-use crate::registry::resource::Served;
-use crate::status::{Refusal, Result};
+use crate::registry::resource::Resource;
+use crate::status::{Result, StatusError};
 use crate::write::rules;
 use insula_cache::Stored;
 
@@ -42,7 +42,7 @@ pub(super) async fn judge(act: &Act<'_>, frame: &Frame, versions: &Versions<'_>)
     let context = act.by.context;
     context.warn(judgement.warnings);
     context.annotate(judgement.annotations);
-    let refusal = judgement.refusal.map(Refusal::not_admitted);
+    let refusal = judgement.refusal.map(StatusError::not_admitted);
     refusal.map_or(Ok(()), Err)
 }
 
@@ -150,12 +150,12 @@ impl Asked<'_> {
         Ok(Ok(params))
     }
 
-    fn param_kind(&self) -> Option<Served> {
+    fn param_kind(&self) -> Option<Resource> {
         let wanted = self.policy.param_kind.as_ref()?;
         let version = wanted.api_version.as_str();
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let built_in = kinds().of_kind(group, version, &wanted.kind);
-        built_in.map(Served::BuiltIn).or_else(|| {
+        built_in.map(Resource::BuiltIn).or_else(|| {
             let apis = self.act.registry.apis(self.owner)?;
             apis.of_kind(group, version, &wanted.kind)
         })

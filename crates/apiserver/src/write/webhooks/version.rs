@@ -8,17 +8,17 @@ use crate::codec::input;
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::encoding;
-use crate::registry::resource::Served;
+use crate::registry::resource::Resource;
 use crate::registry::versions;
-use crate::status::{Refusal, Result};
+use crate::status::{Result, StatusError};
 use crate::write::rules;
 
 /// What is written, in the version that is judged and in those that were asked for.
 pub(super) struct Versions<'a> {
     registry: &'a Registry,
     by: Caller<'a>,
-    kind: &'a Served,
-    judged: Served,
+    kind: &'a Resource,
+    judged: Resource,
     object: Option<Object>,
     old: Option<&'a Object>,
     /// It is something else than an object of the kind.
@@ -32,7 +32,7 @@ pub(super) struct Shown {
 }
 
 /// As what else objects of a kind are served.
-pub(super) struct Equivalents<'a>(Option<&'a Served>);
+pub(super) struct Equivalents<'a>(Option<&'a Resource>);
 
 impl<'a> Equivalents<'a> {
     /// What is written below an object is known by one name only.
@@ -45,13 +45,13 @@ impl ServedAs for Equivalents<'_> {
     fn equivalents(&self, _: &GroupVersionResource, _: &str) -> Vec<Target> {
         match self.0 {
             None => Vec::new(),
-            Some(Served::BuiltIn(id)) => {
+            Some(Resource::BuiltIn(id)) => {
                 let storage = kinds().get(*id).storage();
                 let all = kinds().iter().map(|(_, kind)| kind);
                 let same = all.filter(|kind| kind.storage() == storage);
                 same.map(target_of).collect()
             }
-            Some(Served::Custom(custom)) => {
+            Some(Resource::Custom(custom)) => {
                 let versions = custom.defined().definition().versions.iter();
                 let served = versions.filter(|version| version.served);
                 served.map(|version| target_of(&version.kind)).collect()
@@ -127,7 +127,7 @@ impl<'a> Versions<'a> {
         let version = self.version(target)?;
         let object = read(&version, tree)?;
         let object = match (&version, &self.judged) {
-            (Served::Custom(from), Served::Custom(to)) if version != self.judged => {
+            (Resource::Custom(from), Resource::Custom(to)) if version != self.judged => {
                 versions::convert(self.registry, Some(self.by.context), from, to, object).await?
             }
             _ => object,
@@ -141,27 +141,29 @@ impl<'a> Versions<'a> {
         self.object
     }
 
-    fn version(&self, target: &Target) -> Result<Served> {
+    fn version(&self, target: &Target) -> Result<Resource> {
         let GroupVersionResource {
             group,
             version,
             resource,
         } = &target.resource;
         let found = match self.kind {
-            Served::BuiltIn(_) => kinds().find(group, version, resource).map(Served::BuiltIn),
-            Served::Custom(custom) => custom.named(version).map(Served::Custom),
+            Resource::BuiltIn(_) => kinds()
+                .find(group, version, resource)
+                .map(Resource::BuiltIn),
+            Resource::Custom(custom) => custom.named(version).map(Resource::Custom),
         };
         let unknown = || {
             let why = format!("unable to convert to {}: unknown kind", target.resource);
-            Refusal::internal(why)
+            StatusError::internal(why)
         };
         found.ok_or_else(unknown)
     }
 
-    async fn convert(&self, to: &Served, object: &Object) -> Result<Object> {
+    async fn convert(&self, to: &Resource, object: &Object) -> Result<Object> {
         let mut object = object.clone();
         match (&self.judged, to) {
-            (Served::Custom(from), Served::Custom(into)) => {
+            (Resource::Custom(from), Resource::Custom(into)) => {
                 if self.judged != *to {
                     object =
                         versions::convert(self.registry, Some(self.by.context), from, into, object)
@@ -172,7 +174,7 @@ impl<'a> Versions<'a> {
         }
         let text = encoding::encoded(to, &object);
         // It was just written.
-        serde_json::from_slice(&text).map_err(Refusal::internal)
+        serde_json::from_slice(&text).map_err(StatusError::internal)
     }
 }
 
@@ -185,15 +187,15 @@ fn named(body: Body, mut object: Object) -> Object {
 }
 
 /// An object from its full form, with what is missing filled in.
-fn read(version: &Served, tree: Value) -> Result<Object> {
+fn read(version: &Resource, tree: Value) -> Result<Object> {
     let mut object = match version {
-        Served::BuiltIn(_) => {
+        Resource::BuiltIn(_) => {
             let decoded = decode::value(version.type_id(), tree);
-            decoded.map_err(Refusal::internal)?.object
+            decoded.map_err(StatusError::internal)?.object
         }
-        Served::Custom(custom) => {
+        Resource::Custom(custom) => {
             let decoded = decode::custom_value(tree);
-            let mut decoded = decoded.map_err(Refusal::internal)?;
+            let mut decoded = decoded.map_err(StatusError::internal)?;
             input::settle_custom(custom, &mut decoded)?;
             let kind = &custom.version().kind;
             let object = &mut decoded.object;

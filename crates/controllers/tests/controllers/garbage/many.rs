@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use insula_apiserver::registry::Address;
-use insula_apiserver::registry::resource::Served;
+use insula_apiserver::registry::resource::Resource;
 use insula_core::Space;
 use insula_kinds::core_kind;
 use insula_store::Transaction;
@@ -35,7 +35,7 @@ async fn put(
         for at in from..how_many.min(from + 100) {
             let (name, uid) = (format!("d-{at:05}"), format!("uid-{at}"));
             let address = Address {
-                kind: Served::from(core_kind("configmaps")),
+                kind: Resource::from(core_kind("configmaps")),
                 space: space.clone(),
                 namespace: Some("default".to_owned()),
                 name: name.clone(),

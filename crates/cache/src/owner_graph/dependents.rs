@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
 
 use super::{Hold, Node};
-use crate::ties::{Reference, Ties};
+use crate::owner_refs::{OwnerRefs, Reference};
 
 /// Who depends on whom in one space.
 #[derive(Debug, Default)]
-pub struct Kin {
+pub struct Dependents {
     /// By the UID of the owner, whether there is such an object or not.
     pub families: HashMap<Box<str>, Family>,
     /// The objects that wait for their dependents, by their UIDs.
@@ -60,12 +60,13 @@ pub enum Entry {
     Dependents(Box<str>, Option<Node>),
 }
 
-impl Kin {
+impl Dependents {
     /// An object changed: so do the families that it belongs to, and it is to be looked at if
     /// that may lead to anything.
-    pub fn change(&mut self, node: &Node, before: Option<&Ties>, now: Option<&Ties>) {
-        let owners = |ties: Option<&Ties>| ties.map_or_else(Box::default, |of| of.owners.clone());
-        let waits = |ties: Option<&Ties>| {
+    pub fn change(&mut self, node: &Node, before: Option<&OwnerRefs>, now: Option<&OwnerRefs>) {
+        let owners =
+            |ties: Option<&OwnerRefs>| ties.map_or_else(Box::default, |of| of.owners.clone());
+        let waits = |ties: Option<&OwnerRefs>| {
             ties.is_some_and(|ties| ties.awaits_dependents() || ties.lets_dependents_go())
         };
         let (was, is) = (owners(before), owners(now));
@@ -82,8 +83,8 @@ impl Kin {
         if now.is_none() {
             self.parked.remove(node);
         }
-        let awaits = |ties: Option<&Ties>| ties.is_some_and(Ties::awaits_dependents);
-        let lets_go = |ties: Option<&Ties>| ties.is_some_and(Ties::lets_dependents_go);
+        let awaits = |ties: Option<&OwnerRefs>| ties.is_some_and(OwnerRefs::awaits_dependents);
+        let lets_go = |ties: Option<&OwnerRefs>| ties.is_some_and(OwnerRefs::lets_dependents_go);
         if let Some(ties) = before
             && !waits(now)
         {

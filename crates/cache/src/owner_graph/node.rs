@@ -10,13 +10,13 @@ use crate::entry::Stored;
 /// One object of a space.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Node {
-    shelf: Shelf,
+    shelf: KindCollections,
     /// `namespace/name` or `name`.
     pub key: Arc<str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Shelf {
+enum KindCollections {
     BuiltIn(KindId),
     /// The name of the definition: `resource.group`.
     Custom(Arc<str>),
@@ -26,9 +26,9 @@ impl Node {
     /// An object that is on this shelf.
     pub fn new(mark: CollectionKey<'_>, object: &Stored) -> Self {
         let shelf = match mark {
-            CollectionKey::BuiltIn(id) => Shelf::BuiltIn(id),
+            CollectionKey::BuiltIn(id) => KindCollections::BuiltIn(id),
             CollectionKey::Custom { group, resource } => {
-                Shelf::Custom(format!("{resource}.{group}").into())
+                KindCollections::Custom(format!("{resource}.{group}").into())
             }
         };
         Self {
@@ -51,8 +51,8 @@ impl Node {
 impl Keyed for Node {
     fn collection_key(&self) -> CollectionKey<'_> {
         match &self.shelf {
-            Shelf::BuiltIn(id) => CollectionKey::BuiltIn(*id),
-            Shelf::Custom(name) => {
+            KindCollections::BuiltIn(id) => CollectionKey::BuiltIn(*id),
+            KindCollections::Custom(name) => {
                 // No resource has a dot in it.
                 let (resource, group) = name.split_once('.').unwrap_or((name, ""));
                 CollectionKey::Custom { group, resource }

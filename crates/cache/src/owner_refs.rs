@@ -8,7 +8,7 @@ use insula_kinds::finalizer::{FOREGROUND, ORPHAN};
 
 /// What an object says of its owners and of its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ties {
+pub struct OwnerRefs {
     /// Which object it is.
     pub uid: Box<str>,
     /// Whose it says it is.
@@ -52,7 +52,7 @@ struct Metadata {
     finalizers: Option<Box<[Box<str>]>>,
 }
 
-impl Ties {
+impl OwnerRefs {
     /// Whether it waits for its dependents to go.
     pub const fn awaits_dependents(&self) -> bool {
         self.deleted && self.foreground && !self.orphan
@@ -86,14 +86,14 @@ impl Reference {
 impl Stored {
     /// What it says of its owners and of its end; nothing if it says nothing that matters,
     /// which costs next to nothing to find out.
-    pub fn ties(&self) -> Option<Ties> {
+    pub fn ties(&self) -> Option<OwnerRefs> {
         let body = self.body();
         let concerned = memmem::find(&body, br#""ownerReferences":["#).is_some()
             || memmem::find(&body, br#","deletionTimestamp":""#).is_some();
         let metadata: Metadata = concerned.then(|| read_metadata(&body))?;
         let finalizers = metadata.finalizers.unwrap_or_default();
         let has = |wanted: &str| finalizers.iter().any(|name| **name == *wanted);
-        let ties = Ties {
+        let ties = OwnerRefs {
             uid: metadata.uid,
             owners: metadata.owner_references.unwrap_or_default(),
             deleted: metadata.deletion_timestamp.is_some(),
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use insula_core::Revision;
 
-    fn ties(metadata: &str) -> Option<Ties> {
+    fn ties(metadata: &str) -> Option<OwnerRefs> {
         let json =
             format!(r#"{{"kind":"K","metadata":{{"name":"a","uid":"u"{metadata}}},"data":[]}}"#);
         Stored::new("n/a".into(), Revision::new(7), json.as_bytes()).ties()

@@ -12,13 +12,13 @@ pub type Place = (Space, Option<Box<str>>);
 /// Places where something changed that has not been looked at. There are never more of them
 /// than there are places with quotas.
 #[derive(Debug, Default)]
-pub struct Touched {
+pub struct DirtyQuotas {
     /// Whether somebody was told.
     places: Mutex<HashMap<Place, bool>>,
     changed: Notify,
 }
 
-impl Touched {
+impl DirtyQuotas {
     /// Something changed there.
     pub fn note(&self, place: Place) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,15 +59,15 @@ mod tests {
     #[test]
     fn a_place_is_told_once_and_taken_once() {
         let place = (Space::System, Some("a".into()));
-        let touched = Touched::default();
-        assert!(!touched.take(&place));
-        touched.note(place.clone());
-        touched.note(place.clone());
-        assert_eq!(touched.tell(), std::slice::from_ref(&place));
-        assert!(touched.tell().is_empty());
-        touched.note(place.clone());
-        assert_eq!(touched.tell(), std::slice::from_ref(&place));
-        assert!(touched.take(&place));
-        assert!(!touched.take(&place));
+        let dirty_quotas = DirtyQuotas::default();
+        assert!(!dirty_quotas.take(&place));
+        dirty_quotas.note(place.clone());
+        dirty_quotas.note(place.clone());
+        assert_eq!(dirty_quotas.tell(), std::slice::from_ref(&place));
+        assert!(dirty_quotas.tell().is_empty());
+        dirty_quotas.note(place.clone());
+        assert_eq!(dirty_quotas.tell(), std::slice::from_ref(&place));
+        assert!(dirty_quotas.take(&place));
+        assert!(!dirty_quotas.take(&place));
     }
 }

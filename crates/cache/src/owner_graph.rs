@@ -9,7 +9,7 @@
 //! not what another waits for. Nobody else is told of what is in another space, whatever
 //! UIDs its objects name.
 
-mod kin;
+mod dependents;
 mod node;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -24,12 +24,12 @@ pub use node::Node;
 use crate::collection::{Change, Event};
 use crate::collection_key::CollectionKey;
 use crate::entry::Stored;
-use kin::{Entry, Kin};
+use dependents::{Dependents, Entry};
 
 /// Who depends on whom.
 #[derive(Debug, Default)]
-pub struct Kinship {
-    spaces: RwLock<HashMap<Space, Mutex<Kin>>>,
+pub struct OwnerGraph {
+    spaces: RwLock<HashMap<Space, Mutex<Dependents>>>,
     /// The spaces in which there is something to be looked at and nobody who does.
     ready: Mutex<VecDeque<Space>>,
     /// Whether anybody looks.
@@ -48,7 +48,7 @@ pub enum Hold {
     Waiting,
 }
 
-impl Kinship {
+impl OwnerGraph {
     /// From now on somebody looks: at everything that is there, and at what changes.
     pub fn follow(&self) {
         let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
@@ -216,12 +216,12 @@ impl Kinship {
         spaces.remove(space);
     }
 
-    fn find<R>(&self, space: &Space, f: impl FnOnce(&mut Kin) -> R) -> Option<R> {
+    fn find<R>(&self, space: &Space, f: impl FnOnce(&mut Dependents) -> R) -> Option<R> {
         let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
         spaces.get(space).map(|kin| f(&mut lock(kin)))
     }
 
-    fn with<R>(&self, space: &Space, f: impl FnOnce(&mut Kin) -> R) -> R {
+    fn with<R>(&self, space: &Space, f: impl FnOnce(&mut Dependents) -> R) -> R {
         let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(kin) = spaces.get(space) {
             return f(&mut lock(kin));
@@ -244,7 +244,7 @@ impl Kinship {
     }
 
     /// Tells of a space in which there is something to be looked at, if anybody looks.
-    fn announce(&self, space: &Space, kin: &mut Kin) {
+    fn announce(&self, space: &Space, kin: &mut Dependents) {
         if !self.followed.load(Ordering::Acquire) {
             kin.forget_queue();
             return;

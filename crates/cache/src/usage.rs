@@ -12,7 +12,7 @@ use insula_kinds::core_kind;
 
 /// Objects and what they take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Usage {
     /// How many objects.
     pub objects: u64,
     /// How many bytes they have, as they are stored.
@@ -30,7 +30,7 @@ pub(super) struct Apart {
     definitions: KindId,
 }
 
-impl Tally {
+impl Usage {
     /// One object of a kind, of so many bytes.
     pub fn one(shelf: CollectionKey<'_>, bytes: usize) -> Self {
         Apart::new().one(shelf, bytes)
@@ -45,9 +45,9 @@ impl Apart {
         }
     }
 
-    fn one(self, shelf: CollectionKey<'_>, bytes: usize) -> Tally {
+    fn one(self, shelf: CollectionKey<'_>, bytes: usize) -> Usage {
         let is = |kind| u64::from(shelf == CollectionKey::BuiltIn(kind));
-        Tally {
+        Usage {
             objects: 1,
             bytes: bytes as u64,
             namespaces: is(self.namespaces),
@@ -56,27 +56,27 @@ impl Apart {
     }
 
     /// With one more object.
-    pub fn with(self, tally: Tally, shelf: CollectionKey<'_>, object: &Stored) -> Tally {
-        tally + self.one(shelf, object.stored_length())
+    pub fn with(self, usage: Usage, shelf: CollectionKey<'_>, object: &Stored) -> Usage {
+        usage + self.one(shelf, object.stored_length())
     }
 
     /// After something happened to objects of a kind.
     pub fn after<'a>(
         self,
-        tally: Tally,
+        usage: Usage,
         shelf: CollectionKey<'_>,
         events: impl IntoIterator<Item = &'a Event>,
-    ) -> Tally {
-        events.into_iter().fold(tally, |tally, event| {
+    ) -> Usage {
+        events.into_iter().fold(usage, |usage, event| {
             let one = |object: &Stored| self.one(shelf, object.stored_length());
             let before = event.stored_before().map(|before| one(before));
             let after = event.stored_after().map(|after| one(after));
-            tally + after.unwrap_or_default() - before.unwrap_or_default()
+            usage + after.unwrap_or_default() - before.unwrap_or_default()
         })
     }
 }
 
-impl Add for Tally {
+impl Add for Usage {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -90,7 +90,7 @@ impl Add for Tally {
 }
 
 /// Of each what is left, which is nothing where there was less.
-impl Sub for Tally {
+impl Sub for Usage {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {

@@ -14,7 +14,7 @@ use crate::pool::{Piece, Pool};
 
 /// A filled-in form.
 #[derive(Debug)]
-pub struct Letter {
+pub struct Template {
     /// What many say, with a [`GAP`] wherever they differ.
     form: Arc<Piece>,
     /// What this one says there, each with its length before it.
@@ -48,7 +48,7 @@ const BEFORE_GAPS: [&[u8]; 8] = [
     br#""tenant":""#,
 ];
 
-impl Letter {
+impl Template {
     /// The text as a letter. `None` if it has no uid or no resourceVersion, and so is no
     /// object that is stored, or is too long.
     pub fn of(json: &[u8], pool: &Arc<Pool>) -> Option<Self> {
@@ -172,7 +172,7 @@ mod tests {
         .into()
     }
 
-    fn text(letter: &Letter) -> Vec<u8> {
+    fn text(letter: &Template) -> Vec<u8> {
         let mut text = Vec::new();
         letter.write(0, &mut text);
         text
@@ -191,7 +191,7 @@ mod tests {
             ),
         ] {
             let json = with_revision(&map(tenant, namespace, uid), Revision::new(7));
-            let letter = Letter::of(&json, &pool).unwrap();
+            let letter = Template::of(&json, &pool).unwrap();
             assert_eq!(text(&letter), json);
             assert_eq!((letter.length(), letter.uid()), (json.len(), Some(uid)));
             assert!(letter.weight() < 140 + letter.new, "{}", letter.weight());
@@ -228,7 +228,7 @@ mod tests {
                 "x".repeat(256)
             ),
         ] {
-            let letter = Letter::of(odd.as_bytes(), &pool).unwrap();
+            let letter = Template::of(odd.as_bytes(), &pool).unwrap();
             assert_eq!(text(&letter), odd.as_bytes(), "{odd}");
             assert_eq!(letter.length(), odd.len(), "{odd}");
         }
@@ -237,13 +237,13 @@ mod tests {
             br#"{"uid":"u"}"#,
             b"\"uid\":\"\xff\"resourceVersion\":\"",
         ] {
-            assert!(Letter::of(none, &pool).is_none(), "{none:?}");
+            assert!(Template::of(none, &pool).is_none(), "{none:?}");
         }
         let long = format!(
             r#"{{"uid":"u","resourceVersion":"1","x":"{}"}}"#,
             "x".repeat(LONGEST)
         );
-        assert!(Letter::of(long.as_bytes(), &pool).is_none());
+        assert!(Template::of(long.as_bytes(), &pool).is_none());
         assert_eq!(pool.count(), 0);
     }
 }
