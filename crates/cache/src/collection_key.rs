@@ -1,6 +1,8 @@
 //! Which collection the objects of a resource are in.
 
-use insula_kinds::KindId;
+use std::sync::OnceLock;
+
+use insula_kinds::{KindId, kinds};
 
 /// The key of a collection within a space: the resource, whatever its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,4 +40,13 @@ impl<K: Keyed> Keyed for &K {
     fn collection_key(&self) -> CollectionKey<'_> {
         (**self).collection_key()
     }
+}
+
+/// Returns the kind of CustomResourceDefinitions.
+pub fn definitions() -> KindId {
+    static DEFINITIONS: OnceLock<KindId> = OnceLock::new();
+    *DEFINITIONS.get_or_init(|| {
+        let found = kinds().stored("apiextensions.k8s.io", "customresourcedefinitions");
+        found.expect("CustomResourceDefinitions are in the table")
+    })
 }

@@ -1,27 +1,17 @@
 //! Definitions of custom resources: what a change to one does to the collections.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use insula_core::{Revision, Space};
-use insula_kinds::{KindId, kinds};
 
 use crate::Cache;
 use crate::collection::{Change, Event};
-use crate::collection_key::CollectionKey;
+use crate::collection_key::{CollectionKey, definitions};
 use crate::derived::Derived;
 use crate::entry::Stored;
 
 /// The annotation of a definition in the system's space that is served in all tenants.
 pub const PUBLISHED: &str = "multi-tenancy.k8s.io/published";
-
-/// Returns the kind of CustomResourceDefinitions.
-pub fn definitions() -> KindId {
-    static DEFINITIONS: OnceLock<KindId> = OnceLock::new();
-    *DEFINITIONS.get_or_init(|| {
-        let found = kinds().stored("apiextensions.k8s.io", "customresourcedefinitions");
-        found.expect("CustomResourceDefinitions are in the table")
-    })
-}
 
 /// Whether a definition of the system's space is served in all tenants.
 pub fn is_published(definition: &Stored) -> bool {

@@ -12,8 +12,7 @@ use insula_store::{At, Changed, Entry, Error, KeyRange, Result, Store, Watch, Wa
 
 use crate::Cache;
 use crate::collection::{Change, Collection, Event, Put};
-use crate::collection_key::CollectionKey;
-use crate::definitions::definitions;
+use crate::collection_key::{CollectionKey, definitions};
 use crate::entry::Stored;
 use crate::expiry;
 use crate::hooks::Hooks;

@@ -34,8 +34,8 @@ use insula_kinds::kinds;
 use tokio::sync::Notify;
 
 pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
-pub use collection_key::{CollectionKey, Keyed};
-pub use definitions::{PUBLISHED, definitions, is_published};
+pub use collection_key::{CollectionKey, Keyed, definitions};
+pub use definitions::{PUBLISHED, is_published};
 pub use derived::Derived;
 pub use entry::{Stored, with_revision, without_revision};
 pub use feed::{Feed, load};

@@ -5,8 +5,7 @@ use std::ops::{Add, Sub};
 use insula_kinds::KindId;
 
 use crate::collection::Event;
-use crate::collection_key::CollectionKey;
-use crate::definitions::definitions;
+use crate::collection_key::{CollectionKey, definitions};
 use crate::entry::Stored;
 use insula_kinds::core_kind;
 
