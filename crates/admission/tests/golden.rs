@@ -68,7 +68,7 @@ fn create(body: &Object) -> (u16, Value) {
     }
     let name = object["metadata"]["name"].as_str().unwrap();
     let causes = verdict.errors.iter().map(|error| {
-        json!({"reason": error.fault.reason(), "message": error.body, "field": error.field})
+        json!({"reason": error.error_type.reason(), "message": error.body, "field": error.field})
     });
     let found = insula_kinds::validate::message(&verdict.errors);
     let response = json!({
@@ -91,5 +91,5 @@ fn kind_of(body: &Object) -> &'static Kind {
         .split_once('/')
         .unwrap();
     let kind = body["kind"].as_str().unwrap();
-    kinds().get(kinds().of_kind(group, version, kind).unwrap())
+    kinds().get(kinds().find_by_kind(group, version, kind).unwrap())
 }

@@ -6,7 +6,7 @@ use insula_kinds::{Kind, Object, Value, defaults, kinds};
 use serde_json::json;
 
 fn kind(name: &str) -> &'static Kind {
-    let id = kinds().of_kind("admissionregistration.k8s.io", "v1", name);
+    let id = kinds().find_by_kind("admissionregistration.k8s.io", "v1", name);
     kinds().get(id.unwrap())
 }
 

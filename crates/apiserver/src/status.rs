@@ -529,7 +529,7 @@ impl StatusError {
     fn because(mut self, errors: &[FieldError]) -> Self {
         for error in errors {
             self.add_cause(json!({
-                "reason": error.fault.reason(),
+                "reason": error.error_type.reason(),
                 "message": error.body,
                 "field": error.field,
             }));

@@ -22,7 +22,7 @@ async fn dry_run_matches_the_recorded_kube_apiserver() {
         let sent: Value = read(&input);
         let wanted = read(&output_of(&input));
         let (group, version) = group_version(&sent);
-        let kind = kinds().of_kind(&group, &version, sent["kind"].as_str().unwrap());
+        let kind = kinds().find_by_kind(&group, &version, sent["kind"].as_str().unwrap());
         let kind = kinds().get(kind.unwrap());
         if kind.kind.ends_with("Review") {
             continue;

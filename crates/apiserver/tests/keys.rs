@@ -40,7 +40,10 @@ async fn create_all(
 ) -> anyhow::Result<Vec<String>> {
     let mut expected = Vec::new();
     for (_, kind) in kinds().iter() {
-        if !kind.can("create") || !kind.can("get") || (kind.system_only && tenant.is_some()) {
+        if !kind.supports("create")
+            || !kind.supports("get")
+            || (kind.system_only && tenant.is_some())
+        {
             continue;
         }
         let mut object = sample(kind)?;

@@ -32,7 +32,7 @@ fn decode_envelope(body: &[u8]) -> anyhow::Result<(String, String, Object)> {
             types().find(&format!("apimachinery.pkg.apis.meta.v1.{}", envelope.kind))
         }
         "ConfigMap" => kinds()
-            .of_kind("", "v1", "ConfigMap")
+            .find_by_kind("", "v1", "ConfigMap")
             .map(|id| kinds().get(id).type_id()),
         "ConfigMapList" => types().find("api.core.v1.ConfigMapList"),
         _ => None,

@@ -24,7 +24,7 @@ async fn map(client: &Client, name: &str) -> anyhow::Result<Value> {
 fn kind_of(object: &Value) -> Option<&'static Kind> {
     let api_version = object["apiVersion"].as_str()?;
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let id = kinds().of_kind(group, version, object["kind"].as_str()?)?;
+    let id = kinds().find_by_kind(group, version, object["kind"].as_str()?)?;
     Some(kinds().get(id))
 }
 

@@ -46,7 +46,7 @@ impl<K: Keyed> Keyed for &K {
 pub fn definitions() -> KindId {
     static DEFINITIONS: OnceLock<KindId> = OnceLock::new();
     *DEFINITIONS.get_or_init(|| {
-        let found = kinds().stored("apiextensions.k8s.io", "customresourcedefinitions");
+        let found = kinds().find_storage("apiextensions.k8s.io", "customresourcedefinitions");
         found.expect("CustomResourceDefinitions are in the table")
     })
 }

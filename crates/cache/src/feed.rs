@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
-use insula_kinds::quota::Counted;
+use insula_kinds::quota::CountedResource;
 use insula_kinds::{KindId, kinds};
 use insula_store::{At, Changed, Entry, Error, KeyRange, Result, Store, Watch, WatchItem};
 
@@ -314,7 +314,7 @@ impl Feed {
             return change == Change::Deleted || (change == Change::Added && !charged);
         };
         let kind = kinds().get(kind);
-        let counted = Counted {
+        let counted = CountedResource {
             group: &kind.group,
             resource: &kind.resource,
         };
@@ -392,7 +392,7 @@ impl Cache {
         let whole = std::str::from_utf8(key).ok()?;
         let mut segments = self.layout.below(whole)?;
         let first = segments.next()?;
-        let shelf = match kinds().stored("", first) {
+        let shelf = match kinds().find_storage("", first) {
             Some(kind) => CollectionKey::BuiltIn(kind),
             None => shelf_of(first, segments.next()?)?,
         };
@@ -473,7 +473,7 @@ impl Cache {
 /// The shelf of a group and a plural. Groups that users define have a dot, and no other
 /// group that is not in the table is ever stored.
 fn shelf_of<'a>(group: &'a str, resource: &'a str) -> Option<CollectionKey<'a>> {
-    match kinds().stored(group, resource) {
+    match kinds().find_storage(group, resource) {
         Some(kind) => Some(CollectionKey::BuiltIn(kind)),
         None if group.contains('.') => Some(CollectionKey::Custom { group, resource }),
         None => None,

@@ -94,7 +94,7 @@ impl Task {
 }
 
 fn stored(group: &str, resource: &str) -> KindId {
-    let found = kinds().stored(group, resource);
+    let found = kinds().find_storage(group, resource);
     found.expect("it is in the table")
 }
 

@@ -111,7 +111,7 @@ fn counted(registry: &Registry, address: &Address, found: &Stored) -> Option<byt
     let namespace = address.namespace.as_deref().unwrap_or("");
     let count = || usage::recount(registry.cache(), &address.space, namespace, &read);
     let used = cpu_bound::aside(count);
-    let is_said = read.is_settled() && read.used == used;
+    let is_said = read.is_fully_counted() && read.used == used;
     (!is_said).then(|| quota::with_usage(found, &read, &used))
 }
 

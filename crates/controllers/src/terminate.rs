@@ -62,7 +62,7 @@ const ROUNDS: usize = 32;
 /// The kinds of which objects are stored.
 pub fn stored_kinds() -> impl Iterator<Item = (KindId, &'static Kind)> {
     let all = kinds().iter();
-    all.filter(|(id, kind)| kind.storage() == *id && kind.can("get"))
+    all.filter(|(id, kind)| kind.storage() == *id && kind.supports("get"))
 }
 
 /// The kinds of which the space may have objects that are stored: those of the table, and

@@ -178,6 +178,6 @@ fn too_deep(object: &Object) -> Option<Verdict> {
 }
 
 fn kind() -> &'static Kind {
-    let id = kinds().of_kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let id = kinds().find_by_kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     kinds().get(id.expect("CustomResourceDefinition is a built-in kind"))
 }

@@ -157,7 +157,7 @@ fn age(text: &str, now: i64) -> String {
     }
     match time::parse(text, Precision::Seconds) {
         Err(_) => "<invalid>".to_owned(),
-        Ok(then) if then.is_never() => "<unknown>".to_owned(),
+        Ok(then) if then.is_zero() => "<unknown>".to_owned(),
         Ok(then) => time::human_duration(now.saturating_sub(then.seconds)),
     }
 }

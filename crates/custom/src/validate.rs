@@ -18,7 +18,7 @@ use path::NOWHERE;
 pub(crate) use path::{Path, Step, Style};
 
 use insula_cel::{Budget, with_room};
-use insula_kinds::field::Fault;
+use insula_kinds::field::ErrorType;
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 
@@ -141,7 +141,7 @@ impl Schema {
         self.validate_lists(change, &mut errors);
         let mut warnings = Vec::new();
         if self.is_ruled() {
-            if errors.iter().any(|error| blocks_rules(error.fault)) {
+            if errors.iter().any(|error| blocks_rules(error.error_type)) {
                 errors.push(FieldError::invalid(NOWHERE, &Value::Null, NOT_ASKED));
             } else {
                 // Switch stacks once for all rules and values rather than for each.
@@ -242,13 +242,13 @@ const NOT_ASKED: &str = "some validation rules were not checked because the obje
     correct the existing errors to complete validation";
 
 /// Rules are not evaluated for objects with these errors.
-fn blocks_rules(fault: Fault) -> bool {
+fn blocks_rules(fault: ErrorType) -> bool {
     matches!(
         fault,
-        Fault::NotSupported
-            | Fault::Required
-            | Fault::TooLong
-            | Fault::TooMany
-            | Fault::TypeInvalid
+        ErrorType::NotSupported
+            | ErrorType::Required
+            | ErrorType::TooLong
+            | ErrorType::TooMany
+            | ErrorType::TypeInvalid
     )
 }

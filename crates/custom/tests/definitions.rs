@@ -29,7 +29,7 @@ fn message(name: &str, verdict: &Verdict) -> String {
 }
 
 fn causes(verdict: &Verdict) -> Vec<Value> {
-    let cause = |error: &FieldError| json!({"reason": error.fault.reason(), "message": error.body, "field": error.field});
+    let cause = |error: &FieldError| json!({"reason": error.error_type.reason(), "message": error.body, "field": error.field});
     verdict.errors.iter().map(cause).collect()
 }
 
@@ -134,7 +134,7 @@ fn faults_of_definitions_are_those_that_kubernetes_finds() {
             (_, Value::Null) => judge(&case["new"]),
             (_, schema) => judge(&of_schema(schema)),
         };
-        let say = |error: &FieldError| format!("{} {error}", error.fault.reason());
+        let say = |error: &FieldError| format!("{} {error}", error.error_type.reason());
         let mut got: Vec<_> = verdict.errors.iter().map(say).collect();
         if case["unordered"] == true {
             got.sort();

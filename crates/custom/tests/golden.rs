@@ -41,7 +41,7 @@ fn write(schema: &Schema, body: &Value) -> (Vec<String>, Vec<FieldError>) {
 
 fn causes(errors: &[FieldError]) -> Value {
     let causes = errors.iter().map(|error| {
-        let reason = error.fault.reason();
+        let reason = error.error_type.reason();
         json!({"reason": reason, "message": error.body, "field": error.field})
     });
     causes.collect()

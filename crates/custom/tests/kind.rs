@@ -364,7 +364,7 @@ fn while_a_definition_is_deleted_only_reading_and_deleting_are_told() {
         json!(["get", "patch", "update"])
     );
     // The kind itself still takes all of it.
-    assert!(zones.versions[0].kind.can("update"));
+    assert!(zones.versions[0].kind.supports("update"));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn warnings(case: &Value) -> Vec<String> {
 fn found(errors: &[FieldError]) -> Vec<(String, String, String)> {
     let errors = errors.iter();
     sorted(errors.map(|error| {
-        let reason = error.fault.reason().to_owned();
+        let reason = error.error_type.reason().to_owned();
         (error.field.clone(), reason, error.body.clone())
     }))
 }

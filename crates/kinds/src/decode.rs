@@ -6,19 +6,19 @@
 
 mod bytes;
 mod custom;
-mod identity;
 mod node;
 mod place;
 mod scan;
+mod type_meta;
 mod yaml;
 
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 pub use custom::{custom_json, custom_value, custom_yaml};
-pub use identity::{Identity, identity_json};
 pub(crate) use scan::fault;
-pub use yaml::{MAX_YAML_DEPTH, any_yaml, identity_yaml, yaml};
+pub use type_meta::{TypeMeta, type_meta_json};
+pub use yaml::{MAX_YAML_DEPTH, any_yaml, type_meta_yaml, yaml};
 
 use crate::Object;
 use crate::types::{Shape, TypeId, types};

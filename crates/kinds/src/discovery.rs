@@ -325,7 +325,7 @@ fn storage_version_hash(kind: &Kind) -> &str {
     if let Some(hash) = kind.custom_hash() {
         return hash;
     }
-    if !kind.can("watch") {
+    if !kind.supports("watch") {
         return "";
     }
     let stored = kinds().get(kind.storage());
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn every_stored_kind_has_a_hash() {
         for (_, kind) in kinds().iter() {
-            let stored = kind.can("watch");
+            let stored = kind.supports("watch");
             let hash = storage_version_hash(kind);
             assert_eq!(!hash.is_empty(), stored, "{}", kind.resource);
         }

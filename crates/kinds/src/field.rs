@@ -9,7 +9,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// What kind of wrong.
-    pub fault: Fault,
+    pub error_type: ErrorType,
     /// Where: `spec.containers[0].name`, `data[key]`.
     pub field: String,
     /// The sentence after the field.
@@ -18,7 +18,7 @@ pub struct FieldError {
 
 /// The kinds of wrong; each is a cause's `reason` on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ErrorType {
     /// It must be there.
     Required,
     /// It must not be there, or must not be changed so.
@@ -48,18 +48,18 @@ pub enum Fault {
 impl FieldError {
     /// It must be there; `detail` may be empty.
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
-        Self::new(Fault::Required, field, with("Required value", detail))
+        Self::new(ErrorType::Required, field, with("Required value", detail))
     }
 
     /// It must not be there, or not be changed.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
-        Self::new(Fault::Forbidden, field, with("Forbidden", detail))
+        Self::new(ErrorType::Forbidden, field, with("Forbidden", detail))
     }
 
     /// Its value is not allowed.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         let body = format!("Invalid value: {}: {detail}", Printed(value));
-        Self::new(Fault::Invalid, field, body)
+        Self::new(ErrorType::Invalid, field, body)
     }
 
     /// Its value, a string, is not allowed.
@@ -71,17 +71,21 @@ impl FieldError {
     /// sorted members.
     pub fn invalid_printed(field: impl Into<String>, printed: &str, detail: &str) -> Self {
         let body = format!("Invalid value: {printed}: {detail}");
-        Self::new(Fault::Invalid, field, body)
+        Self::new(ErrorType::Invalid, field, body)
     }
 
     /// Its value is not allowed, and there is no more to say.
     pub fn invalid_without_detail(field: impl Into<String>, printed: &str) -> Self {
-        Self::new(Fault::Invalid, field, format!("Invalid value: {printed}"))
+        Self::new(
+            ErrorType::Invalid,
+            field,
+            format!("Invalid value: {printed}"),
+        )
     }
 
     /// It is not allowed, whatever its value.
-    pub fn invalid_whatever(field: impl Into<String>, detail: &str) -> Self {
-        Self::new(Fault::Invalid, field, with("Invalid value", detail))
+    pub fn invalid_without_value(field: impl Into<String>, detail: &str) -> Self {
+        Self::new(ErrorType::Invalid, field, with("Invalid value", detail))
     }
 
     /// Its value is none of `supported`, which are named in this order.
@@ -98,16 +102,16 @@ impl FieldError {
         let known: Vec<_> = supported.iter().map(|text| format!("\"{text}\"")).collect();
         let known = known.join(", ");
         let body = format!("Unsupported value: {printed}: supported values: {known}");
-        Self::new(Fault::NotSupported, field, body)
+        Self::new(ErrorType::NotSupported, field, body)
     }
 
     /// The server failed to judge it.
     pub fn internal(field: impl Into<String>, detail: &str) -> Self {
-        Self::new(Fault::Internal, field, with("Internal error", detail))
+        Self::new(ErrorType::Internal, field, with("Internal error", detail))
     }
 
     /// The same error with more to say.
-    pub fn and(mut self, detail: &str) -> Self {
+    pub fn with_detail(mut self, detail: &str) -> Self {
         self.body = with(&self.body, detail);
         self
     }
@@ -115,7 +119,7 @@ impl FieldError {
     /// It names what does not exist.
     pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
         Self::new(
-            Fault::NotFound,
+            ErrorType::NotFound,
             field,
             format!("Not found: {}", Printed(value)),
         )
@@ -124,7 +128,7 @@ impl FieldError {
     /// It is there twice.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self::new(
-            Fault::Duplicate,
+            ErrorType::Duplicate,
             field,
             format!("Duplicate value: {}", Printed(value)),
         )
@@ -133,33 +137,33 @@ impl FieldError {
     /// It is there twice; `printed` is how Go prints it.
     pub fn duplicate_printed(field: impl Into<String>, printed: &str) -> Self {
         let body = format!("Duplicate value: {printed}");
-        Self::new(Fault::Duplicate, field, body)
+        Self::new(ErrorType::Duplicate, field, body)
     }
 
     /// It has more than `limit` bytes.
     pub fn too_long(field: impl Into<String>, limit: usize) -> Self {
         let unit = if limit == 1 { "byte" } else { "bytes" };
         let body = format!("Too long: may not be more than {limit} {unit}");
-        Self::new(Fault::TooLong, field, body)
+        Self::new(ErrorType::TooLong, field, body)
     }
 
     /// It has more than `limit` items.
     pub fn too_many(field: impl Into<String>, actual: usize, limit: usize) -> Self {
         let unit = if limit == 1 { "item" } else { "items" };
         let body = format!("Too many: {actual}: must have at most {limit} {unit}");
-        Self::new(Fault::TooMany, field, body)
+        Self::new(ErrorType::TooMany, field, body)
     }
 
-    fn new(fault: Fault, field: impl Into<String>, body: String) -> Self {
+    fn new(error_type: ErrorType, field: impl Into<String>, body: String) -> Self {
         Self {
-            fault,
+            error_type,
             field: field.into(),
             body,
         }
     }
 }
 
-impl Fault {
+impl ErrorType {
     /// The cause's reason on the wire.
     pub const fn reason(self) -> &'static str {
         match self {

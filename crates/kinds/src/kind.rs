@@ -182,12 +182,12 @@ impl Kinds {
     }
 
     /// The kind that objects call `kind`.
-    pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<KindId> {
+    pub fn find_by_kind(&self, group: &str, version: &str, kind: &str) -> Option<KindId> {
         lookup(&self.by_kind, group, version, kind)
     }
 
     /// The kind as which objects of the resource are stored.
-    pub fn stored(&self, group: &str, resource: &str) -> Option<KindId> {
+    pub fn find_storage(&self, group: &str, resource: &str) -> Option<KindId> {
         self.by_storage.get(&(group, resource)).copied()
     }
 
@@ -239,7 +239,7 @@ impl Kinds {
         }
         let stored = by_resource.iter().filter(|(_, id)| {
             let kind = &kinds[id.index()];
-            kind.storage == **id && kind.can("get")
+            kind.storage == **id && kind.supports("get")
         });
         let by_storage = stored.map(|((group, _, resource), id)| ((*group, *resource), *id));
         let by_storage = by_storage.collect();
@@ -301,7 +301,7 @@ impl Kind {
     }
 
     /// Whether discovery names the verb.
-    pub fn can(&self, verb: &str) -> bool {
+    pub fn supports(&self, verb: &str) -> bool {
         self.verbs.iter().any(|can| can == verb)
     }
 
@@ -372,7 +372,9 @@ mod tests {
             .unwrap();
         assert_eq!(kinds().get(old).storage(), new);
         assert_eq!(kinds().get(new).storage(), new);
-        let events = kinds().of_kind("events.k8s.io", "v1", "Event").unwrap();
+        let events = kinds()
+            .find_by_kind("events.k8s.io", "v1", "Event")
+            .unwrap();
         assert_eq!(kinds().get(kinds().get(events).storage()).group, "");
     }
 

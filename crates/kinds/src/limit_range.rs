@@ -13,7 +13,7 @@ pub const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 const MOST: i64 = i64::MAX / 1000;
 
 /// Gives the containers of a new pod what they do not say themselves.
-pub fn fill(range: &Object, pod: &mut Object) {
+pub fn apply_defaults(range: &Object, pod: &mut Object) {
     let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
     for limit in limits_of(range, "Container") {
         requests.extend(amounts(Some(limit), "defaultRequest"));
@@ -45,7 +45,7 @@ pub fn fill(range: &Object, pod: &mut Object) {
 }
 
 /// What a pod asks for and may not; nothing if it may.
-pub fn check_pod(range: &Object, pod: &Object) -> Option<String> {
+pub fn validate_pod(range: &Object, pod: &Object) -> Option<String> {
     let mut faults = Vec::new();
     let spec = tree::child(pod, "spec");
     for limit in tree::child(range, "spec")
@@ -81,7 +81,7 @@ pub fn check_pod(range: &Object, pod: &Object) -> Option<String> {
 }
 
 /// What a volume claim asks for and may not.
-pub fn check_claim(range: &Object, claim: &Object) -> Option<String> {
+pub fn validate_claim(range: &Object, claim: &Object) -> Option<String> {
     let resources = tree::child(claim, "spec").and_then(|spec| tree::child(spec, "resources"));
     let asked = Asked {
         of: "PersistentVolumeClaim",
@@ -300,7 +300,7 @@ mod tests {
                 }
                 false => pod,
             };
-            let said = check_pod(&range(limit.clone()), &pod);
+            let said = validate_pod(&range(limit.clone()), &pod);
             assert_eq!(said.as_deref(), wanted, "{limit} {resources}");
         }
     }
@@ -321,7 +321,7 @@ mod tests {
             ("1Gi", None),
         ] {
             let claim = object(json!({"spec": {"resources": {"requests": {"storage": asked}}}}));
-            assert_eq!(check_claim(&limit, &claim).as_deref(), wanted, "{asked}");
+            assert_eq!(validate_claim(&limit, &claim).as_deref(), wanted, "{asked}");
         }
     }
 
@@ -334,7 +334,7 @@ mod tests {
             "initContainers": [{"name": "i", "resources": {
                 "limits": {"cpu": "1", "memory": "1"}, "requests": {"cpu": "1"}}}],
         }}));
-        fill(&range, &mut pod);
+        apply_defaults(&range, &mut pod);
         assert_eq!(
             Value::Object(pod.clone())["metadata"]["annotations"][ANNOTATION],
             "LimitRanger plugin set: cpu request for container a; cpu, memory limit for \
@@ -350,7 +350,7 @@ mod tests {
         let range = range(json!({"type": "Container", "max": {"cpu": "2"}}));
         let mut pod = object(json!({"spec": {"containers": [{"name": "a"}]}}));
         let before = pod.clone();
-        fill(&range, &mut pod);
+        apply_defaults(&range, &mut pod);
         assert_eq!(pod, before);
     }
 }

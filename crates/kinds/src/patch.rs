@@ -12,7 +12,7 @@ mod merge;
 mod strategic;
 
 pub use document::json_type;
-pub use json::{WebhookPatchError, json, json_of_webhook};
+pub use json::{WebhookPatchError, json, webhook_json};
 pub use merge::merge;
 pub use strategic::strategic;
 

@@ -14,7 +14,7 @@ mod service;
 mod storage;
 mod workload;
 
-pub use cluster::{Requester, request_certificate};
+pub use cluster::{Requester, set_requester};
 pub use pod::{Priority, admit_priority, admit_service_account, bind};
 pub use service::allocate;
 pub use workload::{apply_scale, scale_of};
@@ -29,7 +29,7 @@ use crate::kind::Kind;
 pub const TENANT_FINALIZER: &str = "arktos";
 
 /// What the server gives to an object that is created.
-pub struct Creation<'a> {
+pub struct CreateContext<'a> {
     /// The identity of the new object.
     pub uid: &'a str,
     /// The time, as RFC 3339 with seconds.
@@ -43,7 +43,7 @@ pub struct Creation<'a> {
 /// Makes of what a client sent what is stored as a new object.
 ///
 /// The name must be final: some kinds write it into labels.
-pub fn create(kind: &Kind, object: &mut Object, with: &mut Creation<'_>) {
+pub fn create(kind: &Kind, object: &mut Object, with: &mut CreateContext<'_>) {
     create_metadata(kind, object, with);
     // Nodes describe themselves, so theirs is the only status that a client creates.
     let node = kind.group.is_empty() && kind.kind == "Node";
@@ -58,7 +58,7 @@ pub fn create(kind: &Kind, object: &mut Object, with: &mut Creation<'_>) {
         ("", "Service") => service::create(object, with),
         ("", "Namespace") => cluster::create_namespace(object),
         ("", "Tenant") => cluster::create_tenant(object),
-        ("", "Secret") => cluster::fold_secret(object),
+        ("", "Secret") => cluster::fold_string_data(object),
         ("", "Node") => cluster::create_node(object),
         ("", "ServiceAccount") => cluster::clean_account(object),
         ("", "LimitRange") => cluster::name_limit_range(object, with.uid),
@@ -78,9 +78,9 @@ pub fn create(kind: &Kind, object: &mut Object, with: &mut Creation<'_>) {
 }
 
 /// Moves what is written in one member and kept in another.
-pub fn fold(kind: &Kind, object: &mut Object) {
+pub fn fold_string_data(kind: &Kind, object: &mut Object) {
     if kind.group.is_empty() && kind.kind == "Secret" {
-        cluster::fold_secret(object);
+        cluster::fold_string_data(object);
     }
 }
 
@@ -97,7 +97,7 @@ pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Ob
     match (kind.group.as_str(), kind.kind.as_str(), subresource) {
         ("", "Service", None) => service::update(old, new),
         ("", "Namespace", sub) => cluster::update_namespace(sub, old, new),
-        ("", "Secret", None) => cluster::fold_secret(new),
+        ("", "Secret", None) => cluster::fold_string_data(new),
         ("", "Node", sub) => cluster::update_node(sub, old, new),
         ("", "ServiceAccount", None) => cluster::clean_account(new),
         ("", "PersistentVolume", None) => storage::protect(new, "pv"),
@@ -125,7 +125,13 @@ pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Ob
 /// Writes the times that the server knows and a client left out: when a volume's phase
 /// changed, when a condition of a certificate request was set, when a device was tainted.
 /// It follows [`update`].
-pub fn date(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Object, now: &str) {
+pub fn set_timestamps(
+    kind: &Kind,
+    subresource: Option<&str>,
+    old: &Object,
+    new: &mut Object,
+    now: &str,
+) {
     match (kind.group.as_str(), kind.kind.as_str(), subresource) {
         ("", "PersistentVolume", Some("status")) => storage::date_transition(old, new, now),
         ("certificates.k8s.io", _, Some(_)) => cluster::date_conditions(old, new, now),
@@ -134,7 +140,7 @@ pub fn date(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Obje
     }
 }
 
-fn create_metadata(kind: &Kind, object: &mut Object, with: &Creation<'_>) {
+fn create_metadata(kind: &Kind, object: &mut Object, with: &CreateContext<'_>) {
     let metadata = tree::child_mut(object, "metadata");
     for server in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
         metadata.remove(server);

@@ -118,7 +118,7 @@ pub fn column_definitions(kind: &Kind) -> Value {
 }
 
 /// Whether a kind has no cells of its own.
-pub fn is_plain(kind: &Kind) -> bool {
+pub fn has_default_columns(kind: &Kind) -> bool {
     kind.columns.len() == 2 && kind.columns.iter().any(|column| column.kind == "date")
 }
 

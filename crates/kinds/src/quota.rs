@@ -1,7 +1,7 @@
 //! What objects use of what a namespace may have: the arithmetic of ResourceQuota.
 //!
 //! A quota names things and says how much of each there may be. Which objects use how much
-//! of a thing depends on their kind: [`Counted`] says it. Objects of every kind use one of
+//! of a thing depends on their kind: [`CountedResource`] says it. Objects of every kind use one of
 //! `count/<resource>.<group>`; pods, services and volume claims use more than that.
 
 mod claim;
@@ -23,7 +23,7 @@ pub type Amounts = BTreeMap<String, Quantity>;
 
 /// The objects of one kind, as quotas see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted<'a> {
+pub struct CountedResource<'a> {
     /// The group of the kind.
     pub group: &'a str,
     /// Its plural.
@@ -38,7 +38,7 @@ pub struct Quota {
     /// Which objects it is about: those that are in all of these.
     pub scopes: Vec<Scope>,
     /// What its status says there may be, which follows.
-    pub shown: Amounts,
+    pub status_hard: Amounts,
     /// What its status says there is.
     pub used: Amounts,
 }
@@ -65,7 +65,7 @@ const IGNORED: [(&str, &str); 10] = [
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
 ];
 
-impl<'a> Counted<'a> {
+impl<'a> CountedResource<'a> {
     /// Pods.
     pub const PODS: Self = Self::core("pods");
     /// Services.
@@ -144,40 +144,44 @@ impl Quota {
         Self {
             hard: amounts(spec, "hard"),
             scopes: spec.map(Scope::all_of).unwrap_or_default(),
-            shown: amounts(status, "hard"),
+            status_hard: amounts(status, "hard"),
             used: amounts(status, "used"),
         }
     }
 
     /// Whether it limits anything of what these objects use.
-    pub fn concerns(&self, objects: Counted<'_>) -> bool {
+    pub fn limits(&self, objects: CountedResource<'_>) -> bool {
         self.hard.keys().any(|name| objects.uses(name))
     }
 
     /// Whether it limits something of what this one uses.
-    pub fn matches(&self, objects: Counted<'_>, object: &Object) -> bool {
-        self.concerns(objects) && self.includes(objects, object)
+    pub fn matches(&self, objects: CountedResource<'_>, object: &Object) -> bool {
+        self.limits(objects) && self.includes(objects, object)
     }
 
     /// Whether the object is in all of its scopes.
-    pub fn includes(&self, objects: Counted<'_>, object: &Object) -> bool {
+    pub fn includes(&self, objects: CountedResource<'_>, object: &Object) -> bool {
         let mut scopes = self.scopes.iter();
         scopes.all(|scope| scope.includes(objects, object))
     }
 
     /// Whether its status says how much there is of everything that it limits now.
-    pub fn is_settled(&self) -> bool {
-        self.shown == self.hard && self.hard.keys().all(|name| self.used.contains_key(name))
+    pub fn is_fully_counted(&self) -> bool {
+        self.status_hard == self.hard && self.hard.keys().all(|name| self.used.contains_key(name))
     }
 
     /// The kinds of objects that use of what it limits, as far as their names are known.
-    pub fn counted(&self) -> Vec<Counted<'_>> {
+    pub fn counted_resources(&self) -> Vec<CountedResource<'_>> {
         let mut all = Vec::new();
         for name in self.hard.keys() {
             let own = name.strip_prefix("count/").map(counted_by);
             let alias = ALIASES.contains(&name.as_str());
-            let alias = alias.then_some(Counted::core(name));
-            let measured = [Counted::PODS, Counted::SERVICES, Counted::CLAIMS];
+            let alias = alias.then_some(CountedResource::core(name));
+            let measured = [
+                CountedResource::PODS,
+                CountedResource::SERVICES,
+                CountedResource::CLAIMS,
+            ];
             let measured = measured.into_iter().filter(|of| of.uses(name));
             all.extend(own.into_iter().chain(alias).chain(measured));
         }
@@ -199,7 +203,7 @@ pub fn add(total: &mut Amounts, more: &Amounts) {
 }
 
 /// What is used more than before; of what is used less, nothing.
-pub fn growth(before: &Amounts, after: &Amounts) -> Amounts {
+pub fn increase(before: &Amounts, after: &Amounts) -> Amounts {
     let grown = after.iter().map(|(name, amount)| {
         let was = before.get(name).copied().unwrap_or(Quantity::ZERO);
         (name.clone(), amount.minus(was))
@@ -210,7 +214,7 @@ pub fn growth(before: &Amounts, after: &Amounts) -> Amounts {
 }
 
 /// `a=1,b=2`, as refusals say it.
-pub fn print(amounts: &Amounts) -> String {
+pub fn format_amounts(amounts: &Amounts) -> String {
     let each = amounts
         .iter()
         .map(|(name, amount)| format!("{name}={amount}"));
@@ -218,7 +222,7 @@ pub fn print(amounts: &Amounts) -> String {
 }
 
 /// As an object says it.
-pub fn value(amounts: &Amounts) -> Value {
+pub fn to_value(amounts: &Amounts) -> Value {
     let each = amounts.iter();
     let each = each.map(|(name, amount)| (name.clone(), amount.to_string().into()));
     Value::Object(each.collect())
@@ -227,10 +231,10 @@ pub fn value(amounts: &Amounts) -> Value {
 const ONE: Quantity = Quantity::new(1, Format::Decimal);
 
 /// Whose number `count/<name>` is.
-fn counted_by(name: &str) -> Counted<'_> {
+fn counted_by(name: &str) -> CountedResource<'_> {
     match name.split_once('.') {
-        Some((resource, group)) => Counted { group, resource },
-        None => Counted::core(name),
+        Some((resource, group)) => CountedResource { group, resource },
+        None => CountedResource::core(name),
     }
 }
 

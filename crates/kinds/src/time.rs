@@ -9,7 +9,7 @@ const SECONDS_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICROS_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
 /// The year 1 in UTC: the time that Kubernetes takes for none.
-const NEVER: i64 = -62_135_596_800;
+const ZERO_TIME: i64 = -62_135_596_800;
 
 /// How exactly a time is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +80,8 @@ impl Time {
     }
 
     /// Whether it stands for no time at all.
-    pub const fn is_never(self) -> bool {
-        self.seconds == NEVER && self.nanos == 0
+    pub const fn is_zero(self) -> bool {
+        self.seconds == ZERO_TIME && self.nanos == 0
     }
 
     /// The canonical text.
@@ -130,7 +130,7 @@ pub fn canonical(text: &str, precision: Precision) -> Result<Option<Cow<'_, str>
     if precision == Precision::Seconds {
         time.nanos = 0;
     }
-    if time.is_never() {
+    if time.is_zero() {
         return Ok(None);
     }
     let length = match precision {
@@ -469,7 +469,7 @@ mod tests {
         }
         assert_eq!(date(0), (1970, 1, 1));
         let never = Time {
-            seconds: NEVER,
+            seconds: ZERO_TIME,
             nanos: 0,
         };
         assert_eq!(never.print(Precision::Seconds), "0001-01-01T00:00:00Z");

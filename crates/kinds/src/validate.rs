@@ -21,7 +21,7 @@ pub mod text;
 pub mod tree;
 mod workload;
 
-pub use text::{Faults, dns_subdomain, dns1035_label};
+pub use text::{Messages, dns_subdomain, dns1035_label};
 
 use std::collections::HashSet;
 
@@ -106,7 +106,7 @@ pub fn update_metadata(old: &Object, new: &Object) -> Vec<FieldError> {
 
 /// What is odd about the name of a finalizer of a kind that users define. It is taken all the
 /// same.
-pub fn odd_finalizer(name: &str) -> Vec<String> {
+pub fn finalizer_warnings(name: &str) -> Vec<String> {
     let told = |why: &str| format!("metadata.finalizers: {}: {why}", insula_gotext::quote(name));
     let faults = text::qualified_name(name);
     let mut odd: Vec<String> = faults.iter().map(|fault| told(fault)).collect();

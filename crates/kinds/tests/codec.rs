@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use insula_kinds::decode::{self, DecodeError, Decoded, Identity};
+use insula_kinds::decode::{self, DecodeError, Decoded, TypeMeta};
 use insula_kinds::{Kind, Object, TypeId, Value, encode, kinds};
 
 /// What a real API server writes, one object per line.
@@ -13,13 +13,13 @@ const ZERO: &str = include_str!("data/codec/zero-objects.json");
 
 fn kind(api_version: &str, kind: &str) -> &'static Kind {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let id = kinds().of_kind(group, version, kind);
+    let id = kinds().find_by_kind(group, version, kind);
     kinds().get(id.unwrap_or_else(|| panic!("{api_version} {kind}")))
 }
 
 fn type_of(text: &[u8]) -> (&'static Kind, TypeId) {
-    let identity = decode::identity_json(text).unwrap();
-    let kind = kind(&identity.api_version.unwrap(), &identity.kind.unwrap());
+    let type_meta = decode::type_meta_json(text).unwrap();
+    let kind = kind(&type_meta.api_version.unwrap(), &type_meta.kind.unwrap());
     (kind, kind.type_id())
 }
 
@@ -235,7 +235,7 @@ fn a_text_that_is_no_json_is_wrong_before_any_type_is() {
         let wanted = DecodeError::Syntax(wanted);
         assert_eq!(config_map(text), Err(wanted.clone()), "{text}");
         assert_eq!(
-            decode::identity_json(text.as_bytes()),
+            decode::type_meta_json(text.as_bytes()),
             Err(wanted),
             "{text}"
         );
@@ -247,7 +247,7 @@ fn a_text_that_is_no_json_is_wrong_before_any_type_is() {
     let text = b"{\"data\":{\"a\":\"\xff\"}}";
     let wanted = "couldn't get version/kind; json parse error: invalid UTF-8 at input byte 14";
     let wanted = DecodeError::Syntax(wanted.to_owned());
-    assert_eq!(decode::identity_json(text), Err(wanted));
+    assert_eq!(decode::type_meta_json(text), Err(wanted));
 }
 
 #[test]
@@ -367,16 +367,16 @@ fn kind_and_version_are_kept_where_go_keeps_them() {
 
 #[test]
 fn an_identity_is_what_the_document_claims() {
-    let identity = |text: &str| decode::identity_json(text.as_bytes());
-    let claimed = Identity {
+    let type_meta = |text: &str| decode::type_meta_json(text.as_bytes());
+    let claimed = TypeMeta {
         api_version: Some("v1".to_owned()),
         kind: Some("Pod".to_owned()),
     };
     let text = r#"{"spec":{"kind":"x"},"kind":"Pod","apiVersion":"v1"}"#;
-    assert_eq!(identity(text), Ok(claimed));
-    assert_eq!(identity(r#"{"kind":null}"#), Ok(Identity::default()));
-    assert_eq!(identity("null"), Ok(Identity::default()));
-    let wrong = |text: &str| identity(text).unwrap_err().to_string();
+    assert_eq!(type_meta(text), Ok(claimed));
+    assert_eq!(type_meta(r#"{"kind":null}"#), Ok(TypeMeta::default()));
+    assert_eq!(type_meta("null"), Ok(TypeMeta::default()));
+    let wrong = |text: &str| type_meta(text).unwrap_err().to_string();
     assert_eq!(
         wrong(r#"{"kind":5}"#),
         "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string"

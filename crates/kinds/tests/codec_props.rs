@@ -196,10 +196,10 @@ proptest! {
 
     #[test]
     fn broken_objects_are_refused_or_stable(text in broken(), which in any::<prop::sample::Index>()) {
-        let of_its_own = decode::identity_json(&text).ok().and_then(|identity| {
-            let version = identity.api_version?;
+        let of_its_own = decode::type_meta_json(&text).ok().and_then(|type_meta| {
+            let version = type_meta.api_version?;
             let (group, version) = version.split_once('/').unwrap_or(("", &version));
-            kinds().of_kind(group, version, &identity.kind?)
+            kinds().find_by_kind(group, version, &type_meta.kind?)
         });
         let any = kinds().iter().nth(which.index(kinds().iter().count())).unwrap().0;
         for id in of_its_own.into_iter().chain([any]) {
@@ -217,8 +217,8 @@ proptest! {
     #[test]
     fn any_bytes_are_decoded_or_refused(text in proptest::collection::vec(any::<u8>(), 0..200)) {
         let of = types().find("api.core.v1.Pod").unwrap();
-        let _ = decode::identity_json(&text);
-        let _ = decode::identity_yaml(&text);
+        let _ = decode::type_meta_json(&text);
+        let _ = decode::type_meta_yaml(&text);
         let _ = decode::json(of, &text);
         let _ = decode::yaml(of, &text);
         prop_assert!(!decode::excerpt(&text).is_empty());

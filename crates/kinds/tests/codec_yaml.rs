@@ -58,9 +58,9 @@ spec:
     });
     assert_eq!(Value::Object(decoded.object), wanted);
     assert_eq!(decoded.problems, Vec::<String>::new());
-    let identity = decode::identity_yaml(text.as_bytes()).unwrap();
-    assert_eq!(identity.kind.as_deref(), Some("Pod"));
-    assert_eq!(identity.api_version.as_deref(), Some("v1"));
+    let type_meta = decode::type_meta_yaml(text.as_bytes()).unwrap();
+    assert_eq!(type_meta.kind.as_deref(), Some("Pod"));
+    assert_eq!(type_meta.api_version.as_deref(), Some("v1"));
 }
 
 #[test]
@@ -139,11 +139,11 @@ fn broken_documents_are_refused_with_a_line_unless_it_is_the_first() {
         "yaml: line 3: more than one document"
     );
     assert_eq!(
-        decode::identity_yaml(b"\xff").unwrap_err().to_string(),
+        decode::type_meta_yaml(b"\xff").unwrap_err().to_string(),
         "yaml: invalid leading UTF-8 octet"
     );
     assert_eq!(
-        decode::identity_yaml(b"- a\n").unwrap_err().to_string(),
+        decode::type_meta_yaml(b"- a\n").unwrap_err().to_string(),
         r#"couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#
     );
     assert_eq!(read("ConfigMap", "").unwrap(), Decoded::default());

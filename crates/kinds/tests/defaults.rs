@@ -235,10 +235,10 @@ fn output_of(input: &Path) -> PathBuf {
 
 fn read(path: &Path) -> (&'static Kind, Object) {
     let text = fs::read(path).unwrap();
-    let identity = decode::identity_json(&text).unwrap();
-    let (version, name) = (identity.api_version.unwrap(), identity.kind.unwrap());
+    let type_meta = decode::type_meta_json(&text).unwrap();
+    let (version, name) = (type_meta.api_version.unwrap(), type_meta.kind.unwrap());
     let (group, version) = version.split_once('/').unwrap_or(("", &version));
-    let kind = kinds().get(kinds().of_kind(group, version, &name).unwrap());
+    let kind = kinds().get(kinds().find_by_kind(group, version, &name).unwrap());
     (kind, decode::json(kind.type_id(), &text).unwrap().object)
 }
 
@@ -277,7 +277,7 @@ fn made_of(kind: &Kind, mut object: Object) -> Object {
     if kind.namespaced() {
         object["metadata"]["namespace"] = "default".into();
     }
-    let mut creation = prepare::Creation {
+    let mut creation = prepare::CreateContext {
         uid: "<uid>",
         now: "2026-11-15T20:43:38Z",
         cluster_ip: &mut || "10.96.0.0".to_owned(),
@@ -294,7 +294,7 @@ fn made_of(kind: &Kind, mut object: Object) -> Object {
             ],
             extra: &Object::new(),
         };
-        prepare::request_certificate(&mut object, by);
+        prepare::set_requester(&mut object, by);
     }
     object
 }

@@ -146,7 +146,7 @@ fn every_kind_has_a_schema_that_names_it() {
 #[test]
 fn every_patch_takes_what_kubectl_looks_for() {
     let mut patched = 0;
-    for (_, kind) in kinds().iter().filter(|(_, kind)| kind.can("patch")) {
+    for (_, kind) in kinds().iter().filter(|(_, kind)| kind.supports("patch")) {
         let document = v3(&path_of(kind));
         let wanted = json!({"group": kind.group, "version": kind.version, "kind": kind.kind});
         for item in document["paths"].as_object().unwrap().values() {

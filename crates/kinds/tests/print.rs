@@ -16,7 +16,7 @@ fn kind_of(object: &Object) -> &'static Kind {
     let api_version = object["apiVersion"].as_str().unwrap();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = object["kind"].as_str().unwrap();
-    kinds().get(kinds().of_kind(group, version, kind).unwrap())
+    kinds().get(kinds().find_by_kind(group, version, kind).unwrap())
 }
 
 fn object(value: Value) -> Object {

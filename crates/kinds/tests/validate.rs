@@ -18,7 +18,7 @@ fn kind_of(object: &Object) -> &'static Kind {
     };
     let version = text("apiVersion");
     let (group, version) = version.split_once('/').unwrap_or(("", version));
-    let found = kinds().of_kind(group, version, text("kind"));
+    let found = kinds().find_by_kind(group, version, text("kind"));
     kinds().get(found.unwrap_or_else(|| panic!("no kind {}", text("kind"))))
 }
 
@@ -251,7 +251,10 @@ fn faults_have_the_reasons_of_the_wire() {
         ),
     ];
     for (error, reason, body) in errors {
-        assert_eq!((error.fault.reason(), error.body.as_str()), (reason, body));
+        assert_eq!(
+            (error.error_type.reason(), error.body.as_str()),
+            (reason, body)
+        );
     }
 }
 

@@ -12,7 +12,9 @@ use serde_json::json;
 const ROUNDS: u32 = 20_000;
 
 fn main() {
-    let kind = kinds().of_kind("apps", "v1", "Deployment").expect("a kind");
+    let kind = kinds()
+        .find_by_kind("apps", "v1", "Deployment")
+        .expect("a kind");
     let kind = kinds().get(kind);
     let (schema, zero) = (Schema::built_in(kind.type_id()), zero(kind));
     let reset = Set::of([&[Element::Field("status".into())][..]]);

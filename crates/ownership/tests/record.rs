@@ -491,7 +491,7 @@ fn config(key: &str, value: &str) -> Value {
 }
 
 fn with<T>(act: impl FnOnce(Subject<'_>) -> T) -> T {
-    let kind = kinds().get(kinds().of_kind("", "v1", "ConfigMap").unwrap());
+    let kind = kinds().get(kinds().find_by_kind("", "v1", "ConfigMap").unwrap());
     let (schema, reset) = (Schema::built_in(kind.type_id()), Set::default());
     let convert = |_: &Object, _: &str| -> Option<Version> { None };
     act(Subject {
@@ -504,7 +504,7 @@ fn with<T>(act: impl FnOnce(Subject<'_>) -> T) -> T {
 }
 
 fn zero_map() -> Object {
-    let kind = kinds().of_kind("", "v1", "ConfigMap").unwrap();
+    let kind = kinds().find_by_kind("", "v1", "ConfigMap").unwrap();
     zero(kinds().get(kind)).into_owned()
 }
 

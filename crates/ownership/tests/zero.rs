@@ -13,7 +13,7 @@ fn a_kind_that_nothing_is_set_of_is_what_go_writes_of_it() {
     for (name, wanted) in &recorded {
         let (api_version, kind) = name.rsplit_once('/').unwrap();
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let id = kinds().of_kind(group, version, kind);
+        let id = kinds().find_by_kind(group, version, kind);
         let id = id.unwrap_or_else(|| panic!("{name} is no kind"));
         let mut zero = zero(kinds().get(id)).into_owned();
         assert_eq!(
@@ -40,7 +40,7 @@ fn what_was_written_is_complete() {
 
 #[test]
 fn an_object_is_completed_in_all_its_depth() {
-    let id = kinds().of_kind("apps", "v1", "Deployment").unwrap();
+    let id = kinds().find_by_kind("apps", "v1", "Deployment").unwrap();
     let kind = kinds().get(id);
     let sent = json!({"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
     let mut object = sent.as_object().unwrap().clone();

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use insula_gotext::quote;
-use insula_kinds::patch::{WebhookPatchError, json_of_webhook};
+use insula_kinds::patch::{WebhookPatchError, webhook_json};
 use insula_kinds::{Object, Value, decode};
 
 use super::{Mode, Review, Version};
@@ -42,7 +42,7 @@ impl Patch {
     pub fn apply(&self, webhook: &Webhook, object: &mut Option<Value>) -> Result<bool, Failure> {
         let mut nothing = Value::Null;
         let document = object.as_mut().unwrap_or(&mut nothing);
-        match json_of_webhook(document, &self.0) {
+        match webhook_json(document, &self.0) {
             Ok(false) => Ok(false),
             Err(WebhookPatchError::Undecodable(why)) => {
                 let why = format!("received undecodable patch in webhook response: {why}");

@@ -29,7 +29,7 @@ pub(super) fn mutating(_: Option<&Node<'_>>, object: &Node<'_>, errors: &mut Err
 }
 
 fn bound(spec: &Node<'_>, errors: &mut Errors) {
-    check::form_of_some(&spec.get("policyName"), text::dns_subdomain, errors);
+    check::required_format(&spec.get("policyName"), text::dns_subdomain, errors);
     let (reference, resources) = (spec.get("paramRef"), spec.get("matchResources"));
     if reference.is_set() {
         param_ref(&reference, errors);
@@ -42,7 +42,7 @@ fn bound(spec: &Node<'_>, errors: &mut Errors) {
 fn param_ref(reference: &Node<'_>, errors: &mut Errors) {
     let (name, selector) = (reference.get("name"), reference.get("selector"));
     if !name.is_empty() {
-        check::form(&name, text::path_segment, errors);
+        check::format(&name, text::path_segment, errors);
         if selector.is_set() {
             errors.push(name.forbidden(EXCLUSIVE));
         }
@@ -62,7 +62,7 @@ fn param_ref(reference: &Node<'_>, errors: &mut Errors) {
 fn actions(actions: &Node<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for action in actions.items() {
-        check::one_of_if_any(&action, ACTIONS, errors);
+        check::one_of_if_set(&action, ACTIONS, errors);
         if !seen.insert(action.text()) {
             errors.push(action.duplicate());
         }

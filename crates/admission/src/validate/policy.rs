@@ -87,7 +87,7 @@ pub(super) fn mutating(old: Option<&Node<'_>>, object: &Node<'_>, errors: &mut E
 pub(super) fn status(status: &Node<'_>, errors: &mut Errors) {
     let checking = status.get("typeChecking");
     for warning in checking.get("expressionWarnings").items() {
-        check::some(&warning.get("warning"), errors);
+        check::required(&warning.get("warning"), errors);
         let place = warning.get("fieldRef");
         if place.text().trim().is_empty() {
             errors.push(place.required(""));
@@ -105,7 +105,7 @@ fn head(old: Option<&Node<'_>>, spec: &Node<'_>, verb: Verb, errors: &mut Errors
     let constraints = spec.get("matchConstraints");
     if constraints.is_set() {
         rule::match_resources(&constraints, errors);
-        check::some(&constraints.get("resourceRules"), errors);
+        check::required(&constraints.get("resourceRules"), errors);
         if verb == Verb::Mutate {
             rule::mutating_operations(&constraints, errors);
         }
@@ -132,11 +132,11 @@ fn head(old: Option<&Node<'_>>, spec: &Node<'_>, verb: Verb, errors: &mut Errors
 
 fn param_kind(of: &Node<'_>, errors: &mut Errors) {
     let version = of.get("apiVersion");
-    if check::some(&version, errors) {
+    if check::required(&version, errors) {
         group_version(&version, errors);
     }
     let kind = of.get("kind");
-    if !check::some(&kind, errors) {
+    if !check::required(&kind, errors) {
         return;
     }
     let faults = text::dns1035_label(&kind.text().to_lowercase());
@@ -228,7 +228,7 @@ fn validation(validation: &Node<'_>, compiler: &Compiler, errors: &mut Errors) {
     } else if message.text().trim().contains(['\n', '\r']) {
         errors.push(message.invalid("must not contain line breaks"));
     }
-    check::one_of_if_any(&validation.get("reason"), REASONS, errors);
+    check::one_of_if_set(&validation.get("reason"), REASONS, errors);
 }
 
 fn compiles(expression: &Node<'_>, compiler: &Compiler, role: Role, errors: &mut Errors) {

@@ -20,28 +20,28 @@ const MAX_CONDITIONS: usize = 64;
 /// Validates a rule with operations.
 pub(super) fn with_operations(rule: &Node<'_>, errors: &mut Errors) {
     let operations = rule.get("operations");
-    check::some(&operations, errors);
+    check::required(&operations, errors);
     only_star(&operations, "operations", errors);
     for operation in operations.items() {
-        check::one_of_if_any(&operation, OPERATIONS, errors);
+        check::one_of_if_set(&operation, OPERATIONS, errors);
     }
     let (groups, versions) = (rule.get("apiGroups"), rule.get("apiVersions"));
-    check::some(&groups, errors);
+    check::required(&groups, errors);
     only_star(&groups, "API groups", errors);
-    check::some(&versions, errors);
+    check::required(&versions, errors);
     only_star(&versions, "API versions", errors);
     for version in versions.items() {
-        check::some(&version, errors);
+        check::required(&version, errors);
     }
     resources(&rule.get("resources"), errors);
-    check::one_of_if_any(&rule.get("scope"), SCOPES, errors);
+    check::one_of_if_set(&rule.get("scope"), SCOPES, errors);
 }
 
 /// Validates the resources that a policy or binding matches.
 pub(super) fn match_resources(constraints: &Node<'_>, errors: &mut Errors) {
     let policy = constraints.get("matchPolicy");
     if policy.is_set() {
-        check::one_of_if_any(&policy, MATCH_POLICIES, errors);
+        check::one_of_if_set(&policy, MATCH_POLICIES, errors);
     } else {
         errors.push(policy.required(""));
     }
@@ -68,7 +68,7 @@ pub(super) fn mutating_operations(constraints: &Node<'_>, errors: &mut Errors) {
     let place = rules.get("operations").path;
     for rule in rules.items() {
         for operation in rule.get("operations").items() {
-            check::one_of_if_any(&operation.at(place.clone()), MUTATING_OPERATIONS, errors);
+            check::one_of_if_set(&operation.at(place.clone()), MUTATING_OPERATIONS, errors);
         }
     }
 }
@@ -91,7 +91,7 @@ pub(super) fn match_conditions(conditions: &Node<'_>, compiler: &Compiler, error
         } else if let Err(fault) = compiler.compile(source, Role::Condition) {
             errors.push(expression.invalid_as(&source.into(), &fault));
         }
-        check::form_of_some(&name, text::qualified_name, errors);
+        check::required_format(&name, text::qualified_name, errors);
         if !name.is_empty() && !names.insert(name.text()) {
             errors.push(name.duplicate());
         }
@@ -109,7 +109,7 @@ fn only_star(list: &Node<'_>, what: &str, errors: &mut Errors) {
 fn resource_names(names: &Node<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for name in names.items() {
-        check::form(&name, text::path_segment, errors);
+        check::format(&name, text::path_segment, errors);
         if !seen.insert(name.text()) {
             errors.push(name.duplicate());
         }
@@ -117,11 +117,11 @@ fn resource_names(names: &Node<'_>, errors: &mut Errors) {
 }
 
 fn resources(resources: &Node<'_>, errors: &mut Errors) {
-    check::some(resources, errors);
+    check::required(resources, errors);
     let (mut of_all, mut with_all) = (HashSet::new(), HashSet::new());
     let (mut double, mut single, mut plain) = (false, false, false);
     for item in resources.items() {
-        if !check::some(&item, errors) {
+        if !check::required(&item, errors) {
             continue;
         }
         let whole = item.text();

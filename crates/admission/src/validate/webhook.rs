@@ -72,8 +72,8 @@ fn webhook(hook: &Node<'_>, demands: &Demands, errors: &mut Errors) {
     for rule in hook.get("rules").items() {
         rule::with_operations(&rule, errors);
     }
-    check::one_of_if_any(&hook.get("failurePolicy"), rule::FAILURE_POLICIES, errors);
-    check::one_of_if_any(&hook.get("matchPolicy"), rule::MATCH_POLICIES, errors);
+    check::one_of_if_set(&hook.get("failurePolicy"), rule::FAILURE_POLICIES, errors);
+    check::one_of_if_set(&hook.get("matchPolicy"), rule::MATCH_POLICIES, errors);
     side_effects(&hook.get("sideEffects"), demands, errors);
     let timeout = hook.get("timeoutSeconds");
     let out_of_range = |seconds| !(1..=30).contains(&seconds);
@@ -84,7 +84,7 @@ fn webhook(hook: &Node<'_>, demands: &Demands, errors: &mut Errors) {
         errors.extend(selector_faults(hook));
     }
     let reinvocation = hook.get("reinvocationPolicy");
-    check::one_of_if_any(&reinvocation, rule::REINVOCATION_POLICIES, errors);
+    check::one_of_if_set(&reinvocation, rule::REINVOCATION_POLICIES, errors);
     client::config(&hook.get("clientConfig"), errors);
     if demands.conditions {
         let compiler = Compiler::new(false);
@@ -93,7 +93,7 @@ fn webhook(hook: &Node<'_>, demands: &Demands, errors: &mut Errors) {
 }
 
 fn qualified_name(name: &Node<'_>, errors: &mut Errors) {
-    if !check::some(name, errors) {
+    if !check::required(name, errors) {
         return;
     }
     let faults = text::dns_subdomain(name.text());
@@ -115,7 +115,7 @@ fn side_effects(effects: &Node<'_>, demands: &Demands, errors: &mut Errors) {
         let detail = format!("must specify one of {}", allowed.join(", "));
         errors.push(effects.required(&detail));
     }
-    check::one_of_if_any(effects, allowed, errors);
+    check::one_of_if_set(effects, allowed, errors);
 }
 
 fn selector_faults(hook: &Node<'_>) -> Errors {
@@ -137,7 +137,7 @@ fn review_versions(versions: &Node<'_>, demands: &Demands, errors: &mut Errors) 
             errors.push(version.invalid("duplicate version"));
             continue;
         }
-        check::form(&version, text::dns1035_label, errors);
+        check::format(&version, text::dns1035_label, errors);
     }
     if demands.known_version && !knows_a_version(versions) {
         let detail = format!("must include at least one of {}", VERSIONS.join(", "));

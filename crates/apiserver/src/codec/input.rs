@@ -1,7 +1,7 @@
 //! From a body to an object of the kind that the path names.
 
 use bytes::Bytes;
-use insula_kinds::decode::{self, DecodeError, Decoded, Identity};
+use insula_kinds::decode::{self, DecodeError, Decoded, TypeMeta};
 use insula_kinds::{FieldError, Kind, Object, TypeId, Value, kinds, protobuf};
 
 use crate::registry::resource::{Custom, Resource};
@@ -253,8 +253,8 @@ fn refuse(sent: &Sent, expected: Expected<'_>, error: &DecodeError) -> StatusErr
     let identity = match (sent.media, error) {
         // It was read to where it is wrong, and would be once more.
         (Media::Yaml, DecodeError::Syntax(_)) => Err(error.clone()),
-        (Media::Yaml, DecodeError::Type(_)) => decode::identity_yaml(&sent.body),
-        _ => decode::identity_json(&sent.body),
+        (Media::Yaml, DecodeError::Type(_)) => decode::type_meta_yaml(&sent.body),
+        _ => decode::type_meta_json(&sent.body),
     };
     match identity {
         Err(syntax) => StatusError::bad_request(format!(
@@ -262,7 +262,7 @@ fn refuse(sent: &Sent, expected: Expected<'_>, error: &DecodeError) -> StatusErr
             expected.kind,
             decode::excerpt(&sent.body),
         )),
-        Ok(Identity { api_version, kind }) => {
+        Ok(TypeMeta { api_version, kind }) => {
             let wrong = check_identity(api_version.as_deref(), kind.as_deref(), expected);
             wrong.err().unwrap_or_else(|| unhandled(expected, error))
         }
@@ -312,7 +312,7 @@ pub fn check_kept(object: &Object, expected: Expected<'_>) -> Result<(), String>
 /// Why an object that says it is this cannot become what is expected.
 fn misfit(given: &str, kind: &str, expected: Expected<'_>) -> Option<String> {
     let (group, version) = given.split_once('/').unwrap_or(("", given));
-    let known = kinds().of_kind(group, version, kind).is_some();
+    let known = kinds().find_by_kind(group, version, kind).is_some();
     if kind == expected.kind
         && (given == expected.api_version || known || is_former(group, version))
     {

@@ -426,7 +426,7 @@ impl View {
         };
         let now = jiff::Timestamp::now().as_second();
         let rows: Vec<String> = objects.iter().map(|object| self.row(object, now)).collect();
-        let rows = match rows.is_empty() && print::is_plain(&self.kind) {
+        let rows = match rows.is_empty() && print::has_default_columns(&self.kind) {
             true => "null".to_owned(),
             false => format!("[{}]", rows.join(",")),
         };

@@ -421,7 +421,7 @@ fn check(path: &ResourcePath, named: Option<&Spaces>) -> Result<()> {
                 .ok_or_else(StatusError::no_such_resource)?;
             found.verbs.iter().any(|can| can == verb)
         }
-        None => kind.can(verb) && (path.verb != Verb::Create || path.name.is_none()),
+        None => kind.supports(verb) && (path.verb != Verb::Create || path.name.is_none()),
     };
     if needs_namespace || !served {
         return Err(StatusError::method_not_allowed());

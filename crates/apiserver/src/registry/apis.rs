@@ -245,7 +245,7 @@ impl Registry {
         version: &str,
         kind: &str,
     ) -> Option<Resource> {
-        match kinds().of_kind(group, version, kind) {
+        match kinds().find_by_kind(group, version, kind) {
             Some(id) if kinds().get(id).system_only && !space.is_system() => None,
             Some(id) => Some(id.into()),
             None => self.apis(space)?.of_kind(group, version, kind),

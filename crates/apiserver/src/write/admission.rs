@@ -43,7 +43,7 @@ pub fn admit_request(address: &Address, object: &mut Object, by: Option<&Princip
             groups: &by.groups,
             extra: &extra,
         };
-        prepare::request_certificate(object, requester);
+        prepare::set_requester(object, requester);
     }
 }
 

@@ -61,7 +61,7 @@ pub fn for_update(registry: &Registry, address: &Address, object: &mut Object) {
     let mut allocator = Allocator::new(registry, &address.space);
     let (ips, ports) = allocator.parts();
     ports.keep(object);
-    let mut with = prepare::Creation {
+    let mut with = prepare::CreateContext {
         uid: "",
         now: "",
         cluster_ip: &mut || ips.next(),

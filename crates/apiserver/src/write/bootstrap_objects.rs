@@ -203,7 +203,7 @@ fn made(address: &Address, object: Value, now: &str) -> bytes::Bytes {
     }
     object.insert("metadata".to_owned(), metadata);
     defaults::apply(kind, &mut object);
-    let mut with = prepare::Creation {
+    let mut with = prepare::CreateContext {
         uid: &uid,
         now,
         cluster_ip: &mut String::new,

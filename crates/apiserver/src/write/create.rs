@@ -350,7 +350,7 @@ fn complete(
     ports.keep(object);
     let mut cluster_ip = || ips.next();
     let mut node_port = || ports.next();
-    let mut with = prepare::Creation {
+    let mut with = prepare::CreateContext {
         uid: &uid,
         now,
         cluster_ip: &mut cluster_ip,

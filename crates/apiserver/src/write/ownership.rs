@@ -78,7 +78,7 @@ impl<'a> Ownership<'a> {
     /// Notes in the changed object who owns what of it now.
     pub async fn note(&self, live: &Object, new: &mut Object) -> Result<()> {
         if !self.kind.is_custom() {
-            prepare::fold(self.kind, new);
+            prepare::fold_string_data(self.kind, new);
             // An empty list is a wish too: that nobody owns anything any more.
             let sent = metadata::of(new).get("managedFields");
             let reset = sent.filter(|list| list.as_array().is_some_and(Vec::is_empty));

@@ -127,7 +127,7 @@ mod tests {
             (event, json!([]), orphan, None),
         ] {
             let (group, version, name) = kind;
-            let kind = kinds().get(kinds().of_kind(group, version, name).unwrap());
+            let kind = kinds().get(kinds().find_by_kind(group, version, name).unwrap());
             let object = json!({"metadata": {"finalizers": has}});
             let mut object = object.as_object().unwrap().clone();
             let changed = propagate(kind, &mut object, asked);

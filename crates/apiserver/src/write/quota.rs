@@ -17,7 +17,7 @@ pub mod usage;
 
 use bytes::Bytes;
 use insula_kinds::Object;
-use insula_kinds::quota::Counted;
+use insula_kinds::quota::CountedResource;
 use insula_store::Transaction;
 
 use crate::pipeline::authorize::Caller;
@@ -95,9 +95,9 @@ impl Write<'_> {
     }
 
     /// Its objects, as quotas see them.
-    fn counted(&self) -> Counted<'_> {
+    fn counted(&self) -> CountedResource<'_> {
         let kind = self.address.of();
-        Counted {
+        CountedResource {
             group: &kind.group,
             resource: &kind.resource,
         }

@@ -26,7 +26,7 @@ pub fn fill(
         return;
     }
     for range in ranges(registry, space, namespace) {
-        limit_range::fill(&range.tree(), object);
+        limit_range::apply_defaults(&range.tree(), object);
     }
 }
 
@@ -47,9 +47,9 @@ pub fn fill_changed(
 /// Whether the ranges of its namespace let the object be.
 pub fn check(registry: &Registry, address: &Address, object: &Object) -> Result<()> {
     let check = if address.kind.is(core_kind("pods")) {
-        limit_range::check_pod
+        limit_range::validate_pod
     } else if address.kind.is(core_kind("persistentvolumeclaims")) {
-        limit_range::check_claim
+        limit_range::validate_claim
     } else {
         return Ok(());
     };

@@ -106,7 +106,7 @@ pub async fn shown(
 }
 
 /// Writes into a new object what only the server writes.
-pub fn prepare_new(kind: &Resource, object: &mut Object, with: &mut prepare::Creation<'_>) {
+pub fn prepare_new(kind: &Resource, object: &mut Object, with: &mut prepare::CreateContext<'_>) {
     prepare::create(kind, object, with);
     if kind.is(insula_cache::definitions()) {
         definition::prepare_create(object);
@@ -125,7 +125,7 @@ pub fn prepare_changed(
         keep_all_but_status(old, new);
     }
     prepare::update(kind, subresource, old, new);
-    prepare::date(kind, subresource, old, new, now);
+    prepare::set_timestamps(kind, subresource, old, new, now);
     if kind.is(insula_cache::definitions()) {
         match subresource {
             None => definition::prepare_update(old, new),
@@ -351,7 +351,7 @@ fn with_odd_finalizers(mut verdict: Verdict, old: Option<&Object>, new: &Object)
     let before: BTreeSet<&str> = old.into_iter().flat_map(metadata::finalizers).collect();
     let after: BTreeSet<&str> = metadata::finalizers(new).collect();
     let odd = after.difference(&before);
-    let odd = odd.flat_map(|name| validate::odd_finalizer(name));
+    let odd = odd.flat_map(|name| validate::finalizer_warnings(name));
     verdict.warnings.extend(odd);
     verdict
 }

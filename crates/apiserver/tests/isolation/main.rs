@@ -83,7 +83,7 @@ async fn create_all_kinds(
 ) -> anyhow::Result<Vec<(&'static Kind, String)>> {
     let mut created = Vec::new();
     for (_, kind) in kinds().iter() {
-        if !kind.can("create") || !kind.can("get") || (kind.system_only && !is_system) {
+        if !kind.supports("create") || !kind.supports("get") || (kind.system_only && !is_system) {
             continue;
         }
         let mut object = sample(kind)?;

@@ -45,7 +45,7 @@ impl Owners<'_> {
         let kind = self
             .registry
             .of_kind(self.space, group, version, &reference.kind);
-        kind.filter(|kind| kind.can("get"))
+        kind.filter(|kind| kind.supports("get"))
     }
 
     /// What is there under the owner's name, if its kind is served.

@@ -1,7 +1,7 @@
 //! Compiled CEL rules.
 
 use insula_cel::{Environment, OldSelf, Plan, Program, Shape, Type as CelType, declare};
-use insula_kinds::field::Fault;
+use insula_kinds::field::ErrorType;
 use serde_json::{Map, Value};
 
 use super::node::{Additional, Node};
@@ -21,7 +21,7 @@ pub(crate) struct Rule {
     pub message: Box<str>,
     /// The message or else the expression, for use in errors.
     pub name: Box<str>,
-    pub fault: Fault,
+    pub fault: ErrorType,
     /// Path of the reported field, relative to the node.
     pub field_path: Box<str>,
     pub optional_old_self: bool,
@@ -116,10 +116,10 @@ impl Rule {
             message: message.trim().into(),
             name: name.trim().into(),
             fault: match text("reason") {
-                "FieldValueForbidden" => Fault::Forbidden,
-                "FieldValueRequired" => Fault::Required,
-                "FieldValueDuplicate" => Fault::Duplicate,
-                _ => Fault::Invalid,
+                "FieldValueForbidden" => ErrorType::Forbidden,
+                "FieldValueRequired" => ErrorType::Required,
+                "FieldValueDuplicate" => ErrorType::Duplicate,
+                _ => ErrorType::Invalid,
             },
             field_path: field_path(text("fieldPath"), node, nodes)
                 .unwrap_or_default()

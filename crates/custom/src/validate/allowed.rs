@@ -1,7 +1,7 @@
 //! Enumerations.
 
 use insula_gotext::quote;
-use insula_kinds::field::Fault;
+use insula_kinds::field::ErrorType;
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ impl Judge<'_> {
             });
             let (value, known) = (print::value(value), joined(known));
             FieldError {
-                fault: Fault::NotSupported,
+                error_type: ErrorType::NotSupported,
                 field: self.field(path),
                 body: format!("Unsupported value: {value}: supported values: {known}"),
             }

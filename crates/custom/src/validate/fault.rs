@@ -2,7 +2,7 @@
 
 use insula_gotext::quote;
 use insula_kinds::FieldError;
-use insula_kinds::field::Fault;
+use insula_kinds::field::ErrorType;
 use serde_json::Value;
 
 use super::path::{NOWHERE, Path, Style};
@@ -78,7 +78,7 @@ impl Judge<'_> {
         let name = path.print(Style::Schema);
         let found = quote(found);
         FieldError {
-            fault: Fault::TypeInvalid,
+            error_type: ErrorType::TypeInvalid,
             field: self.field(path),
             body: format!(
                 "Invalid value: {printed}: {name} in body must be of type {wanted}: {found}"
@@ -89,7 +89,7 @@ impl Judge<'_> {
     pub(super) fn too_long(&self, path: &Path<'_>, most: i64) -> FieldError {
         let unit = if most == 1 { "byte" } else { "bytes" };
         FieldError {
-            fault: Fault::TooLong,
+            error_type: ErrorType::TooLong,
             field: self.field(path),
             body: format!("Too long: may not be more than {most} {unit}"),
         }
@@ -103,7 +103,7 @@ impl Judge<'_> {
     pub(super) fn too_many(&self, path: &Path<'_>, size: i64, most: i64) -> FieldError {
         let unit = if most == 1 { "item" } else { "items" };
         FieldError {
-            fault: Fault::TooMany,
+            error_type: ErrorType::TooMany,
             field: self.field(path),
             body: format!("Too many: {size}: must have at most {most} {unit}"),
         }

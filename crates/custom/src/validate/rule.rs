@@ -6,7 +6,7 @@ use insula_cel::{
     Activation, Budget, EvalError, Evaluation, Map, Plan, Shape, Value as Cel, evaluate,
 };
 use insula_gotext::quote;
-use insula_kinds::field::Fault;
+use insula_kinds::field::ErrorType;
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 
@@ -515,7 +515,7 @@ impl<'a> Subject<'a> {
 }
 
 /// The error for a failed rule. Objects and lists are not shown.
-fn refusal(fault: Fault, field: String, place: &Place<'_, '_>, detail: &str) -> FieldError {
+fn refusal(fault: ErrorType, field: String, place: &Place<'_, '_>, detail: &str) -> FieldError {
     let shown = match place.new {
         Subject::Value(value) if !value.is_object() && !value.is_array() => {
             Some(print::value(value))
@@ -523,16 +523,16 @@ fn refusal(fault: Fault, field: String, place: &Place<'_, '_>, detail: &str) -> 
         _ => None,
     };
     match (fault, shown) {
-        (Fault::Forbidden, _) => FieldError::forbidden(field, detail),
-        (Fault::Required, _) => FieldError::required(field, detail),
-        (Fault::Duplicate, Some(shown)) => FieldError::duplicate_printed(field, &shown),
-        (Fault::Duplicate, None) => FieldError {
-            fault,
+        (ErrorType::Forbidden, _) => FieldError::forbidden(field, detail),
+        (ErrorType::Required, _) => FieldError::required(field, detail),
+        (ErrorType::Duplicate, Some(shown)) => FieldError::duplicate_printed(field, &shown),
+        (ErrorType::Duplicate, None) => FieldError {
+            error_type: fault,
             field,
             body: "Duplicate value".to_owned(),
         },
         (_, Some(shown)) => FieldError::invalid_printed(field, &shown, detail),
-        (_, None) => FieldError::invalid_whatever(field, detail),
+        (_, None) => FieldError::invalid_without_value(field, detail),
     }
 }
 

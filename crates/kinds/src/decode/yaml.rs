@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_saphyr::options::{AliasLimits, DuplicateKeyPolicy};
 use serde_saphyr::{Options, Spanned};
 
-use super::identity::{Claim, Identity, identity_json};
+use super::type_meta::{TypeMeta, TypeMetaOnly, type_meta_json};
 use super::{DecodeError, Decoded};
 use crate::Object;
 use crate::patch::document;
@@ -47,15 +47,15 @@ pub fn yaml(of: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
 }
 
 /// What a YAML document says it is. Its syntax is checked to the end.
-pub fn identity_yaml(text: &[u8]) -> Result<Identity, DecodeError> {
+pub fn type_meta_yaml(text: &[u8]) -> Result<TypeMeta, DecodeError> {
     if looks_like_json(text)
-        && let Ok(identity) = identity_json(text)
+        && let Ok(type_meta) = type_meta_json(text)
     {
-        return Ok(identity);
+        return Ok(type_meta);
     }
     let (value, _) = tree(text)?;
-    Claim::deserialize(value)
-        .map(|Claim(identity)| identity)
+    TypeMetaOnly::deserialize(value)
+        .map(|TypeMetaOnly(type_meta)| type_meta)
         .map_err(|error| DecodeError::not_json(&error.to_string()))
 }
 

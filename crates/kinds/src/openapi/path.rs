@@ -27,7 +27,7 @@ pub(super) fn of_kind(kind: &Kind) -> Vec<Path> {
     if kind.namespaced() {
         paths.push(resource.everywhere());
     }
-    if kind.can("watch") {
+    if kind.supports("watch") {
         paths.extend(resource.watches());
     }
     for sub in &kind.subresources {
@@ -78,10 +78,10 @@ impl<'a> Resource<'a> {
     fn collection(&self) -> Path {
         let object = Answer::Object(self.type_name);
         let mut operations = Vec::new();
-        if self.kind.can("list") {
+        if self.kind.supports("list") {
             operations.push(self.list(&self.kind_id));
         }
-        if self.kind.can("create") {
+        if self.kind.supports("create") {
             let id = self.id("create", &self.kind_id);
             let body = Body::Required(self.type_name);
             let created = self.operation("post", id, "post", object);
@@ -92,7 +92,7 @@ impl<'a> Resource<'a> {
                 ..created
             });
         }
-        if self.kind.can("deletecollection") {
+        if self.kind.supports("deletecollection") {
             let id = self.id("delete", &format!("Collection{}", self.kind_id));
             let status = Answer::Object(STATUS);
             operations.push(Operation {
@@ -116,7 +116,7 @@ impl<'a> Resource<'a> {
     /// The list of all namespaces.
     fn everywhere(&self) -> Path {
         let mut operations = Vec::new();
-        if self.kind.can("list") {
+        if self.kind.supports("list") {
             operations.push(self.list(&format!("{}ForAllNamespaces", self.kind.kind)));
         }
         let mut path = self.path(self.kind.resource.clone(), &[], operations);
@@ -127,7 +127,7 @@ impl<'a> Resource<'a> {
     fn item(&self) -> Path {
         let name = &self.kind_id;
         let mut operations = self.reads_and_writes(&self.kind.verbs, name, self.type_name, None);
-        if self.kind.can("delete") {
+        if self.kind.supports("delete") {
             let answer = match self.kind.delete_returns_object {
                 true => self.type_name,
                 false => STATUS,
@@ -346,7 +346,7 @@ fn methods(sub: &Subresource) -> Vec<&'static str> {
 
 /// The type of a kind that may be known as a subresource only.
 pub(super) fn type_of(kind: &GroupVersionKind) -> Option<&'static str> {
-    let served = kinds().of_kind(&kind.group, &kind.version, &kind.kind);
+    let served = kinds().find_by_kind(&kind.group, &kind.version, &kind.kind);
     let id = match served {
         Some(id) => kinds().get(id).type_id(),
         None => {

@@ -65,7 +65,7 @@ pub enum WebhookPatchError {
 /// # Errors
 ///
 /// If the patch is malformed or does not apply, with the reason that users are told.
-pub fn json_of_webhook(document: &mut Value, patch: &[u8]) -> Result<bool, WebhookPatchError> {
+pub fn webhook_json(document: &mut Value, patch: &[u8]) -> Result<bool, WebhookPatchError> {
     let undecodable = WebhookPatchError::Undecodable;
     let list = crate::decode::any(patch).map_err(undecodable)?;
     let wrong = |found: &Value, wanted: &str| {
@@ -543,7 +543,7 @@ mod tests {
             (r#"[{"op":7,"path":"/a"}]"#, "Unexpected kind: unknown"),
         ] {
             let mut document = json!({"data": {"a": "b"}, "l": [1]});
-            let found = json_of_webhook(&mut document, patch.as_bytes());
+            let found = webhook_json(&mut document, patch.as_bytes());
             let expected = WebhookPatchError::Inapplicable(why.to_owned());
             assert_eq!(found, Err(expected), "{patch}");
         }
@@ -566,7 +566,7 @@ mod tests {
                 "invalid character 'o' in literal null (expecting 'u')",
             ),
         ] {
-            let found = json_of_webhook(&mut json!({}), patch.as_bytes());
+            let found = webhook_json(&mut json!({}), patch.as_bytes());
             let expected = WebhookPatchError::Undecodable(why.to_owned());
             assert_eq!(found, Err(expected), "{patch}");
         }
@@ -575,11 +575,11 @@ mod tests {
     #[test]
     fn a_patch_of_nothing_is_no_patch() {
         for patch in ["[]", "null"] {
-            assert_eq!(json_of_webhook(&mut json!({}), patch.as_bytes()), Ok(false));
+            assert_eq!(webhook_json(&mut json!({}), patch.as_bytes()), Ok(false));
         }
         let mut document = json!({});
         let patch = br#"[{"op":"add","path":"/a~1b","value":{"c":null}}]"#;
-        assert_eq!(json_of_webhook(&mut document, patch), Ok(true));
+        assert_eq!(webhook_json(&mut document, patch), Ok(true));
         assert_eq!(document, json!({"a/b": {"c": null}}));
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn create_tenant(tenant: &mut Object) {
 }
 
 /// Text that a client wrote as text is stored as the bytes that it is.
-pub(super) fn fold_secret(secret: &mut Object) {
+pub(super) fn fold_string_data(secret: &mut Object) {
     let Some(Value::Object(texts)) = secret.remove("stringData") else {
         return;
     };
@@ -127,7 +127,7 @@ pub struct Requester<'a> {
 
 /// Writes into a new certificate request who asks. It follows [`super::create`], which
 /// forgets whom the client named.
-pub fn request_certificate(request: &mut Object, by: Requester<'_>) {
+pub fn set_requester(request: &mut Object, by: Requester<'_>) {
     let spec = tree::child_mut(request, "spec");
     spec.insert("username".to_owned(), by.username.into());
     spec.insert("uid".to_owned(), by.uid.into());

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::Creation;
+use super::CreateContext;
 use crate::Object;
 use crate::defaults::{reachable_from_outside, tree};
 
 const NONE: &str = "None";
 
-pub(super) fn create(service: &mut Object, with: &mut Creation<'_>) {
+pub(super) fn create(service: &mut Object, with: &mut CreateContext<'_>) {
     let spec = tree::child_mut(service, "spec");
     if !tree::empty(spec, "clusterIP") && tree::empty(spec, "clusterIPs") {
         let address = tree::text(spec, "clusterIP").to_owned();
@@ -24,7 +24,7 @@ pub(super) fn create(service: &mut Object, with: &mut Creation<'_>) {
 
 /// Gives a service the addresses and ports that its type needs and that it does not have.
 /// A creation does it by itself; after an update it gives what a new type needs.
-pub fn allocate(service: &mut Object, with: &mut Creation<'_>) {
+pub fn allocate(service: &mut Object, with: &mut CreateContext<'_>) {
     let spec = tree::child_mut(service, "spec");
     if needs_address(spec) {
         if tree::empty(spec, "clusterIP") {
@@ -197,7 +197,7 @@ fn family(address: &str) -> &'static str {
 }
 
 /// Ports of the service that are the same, for other protocols, share a port of the nodes.
-fn allocate_ports(spec: &mut Object, with: &mut Creation<'_>) {
+fn allocate_ports(spec: &mut Object, with: &mut CreateContext<'_>) {
     if !takes_ports(spec) {
         return;
     }

@@ -1,6 +1,6 @@
 //! Which objects a quota is about.
 
-use super::{Counted, pod};
+use super::{CountedResource, pod};
 use crate::Object;
 use crate::defaults::tree;
 
@@ -35,19 +35,21 @@ impl Scope {
     }
 
     /// Whether the object is in it. Only pods and claims are in any.
-    pub fn includes(&self, objects: Counted<'_>, object: &Object) -> bool {
+    pub fn includes(&self, objects: CountedResource<'_>, object: &Object) -> bool {
         match (objects, self.name.as_str()) {
-            (Counted::CLAIMS, "VolumeAttributesClass") => self.has(&attribute_classes(object)),
-            (Counted::PODS, "PriorityClass") => {
+            (CountedResource::CLAIMS, "VolumeAttributesClass") => {
+                self.has(&attribute_classes(object))
+            }
+            (CountedResource::PODS, "PriorityClass") => {
                 let class = pod::spec(object).map(|spec| tree::text(spec, "priorityClassName"));
                 let class = class.filter(|class| !class.is_empty());
                 self.has(class.as_slice())
             }
-            (Counted::PODS, "Terminating") => pod::has_deadline(object),
-            (Counted::PODS, "NotTerminating") => !pod::has_deadline(object),
-            (Counted::PODS, "BestEffort") => pod::is_best_effort(object),
-            (Counted::PODS, "NotBestEffort") => !pod::is_best_effort(object),
-            (Counted::PODS, "CrossNamespacePodAffinity") => pod::looks_elsewhere(object),
+            (CountedResource::PODS, "Terminating") => pod::has_deadline(object),
+            (CountedResource::PODS, "NotTerminating") => !pod::has_deadline(object),
+            (CountedResource::PODS, "BestEffort") => pod::is_best_effort(object),
+            (CountedResource::PODS, "NotBestEffort") => !pod::is_best_effort(object),
+            (CountedResource::PODS, "CrossNamespacePodAffinity") => pod::looks_elsewhere(object),
             _ => false,
         }
     }

@@ -8,29 +8,29 @@ fn object(value: Value) -> Object {
     value.as_object().cloned().unwrap_or_default()
 }
 
-fn usage(of: Counted<'_>, value: Value) -> String {
-    print(&of.usage(&object(value), NOW))
+fn usage(of: CountedResource<'_>, value: Value) -> String {
+    format_amounts(&of.usage(&object(value), NOW))
 }
 
 #[test]
 fn every_kind_uses_one_of_its_own_number() {
-    let deployments = Counted {
+    let deployments = CountedResource {
         group: "apps",
         resource: "deployments",
     };
     assert_eq!(usage(deployments, json!({})), "count/deployments.apps=1");
     assert_eq!(
-        usage(Counted::core("configmaps"), json!({})),
+        usage(CountedResource::core("configmaps"), json!({})),
         "configmaps=1,count/configmaps=1"
     );
     assert_eq!(
-        usage(Counted::core("limitranges"), json!({})),
+        usage(CountedResource::core("limitranges"), json!({})),
         "count/limitranges=1"
     );
     assert!(deployments.uses("count/deployments.apps"));
     assert!(!deployments.uses("count/deployments"));
     assert!(!deployments.uses("deployments"));
-    assert!(!Counted::core("events").is_counted());
+    assert!(!CountedResource::core("events").is_counted());
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn services_use_ports_and_balancers_by_what_they_are_meant_to_have() {
         ),
     ] {
         let (balancers, nodes) = wanted;
-        let said = usage(Counted::SERVICES, json!({"spec": spec}));
+        let said = usage(CountedResource::SERVICES, json!({"spec": spec}));
         let wanted = format!(
             "count/services=1,services=1,services.loadbalancers={balancers},\
              services.nodeports={nodes}"
@@ -63,16 +63,16 @@ fn claims_use_storage_of_their_class_in_whole_bytes() {
             "resources": {"requests": {"storage": request}}}})
     };
     assert_eq!(
-        usage(Counted::CLAIMS, claim("1Gi")),
+        usage(CountedResource::CLAIMS, claim("1Gi")),
         "count/persistentvolumeclaims=1,\
          gold.storageclass.storage.k8s.io/persistentvolumeclaims=1,\
          gold.storageclass.storage.k8s.io/requests.storage=1Gi,\
          persistentvolumeclaims=1,requests.storage=1Gi"
     );
-    let rounded = Counted::CLAIMS.usage(&object(claim("0.1Ki")), NOW);
+    let rounded = CountedResource::CLAIMS.usage(&object(claim("0.1Ki")), NOW);
     assert_eq!(rounded["requests.storage"].to_string(), "103");
-    assert!(Counted::CLAIMS.uses("gold.storageclass.storage.k8s.io/requests.storage"));
-    assert!(!Counted::CLAIMS.uses("gold.storageclass.storage.k8s.io/pods"));
+    assert!(CountedResource::CLAIMS.uses("gold.storageclass.storage.k8s.io/requests.storage"));
+    assert!(!CountedResource::CLAIMS.uses("gold.storageclass.storage.k8s.io/pods"));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn pods_use_the_sum_of_their_containers_or_the_largest_that_runs_before() {
     }});
     // 4 and the one that stays are more than 1 + 2 + 500m.
     assert_eq!(
-        usage(Counted::PODS, pod),
+        usage(CountedResource::PODS, pod),
         "count/pods=1,cpu=4600m,pods=1,requests.cpu=4600m"
     );
 }
@@ -101,7 +101,7 @@ fn what_pods_use_has_the_names_that_quotas_know() {
         "limits": {"cpu": "2", "memory": "2Gi"},
     }}]}});
     assert_eq!(
-        usage(Counted::PODS, pod),
+        usage(CountedResource::PODS, pod),
         "count/pods=1,cpu=1,ephemeral-storage=2Gi,hugepages-2Mi=4Mi,limits.cpu=2,\
          limits.memory=2Gi,memory=1Gi,pods=1,requests.cpu=1,requests.ephemeral-storage=2Gi,\
          requests.example.com/gpu=2,requests.hugepages-2Mi=4Mi,requests.memory=1Gi"
@@ -116,7 +116,7 @@ fn what_pods_use_has_the_names_that_quotas_know() {
         ("limits.hugepages-1Gi", false),
         ("services", false),
     ] {
-        assert_eq!(Counted::PODS.uses(name), used, "{name}");
+        assert_eq!(CountedResource::PODS.uses(name), used, "{name}");
     }
 }
 
@@ -142,7 +142,7 @@ fn a_pod_that_is_over_is_only_counted() {
         } else {
             "count/pods=1,pods=1"
         };
-        assert_eq!(usage(Counted::PODS, pod.clone()), wanted, "{pod}");
+        assert_eq!(usage(CountedResource::PODS, pod.clone()), wanted, "{pod}");
     }
 }
 
@@ -158,7 +158,7 @@ fn a_pod_that_is_being_resized_uses_the_larger_of_what_it_asks_for_and_has() {
             },
         })
     };
-    let cpu = |reason| Counted::PODS.usage(&object(pod(reason)), NOW)["cpu"].to_string();
+    let cpu = |reason| CountedResource::PODS.usage(&object(pod(reason)), NOW)["cpu"].to_string();
     assert_eq!(cpu("Deferred"), "3");
     assert_eq!(cpu("Infeasible"), "2");
 }
@@ -170,11 +170,11 @@ fn what_a_pod_says_as_a_whole_counts() {
         "resources": {"requests": {"cpu": "5"}, "limits": {"memory": "1Gi"}},
     }});
     assert_eq!(
-        usage(Counted::PODS, pod.clone()),
+        usage(CountedResource::PODS, pod.clone()),
         "count/pods=1,cpu=5,limits.memory=1Gi,pods=1,requests.cpu=5"
     );
     let quota = Quota::read(&object(json!({"spec": {"hard": {"limits.cpu": "1"}}})));
-    assert_eq!(Counted::PODS.missing(&quota, &object(pod)), None);
+    assert_eq!(CountedResource::PODS.missing(&quota, &object(pod)), None);
 }
 
 #[test]
@@ -186,7 +186,9 @@ fn containers_must_say_what_is_limited() {
         "initContainers": [{"name": "i", "resources": {"limits": {"memory": "1"}}}],
     }});
     assert_eq!(
-        Counted::PODS.missing(&quota, &object(pod)).as_deref(),
+        CountedResource::PODS
+            .missing(&quota, &object(pod))
+            .as_deref(),
         Some("must specify limits.memory for: a,b; requests.cpu for: b,i")
     );
 }
@@ -225,15 +227,15 @@ fn scopes_say_which_pods_are_meant() {
         (scope("CrossNamespacePodAffinity"), &asks, false),
         (scope("VolumeAttributesClass"), &asks, false),
     ] {
-        let matches = scoped(spec.clone()).matches(Counted::PODS, &object(pod.clone()));
+        let matches = scoped(spec.clone()).matches(CountedResource::PODS, &object(pod.clone()));
         assert_eq!(matches, wanted, "{spec} {pod}");
     }
     let claims = scoped(json!({"hard": {"persistentvolumeclaims": "1"},
         "scopes": ["VolumeAttributesClass"]}));
     let claim = |spec: Value| object(json!({"spec": spec}));
     let fast = claim(json!({"volumeAttributesClassName": "fast"}));
-    assert!(claims.matches(Counted::CLAIMS, &fast));
-    assert!(!claims.matches(Counted::CLAIMS, &claim(json!({}))));
+    assert!(claims.matches(CountedResource::CLAIMS, &fast));
+    assert!(!claims.matches(CountedResource::CLAIMS, &claim(json!({}))));
 }
 
 #[test]
@@ -243,7 +245,11 @@ fn a_quota_knows_what_it_counts_and_whether_it_has_been_counted() {
             "requests.storage": "1Gi", "cpu": "1", "count/events": "4"}},
         "status": {"hard": {"secrets": "2"}, "used": {"secrets": "0"}},
     })));
-    let counted: Vec<String> = quota.counted().iter().map(|of| of.count()).collect();
+    let counted: Vec<String> = quota
+        .counted_resources()
+        .iter()
+        .map(|of| of.count())
+        .collect();
     let wanted = [
         "count/persistentvolumeclaims",
         "count/pods",
@@ -251,10 +257,10 @@ fn a_quota_knows_what_it_counts_and_whether_it_has_been_counted() {
         "count/widgets.example.com",
     ];
     assert_eq!(counted, wanted);
-    assert!(!quota.is_settled());
+    assert!(!quota.is_fully_counted());
     let settled = json!({"spec": {"hard": {"cpu": "1000m"}},
         "status": {"hard": {"cpu": "1"}, "used": {"cpu": "0"}}});
-    assert!(Quota::read(&object(settled)).is_settled());
+    assert!(Quota::read(&object(settled)).is_fully_counted());
 }
 
 #[test]
@@ -266,5 +272,5 @@ fn growth_forgets_what_is_used_less() {
     };
     let before = amounts(&[("a", 2), ("b", 1)]);
     let after = amounts(&[("a", 1), ("b", 3), ("c", 1), ("d", 0)]);
-    assert_eq!(print(&growth(&before, &after)), "b=2,c=1");
+    assert_eq!(format_amounts(&increase(&before, &after)), "b=2,c=1");
 }

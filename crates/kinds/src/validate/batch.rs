@@ -39,7 +39,7 @@ fn generated_selector(job: &Node<'_>, errors: &mut Errors) {
     }
     let metadata = job.get("metadata");
     let (uid, name) = (metadata.get("uid"), metadata.get("name"));
-    check::some(&uid, errors);
+    check::required(&uid, errors);
     let expected = [
         ("controller-uid", uid.text()),
         ("job-name", name.text()),
@@ -98,7 +98,7 @@ fn job_spec(spec: &Node<'_>, errors: &mut Errors) {
     }
     managed_by(&spec.get("managedBy"), errors);
     let mode = spec.get("completionMode");
-    check::one_of_if_any(&mode, &["NonIndexed", "Indexed"], errors);
+    check::one_of_if_set(&mode, &["NonIndexed", "Indexed"], errors);
     if is_indexed(spec) {
         indexed(spec, errors);
     }
@@ -124,7 +124,7 @@ fn managed_by(manager: &Node<'_>, errors: &mut Errors) {
     if !manager.is_set() {
         return;
     }
-    if check::some(manager, errors) {
+    if check::required(manager, errors) {
         match manager.text().split_once('/') {
             Some((host, path)) if !host.is_empty() && !path.is_empty() => {
                 for fault in text::dns_subdomain(host) {
@@ -186,7 +186,7 @@ fn failure_policy(spec: &Node<'_>, errors: &mut Errors) {
             exit_codes(spec, &codes, errors);
         }
         for condition in conditions.items() {
-            check::form(&condition.get("type"), text::qualified_name, errors);
+            check::format(&condition.get("type"), text::qualified_name, errors);
             named(
                 &condition.get("status"),
                 &["False", "True", "Unknown"],
@@ -198,7 +198,10 @@ fn failure_policy(spec: &Node<'_>, errors: &mut Errors) {
             (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
             _ => continue,
         };
-        errors.push(FieldError::invalid_whatever(rule.path.to_string(), detail));
+        errors.push(FieldError::invalid_without_value(
+            rule.path.to_string(),
+            detail,
+        ));
     }
 }
 
@@ -216,7 +219,7 @@ fn named(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
         let known: Vec<_> = known.iter().map(|name| format!("\"{name}\"")).collect();
         errors.push(node.required(&format!("valid values: [{}]", known.join(" "))));
     } else {
-        check::one_of_if_any(node, known, errors);
+        check::one_of_if_set(node, known, errors);
     }
 }
 
@@ -305,7 +308,7 @@ fn replacement_policy(spec: &Node<'_>, errors: &mut Errors) {
     } else {
         &["Failed", "TerminatingOrFailed"]
     };
-    check::one_of_if_any(&policy, known, errors);
+    check::one_of_if_set(&policy, known, errors);
 }
 
 fn restart_policy(spec: &Node<'_>, errors: &mut Errors) {
@@ -407,7 +410,7 @@ pub(super) fn cron_job_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Error
 
 fn cron_spec(old: Option<&Node<'_>>, spec: &Node<'_>, errors: &mut Errors) {
     let schedule = spec.get("schedule");
-    if check::some(&schedule, errors) {
+    if check::required(&schedule, errors) {
         schedule::schedule(old, spec, errors);
     }
     check::nonnegative(&spec.get("startingDeadlineSeconds"), errors);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::text::{self, Faults};
+use super::text::{self, Messages};
 use super::tree::Node;
 use crate::FieldError;
 use crate::selector::LabelSelector;
@@ -19,28 +19,28 @@ pub const IMMUTABLE: &str = "field is immutable";
 const NEGATIVE: &str = "must be greater than or equal to 0";
 
 /// The text has the form.
-pub fn form(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
+pub fn format(node: &Node<'_>, rule: fn(&str) -> Messages, errors: &mut Errors) {
     for fault in rule(node.text()) {
         errors.push(node.invalid_text(&fault));
     }
 }
 
 /// The text has the form, if there is any.
-pub fn form_if_any(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
+pub fn format_if_set(node: &Node<'_>, rule: fn(&str) -> Messages, errors: &mut Errors) {
     if !node.is_empty() {
-        form(node, rule, errors);
+        format(node, rule, errors);
     }
 }
 
 /// The text is there and has the form.
-pub fn form_of_some(node: &Node<'_>, rule: fn(&str) -> Faults, errors: &mut Errors) {
-    if some(node, errors) {
-        form(node, rule, errors);
+pub fn required_format(node: &Node<'_>, rule: fn(&str) -> Messages, errors: &mut Errors) {
+    if required(node, errors) {
+        format(node, rule, errors);
     }
 }
 
 /// It is there and not empty.
-pub fn some(node: &Node<'_>, errors: &mut Errors) -> bool {
+pub fn required(node: &Node<'_>, errors: &mut Errors) -> bool {
     if node.is_empty() {
         errors.push(node.required(""));
     }
@@ -49,13 +49,13 @@ pub fn some(node: &Node<'_>, errors: &mut Errors) -> bool {
 
 /// The text is there and one of `known`, which errors name in this order.
 pub fn one_of(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
-    if some(node, errors) {
-        one_of_if_any(node, known, errors);
+    if required(node, errors) {
+        one_of_if_set(node, known, errors);
     }
 }
 
 /// The text, if it is set, is one of `known`.
-pub fn one_of_if_any(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
+pub fn one_of_if_set(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
     if node.is_set() && !known.contains(&node.text()) {
         errors.push(node.not_supported(known));
     }
@@ -99,7 +99,7 @@ pub fn port(node: &Node<'_>, errors: &mut Errors) {
 /// The number or the name of a port.
 pub fn port_or_name(node: &Node<'_>, errors: &mut Errors) {
     match node.value() {
-        Value::String(_) => form(node, text::port_name, errors),
+        Value::String(_) => format(node, text::port_name, errors),
         _ => port(node, errors),
     }
 }
@@ -147,11 +147,11 @@ pub fn number_of(node: &Node<'_>) -> i64 {
 
 /// An IP address.
 pub fn ip(node: &Node<'_>, errors: &mut Errors) {
-    form(node, ip_faults, errors);
+    format(node, ip_faults, errors);
 }
 
 /// What is wrong with an IP address.
-pub fn ip_faults(text: &str) -> Faults {
+pub fn ip_faults(text: &str) -> Messages {
     let fault = match text.parse::<IpAddr>() {
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
             "must not be an IPv4-mapped IPv6 address"

@@ -93,7 +93,7 @@ pub(super) fn secret(object: &Node<'_>, errors: &mut Errors) {
         "kubernetes.io/service-account-token" => {
             let annotations = object.get("metadata").get("annotations");
             let account = annotations.entry("kubernetes.io/service-account.name");
-            check::some(&account, errors);
+            check::required(&account, errors);
         }
         "kubernetes.io/dockercfg" => docker_config(&data.entry(".dockercfg"), errors),
         "kubernetes.io/dockerconfigjson" => {
@@ -105,7 +105,7 @@ pub(super) fn secret(object: &Node<'_>, errors: &mut Errors) {
             }
         }
         "kubernetes.io/ssh-auth" => {
-            check::some(&data.entry("ssh-privatekey"), errors);
+            check::required(&data.entry("ssh-privatekey"), errors);
         }
         "kubernetes.io/tls" => {
             for key in ["tls.crt", "tls.key"] {
@@ -146,7 +146,7 @@ pub(super) fn namespace(object: &Node<'_>, errors: &mut Errors) {
 }
 
 fn finalizer_name(finalizer: &Node<'_>, errors: &mut Errors) {
-    check::form(finalizer, text::qualified_name, errors);
+    check::format(finalizer, text::qualified_name, errors);
     let name = finalizer.text();
     let known = ["kubernetes", "orphan", "foregroundDeletion"];
     if !name.contains('/') && !known.contains(&name) {
@@ -185,7 +185,7 @@ pub(super) fn phase(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
 /// A Tenant.
 pub(super) fn tenant(object: &Node<'_>, errors: &mut Errors) {
     for finalizer in object.get("spec").get("finalizers").items() {
-        check::form(&finalizer, text::qualified_name, errors);
+        check::format(&finalizer, text::qualified_name, errors);
     }
     tenant_quota(object, errors);
 }
@@ -276,14 +276,14 @@ fn any_event<'a>(object: &Node<'a>, regarding: &'a str, reporter: &'a str, error
         event_fields(object, reporter, errors);
     }
     let own = own.at(Path::default().field("namespace"));
-    check::form(&own, text::dns_subdomain, errors);
+    check::format(&own, text::dns_subdomain, errors);
 }
 
 fn event_fields<'a>(object: &Node<'a>, reporter: &'a str, errors: &mut Errors) {
-    check::some(&object.get(reporter), errors);
-    check::form(&object.get(reporter), text::qualified_name, errors);
+    check::required(&object.get(reporter), errors);
+    check::format(&object.get(reporter), text::qualified_name, errors);
     for field in ["reportingInstance", "action", "reason"] {
-        check::some(&object.get(field), errors);
+        check::required(&object.get(field), errors);
         if object.get(field).text().len() > 128 {
             let detail = "can have at most 128 characters";
             errors.push(object.get(field).invalid_as(&"".into(), detail));
@@ -359,7 +359,7 @@ fn taints(object: &Node<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for taint in taints.items() {
         let (key, effect) = (taint.get("key"), taint.get("effect"));
-        check::form(&key, text::qualified_name, errors);
+        check::format(&key, text::qualified_name, errors);
         let faults = text::label_value(taint.get("value").text());
         if !faults.is_empty() {
             errors.push(taint.get("value").invalid(&faults.join(";")));
@@ -376,7 +376,7 @@ fn taints(object: &Node<'_>, errors: &mut Errors) {
                 taint.get("timeAdded").value()
             );
             let place = taint.path.to_string();
-            errors.push(FieldError::duplicate_printed(place, &printed).and(detail));
+            errors.push(FieldError::duplicate_printed(place, &printed).with_detail(detail));
         }
     }
 }
@@ -411,5 +411,5 @@ pub(super) fn binding(object: &Node<'_>, errors: &mut Errors) {
     if !kind.is_empty() && kind.text() != "Node" {
         errors.push(kind.not_supported(&["Node", "<empty>"]));
     }
-    check::some(&target.get("name"), errors);
+    check::required(&target.get("name"), errors);
 }

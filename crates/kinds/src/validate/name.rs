@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::check;
-use super::text::{self, Faults};
+use super::text::{self, Messages};
 use super::tree::Node;
 use crate::Kind;
 
@@ -20,7 +20,7 @@ enum Rule {
 }
 
 /// What is wrong with `name` as the name of `object`.
-pub(super) fn name(kind: &Kind, object: &Node<'_>, name: &str) -> Faults {
+pub(super) fn name(kind: &Kind, object: &Node<'_>, name: &str) -> Messages {
     match rule(kind) {
         Rule::Subdomain => text::dns_subdomain(name),
         Rule::Label => text::dns_label(name),
@@ -33,7 +33,7 @@ pub(super) fn name(kind: &Kind, object: &Node<'_>, name: &str) -> Faults {
 }
 
 /// What is wrong with `prefix` as the beginning of a name.
-pub(super) fn generate_name(kind: &Kind, object: &Node<'_>, prefix: &str) -> Faults {
+pub(super) fn generate_name(kind: &Kind, object: &Node<'_>, prefix: &str) -> Messages {
     match rule(kind) {
         Rule::Subdomain => text::dns_subdomain(&masked(prefix)),
         Rule::Label => text::dns_label(&masked(prefix)),
@@ -60,7 +60,7 @@ fn rule(kind: &Kind) -> Rule {
 }
 
 /// `all` stands for every tenant in paths.
-fn tenant(name: &str) -> Faults {
+fn tenant(name: &str) -> Messages {
     let mut faults = text::dns_label(name);
     if name == "all" {
         faults.push("is not an acceptable tenant name".to_owned());
@@ -69,7 +69,7 @@ fn tenant(name: &str) -> Faults {
 }
 
 /// `form` is what must look like a name.
-fn definition(object: &Node<'_>, name: &str, form: &str) -> Faults {
+fn definition(object: &Node<'_>, name: &str, form: &str) -> Messages {
     let spec = object.get("spec");
     let plural = spec.get("names").get("plural").text();
     let wanted = format!("{plural}.{}", spec.get("group").text());
@@ -80,7 +80,7 @@ fn definition(object: &Node<'_>, name: &str, form: &str) -> Faults {
     faults
 }
 
-fn api_service(object: &Node<'_>, name: &str) -> Faults {
+fn api_service(object: &Node<'_>, name: &str) -> Messages {
     let faults = text::path_segment(name);
     if !faults.is_empty() {
         return faults;
@@ -100,7 +100,7 @@ fn api_service(object: &Node<'_>, name: &str) -> Faults {
     )]
 }
 
-fn ip_address(name: &str) -> Faults {
+fn ip_address(name: &str) -> Messages {
     let faults = check::ip_faults(name);
     let canonical = name.parse::<IpAddr>().map(|address| address.to_string());
     match canonical {

@@ -27,17 +27,17 @@ pub(super) fn endpoints(object: &Node<'_>, errors: &mut Errors) {
         for list in lists {
             for address in subset.get(list).items() {
                 check::ip(&address.get("ip"), errors);
-                check::form_if_any(&address.get("hostname"), text::dns_label, errors);
-                check::form_if_any(&address.get("nodeName"), text::dns_subdomain, errors);
+                check::format_if_set(&address.get("hostname"), text::dns_label, errors);
+                check::format_if_set(&address.get("nodeName"), text::dns_subdomain, errors);
                 endpoint_ip(&address.get("ip"), errors);
             }
         }
         let ports = subset.get("ports");
         for port in ports.items() {
             if ports.list().len() > 1 {
-                check::some(&port.get("name"), errors);
+                check::required(&port.get("name"), errors);
             }
-            check::form_if_any(&port.get("name"), text::dns_label, errors);
+            check::format_if_set(&port.get("name"), text::dns_label, errors);
             check::port(&port.get("port"), errors);
             check::one_of(&port.get("protocol"), PROTOCOLS, errors);
             app_protocol(&port, errors);
@@ -47,7 +47,7 @@ pub(super) fn endpoints(object: &Node<'_>, errors: &mut Errors) {
 
 fn app_protocol(port: &Node<'_>, errors: &mut Errors) {
     if port.get("appProtocol").is_set() {
-        check::form(&port.get("appProtocol"), text::qualified_name, errors);
+        check::format(&port.get("appProtocol"), text::qualified_name, errors);
     }
 }
 
@@ -98,11 +98,11 @@ pub(super) fn endpoint_slice(object: &Node<'_>, errors: &mut Errors) {
     for endpoint in endpoints.items() {
         slice_addresses(&endpoint.get("addresses"), kind.text(), errors);
         if endpoint.get("nodeName").is_set() {
-            check::form(&endpoint.get("nodeName"), text::dns_subdomain, errors);
+            check::format(&endpoint.get("nodeName"), text::dns_subdomain, errors);
         }
         meta::labels(&endpoint.get("deprecatedTopology"), errors);
         if endpoint.get("hostname").is_set() {
-            check::form(&endpoint.get("hostname"), text::dns_label, errors);
+            check::format(&endpoint.get("hostname"), text::dns_label, errors);
         }
         let hints = endpoint.get("hints");
         slice_hints(&hints.get("forZones"), text::label_value, errors);
@@ -118,7 +118,7 @@ fn slice_ports(ports: &Node<'_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for port in ports.items() {
         let name = port.get("name");
-        check::form_if_any(&name, text::dns_label, errors);
+        check::format_if_set(&name, text::dns_label, errors);
         if !names.insert(name.text()) {
             let place = name.path.to_string();
             errors.push(FieldError::duplicate(place, &name.text().into()));
@@ -154,7 +154,7 @@ fn slice_addresses(addresses: &Node<'_>, kind: &str, errors: &mut Errors) {
 }
 
 fn domain_name(node: &Node<'_>, errors: &mut Errors) {
-    if !check::some(node, errors) {
+    if !check::required(node, errors) {
         return;
     }
     let name = node.text().strip_suffix('.').unwrap_or(node.text());
@@ -167,7 +167,7 @@ fn domain_name(node: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-fn slice_hints(hints: &Node<'_>, rule: fn(&str) -> text::Faults, errors: &mut Errors) {
+fn slice_hints(hints: &Node<'_>, rule: fn(&str) -> text::Messages, errors: &mut Errors) {
     if hints.list().len() > 8 {
         errors.push(hints.too_many(8));
         return;
@@ -178,7 +178,7 @@ fn slice_hints(hints: &Node<'_>, rule: fn(&str) -> text::Faults, errors: &mut Er
         if !names.insert(name.text()) {
             errors.push(name.duplicate());
         }
-        check::form(&name, rule, errors);
+        check::format(&name, rule, errors);
     }
 }
 
@@ -218,18 +218,18 @@ pub(super) fn ingress(object: &Node<'_>, errors: &mut Errors) {
         for host in entry.get("hosts").items() {
             ingress_host(&host, errors);
         }
-        check::form_if_any(&entry.get("secretName"), text::dns_subdomain, errors);
+        check::format_if_set(&entry.get("secretName"), text::dns_subdomain, errors);
     }
     if spec.get("ingressClassName").is_set() {
-        check::form(&spec.get("ingressClassName"), text::dns_subdomain, errors);
+        check::format(&spec.get("ingressClassName"), text::dns_subdomain, errors);
     }
 }
 
 fn ingress_host(host: &Node<'_>, errors: &mut Errors) {
     if host.text().contains('*') {
-        check::form(host, text::wildcard_subdomain, errors);
+        check::format(host, text::wildcard_subdomain, errors);
     } else {
-        check::form(host, text::dns_subdomain, errors);
+        check::format(host, text::dns_subdomain, errors);
     }
 }
 
@@ -245,7 +245,7 @@ fn ingress_rule(rule: &Node<'_>, errors: &mut Errors) {
     if !http.is_set() {
         return;
     }
-    check::some(&http.get("paths"), errors);
+    check::required(&http.get("paths"), errors);
     for path in http.get("paths").items() {
         ingress_path(&path, errors);
     }
@@ -295,13 +295,13 @@ fn ingress_backend(backend: &Node<'_>, errors: &mut Errors) {
         (false, true) => reference(&resource, errors),
         (false, false) => errors.push(refuse("resource or service backend is required")),
         (true, false) => {
-            check::form_of_some(&service.get("name"), text::dns_label, errors);
+            check::required_format(&service.get("name"), text::dns_label, errors);
             let port = service.get("port");
             let (name, number) = (port.get("name"), port.get("number"));
             let numbered = number.int().unwrap_or_default() != 0;
             match (!name.is_empty(), numbered) {
                 (true, true) => errors.push(refuse("cannot set both port name & port number")),
-                (true, false) => check::form(&name, text::port_name, errors),
+                (true, false) => check::format(&name, text::port_name, errors),
                 (false, true) => check::port(&number, errors),
                 (false, false) => {
                     errors.push(backend.required("port name or number is required"));
@@ -313,10 +313,10 @@ fn ingress_backend(backend: &Node<'_>, errors: &mut Errors) {
 
 fn reference(reference: &Node<'_>, errors: &mut Errors) {
     if reference.get("apiGroup").is_set() {
-        check::form(&reference.get("apiGroup"), text::dns_subdomain, errors);
+        check::format(&reference.get("apiGroup"), text::dns_subdomain, errors);
     }
     for field in ["kind", "name"] {
-        check::form_of_some(&reference.get(field), text::path_segment, errors);
+        check::required_format(&reference.get(field), text::path_segment, errors);
     }
 }
 
@@ -332,7 +332,7 @@ pub(super) fn ingress_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Error
 }
 
 fn balancer_host(host: &Node<'_>, errors: &mut Errors) {
-    check::form_if_any(host, text::dns_subdomain, errors);
+    check::format_if_set(host, text::dns_subdomain, errors);
     if host.text().parse::<IpAddr>().is_ok() {
         errors.push(host.invalid("must be a DNS name, not an IP address"));
     }
@@ -354,7 +354,7 @@ pub(super) fn ingress_class(object: &Node<'_>, errors: &mut Errors) {
     let (scope, namespace) = (parameters.get("scope"), parameters.get("namespace"));
     match scope.text() {
         "" => errors.push(scope.required("")),
-        "Namespace" if namespace.is_set() => check::form(&namespace, text::dns_label, errors),
+        "Namespace" if namespace.is_set() => check::format(&namespace, text::dns_label, errors),
         "Namespace" => {
             errors.push(namespace.required("`parameters.scope` is set to 'Namespace'"));
         }
@@ -368,7 +368,7 @@ pub(super) fn ingress_class(object: &Node<'_>, errors: &mut Errors) {
 }
 
 fn prefixed_path(node: &Node<'_>, errors: &mut Errors) {
-    if !check::some(node, errors) {
+    if !check::required(node, errors) {
         return;
     }
     match node.text().split_once('/') {
@@ -417,12 +417,12 @@ pub(super) fn network_policy(object: &Node<'_>, errors: &mut Errors) {
         return;
     }
     for kind in types.items() {
-        check::one_of_if_any(&kind, &["Ingress", "Egress"], errors);
+        check::one_of_if_set(&kind, &["Ingress", "Egress"], errors);
     }
 }
 
 fn policy_port(item: &Node<'_>, errors: &mut Errors) {
-    check::one_of_if_any(&item.get("protocol"), &["TCP", "UDP", "SCTP"], errors);
+    check::one_of_if_set(&item.get("protocol"), &["TCP", "UDP", "SCTP"], errors);
     let (port, end) = (item.get("port"), item.get("endPort"));
     let detail = if !port.is_set() {
         "may not be specified when `port` is not specified"
@@ -443,7 +443,7 @@ fn policy_port(item: &Node<'_>, errors: &mut Errors) {
         errors.push(end.invalid(detail));
     }
     if port.is_set() {
-        check::form(&port, text::port_name, errors);
+        check::format(&port, text::port_name, errors);
     }
 }
 
@@ -469,7 +469,7 @@ fn policy_peer(peer: &Node<'_>, errors: &mut Errors) {
 
 fn ip_block(block: &Node<'_>, errors: &mut Errors) {
     let cidr = block.get("cidr");
-    if !check::some(&cidr, errors) {
+    if !check::required(&cidr, errors) {
         return;
     }
     check::cidr(&cidr, errors);
@@ -494,11 +494,11 @@ pub(super) fn ip_address(object: &Node<'_>, errors: &mut Errors) {
         errors.push(parent.required(""));
         return;
     }
-    check::form_if_any(&parent.get("group"), text::dns_subdomain, errors);
+    check::format_if_set(&parent.get("group"), text::dns_subdomain, errors);
     for field in ["resource", "name"] {
-        check::form_of_some(&parent.get(field), text::path_segment, errors);
+        check::required_format(&parent.get(field), text::path_segment, errors);
     }
-    check::form_if_any(&parent.get("namespace"), text::path_segment, errors);
+    check::format_if_set(&parent.get("namespace"), text::path_segment, errors);
 }
 
 /// An IPAddress that is changed.

@@ -152,9 +152,9 @@ pub(super) fn pod_spec(spec: &Node<'_>, pod: Option<&Node<'_>>, errors: &mut Err
     names(spec, errors);
     scheduling::tolerations(&spec.get("tolerations"), errors);
     host_aliases(&spec.get("hostAliases"), errors);
-    check::form_if_any(&spec.get("priorityClassName"), text::dns_subdomain, errors);
+    check::format_if_set(&spec.get("priorityClassName"), text::dns_subdomain, errors);
     if spec.get("runtimeClassName").is_set() {
-        check::form(&spec.get("runtimeClassName"), text::dns_subdomain, errors);
+        check::format(&spec.get("runtimeClassName"), text::dns_subdomain, errors);
     }
     if spec.get("preemptionPolicy").is_set() {
         let known = ["PreemptLowerPriority", "Never"];
@@ -167,10 +167,10 @@ pub(super) fn pod_spec(spec: &Node<'_>, pod: Option<&Node<'_>>, errors: &mut Err
     }
     if spec.get("os").is_set() {
         let name = spec.get("os").get("name");
-        if check::some(&name, errors) {
+        if check::required(&name, errors) {
             // Kubernetes names the structure.
             let name = name.at(spec.path.field("os"));
-            check::one_of_if_any(&name, &["linux", "windows"], errors);
+            check::one_of_if_set(&name, &["linux", "windows"], errors);
         }
     }
 }
@@ -186,9 +186,9 @@ fn resource_claims(claims: &Node<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for claim in claims.items() {
         let name = claim.get("name");
-        if check::some(&name, errors) {
+        if check::required(&name, errors) {
             if seen.insert(name.text()) {
-                check::form(&name, text::dns_label, errors);
+                check::format(&name, text::dns_label, errors);
             } else {
                 errors.push(name.duplicate());
             }
@@ -207,7 +207,7 @@ fn resource_claims(claims: &Node<'_>, errors: &mut Errors) {
         }
         for reference in [direct, template] {
             if reference.is_set() {
-                check::form(&reference, text::dns_subdomain, errors);
+                check::format(&reference, text::dns_subdomain, errors);
             }
         }
     }
@@ -292,12 +292,12 @@ fn dns_config(spec: &Node<'_>, errors: &mut Errors) {
 
 fn gates(spec: &Node<'_>, errors: &mut Errors) {
     for gate in spec.get("readinessGates").items() {
-        check::form(&gate.get("conditionType"), text::qualified_name, errors);
+        check::format(&gate.get("conditionType"), text::qualified_name, errors);
     }
     let mut seen = HashSet::new();
     for gate in spec.get("schedulingGates").items() {
         let name = gate.get("name").at(gate.path.clone());
-        check::form(&name, text::qualified_name, errors);
+        check::format(&name, text::qualified_name, errors);
         if !seen.insert(name.text()) {
             errors.push(name.duplicate());
         }
@@ -342,12 +342,12 @@ fn host_name(spec: &Node<'_>, errors: &mut Errors) {
     if name.text().len() > 64 {
         errors.push(name.too_long(64));
     }
-    check::form(&name, text::dns_subdomain, errors);
+    check::format(&name, text::dns_subdomain, errors);
 }
 
 fn names(spec: &Node<'_>, errors: &mut Errors) {
-    check::form_if_any(&spec.get("serviceAccountName"), text::dns_subdomain, errors);
-    check::form_if_any(&spec.get("nodeName"), text::dns_subdomain, errors);
+    check::format_if_set(&spec.get("serviceAccountName"), text::dns_subdomain, errors);
+    check::format_if_set(&spec.get("nodeName"), text::dns_subdomain, errors);
     let deadline = spec.get("activeDeadlineSeconds");
     if deadline
         .int()
@@ -355,15 +355,15 @@ fn names(spec: &Node<'_>, errors: &mut Errors) {
     {
         errors.push(deadline.invalid(&text::range(1, i64::from(i32::MAX))));
     }
-    check::form_if_any(&spec.get("hostname"), text::dns_label, errors);
-    check::form_if_any(&spec.get("subdomain"), text::dns_label, errors);
+    check::format_if_set(&spec.get("hostname"), text::dns_label, errors);
+    check::format_if_set(&spec.get("subdomain"), text::dns_label, errors);
 }
 
 fn host_aliases(aliases: &Node<'_>, errors: &mut Errors) {
     for alias in aliases.items() {
         check::ip(&alias.get("ip"), errors);
         for name in alias.get("hostnames").items() {
-            check::form(&name, text::dns_subdomain, errors);
+            check::format(&name, text::dns_subdomain, errors);
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn disruption_budget(object: &Node<'_>, errors: &mut Errors) {
     }
     meta::selector(&spec.get("selector"), errors);
     let policies = ["AlwaysAllow", "IfHealthyBudget"];
-    check::one_of_if_any(&spec.get("unhealthyPodEvictionPolicy"), &policies, errors);
+    check::one_of_if_set(&spec.get("unhealthyPodEvictionPolicy"), &policies, errors);
 }
 
 /// Go prints the fields of a structure that has no other names for them.
@@ -116,7 +116,7 @@ pub(super) fn lease(object: &Node<'_>, errors: &mut Errors) {
     check::nonnegative(&spec.get("leaseTransitions"), errors);
     let strategy = spec.get("strategy");
     if strategy.is_set() && strategy.text() != "OldestEmulationVersion" {
-        check::form(&strategy, text::qualified_name, errors);
+        check::format(&strategy, text::qualified_name, errors);
     }
     let holder = spec.get("preferredHolder");
     if !holder.is_empty() && strategy.is_empty() {
@@ -126,7 +126,7 @@ pub(super) fn lease(object: &Node<'_>, errors: &mut Errors) {
 
 /// A RuntimeClass.
 pub(super) fn runtime_class(object: &Node<'_>, errors: &mut Errors) {
-    check::form_of_some(&object.get("handler"), text::dns_label, errors);
+    check::required_format(&object.get("handler"), text::dns_label, errors);
     let overhead = object.get("overhead");
     for (resource, amount) in overhead.get("podFixed").entries() {
         let amount = amount.at(overhead.path.field("limits").key(resource));
@@ -177,9 +177,9 @@ pub(super) fn signing_request(object: &Node<'_>, errors: &mut Errors) {
         errors.push(spec.get("request").invalid_text(detail));
     }
     let usages = spec.get("usages");
-    check::some(&usages, errors);
+    check::required(&usages, errors);
     for usage in usages.items() {
-        check::one_of_if_any(&usage, USAGES, errors);
+        check::one_of_if_set(&usage, USAGES, errors);
     }
     let mut seen = HashSet::new();
     for usage in usages.items() {
@@ -220,7 +220,7 @@ fn is_pem(base64: &str, kind: &str) -> bool {
 }
 
 fn signer_name(signer: &Node<'_>, errors: &mut Errors) {
-    if !check::some(signer, errors) {
+    if !check::required(signer, errors) {
         return;
     }
     let (domain, path) = match signer.text().split_once('/') {
@@ -243,7 +243,7 @@ fn signer_name(signer: &Node<'_>, errors: &mut Errors) {
     labels_of(signer, path, text::dns_subdomain, errors);
 }
 
-fn labels_of(place: &Node<'_>, text: &str, rule: fn(&str) -> text::Faults, errors: &mut Errors) {
+fn labels_of(place: &Node<'_>, text: &str, rule: fn(&str) -> text::Messages, errors: &mut Errors) {
     for label in text.split('.') {
         let faults = rule(label);
         for fault in &faults {
@@ -260,7 +260,7 @@ fn conditions(conditions: &Node<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for condition in conditions.items() {
         let (kind, status) = (condition.get("type"), condition.get("status"));
-        check::some(&kind, errors);
+        check::required(&kind, errors);
         let known: &[&str] = match kind.text() {
             "Approved" | "Denied" | "Failed" => &["True"],
             _ => &["False", "True", "Unknown"],
@@ -346,8 +346,8 @@ pub(super) fn api_service(object: &Node<'_>, errors: &mut Errors) {
         let detail = "only v1 may have an empty group and it better be legacy kube";
         errors.push(group.required(detail));
     }
-    check::form_if_any(&group, text::dns_subdomain, errors);
-    check::form(&version, text::dns1035_label, errors);
+    check::format_if_set(&group, text::dns_subdomain, errors);
+    check::format(&version, text::dns1035_label, errors);
     for (field, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)] {
         let priority = spec.get(field);
         if !(1..=most).contains(&priority.int().unwrap_or_default()) {
@@ -369,8 +369,8 @@ pub(super) fn api_service(object: &Node<'_>, errors: &mut Errors) {
         }
         return;
     }
-    check::some(&service.get("namespace"), errors);
-    check::some(&service.get("name"), errors);
+    check::required(&service.get("namespace"), errors);
+    check::required(&service.get("name"), errors);
     let port = service.get("port");
     if port.is_set() && !text::port_number(port.int().unwrap_or_default()).is_empty() {
         let detail = format!("port is not valid: {}", text::range(1, 65535));

@@ -80,7 +80,7 @@ fn binding(object: &Node<'_>, kinds: &[&str], namespaced: bool, errors: &mut Err
     if !kinds.contains(&role.get("kind").text()) {
         errors.push(role.get("kind").not_supported(kinds));
     }
-    check::form_of_some(&role.get("name"), text::path_segment, errors);
+    check::required_format(&role.get("name"), text::path_segment, errors);
     for subject in object.get("subjects").items() {
         self::subject(&subject, namespaced, errors);
     }
@@ -88,15 +88,15 @@ fn binding(object: &Node<'_>, kinds: &[&str], namespaced: bool, errors: &mut Err
 
 fn subject(subject: &Node<'_>, namespaced: bool, errors: &mut Errors) {
     let (name, group) = (subject.get("name"), subject.get("apiGroup"));
-    check::some(&name, errors);
+    check::required(&name, errors);
     match subject.get("kind").text() {
         "ServiceAccount" => {
-            check::form_if_any(&name, text::dns_subdomain, errors);
+            check::format_if_set(&name, text::dns_subdomain, errors);
             if !group.is_empty() {
                 errors.push(group.not_supported(&[""]));
             }
             if !namespaced {
-                check::some(&subject.get("namespace"), errors);
+                check::required(&subject.get("namespace"), errors);
             }
         }
         "User" | "Group" => {

@@ -46,12 +46,12 @@ const SOURCES: &[(&str, &[&str])] = &[
 pub(super) fn volume(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let modes = spec.get("accessModes");
-    check::some(&modes, errors);
+    check::required(&modes, errors);
     pod::access_modes(&modes, errors);
     capacity(&spec.get("capacity"), errors);
     let reclaim = spec.get("persistentVolumeReclaimPolicy");
     if !reclaim.is_empty() {
-        check::one_of_if_any(&reclaim, &["Delete", "Recycle", "Retain"], errors);
+        check::one_of_if_set(&reclaim, &["Delete", "Recycle", "Retain"], errors);
     }
     let affinity = spec.get("nodeAffinity");
     if affinity.get("required").is_set() {
@@ -65,13 +65,13 @@ pub(super) fn volume(object: &Node<'_>, errors: &mut Errors) {
         let detail = "may not be 'recycle' for a hostPath mount of '/'";
         errors.push(reclaim.forbidden(detail));
     }
-    check::form_if_any(&spec.get("storageClassName"), text::dns_subdomain, errors);
-    check::one_of_if_any(&spec.get("volumeMode"), &["Block", "Filesystem"], errors);
+    check::format_if_set(&spec.get("storageClassName"), text::dns_subdomain, errors);
+    check::one_of_if_set(&spec.get("volumeMode"), &["Block", "Filesystem"], errors);
     attributes_class(&spec, errors);
 }
 
 fn capacity(capacity: &Node<'_>, errors: &mut Errors) {
-    check::some(capacity, errors);
+    check::required(capacity, errors);
     if !capacity.get("storage").is_set() || capacity.entries().count() > 1 {
         let place = capacity.path.to_string();
         errors.push(FieldError::not_supported(
@@ -103,7 +103,7 @@ fn source(spec: &Node<'_>, errors: &mut Errors) {
         }
         given = true;
         for field in *needed {
-            check::some(&source.get(field), errors);
+            check::required(&source.get(field), errors);
         }
         match *kind {
             "hostPath" => pod::host_path(&source, errors),
@@ -117,7 +117,7 @@ fn source(spec: &Node<'_>, errors: &mut Errors) {
             }
             "csi" => {
                 pod::driver(&source.get("driver"), errors);
-                check::some(&source.get("volumeHandle"), errors);
+                check::required(&source.get("volumeHandle"), errors);
             }
             _ => {}
         }
@@ -135,7 +135,7 @@ fn attributes_class(spec: &Node<'_>, errors: &mut Errors) {
     if class.is_empty() {
         errors.push(class.required("an empty string is disallowed"));
     } else {
-        check::form(&class, text::dns_subdomain, errors);
+        check::format(&class, text::dns_subdomain, errors);
     }
     if !spec.get("csi").is_set() {
         let detail = "has to be specified when using volumeAttributesClassName";
@@ -311,12 +311,12 @@ pub(super) fn class(object: &Node<'_>, errors: &mut Errors) {
     parameters(&object.get("parameters"), errors);
     let reclaim = object.get("reclaimPolicy");
     if !reclaim.is_empty() {
-        check::one_of_if_any(&reclaim, &["Delete", "Retain"], errors);
+        check::one_of_if_set(&reclaim, &["Delete", "Retain"], errors);
     }
     let binding = object.get("volumeBindingMode");
     if binding.is_set() {
         let modes = ["Immediate", "WaitForFirstConsumer"];
-        check::one_of_if_any(&binding, &modes, errors);
+        check::one_of_if_set(&binding, &modes, errors);
     } else {
         errors.push(binding.required(""));
     }
@@ -324,7 +324,7 @@ pub(super) fn class(object: &Node<'_>, errors: &mut Errors) {
 }
 
 fn provisioner(name: &Node<'_>, errors: &mut Errors) {
-    if !check::some(name, errors) {
+    if !check::required(name, errors) {
         return;
     }
     let lower = name.text().to_lowercase();
@@ -400,9 +400,9 @@ pub(super) fn attachment(object: &Node<'_>, errors: &mut Errors) {
         }
         _ => {}
     }
-    check::form(&spec.get("nodeName"), text::dns_subdomain, errors);
+    check::format(&spec.get("nodeName"), text::dns_subdomain, errors);
     if name.is_set() {
-        check::form(&name, text::dns_subdomain, errors);
+        check::format(&name, text::dns_subdomain, errors);
     }
 }
 
@@ -445,7 +445,7 @@ pub(super) fn csi_driver(object: &Node<'_>, errors: &mut Errors) {
         }
     }
     let policies = ["File", "None", "ReadWriteOnceWithFSType"];
-    check::one_of_if_any(&spec.get("fsGroupPolicy"), &policies, errors);
+    check::one_of_if_set(&spec.get("fsGroupPolicy"), &policies, errors);
     let mut audiences = HashSet::new();
     for request in spec.get("tokenRequests").items() {
         let (audience, seconds) = (request.get("audience"), request.get("expirationSeconds"));
@@ -465,7 +465,7 @@ pub(super) fn csi_driver(object: &Node<'_>, errors: &mut Errors) {
     let modes = spec.get("volumeLifecycleModes");
     for mode in modes.items() {
         let mode = mode.at(modes.path.clone());
-        check::one_of_if_any(&mode, &["Persistent", "Ephemeral"], errors);
+        check::one_of_if_set(&mode, &["Persistent", "Ephemeral"], errors);
     }
     let period = spec.get("nodeAllocatableUpdatePeriodSeconds");
     if period.int().is_some_and(|seconds| seconds < 10) {
@@ -491,7 +491,7 @@ pub(super) fn csi_node(object: &Node<'_>, errors: &mut Errors) {
     for item in object.get("spec").get("drivers").items() {
         let name = item.get("name");
         pod::driver(&name, errors);
-        check::some(&item.get("nodeID"), errors);
+        check::required(&item.get("nodeID"), errors);
         if item.get("nodeID").text().len() > 256 {
             errors.push(item.get("nodeID").invalid("must be 256 characters or less"));
         }
@@ -502,11 +502,11 @@ pub(super) fn csi_node(object: &Node<'_>, errors: &mut Errors) {
         let mut keys = HashSet::new();
         for key in item.get("topologyKeys").items() {
             let key = key.at(item.path.clone());
-            check::some(&key, errors);
+            check::required(&key, errors);
             if !keys.insert(key.text()) {
                 errors.push(key.duplicate());
             }
-            check::form(&key, text::qualified_name, errors);
+            check::format(&key, text::qualified_name, errors);
         }
     }
 }
@@ -514,7 +514,7 @@ pub(super) fn csi_node(object: &Node<'_>, errors: &mut Errors) {
 /// A CSIStorageCapacity.
 pub(super) fn csi_capacity(object: &Node<'_>, errors: &mut Errors) {
     meta::selector(&object.get("nodeTopology"), errors);
-    check::form(&object.get("storageClassName"), text::dns_subdomain, errors);
+    check::format(&object.get("storageClassName"), text::dns_subdomain, errors);
     if object.get("capacity").is_set() {
         amount::resource_value(&object.get("capacity"), "storage", errors);
     }

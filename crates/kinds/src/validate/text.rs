@@ -2,7 +2,7 @@
 //! own sentences.
 
 /// The sentences, none if all is well.
-pub type Faults = Vec<String>;
+pub type Messages = Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -26,7 +26,7 @@ pub fn pattern(rule: &str, expression: &str, examples: &[&str]) -> String {
 }
 
 /// A DNS label: letters, digits and `-`, up to 63 of them.
-pub fn dns_label(text: &str) -> Faults {
+pub fn dns_label(text: &str) -> Messages {
     let mut faults = no_more_than(63, text);
     if !is_label(text) {
         faults.push(if is_subdomain(text) {
@@ -43,7 +43,7 @@ pub fn dns_label(text: &str) -> Faults {
 }
 
 /// A DNS label that begins with a letter.
-pub fn dns1035_label(text: &str) -> Faults {
+pub fn dns1035_label(text: &str) -> Messages {
     let mut faults = no_more_than(63, text);
     if !is_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
         faults.push(pattern(
@@ -56,7 +56,7 @@ pub fn dns1035_label(text: &str) -> Faults {
 }
 
 /// DNS labels joined by dots, up to 253 bytes.
-pub fn dns_subdomain(text: &str) -> Faults {
+pub fn dns_subdomain(text: &str) -> Messages {
     let mut faults = no_more_than(253, text);
     if !is_subdomain(text) {
         faults.push(pattern(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
@@ -65,7 +65,7 @@ pub fn dns_subdomain(text: &str) -> Faults {
 }
 
 /// A subdomain whose labels may hold and begin with `_`, as names to search do.
-pub fn dns_subdomain_with_underscore(text: &str) -> Faults {
+pub fn dns_subdomain_with_underscore(text: &str) -> Messages {
     let mut faults = no_more_than(253, text);
     let is_label = |label: &str| {
         let label = label.strip_prefix('_').unwrap_or(label);
@@ -82,7 +82,7 @@ pub fn dns_subdomain_with_underscore(text: &str) -> Faults {
 }
 
 /// A subdomain below `*.`.
-pub fn wildcard_subdomain(text: &str) -> Faults {
+pub fn wildcard_subdomain(text: &str) -> Messages {
     let mut faults = no_more_than(253, text);
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
         faults.push(pattern(
@@ -95,7 +95,7 @@ pub fn wildcard_subdomain(text: &str) -> Faults {
 }
 
 /// A name with an optional subdomain before `/`: a label's key.
-pub fn qualified_name(text: &str) -> Faults {
+pub fn qualified_name(text: &str) -> Messages {
     let mut faults = Vec::new();
     let mut parts = text.split('/');
     let name = match (parts.next(), parts.next(), parts.next()) {
@@ -123,7 +123,7 @@ pub fn qualified_name(text: &str) -> Faults {
     faults
 }
 
-fn qualified_prefix(prefix: &str, faults: &mut Faults) {
+fn qualified_prefix(prefix: &str, faults: &mut Messages) {
     if prefix.is_empty() {
         faults.push("prefix part must be non-empty".to_owned());
         return;
@@ -138,7 +138,7 @@ fn qualified_prefix(prefix: &str, faults: &mut Faults) {
 }
 
 /// A label's value.
-pub fn label_value(text: &str) -> Faults {
+pub fn label_value(text: &str) -> Messages {
     let mut faults = Vec::new();
     if text.len() > 63 {
         faults.push("must be no more than 63 bytes".to_owned());
@@ -157,7 +157,7 @@ pub fn label_value(text: &str) -> Faults {
 }
 
 /// What can stand between two slashes of a URL.
-pub fn path_segment(text: &str) -> Faults {
+pub fn path_segment(text: &str) -> Messages {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
     }
@@ -165,7 +165,7 @@ pub fn path_segment(text: &str) -> Faults {
 }
 
 /// What can begin a [`path_segment`].
-pub fn path_segment_prefix(text: &str) -> Faults {
+pub fn path_segment_prefix(text: &str) -> Messages {
     let unsafe_parts = ["/", "%"].into_iter().filter(|part| text.contains(part));
     unsafe_parts
         .map(|part| format!("may not contain '{part}'"))
@@ -173,7 +173,7 @@ pub fn path_segment_prefix(text: &str) -> Faults {
 }
 
 /// The key of a ConfigMap or a Secret.
-pub fn config_key(text: &str) -> Faults {
+pub fn config_key(text: &str) -> Messages {
     let mut faults = no_more_than(253, text);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if text.is_empty() || !text.bytes().all(allowed) {
@@ -192,7 +192,7 @@ pub fn config_key(text: &str) -> Faults {
 }
 
 /// The name of an environment variable.
-pub fn env_name(text: &str) -> Faults {
+pub fn env_name(text: &str) -> Messages {
     let printable = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
     let mut faults = Vec::new();
     if text.is_empty() {
@@ -205,7 +205,7 @@ pub fn env_name(text: &str) -> Faults {
 }
 
 /// The name of a port (RFC 6335).
-pub fn port_name(text: &str) -> Faults {
+pub fn port_name(text: &str) -> Messages {
     let mut faults = no_more_than(15, text);
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if text.is_empty() || !text.bytes().all(allowed) {
@@ -226,7 +226,7 @@ pub fn port_name(text: &str) -> Faults {
 }
 
 /// The number of a port.
-pub fn port_number(port: i64) -> Faults {
+pub fn port_number(port: i64) -> Messages {
     if (1..=65535).contains(&port) {
         Vec::new()
     } else {
@@ -235,7 +235,7 @@ pub fn port_number(port: i64) -> Faults {
 }
 
 /// A user's or a group's number.
-pub fn posix_id(id: i64) -> Faults {
+pub fn posix_id(id: i64) -> Messages {
     if (0..=i64::from(i32::MAX)).contains(&id) {
         Vec::new()
     } else {
@@ -244,7 +244,7 @@ pub fn posix_id(id: i64) -> Faults {
 }
 
 /// Digits and `%`.
-pub fn percent(text: &str) -> Faults {
+pub fn percent(text: &str) -> Messages {
     let digits = text.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Vec::new();
@@ -257,7 +257,7 @@ pub fn percent(text: &str) -> Faults {
 }
 
 /// The name of an HTTP header.
-pub fn header_name(text: &str) -> Faults {
+pub fn header_name(text: &str) -> Messages {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if !text.is_empty() && text.bytes().all(allowed) {
         return Vec::new();
@@ -269,7 +269,7 @@ pub fn header_name(text: &str) -> Faults {
     )]
 }
 
-fn no_more_than(limit: usize, text: &str) -> Faults {
+fn no_more_than(limit: usize, text: &str) -> Messages {
     if text.len() > limit {
         vec![format!("must be no more than {limit} characters")]
     } else {

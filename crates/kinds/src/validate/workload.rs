@@ -170,7 +170,7 @@ fn stateful_spec<'a>(
     errors: &mut Errors,
 ) -> impl Iterator<Item = Node<'a>> + use<'a> {
     let management = spec.get("podManagementPolicy");
-    if check::some(&management, errors)
+    if check::required(&management, errors)
         && !["OrderedReady", "Parallel"].contains(&management.text())
     {
         errors.push(management.invalid("must be 'OrderedReady' or 'Parallel'"));
@@ -226,7 +226,7 @@ fn stateful_rest(spec: &Node<'_>, is_new: bool, errors: &mut Errors) {
     let start = spec.get("ordinals").get("start");
     check::nonnegative(&start.at(spec.path.field("ordinals.start")), errors);
     if is_new {
-        check::form_if_any(&spec.get("serviceName"), text::dns_label, errors);
+        check::format_if_set(&spec.get("serviceName"), text::dns_label, errors);
     }
     required_selector(spec, "statefulset", errors);
     let (selector, template) = (spec.get("selector"), spec.get("template"));
@@ -347,7 +347,7 @@ pub(super) fn replication_controller(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     check::nonnegative(&spec.get("minReadySeconds"), errors);
     let (selector, template) = (spec.get("selector"), spec.get("template"));
-    check::some(&selector, errors);
+    check::required(&selector, errors);
     if spec.get("replicas").is_set() {
         check::nonnegative(&spec.get("replicas"), errors);
     } else {

@@ -26,7 +26,7 @@ fn created(kind: &Kind, value: Value) -> Value {
     let mut created = object(value);
     defaults::apply(kind, &mut created);
     let mut port = 30000;
-    let mut with = prepare::Creation {
+    let mut with = prepare::CreateContext {
         uid: "u-1",
         now: NOW,
         cluster_ip: &mut || "10.0.0.1".to_owned(),

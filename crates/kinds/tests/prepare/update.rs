@@ -275,7 +275,7 @@ fn a_service_keeps_what_it_was_given() {
     assert_eq!(at(&made, "spec.ports.0.nodePort"), 30001);
     assert_eq!(at(&made, "spec.ports.1.nodePort"), Value::Null);
     let mut made = object(made);
-    let mut with = prepare::Creation {
+    let mut with = prepare::CreateContext {
         uid: "",
         now: NOW,
         cluster_ip: &mut || panic!("it has an address"),
@@ -360,7 +360,7 @@ fn approvals_and_phases_are_dated() {
     let old = json!({"spec": {"a": 1}, "status": {"certificate": "YQ=="}});
     let approved = json!({"status": {"conditions": [{"type": "Approved", "status": "True"}]}});
     let mut made = object(updated(requests, Some("approval"), &old, approved));
-    prepare::date(
+    prepare::set_timestamps(
         requests,
         Some("approval"),
         old.as_object().unwrap(),
@@ -376,7 +376,7 @@ fn approvals_and_phases_are_dated() {
     for (phase, wanted) in [("Pending", "t1"), ("Bound", NOW)] {
         let new = json!({"status": {"phase": phase}});
         let mut made = object(updated(volumes, Some("status"), &old, new));
-        prepare::date(
+        prepare::set_timestamps(
             volumes,
             Some("status"),
             old.as_object().unwrap(),

@@ -37,7 +37,7 @@ mod tests {
             ("Deployment", "scale", "{}"),
             ("ControllerRevision", "", "{}"),
         ] {
-            let id = kinds().of_kind("apps", "v1", kind).unwrap();
+            let id = kinds().find_by_kind("apps", "v1", kind).unwrap();
             let set = reset(kinds().get(id), subresource);
             assert_eq!(set.text(), fields, "{kind} {subresource}");
         }

@@ -138,8 +138,8 @@ fn from_body(sent: &Sent) -> Result<Object> {
     // Any group's version will do: clients send that of the object.
     let unreadable = |error: &dyn ToString| StatusError::bad_request(error.to_string());
     let identity = match sent.media {
-        Media::Json => decode::identity_json(&sent.body),
-        Media::Yaml => decode::identity_yaml(&sent.body),
+        Media::Json => decode::type_meta_json(&sent.body),
+        Media::Yaml => decode::type_meta_yaml(&sent.body),
         Media::Protobuf => {
             let envelope = protobuf::open(&sent.body).map_err(|error| unreadable(&error))?;
             check_kind(envelope.kind)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use insula_core::Space;
-use insula_kinds::quota::{self, Amounts, Counted, Quota};
+use insula_kinds::quota::{self, Amounts, CountedResource, Quota};
 use insula_kinds::time::Time;
 use insula_kinds::{KindId, Object, Value};
 use insula_store::{Expect, Transaction};
@@ -43,9 +43,9 @@ pub(super) fn is_about(write: &Write<'_>) -> bool {
     }
     matches!(
         (counted, write.subresource),
-        (Counted::PODS, None | Some("resize"))
-            | (Counted::SERVICES, None)
-            | (Counted::CLAIMS, None | Some("status"))
+        (CountedResource::PODS, None | Some("resize"))
+            | (CountedResource::SERVICES, None)
+            | (CountedResource::CLAIMS, None | Some("status"))
     )
 }
 
@@ -110,7 +110,7 @@ impl Needs {
         let used = counted.usage(&after, now);
         let grown = before
             .as_ref()
-            .map(|before| quota::growth(&counted.usage(before, now), &used));
+            .map(|before| quota::increase(&counted.usage(before, now), &used));
         for (found, quota) in quotas {
             if !quota.matches(counted, &after) {
                 continue;
@@ -143,7 +143,7 @@ impl Needs {
     async fn charges(self, write: &Write<'_>, sight: Sight) -> Result<Vec<Charge>> {
         let mut charges = Vec::with_capacity(self.quotas.len());
         for (found, quota, needed) in self.quotas {
-            let mut used = match sight == Sight::Shown && quota.is_settled() {
+            let mut used = match sight == Sight::Shown && quota.is_fully_counted() {
                 true => quota.used.clone(),
                 false => recount(write, &found, &quota).await?,
             };
@@ -197,7 +197,7 @@ fn check(
     let only = |of: &Amounts| {
         let all = exceeded.iter();
         let all = all.filter_map(|name| Some(((*name).clone(), *of.get(*name)?)));
-        quota::print(&all.collect())
+        quota::format_amounts(&all.collect())
     };
     let why = format!(
         "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
@@ -215,7 +215,7 @@ fn is_handled(write: &Write<'_>, before: Option<&Object>, after: &Object) -> boo
     };
     match (write.counted(), write.subresource) {
         // All else that counts of a pod cannot be changed.
-        (Counted::PODS, None) => {
+        (CountedResource::PODS, None) => {
             let deadline = |pod: &Object| pod.get("spec")?.get("activeDeadlineSeconds").cloned();
             deadline(before) != deadline(after)
         }
@@ -233,13 +233,13 @@ fn quotas(write: &Write<'_>) -> Vec<(Arc<Stored>, Quota)> {
         let quota = Quota::read(&found.tree());
         (found, quota)
     });
-    read.filter(|(_, quota)| quota.concerns(counted)).collect()
+    read.filter(|(_, quota)| quota.limits(counted)).collect()
 }
 
 /// The quota with a status that says so.
 pub fn with_usage(found: &Stored, quota: &Quota, used: &Amounts) -> bytes::Bytes {
     let mut object = found.tree();
-    let status = json!({"hard": quota::value(&quota.hard), "used": quota::value(used)});
+    let status = json!({"hard": quota::to_value(&quota.hard), "used": quota::to_value(used)});
     object.insert("status".to_owned(), status);
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");

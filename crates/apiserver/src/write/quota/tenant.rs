@@ -8,7 +8,7 @@
 
 use insula_core::TenantName;
 use insula_kinds::quantity::{Format, Quantity};
-use insula_kinds::quota::{Amounts, print};
+use insula_kinds::quota::{Amounts, format_amounts};
 use insula_kinds::{Object, Value};
 use insula_store::{Change, Expect, Transaction};
 
@@ -154,9 +154,9 @@ async fn attempt(
     if let Some([more, used, limit]) = limit.exceeded(used.unwrap_or_default(), more) {
         let why = format!(
             "exceeded quota of tenant {tenant}: requested: {}, used: {}, limited: {}",
-            print(&more),
-            print(&used),
-            print(&limit)
+            format_amounts(&more),
+            format_amounts(&used),
+            format_amounts(&limit)
         );
         return Err(StatusError::not_allowed(
             write.kind,

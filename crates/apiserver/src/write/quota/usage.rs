@@ -2,7 +2,7 @@
 
 use insula_core::Space;
 use insula_kinds::quantity::{Format, Quantity};
-use insula_kinds::quota::{self, Amounts, Counted, Quota};
+use insula_kinds::quota::{self, Amounts, CountedResource, Quota};
 use insula_kinds::time::Time;
 use insula_kinds::{Object, kinds};
 
@@ -16,7 +16,7 @@ pub fn recount(cache: &Cache, space: &Space, namespace: &str, quota: &Quota) -> 
     let zero = |name: &String| (name.clone(), Quantity::ZERO);
     let mut used: Amounts = quota.hard.keys().map(zero).collect();
     let prefix = format!("{namespace}/");
-    for counted in quota.counted() {
+    for counted in quota.counted_resources() {
         let Some(objects) = collection(cache, counted, space) else {
             continue;
         };
@@ -33,12 +33,20 @@ pub fn recount(cache: &Cache, space: &Space, namespace: &str, quota: &Quota) -> 
 /// Of how many objects a recount looks at more than that they are there.
 pub fn effort(cache: &Cache, space: &Space, namespace: &str, quota: &Quota, most: usize) -> usize {
     let prefix = format!("{namespace}/");
-    let measured = quota.counted().into_iter().filter(|of| of.is_measured());
+    let measured = quota
+        .counted_resources()
+        .into_iter()
+        .filter(|of| of.is_measured());
     let each = measured.filter_map(|counted| collection(cache, counted, space));
     each.map(|objects| objects.count(&prefix, most)).sum()
 }
 
-fn measured(quota: &Quota, counted: Counted<'_>, objects: &Collection, prefix: &str) -> Amounts {
+fn measured(
+    quota: &Quota,
+    counted: CountedResource<'_>,
+    objects: &Collection,
+    prefix: &str,
+) -> Amounts {
     let now = Time::now().seconds;
     let mut used = Amounts::new();
     for object in objects.snapshot(prefix, None).objects {
@@ -50,7 +58,12 @@ fn measured(quota: &Quota, counted: Counted<'_>, objects: &Collection, prefix: &
     used
 }
 
-fn numbered(quota: &Quota, counted: Counted<'_>, objects: &Collection, prefix: &str) -> Amounts {
+fn numbered(
+    quota: &Quota,
+    counted: CountedResource<'_>,
+    objects: &Collection,
+    prefix: &str,
+) -> Amounts {
     let nothing = Object::new();
     if !quota.includes(counted, &nothing) {
         return Amounts::new();
@@ -61,9 +74,13 @@ fn numbered(quota: &Quota, counted: Counted<'_>, objects: &Collection, prefix: &
     names.map(|name| (name, number)).collect()
 }
 
-fn collection(cache: &Cache, counted: Counted<'_>, space: &Space) -> Option<Arc<Collection>> {
-    let Counted { group, resource } = counted;
-    match kinds().stored(group, resource) {
+fn collection(
+    cache: &Cache,
+    counted: CountedResource<'_>,
+    space: &Space,
+) -> Option<Arc<Collection>> {
+    let CountedResource { group, resource } = counted;
+    match kinds().find_storage(group, resource) {
         Some(kind) => cache.find(kind, space),
         None => cache.find(CollectionKey::Custom { group, resource }, space),
     }

@@ -129,7 +129,7 @@ fn resolve(registry: &Registry, space: &Space, params: &Value) -> (String, Strin
     let (group, version) = text("apiVersion")
         .split_once('/')
         .unwrap_or(("", text("apiVersion")));
-    let known = kinds().of_kind(group, version, text("kind"));
+    let known = kinds().find_by_kind(group, version, text("kind"));
     let known = known.map(|id| kinds().get(id).resource.clone());
     let defined = || {
         let apis = registry.apis(space)?;

@@ -154,7 +154,7 @@ impl Asked<'_> {
         let wanted = self.policy.param_kind.as_ref()?;
         let version = wanted.api_version.as_str();
         let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let built_in = kinds().of_kind(group, version, &wanted.kind);
+        let built_in = kinds().find_by_kind(group, version, &wanted.kind);
         built_in.map(Resource::BuiltIn).or_else(|| {
             let apis = self.act.registry.apis(self.owner)?;
             apis.of_kind(group, version, &wanted.kind)

@@ -96,5 +96,5 @@ fn changed<'a>(before: &Node<'a>, after: &Node<'a>, fields: &[&'a str]) -> bool 
 }
 
 fn wrong_conditions(status: &Node<'_>, detail: &str) -> FieldError {
-    FieldError::invalid_whatever(status.path.field("conditions").to_string(), detail)
+    FieldError::invalid_without_value(status.path.field("conditions").to_string(), detail)
 }

@@ -77,7 +77,7 @@ fn service_ports(ports: &Node<'_>, errors: &mut Errors) {
     for port in ports.items() {
         let name = port.get("name");
         if !name.is_empty() {
-            check::form(&name, text::dns_label, errors);
+            check::format(&name, text::dns_label, errors);
             if !names.insert(name.text()) {
                 errors.push(name.duplicate());
             }
@@ -137,13 +137,13 @@ fn cluster_ips(spec: &Node<'_>, errors: &mut Errors) {
     let families = spec.get("ipFamilies");
     let mut seen = HashSet::new();
     for family in families.items() {
-        check::one_of_if_any(&family, &["IPv4", "IPv6"], errors);
+        check::one_of_if_set(&family, &["IPv4", "IPv6"], errors);
         if !seen.insert(family.text()) {
             errors.push(family.duplicate());
         }
     }
     let policies = ["PreferDualStack", "RequireDualStack", "SingleStack"];
-    check::one_of_if_any(&spec.get("ipFamilyPolicy"), &policies, errors);
+    check::one_of_if_set(&spec.get("ipFamilyPolicy"), &policies, errors);
     addresses(spec, &all, &families, errors);
 }
 
@@ -247,7 +247,7 @@ fn balancer_class(spec: &Node<'_>, errors: &mut Errors) {
         return;
     }
     if spec.get("type").text() == "LoadBalancer" {
-        check::form(&class, text::qualified_name, errors);
+        check::format(&class, text::qualified_name, errors);
     } else {
         errors.push(class.forbidden(ONLY_BALANCER));
     }
@@ -277,9 +277,9 @@ fn traffic(spec: &Node<'_>, errors: &mut Errors) {
     if !internal.is_set() && matches!(kind, "NodePort" | "LoadBalancer" | "ClusterIP") {
         errors.push(internal.required(""));
     }
-    check::one_of_if_any(&internal, &["Cluster", "Local"], errors);
+    check::one_of_if_set(&internal, &["Cluster", "Local"], errors);
     let distributions = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-    check::one_of_if_any(&spec.get("trafficDistribution"), &distributions, errors);
+    check::one_of_if_set(&spec.get("trafficDistribution"), &distributions, errors);
 }
 
 /// A Service that is changed.
@@ -372,7 +372,7 @@ pub(in crate::validate) fn service_status(_old: &Node<'_>, new: &Node<'_>, error
             (true, false) => {
                 errors.push(mode.forbidden("may not be specified when `ip` is not set"));
             }
-            _ => check::one_of_if_any(&mode, &["Proxy", "VIP"], errors),
+            _ => check::one_of_if_set(&mode, &["Proxy", "VIP"], errors),
         }
         balancer_host(&point.get("hostname"), errors);
     }

@@ -125,8 +125,8 @@ fn duplicate_name(container: &Node<'_>) -> FieldError {
 
 /// What holds for every container.
 fn common(container: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
-    check::form_of_some(&container.get("name"), text::dns_label, errors);
-    check::some(&container.get("image"), errors);
+    check::required_format(&container.get("name"), text::dns_label, errors);
+    check::required(&container.get("image"), errors);
     let policies = ["File", "FallbackToLogsOnError"];
     check::one_of(
         &container.get("terminationMessagePolicy"),
@@ -153,7 +153,7 @@ fn ports(ports: &Node<'_>, errors: &mut Errors) {
         let name = port.get("name");
         if !name.is_empty() {
             let before = errors.len();
-            check::form(&name, text::port_name, errors);
+            check::format(&name, text::port_name, errors);
             if errors.len() == before && !names.insert(name.text()) {
                 errors.push(name.duplicate());
             }
@@ -191,7 +191,7 @@ fn unique_host_ports<'a>(containers: impl Iterator<Item = Node<'a>>, errors: &mu
 
 fn environment(variables: &Node<'_>, errors: &mut Errors) {
     for variable in variables.items() {
-        check::form_of_some(&variable.get("name"), text::env_name, errors);
+        check::required_format(&variable.get("name"), text::env_name, errors);
         let source = variable.get("valueFrom");
         if source.is_set() {
             value_from(&variable, &source, errors);
@@ -214,14 +214,14 @@ fn value_from(variable: &Node<'_>, source: &Node<'_>, errors: &mut Errors) {
     }
     for field in ["configMapKeyRef", "secretKeyRef"] {
         if let Some(reference) = given(field) {
-            check::form(&reference.get("name"), text::dns_subdomain, errors);
-            check::form_of_some(&reference.get("key"), text::config_key, errors);
+            check::format(&reference.get("name"), text::dns_subdomain, errors);
+            check::required_format(&reference.get("key"), text::config_key, errors);
         }
     }
     if let Some(file) = given("fileKeyRef") {
-        check::form_of_some(&file.get("key"), text::env_name, errors);
-        check::form_of_some(&file.get("volumeName"), text::dns_label, errors);
-        if check::some(&file.get("path"), errors) {
+        check::required_format(&file.get("key"), text::env_name, errors);
+        check::required_format(&file.get("volumeName"), text::dns_label, errors);
+        if check::required(&file.get("path"), errors) {
             check::no_backsteps(&file.get("path"), errors);
         }
     }
@@ -251,7 +251,7 @@ const ENV_FIELDS: &[&str] = &[
 /// A reference to a field of the pod; `known` are those without a subscript.
 pub(super) fn field_reference(reference: &Node<'_>, known: &[&str], errors: &mut Errors) {
     let path = reference.get("fieldPath");
-    if !check::some(&reference.get("apiVersion"), errors) || !check::some(&path, errors) {
+    if !check::required(&reference.get("apiVersion"), errors) || !check::required(&path, errors) {
         return;
     }
     let version = reference.get("apiVersion").text();
@@ -324,8 +324,8 @@ pub(super) fn resource_reference(reference: &Node<'_>, in_volume: bool, errors: 
         .any(|prefix| resource.text().starts_with(prefix));
     if in_volume && reference.get("containerName").is_empty() {
         errors.push(reference.get("containerName").required(""));
-    } else if check::some(&resource, errors) && !is_huge {
-        check::one_of_if_any(&resource, RESOURCES, errors);
+    } else if check::required(&resource, errors) && !is_huge {
+        check::one_of_if_set(&resource, RESOURCES, errors);
     }
     divisor(reference, is_huge, errors);
 }
@@ -355,10 +355,10 @@ fn divisor(reference: &Node<'_>, is_huge: bool, errors: &mut Errors) {
 
 fn environment_from(sources: &Node<'_>, errors: &mut Errors) {
     for source in sources.items() {
-        check::form_if_any(&source.get("prefix"), text::env_name, errors);
+        check::format_if_set(&source.get("prefix"), text::env_name, errors);
         let given = ["configMapRef", "secretRef"].map(|field| source.get(field));
         for reference in given.iter().filter(|reference| reference.is_set()) {
-            check::form_of_some(&reference.get("name"), text::dns_subdomain, errors);
+            check::required_format(&reference.get("name"), text::dns_subdomain, errors);
         }
         let detail = match given.iter().filter(|reference| reference.is_set()).count() {
             0 => "must specify one of: `configMapRef` or `secretRef`",
@@ -376,14 +376,14 @@ fn mounts(container: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
     let mut places = HashSet::new();
     for mount in mounts.items() {
         let (name, place) = (mount.get("name"), mount.get("mountPath"));
-        check::some(&name, errors);
+        check::required(&name, errors);
         if !context.volumes.contains_key(name.text()) {
             errors.push(FieldError::not_found(
                 name.path.to_string(),
                 &name.text().into(),
             ));
         }
-        check::some(&place, errors);
+        check::required(&place, errors);
         if !places.insert(place.text()) {
             errors.push(place.invalid_text("must be unique"));
         }
@@ -417,7 +417,7 @@ fn propagation<'a>(mounts: &Node<'a>, mount: &Node<'a>, container: &Node<'a>, er
     let mode = mount
         .get("mountPropagation")
         .at(mounts.path.field("mountPropagation"));
-    check::one_of_if_any(&mode, &["Bidirectional", "HostToContainer", "None"], errors);
+    check::one_of_if_set(&mode, &["Bidirectional", "HostToContainer", "None"], errors);
     let privileged = container.get("securityContext").get("privileged").is_true();
     if mode.text() == "Bidirectional" && !privileged {
         let detail = "Bidirectional mount propagation is available only to privileged containers";
@@ -436,7 +436,7 @@ fn propagation<'a>(mounts: &Node<'a>, mount: &Node<'a>, container: &Node<'a>, er
                 errors.push(recursive.forbidden(detail));
             }
         }
-        _ => check::one_of_if_any(&recursive, &["Disabled", "Enabled", "IfPossible"], errors),
+        _ => check::one_of_if_set(&recursive, &["Disabled", "Enabled", "IfPossible"], errors),
     }
 }
 
@@ -447,7 +447,7 @@ fn devices(container: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
     for device in container.get("volumeDevices").items() {
         let (name, path) = (device.get("name"), device.get("devicePath"));
         let volume = context.volumes.get(name.text());
-        check::some(&name, errors);
+        check::required(&name, errors);
         if names.contains(name.text()) {
             errors.push(name.invalid_text("must be unique"));
         }
@@ -463,7 +463,7 @@ fn devices(container: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
                 &name.text().into(),
             ));
         }
-        check::some(&path, errors);
+        check::required(&path, errors);
         if paths.contains(path.text()) {
             errors.push(path.invalid_text("must be unique"));
         }
@@ -488,11 +488,11 @@ fn claims(claims: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for claim in claims.items() {
         let name = claim.get("name").at(claim.path.clone());
-        if !check::some(&name, errors) {
+        if !check::required(&name, errors) {
             continue;
         }
         let request = claim.get("request");
-        check::form_if_any(&request, text::dns_label, errors);
+        check::format_if_set(&request, text::dns_label, errors);
         if !seen.insert((name.text(), request.text())) {
             errors.push(name.duplicate());
         }
@@ -502,7 +502,7 @@ fn claims(claims: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
                 names => format!(": {}", names.join(", ")),
             };
             let detail = format!("must be one of the names in pod.spec.resourceClaims{names}");
-            errors.push(name.not_found().and(&detail));
+            errors.push(name.not_found().with_detail(&detail));
         }
     }
 }
@@ -535,7 +535,7 @@ fn restart_policy(container: &Node<'_>, errors: &mut Errors) {
             errors.push(policy.required(detail));
         }
     } else {
-        check::one_of_if_any(&policy, &["Always", "Never", "OnFailure"], errors);
+        check::one_of_if_set(&policy, &["Always", "Never", "OnFailure"], errors);
     }
     if rules.list().len() > 20 {
         errors.push(rules.too_many(20));

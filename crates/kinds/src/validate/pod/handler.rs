@@ -48,7 +48,7 @@ pub(super) fn lifecycle(lifecycle: &Node<'_>, context: &Context<'_>, errors: &mu
         let detail = "may not be set for containers with empty `spec.os.name`";
         errors.push(signal.forbidden(detail));
     } else if context.os == "windows" {
-        check::one_of_if_any(&signal, &["SIGKILL", "SIGTERM"], errors);
+        check::one_of_if_set(&signal, &["SIGKILL", "SIGTERM"], errors);
     }
 }
 
@@ -66,7 +66,7 @@ fn handler(handler: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
         given = true;
         match kind {
             "exec" => {
-                check::some(&action.get("command"), errors);
+                check::required(&action.get("command"), errors);
             }
             "httpGet" => http_get(&action, errors),
             "sleep" => sleep(&action, context, errors),
@@ -79,7 +79,7 @@ fn handler(handler: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
 }
 
 fn http_get(action: &Node<'_>, errors: &mut Errors) {
-    check::some(&action.get("path"), errors);
+    check::required(&action.get("path"), errors);
     check::port_or_name(&action.get("port"), errors);
     let scheme = action.get("scheme");
     if !["HTTP", "HTTPS"].contains(&scheme.text()) {
@@ -87,7 +87,7 @@ fn http_get(action: &Node<'_>, errors: &mut Errors) {
     }
     for header in action.get("httpHeaders").items() {
         let name = header.get("name").at(action.path.field("httpHeaders"));
-        check::form(&name, text::header_name, errors);
+        check::format(&name, text::header_name, errors);
     }
 }
 

@@ -81,10 +81,10 @@ fn node_labels(requirement: &Node<'_>, check_values: bool, errors: &mut Errors) 
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
         _ => errors.push(operator.invalid_text(OPERATOR)),
     }
-    check::form(&requirement.get("key"), text::qualified_name, errors);
+    check::format(&requirement.get("key"), text::qualified_name, errors);
     if check_values {
         for value in values.items() {
-            check::form(&value, text::label_value, errors);
+            check::format(&value, text::label_value, errors);
         }
     }
 }
@@ -106,7 +106,7 @@ fn node_fields(requirement: &Node<'_>, errors: &mut Errors) {
         return;
     }
     for value in values.items() {
-        check::form(&value, text::dns_subdomain, errors);
+        check::format(&value, text::dns_subdomain, errors);
     }
 }
 
@@ -115,7 +115,7 @@ fn pod_term(term: &Node<'_>, errors: &mut Errors) {
     meta::selector(&term.get("namespaceSelector"), errors);
     for namespace in term.get("namespaces").items() {
         let namespace = namespace.at(term.path.field("namespace"));
-        check::form(&namespace, text::dns_label, errors);
+        check::format(&namespace, text::dns_label, errors);
     }
     label_keys(term, "matchLabelKeys", errors);
     label_keys(term, "mismatchLabelKeys", errors);
@@ -123,7 +123,7 @@ fn pod_term(term: &Node<'_>, errors: &mut Errors) {
     if key.is_empty() {
         errors.push(key.required("can not be empty"));
     }
-    check::form(&key, text::qualified_name, errors);
+    check::format(&key, text::qualified_name, errors);
 }
 
 fn label_keys<'a>(term: &Node<'a>, field: &'a str, errors: &mut Errors) {
@@ -133,7 +133,7 @@ fn label_keys<'a>(term: &Node<'a>, field: &'a str, errors: &mut Errors) {
         return;
     }
     for key in keys.items() {
-        check::form(&key, text::qualified_name, errors);
+        check::format(&key, text::qualified_name, errors);
     }
 }
 
@@ -164,7 +164,7 @@ pub(super) fn spread(constraints: &Node<'_>, errors: &mut Errors) {
         }
         minimal_domains(constraint, action.text(), errors);
         for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            check::one_of_if_any(&constraint.get(field), &["Honor", "Ignore"], errors);
+            check::one_of_if_set(&constraint.get(field), &["Honor", "Ignore"], errors);
         }
         label_keys(constraint, "matchLabelKeys", errors);
         meta::selector(&constraint.get("labelSelector"), errors);
@@ -189,7 +189,7 @@ pub(in crate::validate) fn tolerations(tolerations: &Node<'_>, errors: &mut Erro
     for toleration in tolerations.items() {
         let (key, operator) = (toleration.get("key"), toleration.get("operator"));
         let (value, effect) = (toleration.get("value"), toleration.get("effect"));
-        check::form_if_any(&key, text::qualified_name, errors);
+        check::format_if_set(&key, text::qualified_name, errors);
         if key.is_empty() && operator.text() != "Exists" {
             let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
             errors.push(operator.invalid_text(detail));
@@ -234,14 +234,14 @@ pub(in crate::validate) fn topology_terms(terms: &Node<'_>, errors: &mut Errors)
         let mut keys = HashSet::new();
         for requirement in term.get("matchLabelExpressions").items() {
             let mut seen = HashSet::new();
-            check::some(&requirement.get("values"), errors);
+            check::required(&requirement.get("values"), errors);
             for value in requirement.get("values").items() {
                 if !seen.insert(value.text()) {
                     errors.push(value.duplicate());
                 }
             }
             let key = requirement.get("key");
-            check::form(&key, text::qualified_name, errors);
+            check::format(&key, text::qualified_name, errors);
             if !keys.insert(key.text()) {
                 errors.push(key.duplicate());
             }

@@ -29,13 +29,13 @@ pub(super) fn pod(spec: &Node<'_>, errors: &mut Errors) {
     }
     sysctls(spec, &context.get("sysctls"), errors);
     let policies = ["Always", "OnRootMismatch"];
-    check::one_of_if_any(&context.get("fsGroupChangePolicy"), &policies, errors);
+    check::one_of_if_set(&context.get("fsGroupChangePolicy"), &policies, errors);
     seccomp(&context.get("seccompProfile"), errors);
     app_armor(&context.get("appArmorProfile"), errors);
     let policies = ["Merge", "Strict"];
-    check::one_of_if_any(&context.get("supplementalGroupsPolicy"), &policies, errors);
+    check::one_of_if_set(&context.get("supplementalGroupsPolicy"), &policies, errors);
     let policies = ["MountOption", "Recursive"];
-    check::one_of_if_any(&context.get("seLinuxChangePolicy"), &policies, errors);
+    check::one_of_if_set(&context.get("seLinuxChangePolicy"), &policies, errors);
 }
 
 /// The security context of a container.
@@ -46,7 +46,7 @@ pub(super) fn container(context: &Node<'_>, pod: &Context<'_>, errors: &mut Erro
     check::posix_id(&context.get("runAsUser"), errors);
     check::posix_id(&context.get("runAsGroup"), errors);
     let mount = context.get("procMount");
-    check::one_of_if_any(&mount, &["Default", "Unmasked"], errors);
+    check::one_of_if_set(&mount, &["Default", "Unmasked"], errors);
     if pod.host_users && mount.text() == "Unmasked" {
         errors.push(mount.invalid("`hostUsers` must be false to use `Unmasked`"));
     }
@@ -104,7 +104,7 @@ fn sysctls(spec: &Node<'_>, sysctls: &Node<'_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for sysctl in sysctls.items() {
         let name = sysctl.get("name");
-        if check::some(&name, errors) {
+        if check::required(&name, errors) {
             if !is_sysctl(name.text()) {
                 let detail = "must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
                 errors.push(name.invalid(detail));
@@ -144,7 +144,7 @@ fn seccomp(profile: &Node<'_>, errors: &mut Errors) {
     if kind.is_empty() {
         errors.push(kind.required("type is required when seccompProfile is set"));
     } else {
-        check::one_of_if_any(&kind, PROFILES, errors);
+        check::one_of_if_set(&kind, PROFILES, errors);
     }
     if kind.text() != "Localhost" {
         if local.is_set() {

@@ -43,7 +43,7 @@ fn same_containers(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) -> bool 
         return false;
     }
     for container in new.items() {
-        check::some(&container.get("image"), errors);
+        check::required(&container.get("image"), errors);
         super::trimmed_image(&container, errors);
     }
     true
@@ -156,7 +156,7 @@ pub(in crate::validate) fn status(old: &Node<'_>, new: &Node<'_>, errors: &mut E
             errors.push(generation.invalid("must be a non-negative integer"));
         }
         let kind = condition.get("type").at(condition.path.field("Type"));
-        check::form(&kind, text::qualified_name, errors);
+        check::format(&kind, text::qualified_name, errors);
     }
     let node = |of: &Node<'_>| of.get("spec").get("nodeName").text().to_owned();
     if node(old) != node(new) {
@@ -168,7 +168,7 @@ pub(in crate::validate) fn status(old: &Node<'_>, new: &Node<'_>, errors: &mut E
     }
     let nominated = after.get("nominatedNodeName");
     if nominated.text() != before.get("nominatedNodeName").text() {
-        check::form_if_any(&nominated, text::dns_subdomain, errors);
+        check::format_if_set(&nominated, text::dns_subdomain, errors);
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) fn volumes<'a>(
         let before = errors.len();
         source(&volume, pod, is_pod, errors);
         let name = volume.get("name");
-        check::form_of_some(&name, text::dns_label, errors);
+        check::required_format(&name, text::dns_label, errors);
         if faultless.contains_key(name.text()) {
             errors.push(name.duplicate());
         }
@@ -101,7 +101,7 @@ fn source(volume: &Node<'_>, pod: &str, is_pod: bool, errors: &mut Errors) {
         }
         given = true;
         for field in *needed {
-            check::some(&source.get(field), errors);
+            check::required(&source.get(field), errors);
         }
         details(volume, kind, &source, pod, is_pod, errors);
     }
@@ -145,7 +145,7 @@ fn details(
         "ephemeral" => ephemeral(volume, source, pod, errors),
         "image" => {
             if is_pod {
-                check::some(&source.get("reference"), errors);
+                check::required(&source.get("reference"), errors);
             }
             let policies = ["Always", "IfNotPresent", "Never"];
             check::one_of(&source.get("pullPolicy"), &policies, errors);
@@ -156,7 +156,7 @@ fn details(
 
 /// The name of a CSI driver, which is there and not too long.
 pub(in crate::validate) fn driver(name: &Node<'_>, errors: &mut Errors) {
-    if !check::some(name, errors) {
+    if !check::required(name, errors) {
         return;
     }
     if name.text().len() > 63 {
@@ -183,7 +183,7 @@ pub(in crate::validate) fn host_path(source: &Node<'_>, errors: &mut Errors) {
         "FileOrCreate",
         "Socket",
     ];
-    check::one_of_if_any(&source.get("type"), &known, errors);
+    check::one_of_if_set(&source.get("type"), &known, errors);
 }
 
 /// A path of an NFS server.
@@ -200,14 +200,14 @@ fn mode(node: &Node<'_>, errors: &mut Errors) {
 }
 
 fn key_to_path(item: &Node<'_>, errors: &mut Errors) {
-    check::some(&item.get("key"), errors);
-    check::some(&item.get("path"), errors);
+    check::required(&item.get("key"), errors);
+    check::required(&item.get("path"), errors);
     check::free_path(&item.get("path"), errors);
     mode(&item.get("mode"), errors);
 }
 
 fn downward_file(file: &Node<'_>, errors: &mut Errors) {
-    check::some(&file.get("path"), errors);
+    check::required(&file.get("path"), errors);
     check::free_path(&file.get("path"), errors);
     let (field, resource) = (file.get("fieldRef"), file.get("resourceFieldRef"));
     if field.is_set() {
@@ -240,7 +240,7 @@ fn projected(source: &Node<'_>, errors: &mut Errors) {
             if !part.is_set() {
                 continue;
             }
-            check::some(&part.get("name"), errors);
+            check::required(&part.get("name"), errors);
             for file in part.get("items").items() {
                 key_to_path(&file, errors);
                 taken(&file.get("path"), part.get("name").text(), errors);
@@ -285,7 +285,7 @@ fn service_account_token<'a>(source: &Node<'a>, token: &Node<'a>, errors: &mut E
     }
     // Kubernetes calls it a path of the volume.
     let path = token.get("path").at(source.path.field("path"));
-    if check::some(&path, errors) {
+    if check::required(&path, errors) {
         check::free_path(&path, errors);
     }
 }
@@ -316,7 +316,7 @@ fn trust_bundle(bundle: &Node<'_>, errors: &mut Errors) {
             errors.push(bundle.required("either name or signerName must be specified"));
         }
     }
-    check::some(&bundle.get("path"), errors);
+    check::required(&bundle.get("path"), errors);
     check::free_path(&bundle.get("path"), errors);
 }
 
@@ -381,12 +381,12 @@ pub(in crate::validate) fn claim_spec(spec: &Node<'_>, errors: &mut Errors) {
     } else {
         resource_value(&storage, "storage", errors);
     }
-    check::form_if_any(&spec.get("storageClassName"), text::dns_subdomain, errors);
-    check::one_of_if_any(&spec.get("volumeMode"), &["Block", "Filesystem"], errors);
+    check::format_if_set(&spec.get("storageClassName"), text::dns_subdomain, errors);
+    check::one_of_if_set(&spec.get("volumeMode"), &["Block", "Filesystem"], errors);
     for field in ["dataSource", "dataSourceRef"] {
         data_source(&spec.get(field), errors);
     }
-    check::form_if_any(
+    check::format_if_set(
         &spec.get("volumeAttributesClassName"),
         text::dns_subdomain,
         errors,
@@ -397,13 +397,13 @@ fn data_source(source: &Node<'_>, errors: &mut Errors) {
     if !source.is_set() {
         return;
     }
-    check::some(&source.get("name"), errors);
-    check::some(&source.get("kind"), errors);
+    check::required(&source.get("name"), errors);
+    check::required(&source.get("kind"), errors);
     let (group, kind) = (source.get("apiGroup"), source.get("kind").text());
     if group.is_empty() && kind != "PersistentVolumeClaim" {
         let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
         errors.push(source.invalid_as(&kind.into(), detail));
     }
-    check::form_if_any(&group, text::dns_subdomain, errors);
-    check::form_if_any(&source.get("namespace"), text::dns_label, errors);
+    check::format_if_set(&group, text::dns_subdomain, errors);
+    check::format_if_set(&source.get("namespace"), text::dns_label, errors);
 }

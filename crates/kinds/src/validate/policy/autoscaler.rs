@@ -61,7 +61,7 @@ pub(in crate::validate) fn autoscaler_status(_old: &Node<'_>, new: &Node<'_>, er
 
 fn reference(reference: &Node<'_>, grouped: bool, errors: &mut Errors) {
     for field in ["kind", "name"] {
-        check::form_of_some(&reference.get(field), text::path_segment, errors);
+        check::required_format(&reference.get(field), text::path_segment, errors);
     }
     let version = reference.get("apiVersion");
     if version.text().split('/').count() > 2 {
@@ -132,7 +132,7 @@ fn source(member: &str, source: &Node<'_>, errors: &mut Errors) {
             if container.is_empty() {
                 errors.push(container.required("must specify a container"));
             }
-            check::form_if_any(&container, text::dns_label, errors);
+            check::format_if_set(&container, text::dns_label, errors);
         }
         _ => {}
     }
@@ -175,7 +175,7 @@ fn identifier(metric: &Node<'_>, errors: &mut Errors) {
     if name.is_empty() {
         errors.push(name.required("must specify a metric name"));
     } else {
-        check::form(&name, text::path_segment, errors);
+        check::format(&name, text::path_segment, errors);
     }
 }
 
@@ -212,7 +212,7 @@ fn rules(rules: &Node<'_>, errors: &mut Errors) {
         errors.push(window.invalid("must be less than or equal to 3600"));
     }
     let policies = ["Disabled", "Max", "Min"];
-    check::one_of_if_any(&rules.get("selectPolicy"), &policies, errors);
+    check::one_of_if_set(&rules.get("selectPolicy"), &policies, errors);
     if rules.get("policies").is_empty() {
         errors.push(
             rules

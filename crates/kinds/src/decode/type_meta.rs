@@ -8,7 +8,7 @@ use super::{DecodeError, scan, utf8};
 
 /// The kind and version that a document claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct TypeMeta {
     /// `apiVersion`, if it is there and not null.
     pub api_version: Option<String>,
     /// `kind`, if it is there and not null.
@@ -16,77 +16,77 @@ pub struct Identity {
 }
 
 /// What a JSON document says it is. Its syntax is checked to the end.
-pub fn identity_json(text: &[u8]) -> Result<Identity, DecodeError> {
+pub fn type_meta_json(text: &[u8]) -> Result<TypeMeta, DecodeError> {
     let text = utf8(text)?;
     serde_json::from_str(text)
-        .map(|Claim(identity)| identity)
+        .map(|TypeMetaOnly(type_meta)| type_meta)
         .map_err(|error| {
             let fault = scan::fault(text.as_bytes());
             DecodeError::not_json(&fault.unwrap_or_else(|| super::lowered(&error)))
         })
 }
 
-/// Reads an [`Identity`] and nothing else.
-pub(super) struct Claim(pub(super) Identity);
+/// Reads an [`TypeMeta`] and nothing else.
+pub(super) struct TypeMetaOnly(pub(super) TypeMeta);
 
-impl<'de> Deserialize<'de> for Claim {
+impl<'de> Deserialize<'de> for TypeMetaOnly {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(ClaimVisitor).map(Self)
+        from.deserialize_any(TypeMetaVisitor).map(Self)
     }
 }
 
-struct ClaimVisitor;
+struct TypeMetaVisitor;
 
 /// What Go calls the struct into which it reads the claim.
 const GO_STRUCT: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
-impl<'de> Visitor<'de> for ClaimVisitor {
-    type Value = Identity;
+impl<'de> Visitor<'de> for TypeMetaVisitor {
+    type Value = TypeMeta;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Identity, E> {
-        Ok(Identity::default())
+    fn visit_unit<E: Error>(self) -> Result<TypeMeta, E> {
+        Ok(TypeMeta::default())
     }
 
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Identity, E> {
+    fn visit_bool<E: Error>(self, _: bool) -> Result<TypeMeta, E> {
         Err(no_object("bool"))
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Identity, E> {
+    fn visit_i64<E: Error>(self, _: i64) -> Result<TypeMeta, E> {
         Err(no_object("number"))
     }
 
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Identity, E> {
+    fn visit_u64<E: Error>(self, _: u64) -> Result<TypeMeta, E> {
         Err(no_object("number"))
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Identity, E> {
+    fn visit_f64<E: Error>(self, _: f64) -> Result<TypeMeta, E> {
         Err(no_object("number"))
     }
 
-    fn visit_str<E: Error>(self, _: &str) -> Result<Identity, E> {
+    fn visit_str<E: Error>(self, _: &str) -> Result<TypeMeta, E> {
         Err(no_object("string"))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Identity, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<TypeMeta, A::Error> {
         Err(no_object("array"))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Identity, A::Error> {
-        let mut identity = Identity::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<TypeMeta, A::Error> {
+        let mut type_meta = TypeMeta::default();
         while let Some(member) = map.next_key::<Member>()? {
             match member {
-                Member::ApiVersion => identity.api_version = text(&mut map, "apiVersion")?,
-                Member::Kind => identity.kind = text(&mut map, "kind")?,
+                Member::ApiVersion => type_meta.api_version = text(&mut map, "apiVersion")?,
+                Member::Kind => type_meta.kind = text(&mut map, "kind")?,
                 Member::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
         }
-        Ok(identity)
+        Ok(type_meta)
     }
 }
 
