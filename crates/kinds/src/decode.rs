@@ -6,8 +6,8 @@
 
 mod bytes;
 mod custom;
+mod location;
 mod node;
-mod place;
 mod scan;
 mod type_meta;
 mod yaml;
@@ -16,14 +16,14 @@ use serde::de::DeserializeSeed;
 use serde_json::Value;
 
 pub use custom::{custom_json, custom_value, custom_yaml};
-pub(crate) use scan::fault;
+pub(crate) use scan::syntax_error;
 pub use type_meta::{TypeMeta, type_meta_json};
 pub use yaml::{MAX_YAML_DEPTH, any_yaml, type_meta_yaml, yaml};
 
 use crate::Object;
 use crate::types::{Shape, TypeId, types};
+use location::{DecodeState, Location};
 use node::Node;
-use place::{Place, Session};
 
 /// How deeply objects and lists may be nested. Go allows 10000, which no object needs and
 /// no stack should be asked for: the deepest schemas of real CRDs stay below 70.
@@ -65,36 +65,36 @@ impl DecodeError {
 /// Reads an object from JSON.
 pub fn json(of: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
     let text = utf8(text)?;
-    let session = Session::default();
+    let state = DecodeState::default();
     let mut from = serde_json::Deserializer::from_str(text);
-    let place = &Place::root(&session);
+    let location = &Location::root(&state);
     let shape = root(of);
-    let read = Node { shape, place }
+    let read = Node { shape, location }
         .deserialize(&mut from)
         .and_then(|value| from.end().map(|()| value));
     match read {
-        Ok(value) => Ok(session.decoded(value)),
-        Err(error) => Err(why(text, &session, &error)),
+        Ok(value) => Ok(state.decoded(value)),
+        Err(error) => Err(decode_error(text, &state, &error)),
     }
 }
 
 /// Reads an object from a tree, as if the tree had been written as JSON.
 pub fn value(of: TypeId, value: Value) -> Result<Decoded, DecodeError> {
-    let session = Session::default();
-    let place = &Place::root(&session);
+    let state = DecodeState::default();
+    let location = &Location::root(&state);
     let shape = root(of);
-    let read = Node { shape, place }.deserialize(value);
+    let read = Node { shape, location }.deserialize(value);
     match read {
-        Ok(value) => Ok(session.decoded(value)),
-        Err(error) => Err(session.fault(&error)),
+        Ok(value) => Ok(state.decoded(value)),
+        Err(error) => Err(state.take_error(&error)),
     }
 }
 
 /// Reads any document. The error is that of Go.
 pub fn any(text: &[u8]) -> Result<Value, String> {
     serde_json::from_slice(text).map_err(|_| {
-        let fault = scan::fault(text);
-        fault.unwrap_or_else(|| "exceeded max depth".to_owned())
+        let message = scan::syntax_error(text);
+        message.unwrap_or_else(|| "exceeded max depth".to_owned())
     })
 }
 
@@ -114,7 +114,7 @@ pub fn excerpt(text: &[u8]) -> String {
     }
 }
 
-impl Session {
+impl DecodeState {
     fn decoded(&self, value: Option<Value>) -> Decoded {
         let object = match value {
             Some(Value::Object(object)) => object,
@@ -127,9 +127,9 @@ impl Session {
         }
     }
 
-    fn fault(&self, error: &dyn std::fmt::Display) -> DecodeError {
-        let fault = self.fault.take();
-        fault.unwrap_or_else(|| DecodeError::Type(error.to_string()))
+    fn take_error(&self, error: &dyn std::fmt::Display) -> DecodeError {
+        let first = self.error.take();
+        first.unwrap_or_else(|| DecodeError::Type(error.to_string()))
     }
 }
 
@@ -147,43 +147,43 @@ fn root(of: TypeId) -> &'static Shape {
 fn utf8(text: &[u8]) -> Result<&str, DecodeError> {
     std::str::from_utf8(text).map_err(|error| {
         // Go would replace what is invalid by question marks and store that.
-        scan::fault(text).map_or_else(
+        scan::syntax_error(text).map_or_else(
             || {
                 let at = error.valid_up_to();
                 DecodeError::not_json(&format!("invalid UTF-8 at input byte {at}"))
             },
-            |fault| DecodeError::not_json(&fault),
+            |message| DecodeError::not_json(&message),
         )
     })
 }
 
 /// Go looks at the syntax of the whole text before it looks at any type.
-fn why(text: &str, session: &Session, error: &serde_json::Error) -> DecodeError {
-    if let Some(fault) = scan::fault(text.as_bytes()) {
-        return DecodeError::not_json(&fault);
+fn decode_error(text: &str, state: &DecodeState, error: &serde_json::Error) -> DecodeError {
+    if let Some(message) = scan::syntax_error(text.as_bytes()) {
+        return DecodeError::not_json(&message);
     }
-    match session.fault.take() {
-        Some(DecodeError::Type(fault)) => {
-            let fault = match session.number.take() {
-                Some(number) => with_original(&fault, number, token(text, error)),
-                None => fault,
+    match state.error.take() {
+        Some(DecodeError::Type(message)) => {
+            let message = match state.number.take() {
+                Some(number) => with_original(&message, number, token(text, error)),
+                None => message,
             };
-            DecodeError::Type(fault)
+            DecodeError::Type(message)
         }
-        Some(fault) => fault,
+        Some(error) => error,
         // Nothing else of what Go would take is refused by serde.
         None if error.to_string().starts_with("recursion limit") => DecodeError::too_deep(),
-        None => DecodeError::not_json(&lowered(error)),
+        None => DecodeError::not_json(&without_location(error)),
     }
 }
 
 /// Errors show a number as it was written, which serde does not tell.
-fn with_original(fault: &str, number: f64, written: &str) -> String {
+fn with_original(message: &str, number: f64, written: &str) -> String {
     if written.parse() != Ok(number) {
-        return fault.to_owned();
+        return message.to_owned();
     }
-    let Some((before, rest)) = fault.split_once("number ") else {
-        return fault.to_owned();
+    let Some((before, rest)) = message.split_once("number ") else {
+        return message.to_owned();
     };
     let after = rest.split_once(' ').map_or("", |(_, after)| after);
     format!("{before}number {written} {after}")
@@ -199,8 +199,8 @@ fn token<'a>(text: &'a str, error: &serde_json::Error) -> &'a str {
     &read[read.len() - length..]
 }
 
-/// What serde says, without the place.
-fn lowered(error: &serde_json::Error) -> String {
+/// What serde says, without the location.
+fn without_location(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {
         Some((text, _)) => text.to_owned(),

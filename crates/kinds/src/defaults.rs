@@ -3,7 +3,7 @@
 //! Kubernetes defaults by type, not by kind: a container is defaulted alike in a Pod and
 //! in the template of a CronJob. So the rules are tables by the name of a type, and one
 //! walk over the object applies them wherever a value of that type is met. A type of
-//! which nothing below has a rule is never entered.
+//! which nothing nested has a rule is never entered.
 
 mod image;
 mod network;
@@ -24,7 +24,7 @@ use crate::kind::Kind;
 use crate::types::{Field, Omit, Shape, Type, TypeId, types};
 
 pub(crate) use network::reachable_from_outside;
-pub(crate) use workload::label_job;
+pub(crate) use workload::default_job_labels;
 
 static PLANS: LazyLock<Plans> = LazyLock::new(Plans::build);
 
@@ -91,8 +91,8 @@ struct Plan {
     resources: Vec<&'static str>,
     /// Lists and maps that are written even if they are empty. Kubernetes stores in a
     /// format that knows no empty lists, so none comes back: what was `[]` is `null`.
-    hollow: Vec<&'static str>,
-    below: Vec<Below>,
+    null_if_empty: Vec<&'static str>,
+    nested: Vec<NestedField>,
 }
 
 struct Constant {
@@ -103,14 +103,14 @@ struct Constant {
 }
 
 /// A field that holds values of a type that has a plan.
-struct Below {
+struct NestedField {
     json: &'static str,
-    nest: Nest,
+    nesting: Nesting,
     plan: usize,
 }
 
 #[derive(Clone, Copy)]
-enum Nest {
+enum Nesting {
     /// A struct that is always there in Go, and so has defaults even if nobody wrote it.
     Always,
     Optional,
@@ -122,7 +122,7 @@ impl Plans {
     fn run(&self, plan: usize, object: &mut Object) {
         let plan = &self.plans[plan];
         for constant in &plan.set {
-            if tree::unset(object, constant.json, constant.pointer) {
+            if tree::is_unset(object, constant.json, constant.pointer) {
                 object.insert(constant.json.to_owned(), constant.value.clone());
             }
         }
@@ -132,36 +132,36 @@ impl Plans {
         for list in &plan.resources {
             resources::round(object, list);
         }
-        for list in &plan.hollow {
-            if tree::empty(object, list) {
+        for list in &plan.null_if_empty {
+            if tree::is_empty(object, list) {
                 object.remove(*list);
             }
         }
-        for below in &plan.below {
-            self.descend(below, object);
+        for nested in &plan.nested {
+            self.descend(nested, object);
         }
     }
 
-    fn descend(&self, below: &Below, object: &mut Object) {
-        match (below.nest, object.get_mut(below.json)) {
-            (Nest::Always | Nest::Optional, Some(Value::Object(inner))) => {
-                self.run(below.plan, inner);
+    fn descend(&self, nested: &NestedField, object: &mut Object) {
+        match (nested.nesting, object.get_mut(nested.json)) {
+            (Nesting::Always | Nesting::Optional, Some(Value::Object(inner))) => {
+                self.run(nested.plan, inner);
             }
-            (Nest::Always, None | Some(Value::Null)) => {
+            (Nesting::Always, None | Some(Value::Null)) => {
                 let mut inner = Object::new();
-                self.run(below.plan, &mut inner);
+                self.run(nested.plan, &mut inner);
                 if !inner.is_empty() {
-                    object.insert(below.json.to_owned(), Value::Object(inner));
+                    object.insert(nested.json.to_owned(), Value::Object(inner));
                 }
             }
-            (Nest::List, Some(Value::Array(items))) => {
+            (Nesting::List, Some(Value::Array(items))) => {
                 for item in items.iter_mut().filter_map(Value::as_object_mut) {
-                    self.run(below.plan, item);
+                    self.run(nested.plan, item);
                 }
             }
-            (Nest::Map, Some(Value::Object(entries))) => {
+            (Nesting::Map, Some(Value::Object(entries))) => {
                 for entry in entries.values_mut().filter_map(Value::as_object_mut) {
-                    self.run(below.plan, entry);
+                    self.run(nested.plan, entry);
                 }
             }
             _ => {}
@@ -174,14 +174,14 @@ impl Plans {
             .map(|(id, _)| (id, own_plan(id)))
             .filter(|(_, plan)| !plan.is_empty())
             .collect();
-        let reach = reaching(own.keys().copied().collect());
+        let reach = types_reaching(own.keys().copied().collect());
         let by_type: HashMap<TypeId, usize> = reach.iter().copied().zip(0..).collect();
         let mut own = own;
         let plans = reach
             .iter()
             .map(|id| {
                 let mut plan = own.remove(id).unwrap_or_default();
-                plan.below = below(*id, &by_type);
+                plan.nested = nested_fields(*id, &by_type);
                 plan
             })
             .collect();
@@ -194,7 +194,7 @@ impl Plan {
         self.set.is_empty()
             && self.run.is_empty()
             && self.resources.is_empty()
-            && self.hollow.is_empty()
+            && self.null_if_empty.is_empty()
     }
 }
 
@@ -208,15 +208,15 @@ fn own_plan(id: TypeId) -> Plan {
             plan.set.extend(inner.set);
             plan.run.extend(inner.run);
             plan.resources.extend(inner.resources);
-            plan.hollow.extend(inner.hollow);
+            plan.null_if_empty.extend(inner.null_if_empty);
         }
         if resources::rounded(of.name, &field.shape) {
             plan.resources.push(field.json);
         }
-        if hollow(of, field) {
-            plan.hollow.push(field.json);
+        if null_if_empty(of, field) {
+            plan.null_if_empty.push(field.json);
         }
-        plan.set.extend(stated(field));
+        plan.set.extend(table_default(field));
     }
     for rule in rules().filter(|rule| rule.of == of.name) {
         plan.set.extend(rule.set.iter().map(|(json, value)| {
@@ -229,17 +229,17 @@ fn own_plan(id: TypeId) -> Plan {
 }
 
 /// Definitions and services of APIs are stored as JSON, and keep their empty lists.
-fn hollow(of: &Type, field: &Field) -> bool {
+fn null_if_empty(of: &Type, field: &Field) -> bool {
     let listed = matches!(field.shape, Shape::List(_) | Shape::Map(_));
     listed && field.omit == Omit::Never && of.name.starts_with("api.")
 }
 
 /// The default that the table of types states, unless it is just the zero value.
-fn stated(field: &Field) -> Option<Constant> {
-    let stated = constant(field, field.default?);
-    let zero = tree::zero(&stated.value) && !field.pointer;
-    let object = stated.value.is_object();
-    (!zero && !object).then_some(stated)
+fn table_default(field: &Field) -> Option<Constant> {
+    let table_default = constant(field, field.default?);
+    let zero = tree::is_zero(&table_default.value) && !field.pointer;
+    let object = table_default.value.is_object();
+    (!zero && !object).then_some(table_default)
 }
 
 fn constant(field: &Field, json: &str) -> Constant {
@@ -251,7 +251,7 @@ fn constant(field: &Field, json: &str) -> Constant {
 }
 
 /// The types from which one of these can be reached, themselves included.
-fn reaching(start: HashSet<TypeId>) -> Vec<TypeId> {
+fn types_reaching(start: HashSet<TypeId>) -> Vec<TypeId> {
     let mut reach = start;
     loop {
         let more: Vec<TypeId> = types()
@@ -260,7 +260,7 @@ fn reaching(start: HashSet<TypeId>) -> Vec<TypeId> {
             .filter(|id| !reach.contains(id))
             .filter(|id| {
                 let mut fields = types().members(*id);
-                fields.any(|field| nested(field).is_some_and(|(of, _)| reach.contains(&of)))
+                fields.any(|field| nested_type(field).is_some_and(|(of, _)| reach.contains(&of)))
             })
             .collect();
         if more.is_empty() {
@@ -272,30 +272,30 @@ fn reaching(start: HashSet<TypeId>) -> Vec<TypeId> {
     }
 }
 
-fn below(id: TypeId, by_type: &HashMap<TypeId, usize>) -> Vec<Below> {
+fn nested_fields(id: TypeId, by_type: &HashMap<TypeId, usize>) -> Vec<NestedField> {
     types()
         .members(id)
         .filter_map(|field| {
-            let (of, nest) = nested(field)?;
-            Some(Below {
+            let (of, nesting) = nested_type(field)?;
+            Some(NestedField {
                 json: field.json,
-                nest,
+                nesting,
                 plan: *by_type.get(&of)?,
             })
         })
         .collect()
 }
 
-fn nested(field: &Field) -> Option<(TypeId, Nest)> {
+fn nested_type(field: &Field) -> Option<(TypeId, Nesting)> {
     match &field.shape {
-        Shape::Struct(of) if field.pointer => Some((*of, Nest::Optional)),
-        Shape::Struct(of) => Some((*of, Nest::Always)),
+        Shape::Struct(of) if field.pointer => Some((*of, Nesting::Optional)),
+        Shape::Struct(of) => Some((*of, Nesting::Always)),
         Shape::List(of) => match of.as_ref() {
-            Shape::Struct(of) => Some((*of, Nest::List)),
+            Shape::Struct(of) => Some((*of, Nesting::List)),
             _ => None,
         },
         Shape::Map(of) => match of.as_ref() {
-            Shape::Struct(of) => Some((*of, Nest::Map)),
+            Shape::Struct(of) => Some((*of, Nesting::Map)),
             _ => None,
         },
         _ => None,

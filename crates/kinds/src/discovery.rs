@@ -128,7 +128,7 @@ pub struct Custom<'a> {
     /// The kind, in one version.
     pub kind: &'a Kind,
     /// Whether its definition is being deleted: its objects can still be written, but
-    /// nobody is to be told so.
+    /// nobody is to be repeated so.
     pub terminating: bool,
 }
 
@@ -188,7 +188,7 @@ impl Catalog {
 
     /// The aggregated document, version 2.
     pub fn aggregated(&self, root: Root) -> Document {
-        let items = self.below(root).collect();
+        let items = self.groups_under(root).collect();
         let list = AggregatedList {
             kind: "APIGroupDiscoveryList",
             api_version: "apidiscovery.k8s.io/v2",
@@ -198,7 +198,7 @@ impl Catalog {
         Document::new("api.apidiscovery.v2.APIGroupDiscoveryList", &list)
     }
 
-    fn below(&self, root: Root) -> impl Iterator<Item = &Group> {
+    fn groups_under(&self, root: Root) -> impl Iterator<Item = &Group> {
         let core = root == Root::Api;
         let groups = self.groups.iter();
         groups.filter(move |group| group.name.is_empty() == core)
@@ -307,13 +307,13 @@ impl ResponseKind {
     /// The kind that a resource is named after. Only kinds that users defined tell their
     /// group and version again.
     fn own(kind: &Kind) -> Self {
-        let told = |text: &String| match kind.is_custom() {
+        let repeated = |text: &String| match kind.is_custom() {
             true => text.clone(),
             false => String::new(),
         };
         Self {
-            group: told(&kind.group),
-            version: told(&kind.version),
+            group: repeated(&kind.group),
+            version: repeated(&kind.version),
             kind: kind.kind.clone(),
         }
     }

@@ -39,7 +39,7 @@ pub fn custom(api_version: &str, kind: &str, object: &Object, out: &mut Vec<u8>)
 fn custom_members(object: &Object, out: &mut Vec<u8>) {
     let empty = Object::new();
     let metadata = object.get("metadata").and_then(Value::as_object);
-    name("metadata", &mut true, out);
+    member_name("metadata", &mut true, out);
     nested(*METADATA, metadata.unwrap_or(&empty), out);
     let rest = object
         .iter()
@@ -65,8 +65,8 @@ pub fn nested(of: TypeId, object: &Object, out: &mut Vec<u8>) {
 pub fn normalize(of: TypeId, object: &mut Object) {
     object.retain(|name, value| match types().member(of, name) {
         Some(field) => {
-            tidy(&field.shape, value);
-            !given(field, value)
+            normalize_value(&field.shape, value);
+            !is_significant(field, value)
         }
         None => META.contains(&name.as_str()) && value != "",
     });
@@ -98,7 +98,7 @@ fn members(of: TypeId, object: &Object, mut begun: bool, out: &mut Vec<u8>) {
         if omitted(field, value) {
             continue;
         }
-        name(field.json, &mut begun, out);
+        member_name(field.json, &mut begun, out);
         match value {
             Some(value) => write(&field.shape, value, out),
             None => zero(field, out),
@@ -107,7 +107,7 @@ fn members(of: TypeId, object: &Object, mut begun: bool, out: &mut Vec<u8>) {
 }
 
 /// Part of an object that may say of which kind it is, as claims in a StatefulSet do.
-fn part(of: TypeId, object: &Object, out: &mut Vec<u8>) {
+fn nested_object(of: TypeId, object: &Object, out: &mut Vec<u8>) {
     out.push(b'{');
     let mut begun = false;
     for meta in META {
@@ -115,7 +115,7 @@ fn part(of: TypeId, object: &Object, out: &mut Vec<u8>) {
             && types().member(of, meta).is_none()
             && !value.is_empty()
         {
-            name(meta, &mut begun, out);
+            member_name(meta, &mut begun, out);
             text::string(value, out);
         }
     }
@@ -124,7 +124,7 @@ fn part(of: TypeId, object: &Object, out: &mut Vec<u8>) {
 }
 
 /// Names of members are plain, so nothing in them needs an escape.
-fn name(name: &str, begun: &mut bool, out: &mut Vec<u8>) {
+fn member_name(name: &str, begun: &mut bool, out: &mut Vec<u8>) {
     if std::mem::replace(begun, true) {
         out.push(b',');
     }
@@ -135,9 +135,11 @@ fn name(name: &str, begun: &mut bool, out: &mut Vec<u8>) {
 
 fn write(shape: &Shape, value: &Value, out: &mut Vec<u8>) {
     match (shape, value) {
-        (Shape::Struct(id), Value::Object(object)) => part(alternative(*id, value), object, out),
+        (Shape::Struct(id), Value::Object(object)) => {
+            nested_object(alternative(*id, value), object, out)
+        }
         (Shape::Struct(id), Value::Array(list)) => match types().get(*id).form {
-            Form::Either => match side(*id, value) {
+            Form::Either => match alternative_shape(*id, value) {
                 Some(Shape::List(of)) => elements(of, list, out),
                 _ => text::raw(value, out),
             },
@@ -178,14 +180,14 @@ fn elements(of: &Shape, list: &[Value], out: &mut Vec<u8>) {
 
 /// The type of which an object is: itself, or the one of two that is an object.
 fn alternative(id: TypeId, value: &Value) -> TypeId {
-    match side(id, value) {
+    match alternative_shape(id, value) {
         Some(Shape::Struct(inner)) => *inner,
         _ => id,
     }
 }
 
 /// Which of two things a value is, if its type leaves the choice.
-fn side(id: TypeId, value: &Value) -> Option<&'static Shape> {
+fn alternative_shape(id: TypeId, value: &Value) -> Option<&'static Shape> {
     let of = types().get(id);
     if of.form != Form::Either {
         return None;
@@ -305,14 +307,14 @@ fn is_zero(shape: &Shape, value: &Value) -> bool {
 }
 
 /// Whether writing says the same of the member if it is not there.
-fn given(field: &Field, value: &Value) -> bool {
+fn is_significant(field: &Field, value: &Value) -> bool {
     if value.is_null() || omitted(field, Some(value)) {
         return true;
     }
     !field.pointer && is_zero(&field.shape, value)
 }
 
-fn tidy(shape: &Shape, value: &mut Value) {
+fn normalize_value(shape: &Shape, value: &mut Value) {
     each_object(shape, value, normalize);
 }
 
@@ -324,7 +326,7 @@ fn complete_value(shape: &Shape, value: &mut Value) {
 fn each_object(shape: &Shape, value: &mut Value, act: fn(TypeId, &mut Object)) {
     match shape {
         Shape::Struct(id) => {
-            let side = side(*id, value);
+            let side = alternative_shape(*id, value);
             match (side, value) {
                 (None, Value::Object(object)) => act(*id, object),
                 (Some(shape), value) => each_object(shape, value, act),

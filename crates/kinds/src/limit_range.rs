@@ -6,11 +6,11 @@ use crate::quantity::Quantity;
 use crate::quota::{Amounts, amounts, pod_limits, pod_requests};
 use crate::{Object, Value};
 
-/// Where it is said what a pod was given.
+/// Where it is unique what a pod was given.
 pub const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// The largest number whose thousandths are compared; larger ones are compared whole.
-const MOST: i64 = i64::MAX / 1000;
+const MAX_MILLI_VALUE: i64 = i64::MAX / 1000;
 
 /// Gives the containers of a new pod what they do not say themselves.
 pub fn apply_defaults(range: &Object, pod: &mut Object) {
@@ -27,8 +27,8 @@ pub fn apply_defaults(range: &Object, pod: &mut Object) {
         ] {
             for container in tree::items_mut(spec, list) {
                 let name = tree::text(container, "name").to_owned();
-                let limited = give(container, "limits", &limits);
-                let requested = give(container, "requests", &requests);
+                let limited = add_defaults(container, "limits", &limits);
+                let requested = add_defaults(container, "requests", &requests);
                 for (names, what) in [(requested, "request"), (limited, "limit")] {
                     if !names.is_empty() {
                         given.push(format!("{} {what} for {called} {name}", names.join(", ")));
@@ -38,15 +38,15 @@ pub fn apply_defaults(range: &Object, pod: &mut Object) {
         }
     }
     if !given.is_empty() {
-        let said = format!("LimitRanger plugin set: {}", given.join("; "));
+        let message = format!("LimitRanger plugin set: {}", given.join("; "));
         let annotations = tree::child_mut(tree::child_mut(pod, "metadata"), "annotations");
-        annotations.insert(ANNOTATION.to_owned(), said.into());
+        annotations.insert(ANNOTATION.to_owned(), message.into());
     }
 }
 
 /// What a pod asks for and may not; nothing if it may.
 pub fn validate_pod(range: &Object, pod: &Object) -> Option<String> {
-    let mut faults = Vec::new();
+    let mut messages = Vec::new();
     let spec = tree::child(pod, "spec");
     for limit in tree::child(range, "spec")
         .into_iter()
@@ -57,110 +57,107 @@ pub fn validate_pod(range: &Object, pod: &Object) -> Option<String> {
                 for list in ["containers", "initContainers"] {
                     for container in spec.into_iter().flat_map(|spec| tree::items(spec, list)) {
                         let resources = tree::child(container, "resources");
-                        let asked = Asked {
+                        let usage = Usage {
                             of: "Container",
                             requests: amounts(resources, "requests"),
                             limits: amounts(resources, "limits"),
                         };
-                        asked.check(limit, &mut faults);
+                        usage.check(limit, &mut messages);
                     }
                 }
             }
             "Pod" => {
-                let asked = Asked {
+                let usage = Usage {
                     of: "Pod",
                     requests: pod_requests(pod),
                     limits: pod_limits(pod),
                 };
-                asked.check(limit, &mut faults);
+                usage.check(limit, &mut messages);
             }
             _ => {}
         }
     }
-    aggregate(faults)
+    aggregate(messages)
 }
 
 /// What a volume claim asks for and may not.
 pub fn validate_claim(range: &Object, claim: &Object) -> Option<String> {
     let resources = tree::child(claim, "spec").and_then(|spec| tree::child(spec, "resources"));
-    let asked = Asked {
+    let usage = Usage {
         of: "PersistentVolumeClaim",
         requests: amounts(resources, "requests"),
         limits: Amounts::new(),
     };
-    let mut faults = Vec::new();
+    let mut messages = Vec::new();
     for limit in limits_of(range, "PersistentVolumeClaim") {
-        for (name, least) in amounts(Some(limit), "min") {
-            faults.extend(asked.below(&name, least));
+        for (name, min) in amounts(Some(limit), "min") {
+            messages.extend(usage.check_min(&name, min));
         }
-        for (name, most) in amounts(Some(limit), "max") {
-            let request = asked.requests.get(&name).copied();
-            faults.extend(asked.above(&name, most, "request", request));
+        for (name, max) in amounts(Some(limit), "max") {
+            let request = usage.requests.get(&name).copied();
+            messages.extend(usage.check_max(&name, max, "request", request));
         }
     }
-    aggregate(faults)
+    aggregate(messages)
 }
 
-/// What is asked for by something.
-struct Asked {
+/// What is usage for by something.
+struct Usage {
     of: &'static str,
     requests: Amounts,
     limits: Amounts,
 }
 
-impl Asked {
-    fn check(&self, limit: &Object, faults: &mut Vec<String>) {
-        for (name, least) in amounts(Some(limit), "min") {
-            faults.extend(self.below(&name, least));
+impl Usage {
+    fn check(&self, limit: &Object, messages: &mut Vec<String>) {
+        for (name, min) in amounts(Some(limit), "min") {
+            messages.extend(self.check_min(&name, min));
         }
-        for (name, most) in amounts(Some(limit), "max") {
-            let (request, limit) = self.both(&name);
-            let fault = self.above(&name, most, "limit", limit);
-            let request = request.and_then(|is| self.above(&name, most, "request", Some(is)));
-            faults.extend(fault.or(request));
+        for (name, max) in amounts(Some(limit), "max") {
+            let (request, limit) = self.request_and_limit(&name);
+            let message = self.check_max(&name, max, "limit", limit);
+            let request = request.and_then(|is| self.check_max(&name, max, "request", Some(is)));
+            messages.extend(message.or(request));
         }
-        for (name, most) in amounts(Some(limit), "maxLimitRequestRatio") {
-            faults.extend(self.stretched(&name, most));
+        for (name, max) in amounts(Some(limit), "maxLimitRequestRatio") {
+            messages.extend(self.check_ratio(&name, max));
         }
     }
 
-    fn both(&self, name: &str) -> (Option<Quantity>, Option<Quantity>) {
+    fn request_and_limit(&self, name: &str) -> (Option<Quantity>, Option<Quantity>) {
         let of = |list: &Amounts| list.get(name).copied();
         (of(&self.requests), of(&self.limits))
     }
 
-    fn below(&self, name: &str, least: Quantity) -> Option<String> {
-        let head = format!("minimum {name} usage per {} is {least}", self.of);
-        match self.both(name) {
+    fn check_min(&self, name: &str, min: Quantity) -> Option<String> {
+        let head = format!("minimum {name} usage per {} is {min}", self.of);
+        match self.request_and_limit(name) {
             (None, _) => Some(format!("{head}.  No request is specified")),
-            (Some(is), _) if is < least => Some(format!("{head}, but request is {is}")),
-            (_, Some(is)) if is < least => Some(format!("{head}, but limit is {is}")),
+            (Some(is), _) if is < min => Some(format!("{head}, but request is {is}")),
+            (_, Some(is)) if is < min => Some(format!("{head}, but limit is {is}")),
             _ => None,
         }
     }
 
-    fn above(
+    fn check_max(
         &self,
         name: &str,
-        most: Quantity,
+        max: Quantity,
         what: &str,
         is: Option<Quantity>,
     ) -> Option<String> {
-        let head = format!("maximum {name} usage per {} is {most}", self.of);
+        let head = format!("maximum {name} usage per {} is {max}", self.of);
         match is {
             None => Some(format!("{head}.  No {what} is specified")),
-            Some(is) if is > most => Some(format!("{head}, but {what} is {is}")),
+            Some(is) if is > max => Some(format!("{head}, but {what} is {is}")),
             Some(_) => None,
         }
     }
 
     /// Whether the limit is too many times the request.
-    fn stretched(&self, name: &str, most: Quantity) -> Option<String> {
-        let head = format!(
-            "{name} max limit to request ratio per {} is {most}",
-            self.of
-        );
-        let (request, limit) = self.both(name);
+    fn check_ratio(&self, name: &str, max: Quantity) -> Option<String> {
+        let head = format!("{name} max limit to request ratio per {} is {max}", self.of);
+        let (request, limit) = self.request_and_limit(name);
         let given = |of: Option<Quantity>| of.filter(|is| !is.is_zero());
         let Some(request) = given(request) else {
             return Some(format!(
@@ -170,15 +167,17 @@ impl Asked {
         let Some(limit) = given(limit) else {
             return Some(format!("{head}, but no limit is specified or limit is 0"));
         };
-        let fine = [request, limit, most].iter().all(|of| of.value() <= MOST);
+        let fine = [request, limit, max]
+            .iter()
+            .all(|of| of.value() <= MAX_MILLI_VALUE);
         let number = |of: Quantity| match fine {
             true => of.milli_value() as f64,
             false => of.value() as f64,
         };
         let ratio = number(limit) / number(request);
-        let (is, may) = match most.value() <= MOST {
-            true => (ratio * 1000.0, most.milli_value() as f64),
-            false => (ratio, most.value() as f64),
+        let (is, may) = match max.value() <= MAX_MILLI_VALUE {
+            true => (ratio * 1000.0, max.milli_value() as f64),
+            false => (ratio, max.value() as f64),
         };
         (is > may).then(|| format!("{head}, but provided ratio is {ratio:.6}"))
     }
@@ -191,7 +190,7 @@ fn limits_of<'a>(range: &'a Object, of: &str) -> impl Iterator<Item = &'a Object
 }
 
 /// Puts in what is not there, and says what that was.
-fn give(container: &mut Object, list: &str, defaults: &Amounts) -> Vec<String> {
+fn add_defaults(container: &mut Object, list: &str, defaults: &Amounts) -> Vec<String> {
     let has = tree::child(container, "resources").and_then(|of| tree::child(of, list));
     let new = defaults
         .iter()
@@ -206,18 +205,18 @@ fn give(container: &mut Object, list: &str, defaults: &Amounts) -> Vec<String> {
     names
 }
 
-/// Several faults in one text, each once.
-fn aggregate(faults: Vec<String>) -> Option<String> {
-    let mut said: Vec<String> = Vec::new();
-    for fault in faults {
-        if !said.contains(&fault) {
-            said.push(fault);
+/// Several messages in one text, each once.
+fn aggregate(messages: Vec<String>) -> Option<String> {
+    let mut unique: Vec<String> = Vec::new();
+    for message in messages {
+        if !unique.contains(&message) {
+            unique.push(message);
         }
     }
-    match said.len() {
+    match unique.len() {
         0 => None,
-        1 => said.pop(),
-        _ => Some(format!("[{}]", said.join(", "))),
+        1 => unique.pop(),
+        _ => Some(format!("[{}]", unique.join(", "))),
     }
 }
 
@@ -292,7 +291,7 @@ mod tests {
             let pod = object(json!({"spec": {"containers": [
                 {"name": "c", "resources": resources}, {"name": "d", "resources": resources},
             ]}}));
-            // Alike in both containers, so said once.
+            // Alike in request_and_limit containers, so unique once.
             let pod = match limit["type"] == "Pod" {
                 true => {
                     let one = json!({"name": "c", "resources": resources});
@@ -300,8 +299,8 @@ mod tests {
                 }
                 false => pod,
             };
-            let said = validate_pod(&range(limit.clone()), &pod);
-            assert_eq!(said.as_deref(), wanted, "{limit} {resources}");
+            let message = validate_pod(&range(limit.clone()), &pod);
+            assert_eq!(message.as_deref(), wanted, "{limit} {resources}");
         }
     }
 
@@ -309,7 +308,7 @@ mod tests {
     fn a_claim_is_held_to_what_one_may_ask_for() {
         let limit = range(json!({"type": "PersistentVolumeClaim",
             "min": {"storage": "1Mi"}, "max": {"storage": "1Gi"}}));
-        for (asked, wanted) in [
+        for (usage, wanted) in [
             (
                 "2Gi",
                 Some("maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi"),
@@ -320,8 +319,8 @@ mod tests {
             ),
             ("1Gi", None),
         ] {
-            let claim = object(json!({"spec": {"resources": {"requests": {"storage": asked}}}}));
-            assert_eq!(validate_claim(&limit, &claim).as_deref(), wanted, "{asked}");
+            let claim = object(json!({"spec": {"resources": {"requests": {"storage": usage}}}}));
+            assert_eq!(validate_claim(&limit, &claim).as_deref(), wanted, "{usage}");
         }
     }
 

@@ -47,7 +47,7 @@ pub fn create(kind: &Kind, object: &mut Object, with: &mut CreateContext<'_>) {
     create_metadata(kind, object, with);
     // Nodes describe themselves, so theirs is the only status that a client creates.
     let node = kind.group.is_empty() && kind.kind == "Node";
-    if reset::keeps(kind, None, "status") && !node {
+    if reset::is_reset(kind, None, "status") && !node {
         object.remove("status");
     }
     if tracks_generation(kind) {
@@ -60,19 +60,21 @@ pub fn create(kind: &Kind, object: &mut Object, with: &mut CreateContext<'_>) {
         ("", "Tenant") => cluster::create_tenant(object),
         ("", "Secret") => cluster::fold_string_data(object),
         ("", "Node") => cluster::create_node(object),
-        ("", "ServiceAccount") => cluster::clean_account(object),
-        ("", "LimitRange") => cluster::name_limit_range(object, with.uid),
+        ("", "ServiceAccount") => cluster::keep_secret_names(object),
+        ("", "LimitRange") => cluster::name_limits(object, with.uid),
         ("", "PersistentVolume") => storage::create_volume(object, with.now),
         ("", "PersistentVolumeClaim") => storage::create_claim(object),
         ("apps", "DaemonSet") => workload::create_daemon_set(object),
         ("batch", "Job") => workload::create_job(object, with.uid),
-        ("certificates.k8s.io", _) => cluster::create_request(object),
-        ("apiextensions.k8s.io", _) => cluster::store_version(object),
+        ("certificates.k8s.io", _) => cluster::create_signing_request(object),
+        ("apiextensions.k8s.io", _) => cluster::add_stored_version(object),
         ("apiregistration.k8s.io", _) => cluster::create_api_service(object, with.now),
-        ("coordination.k8s.io", "Lease") => cluster::drop_election(object, None),
+        ("coordination.k8s.io", "Lease") => cluster::drop_coordinated_election(object, None),
         ("discovery.k8s.io", _) => service::drop_topology(object, None),
-        ("storage.k8s.io", "VolumeAttributesClass") => storage::protect(object, "vac"),
-        ("resource.k8s.io", "ResourceSlice") => cluster::date_taints(object, with.now),
+        ("storage.k8s.io", "VolumeAttributesClass") => {
+            storage::add_protection_finalizer(object, "vac")
+        }
+        ("resource.k8s.io", "ResourceSlice") => cluster::set_taint_times(object, with.now),
         _ => {}
     }
 }
@@ -88,10 +90,10 @@ pub fn fold_string_data(kind: &Kind, object: &mut Object) {
 ///
 /// `subresource` is the one that was written to, or none for the object itself.
 pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Object) {
-    carry_generation(old, new);
+    keep_generation(old, new);
     match (kind.group.as_str(), kind.kind.as_str(), subresource) {
         ("", "Pod", sub) => pod::update(kind, sub, old, new),
-        ("certificates.k8s.io", _, sub) => cluster::update_request(kind, sub, old, new),
+        ("certificates.k8s.io", _, sub) => cluster::update_signing_request(kind, sub, old, new),
         (_, _, sub) => reset::apply(kind, sub, old, new),
     }
     match (kind.group.as_str(), kind.kind.as_str(), subresource) {
@@ -99,23 +101,27 @@ pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Ob
         ("", "Namespace", sub) => cluster::update_namespace(sub, old, new),
         ("", "Secret", None) => cluster::fold_string_data(new),
         ("", "Node", sub) => cluster::update_node(sub, old, new),
-        ("", "ServiceAccount", None) => cluster::clean_account(new),
-        ("", "PersistentVolume", None) => storage::protect(new, "pv"),
-        ("", "PersistentVolume", Some("status")) => storage::keep_transition(old, new),
+        ("", "ServiceAccount", None) => cluster::keep_secret_names(new),
+        ("", "PersistentVolume", None) => storage::add_protection_finalizer(new, "pv"),
+        ("", "PersistentVolume", Some("status")) => storage::keep_transition_time(old, new),
         ("", "PersistentVolumeClaim", None) => storage::update_claim(old, new),
-        ("storage.k8s.io", "VolumeAttributesClass", None) => storage::protect(new, "vac"),
+        ("storage.k8s.io", "VolumeAttributesClass", None) => {
+            storage::add_protection_finalizer(new, "vac")
+        }
         ("apps", "DaemonSet", sub) => workload::update_daemon_set(kind, sub, old, new),
-        ("apiextensions.k8s.io", _, None) => cluster::store_version(new),
-        ("apiregistration.k8s.io", _, Some("status")) => reset::metadata(old, new),
-        ("flowcontrol.apiserver.k8s.io", _, Some("status")) => reset::all_metadata(old, new),
-        ("coordination.k8s.io", "Lease", None) => cluster::drop_election(new, Some(old)),
+        ("apiextensions.k8s.io", _, None) => cluster::add_stored_version(new),
+        ("apiregistration.k8s.io", _, Some("status")) => reset::restore_user_metadata(old, new),
+        ("flowcontrol.apiserver.k8s.io", _, Some("status")) => reset::restore_metadata(old, new),
+        ("coordination.k8s.io", "Lease", None) => {
+            cluster::drop_coordinated_election(new, Some(old))
+        }
         ("discovery.k8s.io", _, None) => service::drop_topology(new, Some(old)),
         _ => {}
     }
     update_metadata(kind, old, new);
     // Neither what happens to an object nor where it runs is a wish of its owner.
     let counted = !matches!(subresource, Some("status" | "binding"));
-    if counted && counts_change(kind, old, new) {
+    if counted && bumps_generation(kind, old, new) {
         let metadata = tree::child_mut(new, "metadata");
         let generation = tree::number(metadata, "generation") + 1;
         metadata.insert("generation".to_owned(), generation.into());
@@ -133,9 +139,9 @@ pub fn set_timestamps(
     now: &str,
 ) {
     match (kind.group.as_str(), kind.kind.as_str(), subresource) {
-        ("", "PersistentVolume", Some("status")) => storage::date_transition(old, new, now),
-        ("certificates.k8s.io", _, Some(_)) => cluster::date_conditions(old, new, now),
-        ("resource.k8s.io", "ResourceSlice", None) => cluster::date_taints(new, now),
+        ("", "PersistentVolume", Some("status")) => storage::set_transition_time(old, new, now),
+        ("certificates.k8s.io", _, Some(_)) => cluster::set_condition_times(old, new, now),
+        ("resource.k8s.io", "ResourceSlice", None) => cluster::set_taint_times(new, now),
         _ => {}
     }
 }
@@ -153,7 +159,7 @@ fn create_metadata(kind: &Kind, object: &mut Object, with: &CreateContext<'_>) {
 }
 
 /// Only the server counts generations.
-fn carry_generation(old: &Object, new: &mut Object) {
+fn keep_generation(old: &Object, new: &mut Object) {
     if let Some(before) = tree::child(old, "metadata") {
         tree::copy(before, tree::child_mut(new, "metadata"), "generation");
     }
@@ -164,15 +170,15 @@ fn update_metadata(kind: &Kind, old: &Object, new: &mut Object) {
     let empty = Object::new();
     let before = tree::child(old, "metadata").unwrap_or(&empty);
     let metadata = tree::child_mut(new, "metadata");
-    if tree::empty(metadata, "uid") {
+    if tree::is_empty(metadata, "uid") {
         tree::copy(before, metadata, "uid");
     }
     for always in ["creationTimestamp", "deletionTimestamp"] {
-        if tree::given(before, always) {
+        if tree::is_present(before, always) {
             tree::copy(before, metadata, always);
         }
     }
-    if !tree::given(metadata, "deletionGracePeriodSeconds") {
+    if !tree::is_present(metadata, "deletionGracePeriodSeconds") {
         tree::copy(before, metadata, "deletionGracePeriodSeconds");
     }
     if !kind.namespaced() {
@@ -186,9 +192,9 @@ fn tracks_generation(kind: &Kind) -> bool {
 }
 
 /// Whether the update is one that the generation counts.
-fn counts_change(kind: &Kind, old: &Object, new: &Object) -> bool {
+fn bumps_generation(kind: &Kind, old: &Object, new: &Object) -> bool {
     if kind.is_custom() {
-        return !equal::customs(kind, old, new);
+        return !equal::custom_objects(kind, old, new);
     }
     match kind.kind.as_str() {
         // Its specification cannot change.

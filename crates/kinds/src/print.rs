@@ -83,7 +83,7 @@ pub fn cells(kind: &Kind, object: &Object, now_seconds: i64) -> Vec<Value> {
         "StorageClass" => storage::storage_class(row),
         "VolumeAttachment" => storage::volume_attachment(row),
         "VolumeAttributesClass" => vec![row.name(), row.text("driverName"), row.age()],
-        _ => plain(kind, row),
+        _ => default_cells(kind, row),
     }
 }
 
@@ -150,7 +150,7 @@ pub fn scale_columns() -> Value {
 }
 
 /// Kinds without cells of their own: a name, and when it was created.
-fn plain(kind: &Kind, row: &Row<'_>) -> Vec<Value> {
+fn default_cells(kind: &Kind, row: &Row<'_>) -> Vec<Value> {
     let dated = kind.columns.iter().any(|column| column.kind == "date");
     let created = if dated { row.created_at() } else { row.age() };
     vec![row.name(), created]

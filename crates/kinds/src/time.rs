@@ -250,9 +250,7 @@ impl Parser<'_> {
         }
         let number = self.take(2);
         match range {
-            Some((element, least, most)) if number < least || number > most => {
-                Err(self.range(element))
-            }
+            Some((element, min, max)) if number < min || number > max => Err(self.range(element)),
             _ => Ok(number),
         }
     }

@@ -60,8 +60,8 @@ pub fn update(
     meta::update(&old, &new, &mut errors);
     // Kubernetes asks several times, once for all kinds and then for this one; clients see
     // it in the causes, which are not deduplicated.
-    if rules.metas > 1 {
-        meta::update_again(kind, &old, &new, &mut errors);
+    if rules.metadata_passes > 1 {
+        meta::update_for_kind(kind, &old, &new, &mut errors);
     }
     if let Some(subresource) = subresource {
         let mut known = rules.subresources.iter();
@@ -70,7 +70,7 @@ pub fn update(
         }
         return errors;
     }
-    if rules.metas > 2 {
+    if rules.metadata_passes > 2 {
         meta::create(kind, &new, &mut errors);
     }
     let whole = rules.whole.filter(|_| rules.order != Order::ChangeOnly);
@@ -104,24 +104,29 @@ pub fn update_metadata(old: &Object, new: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// What is odd about the name of a finalizer of a kind that users define. It is taken all the
+/// What is warnings about the name of a finalizer of a kind that users define. It is taken all the
 /// same.
 pub fn finalizer_warnings(name: &str) -> Vec<String> {
-    let told = |why: &str| format!("metadata.finalizers: {}: {why}", insula_gotext::quote(name));
-    let faults = text::qualified_name(name);
-    let mut odd: Vec<String> = faults.iter().map(|fault| told(fault)).collect();
+    let warning = |message: &str| {
+        format!(
+            "metadata.finalizers: {}: {message}",
+            insula_gotext::quote(name)
+        )
+    };
+    let messages = text::qualified_name(name);
+    let mut warnings: Vec<String> = messages.iter().map(|message| warning(message)).collect();
     let standard = ["foregroundDeletion", "kubernetes", "orphan"].contains(&name);
     if !name.contains('/') && !standard {
         let path = match name.contains('.') {
             true => " including a path (/)",
             false => "",
         };
-        odd.push(told(&format!(
+        warnings.push(warning(&format!(
             "prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with \
              other finalizer writers"
         )));
     }
-    odd
+    warnings
 }
 
 /// What is wrong with a Scale, which stands for the size of any workload.

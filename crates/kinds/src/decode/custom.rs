@@ -19,10 +19,10 @@ static METADATA: LazyLock<TypeId> = LazyLock::new(|| {
 pub fn custom_json(text: &[u8]) -> Result<Decoded, DecodeError> {
     let text = utf8(text)?;
     let read = document::read(text.as_bytes());
-    let read = read.map_err(|why| match super::scan::fault(text.as_bytes()) {
-        Some(fault) => DecodeError::not_json(&fault),
-        None if why.starts_with("recursion limit") => DecodeError::too_deep(),
-        None => DecodeError::not_json(&why),
+    let read = read.map_err(|message| match super::scan::syntax_error(text.as_bytes()) {
+        Some(message) => DecodeError::not_json(&message),
+        None if message.starts_with("recursion limit") => DecodeError::too_deep(),
+        None => DecodeError::not_json(&message),
     })?;
     let mut decoded = custom_value(read.value)?;
     decoded.problems.splice(0..0, read.problems);
@@ -62,8 +62,8 @@ pub fn custom_value(value: Value) -> Result<Decoded, DecodeError> {
     let mut problems = Vec::new();
     if let Some(metadata) = object.remove("metadata").filter(|value| !value.is_null()) {
         let read = super::value(*METADATA, metadata)?;
-        let below = |problem: String| problem.replacen("field \"", "field \"metadata.", 1);
-        problems.extend(read.problems.into_iter().map(below));
+        let in_metadata = |problem: String| problem.replacen("field \"", "field \"metadata.", 1);
+        problems.extend(read.problems.into_iter().map(in_metadata));
         object.insert("metadata".to_owned(), Value::Object(read.object));
     }
     Ok(Decoded { object, problems })

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value};
 
-use super::place::{Place, Step};
+use super::location::{Location, Step};
 use super::{DecodeError, MAX_DEPTH, bytes};
 use crate::kind::kinds;
 use crate::time::{self, Precision};
@@ -31,7 +31,7 @@ static NAMED: LazyLock<HashSet<TypeId>> =
 #[derive(Clone, Copy)]
 pub(super) struct Node<'p> {
     pub(super) shape: &'static Shape,
-    pub(super) place: &'p Place<'p>,
+    pub(super) location: &'p Location<'p>,
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -110,14 +110,14 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-        self.not_too_deep()?;
+        self.check_depth()?;
         match self.shape {
-            Shape::List(of) | Shape::WrappedList(of) => self.list(of, self.place, list),
-            Shape::Raw => self.list(self.shape, self.place, list),
+            Shape::List(of) | Shape::WrappedList(of) => self.list(of, self.location, list),
+            Shape::Raw => self.list(self.shape, self.location, list),
             Shape::Bytes => self.octets(list),
             Shape::Struct(id) => match either(*id, |shape| matches!(shape, Shape::List(_))) {
                 Either::This(Shape::List(of)) => {
-                    self.list(of, &self.place.child(Step::Apart), list)
+                    self.list(of, &self.location.child(Step::Separate), list)
                 }
                 Either::This(_) | Either::No => self.mismatch("array"),
                 Either::Neither(wrong) => self.neither(wrong),
@@ -127,16 +127,16 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        self.not_too_deep()?;
+        self.check_depth()?;
         match self.shape {
-            Shape::Map(of) => self.map(of, self.place, map),
+            Shape::Map(of) => self.map(of, self.location, map),
             // Nobody looks for problems in what is kept as it is.
-            Shape::Raw => self.map(self.shape, &self.place.child(Step::Apart), map),
+            Shape::Raw => self.map(self.shape, &self.location.child(Step::Separate), map),
             Shape::Struct(id) => match either(*id, |shape| matches!(shape, Shape::Struct(_))) {
                 Either::No => self.members(*id, map),
                 Either::This(shape) => {
-                    let place = &self.place.child(Step::Apart);
-                    Node { shape, place }.visit_map(map)
+                    let location = &self.location.child(Step::Separate);
+                    Node { shape, location }.visit_map(map)
                 }
                 Either::Neither(wrong) => self.neither(wrong),
             },
@@ -206,14 +206,14 @@ impl Node<'_> {
     fn list<'de, A: SeqAccess<'de>>(
         self,
         shape: &'static Shape,
-        place: &Place<'_>,
+        location: &Location<'_>,
         mut from: A,
     ) -> Result<Option<Value>, A::Error> {
         // A document of few bytes cannot announce a list of many elements.
         let mut list = Vec::with_capacity(from.size_hint().unwrap_or(0).min(1024));
         loop {
-            let place = &place.child(Step::Index(list.len()));
-            match from.next_element_seed(Node { shape, place })? {
+            let location = &location.child(Step::Index(list.len()));
+            match from.next_element_seed(Node { shape, location })? {
                 Some(value) => list.push(value.unwrap_or_else(|| zero(shape))),
                 None => return Ok(Some(Value::Array(list))),
             }
@@ -223,9 +223,9 @@ impl Node<'_> {
     /// Go takes a list of numbers for bytes, too.
     fn octets<'de, A: SeqAccess<'de>>(self, mut from: A) -> Result<Option<Value>, A::Error> {
         let mut octets = Vec::new();
-        let place = self.place;
+        let location = self.location;
         let shape = &INT32;
-        while let Some(value) = from.next_element_seed(Node { shape, place })? {
+        while let Some(value) = from.next_element_seed(Node { shape, location })? {
             let number = value.as_ref().and_then(Value::as_i64).unwrap_or(0);
             match u8::try_from(number) {
                 Ok(octet) => octets.push(octet),
@@ -238,18 +238,18 @@ impl Node<'_> {
     fn map<'de, A: MapAccess<'de>>(
         self,
         shape: &'static Shape,
-        place: &Place<'_>,
+        location: &Location<'_>,
         mut from: A,
     ) -> Result<Option<Value>, A::Error> {
         let mut map = Object::new();
         while let Some(key) = from.next_key::<String>()? {
             if map.contains_key(&key) {
-                place.report("duplicate field", &key);
+                location.report("duplicate field", &key);
             }
-            let child = place.child(Step::Key(&key));
+            let child = location.child(Step::Key(&key));
             let value = from.next_value_seed(Node {
                 shape,
-                place: &child,
+                location: &child,
             })?;
             map.insert(key, value.unwrap_or_else(|| zero(shape)));
         }
@@ -262,7 +262,7 @@ impl Node<'_> {
         mut from: A,
     ) -> Result<Option<Value>, A::Error> {
         let of = types().get(id);
-        let root = self.place.is_root();
+        let root = self.location.is_root();
         let mut object = Object::new();
         // Null is absence, but a second mention is a duplicate even so.
         let mut nulls: Vec<&str> = Vec::new();
@@ -271,16 +271,16 @@ impl Node<'_> {
                 Known::Member(field) => (field.json, &field.shape),
                 Known::Meta(name) => (name, &TEXT),
                 Known::Not(name) => {
-                    self.place.report("unknown field", &name);
+                    self.location.report("unknown field", &name);
                     from.next_value::<IgnoredAny>()?;
                     continue;
                 }
             };
             if object.contains_key(name) || nulls.contains(&name) {
-                self.place.report("duplicate field", name);
+                self.location.report("duplicate field", name);
             }
-            let place = &self.place.child(Step::Field(of, name));
-            match from.next_value_seed(Node { shape, place })? {
+            let location = &self.location.child(Step::Field(of, name));
+            match from.next_value_seed(Node { shape, location })? {
                 Some(value) => {
                     object.insert(name.to_owned(), value);
                 }
@@ -293,11 +293,11 @@ impl Node<'_> {
         Ok(Some(Value::Object(object)))
     }
 
-    fn not_too_deep<E: Error>(self) -> Result<(), E> {
-        if self.place.depth < MAX_DEPTH {
+    fn check_depth<E: Error>(self) -> Result<(), E> {
+        if self.location.depth < MAX_DEPTH {
             return Ok(());
         }
-        self.place.fail(DecodeError::too_deep());
+        self.location.fail(DecodeError::too_deep());
         Err(E::custom(""))
     }
 
@@ -322,23 +322,23 @@ impl Node<'_> {
             // No quantity looks like the name of a JSON type.
             Shape::Quantity => return self.quantity(found),
             // Go names what it tried to read them as.
-            Shape::Time | Shape::MicroTime => self.place.mismatch(found, &TEXT),
-            Shape::IntOrString => self.place.mismatch(found, &INT32),
-            shape => self.place.mismatch(found, shape),
+            Shape::Time | Shape::MicroTime => self.location.mismatch(found, &TEXT),
+            Shape::IntOrString => self.location.mismatch(found, &INT32),
+            shape => self.location.mismatch(found, shape),
         }
         Err(E::custom(""))
     }
 
     fn bad_number<E: Error>(self, number: f64, printed: &str) -> Result<Option<Value>, E> {
         match self.shape {
-            Shape::IntOrString => self.place.bad_number(number, printed, &INT32),
-            shape => self.place.bad_number(number, printed, shape),
+            Shape::IntOrString => self.location.bad_number(number, printed, &INT32),
+            shape => self.location.bad_number(number, printed, shape),
         }
         Err(E::custom(""))
     }
 
     fn wrong<E: Error>(self, text: String) -> Result<Option<Value>, E> {
-        self.place.fail(DecodeError::Type(text));
+        self.location.fail(DecodeError::Type(text));
         Err(E::custom(""))
     }
 }

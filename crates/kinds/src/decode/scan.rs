@@ -7,7 +7,7 @@
 const MAX_DEPTH: usize = 10_000;
 
 /// What is wrong with the syntax of the text, if anything is.
-pub(crate) fn fault(text: &[u8]) -> Option<String> {
+pub(crate) fn syntax_error(text: &[u8]) -> Option<String> {
     Scanner { text, at: 0 }.document().err()
 }
 
@@ -296,7 +296,11 @@ mod tests {
             ("é", "invalid character 'Ã' looking for beginning of value"),
         ];
         for (text, wanted) in cases {
-            assert_eq!(fault(text.as_bytes()).as_deref(), Some(wanted), "{text}");
+            assert_eq!(
+                syntax_error(text.as_bytes()).as_deref(),
+                Some(wanted),
+                "{text}"
+            );
         }
     }
 
@@ -308,15 +312,15 @@ mod tests {
             r#"{"a":[1,-0.5e+3,"\u00e9\n",true,false,null,{"b":{}}]}"#,
             "null",
         ] {
-            assert_eq!(fault(text.as_bytes()), None, "{text}");
+            assert_eq!(syntax_error(text.as_bytes()), None, "{text}");
         }
     }
 
     #[test]
     fn nesting_is_bounded_where_go_bounds_it() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert_eq!(fault(nested(10_000).as_bytes()), None);
-        let fault = fault(nested(10_001).as_bytes());
-        assert_eq!(fault.as_deref(), Some("exceeded max depth"));
+        assert_eq!(syntax_error(nested(10_000).as_bytes()), None);
+        let message = syntax_error(nested(10_001).as_bytes());
+        assert_eq!(message.as_deref(), Some("exceeded max depth"));
     }
 }

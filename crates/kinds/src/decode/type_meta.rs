@@ -21,8 +21,8 @@ pub fn type_meta_json(text: &[u8]) -> Result<TypeMeta, DecodeError> {
     serde_json::from_str(text)
         .map(|TypeMetaOnly(type_meta)| type_meta)
         .map_err(|error| {
-            let fault = scan::fault(text.as_bytes());
-            DecodeError::not_json(&fault.unwrap_or_else(|| super::lowered(&error)))
+            let message = scan::syntax_error(text.as_bytes());
+            DecodeError::not_json(&message.unwrap_or_else(|| super::without_location(&error)))
         })
 }
 

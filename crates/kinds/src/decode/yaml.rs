@@ -108,7 +108,7 @@ fn sentence(error: &serde_saphyr::Error) -> String {
         serde_saphyr::Error::MultipleDocuments { .. } => "more than one document".to_owned(),
         error => error.to_string(),
     };
-    // The place goes first, as Go's YAML has it.
+    // The location goes first, as Go's YAML has it.
     let text = text.split(" at line ").next().unwrap_or(&text);
     match error.location() {
         // Go's YAML says nothing of the first line.

@@ -50,7 +50,7 @@ fn session_affinity(spec: &mut Object) {
         "ClientIP" => {
             let config = tree::child(spec, "sessionAffinityConfig");
             let client = config.and_then(|config| tree::child(config, "clientIP"));
-            if !client.is_some_and(|client| tree::given(client, "timeoutSeconds")) {
+            if !client.is_some_and(|client| tree::is_present(client, "timeoutSeconds")) {
                 let config = json!({"clientIP": {"timeoutSeconds": 10800}});
                 spec.insert("sessionAffinityConfig".to_owned(), config);
             }
@@ -63,7 +63,7 @@ fn session_affinity(spec: &mut Object) {
 pub(crate) fn reachable_from_outside(spec: &Object) -> bool {
     match tree::text(spec, "type") {
         "LoadBalancer" | "NodePort" => true,
-        "ClusterIP" => !tree::empty(spec, "externalIPs"),
+        "ClusterIP" => !tree::is_empty(spec, "externalIPs"),
         _ => false,
     }
 }
@@ -75,22 +75,22 @@ fn load_balancer_status(service: &mut Object) {
         .into_iter()
         .flat_map(|balancer| tree::items_mut(balancer, "ingress"))
     {
-        if !tree::empty(ingress, "ip") {
+        if !tree::is_empty(ingress, "ip") {
             tree::fill(ingress, "ipMode", "VIP");
         }
     }
 }
 
 fn service_port(port: &mut Object) {
-    if tree::empty(port, "targetPort") {
+    if tree::is_empty(port, "targetPort") {
         let number = tree::number(port, "port");
         port.insert("targetPort".to_owned(), number.into());
     }
 }
 
 fn network_policy(spec: &mut Object) {
-    if tree::empty(spec, "policyTypes") {
-        let types = match tree::empty(spec, "egress") {
+    if tree::is_empty(spec, "policyTypes") {
+        let types = match tree::is_empty(spec, "egress") {
             true => json!(["Ingress"]),
             false => json!(["Ingress", "Egress"]),
         };

@@ -6,7 +6,7 @@ use super::{Rule, image, resources, tree};
 use crate::Object;
 
 /// Where pods of long ago held what is now `initContainers`.
-const OUTLIVED: [&str; 4] = [
+const OBSOLETE_ANNOTATIONS: [&str; 4] = [
     "pod.beta.kubernetes.io/init-containers",
     "pod.alpha.kubernetes.io/init-containers",
     "pod.beta.kubernetes.io/init-container-statuses",
@@ -15,17 +15,17 @@ const OUTLIVED: [&str; 4] = [
 
 pub(super) const RULES: &[Rule] = &[
     Rule::run("api.core.v1.Pod", pod),
-    Rule::run("api.core.v1.Pod", drop_outlived),
-    Rule::run("api.core.v1.PodTemplateSpec", drop_outlived),
+    Rule::run("api.core.v1.Pod", drop_obsolete_annotations),
+    Rule::run("api.core.v1.PodTemplateSpec", drop_obsolete_annotations),
     Rule::run("api.core.v1.PodSpec", service_account),
     Rule::run("api.core.v1.PodStatus", |status| {
         let address = |ip: &str| serde_json::json!({"ip": ip});
-        align(status, ["podIP", "podIPs"], address, |first| {
+        sync_value_and_list(status, ["podIP", "podIPs"], address, |first| {
             first.get("ip")
         });
     }),
     Rule::run("api.core.v1.NodeSpec", |spec| {
-        align(
+        sync_value_and_list(
             spec,
             ["podCIDR", "podCIDRs"],
             |cidr| cidr.into(),
@@ -105,16 +105,16 @@ pub(super) const RULES: &[Rule] = &[
 /// What holds for a Pod only, not for a template of one.
 fn pod(pod: &mut Object) {
     let spec = tree::child_mut(pod, "spec");
-    let host_network = tree::truth(spec, "hostNetwork");
+    let host_network = tree::boolean(spec, "hostNetwork");
     for containers in ["containers", "initContainers"] {
         for container in tree::items_mut(spec, containers) {
-            request_limits(container);
+            default_requests_to_limits(container);
             if host_network {
-                open_host_ports(container);
+                default_host_ports(container);
             }
         }
     }
-    resources::complete_pod(spec);
+    resources::default_pod_resources(spec);
     tree::fill(spec, "enableServiceLinks", true);
     // Templates keep a negative period, since they always did.
     if tree::number(spec, "terminationGracePeriodSeconds") < 0 {
@@ -122,17 +122,17 @@ fn pod(pod: &mut Object) {
     }
 }
 
-fn drop_outlived(holder: &mut Object) {
+fn drop_obsolete_annotations(holder: &mut Object) {
     let annotations = tree::existing_mut(holder, "metadata")
         .and_then(|metadata| tree::existing_mut(metadata, "annotations"));
     if let Some(annotations) = annotations {
-        annotations.retain(|key, _| !OUTLIVED.contains(&key.as_str()));
+        annotations.retain(|key, _| !OBSOLETE_ANNOTATIONS.contains(&key.as_str()));
     }
 }
 
 /// The account has two names for one thing; the newer one wins.
 fn service_account(spec: &mut Object) {
-    if tree::empty(spec, "serviceAccountName") {
+    if tree::is_empty(spec, "serviceAccountName") {
         tree::copy_if_set(spec, "serviceAccount", "serviceAccountName");
     }
     tree::copy_if_set(spec, "serviceAccountName", "serviceAccount");
@@ -140,7 +140,7 @@ fn service_account(spec: &mut Object) {
 
 /// Keeps one value and the list of which it is the first in step: the value wins, since
 /// writers that know no list write the value only.
-fn align(
+fn sync_value_and_list(
     object: &mut Object,
     [one, many]: [&str; 2],
     wrap: fn(&str) -> Value,
@@ -161,7 +161,7 @@ fn align(
 }
 
 /// Who limits a resource and requests none requests the limit.
-fn request_limits(container: &mut Object) {
+fn default_requests_to_limits(container: &mut Object) {
     let Some(resources) = tree::existing_mut(container, "resources") else {
         return;
     };
@@ -175,7 +175,7 @@ fn request_limits(container: &mut Object) {
 }
 
 /// On the host's network a container's port is the host's.
-fn open_host_ports(container: &mut Object) {
+fn default_host_ports(container: &mut Object) {
     for port in tree::items_mut(container, "ports") {
         let number = tree::number(port, "containerPort");
         tree::fill_empty(port, "hostPort", number);

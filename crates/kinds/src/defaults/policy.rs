@@ -148,7 +148,7 @@ fn custom_resource_definition(definition: &mut Object) {
     }
     tree::fill(spec, "conversion", json!({"strategy": "None"}));
     let stored = tree::items(spec, "versions")
-        .find(|version| tree::truth(version, "storage"))
+        .find(|version| tree::boolean(version, "storage"))
         .map(|version| Value::from(tree::text(version, "name")));
     if let Some(stored) = stored {
         let status = tree::child_mut(definition, "status");

@@ -48,22 +48,22 @@ fn thousandths(text: &str) -> Option<String> {
 
 /// Completes the resources of a pod that has some of its own: what it requests is what
 /// its containers request, or else its limit.
-pub(super) fn complete_pod(spec: &mut Object) {
+pub(super) fn default_pod_resources(spec: &mut Object) {
     let Some(own) = tree::child(spec, "resources") else {
         return;
     };
-    let has = |list: &str| !tree::empty(own, list);
+    let has = |list: &str| !tree::is_empty(own, list);
     if has("limits") || has("requests") {
-        complete_huge_pages(spec);
+        default_huge_pages(spec);
     }
-    let limited = tree::child(spec, "resources").is_some_and(|own| !tree::empty(own, "limits"));
+    let limited = tree::child(spec, "resources").is_some_and(|own| !tree::is_empty(own, "limits"));
     if limited {
-        complete_requests(spec);
+        default_requests(spec);
     }
 }
 
 /// Huge pages cannot be overcommitted, so the pod's limit is that of its containers.
-fn complete_huge_pages(spec: &mut Object) {
+fn default_huge_pages(spec: &mut Object) {
     let totals = total(spec, "limits");
     let own = tree::child_mut(spec, "resources");
     let requests = tree::child(own, "requests").cloned().unwrap_or_default();
@@ -75,7 +75,7 @@ fn complete_huge_pages(spec: &mut Object) {
     }
 }
 
-fn complete_requests(spec: &mut Object) {
+fn default_requests(spec: &mut Object) {
     let totals = total(spec, "requests");
     let own = tree::child_mut(spec, "resources");
     let limits = tree::child(own, "limits").cloned().unwrap_or_default();
@@ -119,9 +119,9 @@ fn total(spec: &Object, list: &str) -> BTreeMap<String, Quantity> {
         } else {
             add(&mut needs, &sidecars);
         }
-        raise(&mut peak, needs);
+        take_max(&mut peak, needs);
     }
-    raise(&mut running, peak);
+    take_max(&mut running, peak);
     running
 }
 
@@ -141,7 +141,7 @@ fn add(sum: &mut BTreeMap<String, Quantity>, more: &BTreeMap<String, Quantity>) 
     }
 }
 
-fn raise(peak: &mut BTreeMap<String, Quantity>, other: BTreeMap<String, Quantity>) {
+fn take_max(peak: &mut BTreeMap<String, Quantity>, other: BTreeMap<String, Quantity>) {
     for (resource, amount) in other {
         let peak = peak.entry(resource).or_insert(amount);
         *peak = (*peak).max(amount);
@@ -180,7 +180,7 @@ mod tests {
                 {"resources": {"requests": {"cpu": "2"}}},
             ],
         });
-        complete_pod(spec.as_object_mut().unwrap());
+        default_pod_resources(spec.as_object_mut().unwrap());
         let wanted = serde_json::json!({
             "limits": {"cpu": "4", "memory": "1Gi", "hugepages-2Mi": "4Mi"},
             "requests": {"cpu": "2250m", "memory": "1Gi", "hugepages-2Mi": "4Mi"},

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::Object;
 
 /// Whether Go would hold the zero value: nothing, false, 0, or empty.
-pub(crate) fn zero(value: &Value) -> bool {
+pub(crate) fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(value) => !value,
@@ -17,33 +17,33 @@ pub(crate) fn zero(value: &Value) -> bool {
 }
 
 /// Whether the field holds nothing; a pointer to zero is something, a plain zero is not.
-pub(crate) fn unset(object: &Object, json: &str, pointer: bool) -> bool {
+pub(crate) fn is_unset(object: &Object, json: &str, pointer: bool) -> bool {
     match object.get(json) {
         None | Some(Value::Null) => true,
-        Some(value) => !pointer && zero(value),
+        Some(value) => !pointer && is_zero(value),
     }
 }
 
 /// Whether the field is absent or zero.
-pub(crate) fn empty(object: &Object, json: &str) -> bool {
-    object.get(json).is_none_or(zero)
+pub(crate) fn is_empty(object: &Object, json: &str) -> bool {
+    object.get(json).is_none_or(is_zero)
 }
 
 /// Whether the field is there, be it zero.
-pub(crate) fn given(object: &Object, json: &str) -> bool {
-    !unset(object, json, true)
+pub(crate) fn is_present(object: &Object, json: &str) -> bool {
+    !is_unset(object, json, true)
 }
 
 /// Sets a pointer that is nil.
 pub(crate) fn fill(object: &mut Object, json: &str, value: impl Into<Value>) {
-    if !given(object, json) {
+    if !is_present(object, json) {
         object.insert(json.to_owned(), value.into());
     }
 }
 
 /// Sets a plain value that is zero.
 pub(crate) fn fill_empty(object: &mut Object, json: &str, value: impl Into<Value>) {
-    if empty(object, json) {
+    if is_empty(object, json) {
         object.insert(json.to_owned(), value.into());
     }
 }
@@ -59,7 +59,7 @@ pub(crate) fn number(object: &Object, json: &str) -> i64 {
 }
 
 /// The truth of a field, false if there is none.
-pub(crate) fn truth(object: &Object, json: &str) -> bool {
+pub(crate) fn boolean(object: &Object, json: &str) -> bool {
     object
         .get(json)
         .and_then(Value::as_bool)
@@ -119,7 +119,7 @@ pub(crate) fn copy(from: &Object, to: &mut Object, json: &str) {
 }
 
 /// Adds a text to a list unless it is there.
-pub(crate) fn include(object: &mut Object, json: &str, text: &str) {
+pub(crate) fn push_unique(object: &mut Object, json: &str, text: &str) {
     let value = object.entry(json).or_insert(Value::Null);
     match value {
         Value::Array(items) if items.iter().any(|item| item == text) => {}
@@ -130,7 +130,7 @@ pub(crate) fn include(object: &mut Object, json: &str, text: &str) {
 
 /// Makes one field what another is, if that is not zero.
 pub(crate) fn copy_if_set(object: &mut Object, from: &str, to: &str) {
-    if let Some(value) = object.get(from).filter(|value| !zero(value)).cloned() {
+    if let Some(value) = object.get(from).filter(|value| !is_zero(value)).cloned() {
         object.insert(to.to_owned(), value);
     }
 }
@@ -144,8 +144,8 @@ mod tests {
     fn a_pointer_to_zero_is_set_and_a_plain_zero_is_not() {
         let object = json!({"a": 0, "b": null});
         let object = object.as_object().unwrap();
-        assert!(!unset(object, "a", true));
-        assert!(unset(object, "a", false));
-        assert!(unset(object, "b", true) && unset(object, "c", true));
+        assert!(!is_unset(object, "a", true));
+        assert!(is_unset(object, "a", false));
+        assert!(is_unset(object, "b", true) && is_unset(object, "c", true));
     }
 }

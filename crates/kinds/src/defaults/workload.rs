@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     Rule::run("api.apps.v1.DeploymentSpec", |spec| {
         let quarter = || Value::from("25%");
-        roll(
+        default_rolling_update(
             spec,
             "strategy",
             [("maxUnavailable", quarter()), ("maxSurge", quarter())],
@@ -30,7 +30,7 @@ pub(super) const RULES: &[Rule] = &[
         &[("revisionHistoryLimit", "10")],
     ),
     Rule::run("api.apps.v1.DaemonSetSpec", |spec| {
-        roll(
+        default_rolling_update(
             spec,
             "updateStrategy",
             [("maxUnavailable", 1.into()), ("maxSurge", 0.into())],
@@ -81,7 +81,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// What a rolling update without numbers does.
-fn roll(spec: &mut Object, strategy: &str, numbers: [(&str, Value); 2]) {
+fn default_rolling_update(spec: &mut Object, strategy: &str, numbers: [(&str, Value); 2]) {
     let strategy = tree::child_mut(spec, strategy);
     tree::fill_empty(strategy, "type", "RollingUpdate");
     if tree::text(strategy, "type") == "RollingUpdate" {
@@ -95,7 +95,7 @@ fn roll(spec: &mut Object, strategy: &str, numbers: [(&str, Value); 2]) {
 fn stateful_set(spec: &mut Object) {
     let strategy = tree::child_mut(spec, "updateStrategy");
     // Only who names no strategy at all gets the numbers of a rolling update.
-    if tree::empty(strategy, "type") {
+    if tree::is_empty(strategy, "type") {
         strategy.insert("type".to_owned(), "RollingUpdate".into());
         tree::child_mut(strategy, "rollingUpdate");
     }
@@ -123,25 +123,25 @@ fn replication_controller(controller: &mut Object) {
 fn job(job: &mut Object) {
     let spec = tree::child_mut(job, "spec");
     // Who wants one of many says so; who says nothing wants one.
-    if !tree::given(spec, "completions") && !tree::given(spec, "parallelism") {
+    if !tree::is_present(spec, "completions") && !tree::is_present(spec, "parallelism") {
         spec.insert("completions".to_owned(), 1.into());
     }
     tree::fill(spec, "parallelism", 1);
-    let per_index = tree::given(spec, "backoffLimitPerIndex");
+    let per_index = tree::is_present(spec, "backoffLimitPerIndex");
     tree::fill(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
     tree::fill(spec, "completionMode", "NonIndexed");
     tree::fill(spec, "suspend", false);
-    let replacement = match tree::given(spec, "podFailurePolicy") {
+    let replacement = match tree::is_present(spec, "podFailurePolicy") {
         true => "Failed",
         false => "TerminatingOrFailed",
     };
     tree::fill(spec, "podReplacementPolicy", replacement);
     tree::fill(spec, "manualSelector", false);
-    label_job(job);
+    default_job_labels(job);
 }
 
 /// A job without labels has those of its template.
-pub(crate) fn label_job(job: &mut Object) {
+pub(crate) fn default_job_labels(job: &mut Object) {
     let labels = tree::child(job, "spec").and_then(template_labels);
     if let Some(labels) = labels {
         tree::fill_empty(tree::child_mut(job, "metadata"), "labels", labels);
@@ -151,7 +151,7 @@ pub(crate) fn label_job(job: &mut Object) {
 fn template_labels(spec: &Object) -> Option<Value> {
     let metadata = tree::child(tree::child(spec, "template")?, "metadata")?;
     let labels = metadata.get("labels")?;
-    (!tree::zero(labels)).then(|| labels.clone())
+    (!tree::is_zero(labels)).then(|| labels.clone())
 }
 
 fn autoscaler(spec: &mut Object) {
@@ -164,7 +164,7 @@ fn autoscaler(spec: &mut Object) {
             },
         }])
     };
-    if tree::empty(spec, "metrics") {
+    if tree::is_empty(spec, "metrics") {
         spec.insert("metrics".to_owned(), cpu());
     }
     if let Some(behavior) = tree::existing_mut(spec, "behavior") {

@@ -24,14 +24,14 @@ impl Catalog {
         let list = ApiGroupList {
             kind: "APIGroupList",
             api_version: "v1",
-            groups: self.below(Root::Apis).map(ApiGroup::of).collect(),
+            groups: self.groups_under(Root::Apis).map(ApiGroup::of).collect(),
         };
         Document::new("apimachinery.pkg.apis.meta.v1.APIGroupList", &list)
     }
 
     /// `/apis/{group}`.
     pub fn api_group(&self, name: &str) -> Option<Document> {
-        let mut groups = self.below(Root::Apis);
+        let mut groups = self.groups_under(Root::Apis);
         let group = groups.find(|group| group.name == name)?;
         let document = ApiGroup {
             kind: Some("APIGroup"),

@@ -110,7 +110,7 @@ impl Path<'_> {
     /// Whether it is that of a scale.
     fn scaled(&self) -> bool {
         let scale = full_name(SCALE);
-        self.operations.iter().any(|of| of.answer == scale)
+        self.operations.iter().any(|of| of.response == scale)
     }
 
     fn written(&self, dialect: Dialect) -> (String, Value) {
@@ -166,8 +166,8 @@ impl Operation {
         for code in self.codes {
             let mut response = json!({"description": v3::code_text(*code)});
             match dialect {
-                Dialect::V2 => response["schema"] = reference(&self.answer, dialect),
-                Dialect::V3 => response["content"] = content(PLAIN, &self.answer),
+                Dialect::V2 => response["schema"] = reference(&self.response, dialect),
+                Dialect::V3 => response["content"] = content(PLAIN, &self.response),
             }
             responses.insert(code.to_string(), response);
         }

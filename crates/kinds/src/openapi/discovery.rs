@@ -1,6 +1,6 @@
 //! The paths at which clients discover what is served.
 
-use super::operation::{Answer, Body, Operation};
+use super::operation::{Body, Operation, Response};
 use super::path::{Path, root, version_id};
 use super::schema::INFO;
 use super::{group_id, tag};
@@ -52,7 +52,7 @@ pub(super) fn api_version(group: &str, version: &str) -> Path {
     path(&place, &tag(group, version), id, list)
 }
 
-fn path(path: &str, tag: &str, id: String, answer: &'static str) -> Path {
+fn path(path: &str, tag: &str, id: String, response: &'static str) -> Path {
     Path {
         path: path.to_owned(),
         tag: tag.to_owned(),
@@ -64,7 +64,7 @@ fn path(path: &str, tag: &str, id: String, answer: &'static str) -> Path {
             kind: None,
             parameters: &[],
             body: Body::None,
-            answer: Answer::Object(answer),
+            response: Response::Object(response),
             codes: &[200],
         }],
     }

@@ -15,7 +15,7 @@ pub(super) struct Operation {
     /// What it takes.
     pub(super) body: Body,
     /// What it gives.
-    pub(super) answer: Answer,
+    pub(super) response: Response,
     /// The codes with which it gives that.
     pub(super) codes: &'static [u16],
 }
@@ -43,7 +43,7 @@ pub(super) enum Body {
 
 /// What an operation gives.
 #[derive(Clone, Copy)]
-pub(super) enum Answer {
+pub(super) enum Response {
     /// An object of the type.
     Object(&'static str),
     /// A list of the type, or changes of it.
@@ -99,7 +99,7 @@ impl Body {
     }
 }
 
-impl Answer {
+impl Response {
     /// The type of what is given, unless it is text.
     pub(super) fn type_name(self) -> Option<&'static str> {
         match self {

@@ -1,8 +1,8 @@
 //! The paths of kinds, with what can be done there.
 
 use super::operation::{
-    Answer, Body, DELETE, DELETE_COLLECTION, GroupVersionKind, LIST, NAME, NAMESPACE, Operation,
-    PATCH, PATH, PRETTY, Parameter, WRITE, connect_parameters,
+    Body, DELETE, DELETE_COLLECTION, GroupVersionKind, LIST, NAME, NAMESPACE, Operation, PATCH,
+    PATH, PRETTY, Parameter, Response, WRITE, connect_parameters,
 };
 use super::{capitalized, group_id, tag};
 use crate::{Kind, Subresource, kinds, types};
@@ -21,17 +21,17 @@ pub(super) struct Path {
 }
 
 /// All paths of a kind.
-pub(super) fn of_kind(kind: &Kind) -> Vec<Path> {
+pub(super) fn paths_of_kind(kind: &Kind) -> Vec<Path> {
     let resource = Resource::new(kind);
     let mut paths = vec![resource.collection(), resource.item()];
     if kind.namespaced() {
-        paths.push(resource.everywhere());
+        paths.push(resource.all_namespaces());
     }
     if kind.supports("watch") {
-        paths.extend(resource.watches());
+        paths.extend(resource.watch_paths());
     }
     for sub in &kind.subresources {
-        paths.extend(resource.below(sub));
+        paths.extend(resource.subresource_paths(sub));
     }
     paths.retain(|path| !path.operations.is_empty());
     paths
@@ -76,7 +76,7 @@ impl<'a> Resource<'a> {
     }
 
     fn collection(&self) -> Path {
-        let object = Answer::Object(self.type_name);
+        let object = Response::Object(self.type_name);
         let mut operations = Vec::new();
         if self.kind.supports("list") {
             operations.push(self.list(&self.kind_id));
@@ -94,7 +94,7 @@ impl<'a> Resource<'a> {
         }
         if self.kind.supports("deletecollection") {
             let id = self.id("delete", &format!("Collection{}", self.kind_id));
-            let status = Answer::Object(STATUS);
+            let status = Response::Object(STATUS);
             operations.push(Operation {
                 parameters: DELETE_COLLECTION,
                 body: Body::Optional(DELETE_OPTIONS),
@@ -105,7 +105,7 @@ impl<'a> Resource<'a> {
     }
 
     fn list(&self, name: &str) -> Operation {
-        let list = Answer::List(self.list_type_name);
+        let list = Response::List(self.list_type_name);
         let id = self.id("list", name);
         Operation {
             parameters: LIST,
@@ -114,7 +114,7 @@ impl<'a> Resource<'a> {
     }
 
     /// The list of all namespaces.
-    fn everywhere(&self) -> Path {
+    fn all_namespaces(&self) -> Path {
         let mut operations = Vec::new();
         if self.kind.supports("list") {
             operations.push(self.list(&format!("{}ForAllNamespaces", self.kind.kind)));
@@ -126,9 +126,9 @@ impl<'a> Resource<'a> {
 
     fn item(&self) -> Path {
         let name = &self.kind_id;
-        let mut operations = self.reads_and_writes(&self.kind.verbs, name, self.type_name, None);
+        let mut operations = self.object_operations(&self.kind.verbs, name, self.type_name, None);
         if self.kind.supports("delete") {
-            let answer = match self.kind.delete_returns_object {
+            let response = match self.kind.delete_returns_object {
                 true => self.type_name,
                 false => STATUS,
             };
@@ -137,14 +137,14 @@ impl<'a> Resource<'a> {
                 parameters: DELETE,
                 body: Body::Optional(DELETE_OPTIONS),
                 codes: &[200, 202],
-                ..self.operation("delete", id, "delete", Answer::Object(answer))
+                ..self.operation("delete", id, "delete", Response::Object(response))
             });
         }
         self.path(format!("{}/{{name}}", self.place), &[NAME], operations)
     }
 
     /// What can be done with one object: read, replace, patch.
-    fn reads_and_writes(
+    fn object_operations(
         &self,
         verbs: &[String],
         name: &str,
@@ -152,7 +152,7 @@ impl<'a> Resource<'a> {
         kind: Option<&GroupVersionKind>,
     ) -> Vec<Operation> {
         let can = |verb: &str| verbs.iter().any(|can| can == verb);
-        let object = Answer::Object(type_name);
+        let object = Response::Object(type_name);
         let operation = |method, verb, action| {
             let operation = self.operation(method, self.id(verb, name), action, object);
             let kind = kind.cloned().or(operation.kind.clone());
@@ -181,10 +181,10 @@ impl<'a> Resource<'a> {
         operations
     }
 
-    /// The old paths of watches, which some clients still use.
-    fn watches(&self) -> Vec<Path> {
+    /// The old paths of watch_paths, which some clients still use.
+    fn watch_paths(&self) -> Vec<Path> {
         let watch = |path: String, name: String, action, own: &[Parameter]| {
-            let events = Answer::List(WATCH_EVENT);
+            let events = Response::List(WATCH_EVENT);
             let operation = Operation {
                 parameters: LIST,
                 ..self.operation("get", self.id("watch", &name), action, events)
@@ -206,22 +206,22 @@ impl<'a> Resource<'a> {
     }
 
     /// The paths of a subresource.
-    fn below(&self, sub: &Subresource) -> Vec<Path> {
+    fn subresource_paths(&self, sub: &Subresource) -> Vec<Path> {
         let place = format!("{}/{{name}}/{}", self.place, sub.name);
         let name = format!("{}{}", self.kind_id, capitalized(&sub.name));
         let kind = self.kind_of(sub);
         if sub.kind.ends_with("Options") {
-            return self.connects(sub, &place, &kind);
+            return self.connect_paths(sub, &place, &kind);
         }
         if sub.name == "log" {
             let operation = Operation {
                 parameters: connect_parameters(&sub.name),
-                ..self.operation("get", self.id("read", &name), "get", Answer::Log)
+                ..self.operation("get", self.id("read", &name), "get", Response::Log)
             };
             return vec![self.path(place, &[NAME], vec![operation])];
         }
         let type_name = self.type_of(sub, &kind);
-        let mut operations = self.reads_and_writes(&sub.verbs, &name, type_name, Some(&kind));
+        let mut operations = self.object_operations(&sub.verbs, &name, type_name, Some(&kind));
         if sub.verbs.iter().any(|verb| verb == "create") {
             let id = self.id("create", &name);
             operations.push(Operation {
@@ -229,19 +229,19 @@ impl<'a> Resource<'a> {
                 body: Body::Required(type_name),
                 codes: &[200, 201, 202],
                 kind: Some(kind),
-                ..self.operation("post", id, "post", Answer::Object(type_name))
+                ..self.operation("post", id, "post", Response::Object(type_name))
             });
         }
         vec![self.path(place, &[NAME], operations)]
     }
 
     /// A connection to what is behind the object.
-    fn connects(&self, sub: &Subresource, place: &str, kind: &GroupVersionKind) -> Vec<Path> {
+    fn connect_paths(&self, sub: &Subresource, place: &str, kind: &GroupVersionKind) -> Vec<Path> {
         let connect = |suffix: &str, parameters: &'static [Parameter]| {
             let operations = methods(sub).into_iter().map(|method| {
                 let target = format!("{}{}{suffix}", self.kind_id, capitalized(&sub.name));
                 let id = self.id("connect", &format!("{}{target}", capitalized(method)));
-                let operation = self.operation(method, id, "connect", Answer::Anything);
+                let operation = self.operation(method, id, "connect", Response::Anything);
                 Operation {
                     parameters,
                     kind: Some(kind.clone()),
@@ -290,7 +290,7 @@ impl<'a> Resource<'a> {
         method: &'static str,
         id: String,
         action: &'static str,
-        answer: Answer,
+        response: Response,
     ) -> Operation {
         Operation {
             method,
@@ -303,7 +303,7 @@ impl<'a> Resource<'a> {
             }),
             parameters: &[],
             body: Body::None,
-            answer,
+            response,
             codes: &[200],
         }
     }
@@ -327,7 +327,7 @@ impl<'a> Resource<'a> {
     }
 }
 
-/// The methods with which one connects.
+/// The methods with which one connect_paths.
 fn methods(sub: &Subresource) -> Vec<&'static str> {
     let method = |verb: &String| match verb.as_str() {
         "create" => Some("post"),

@@ -32,7 +32,7 @@ pub(super) fn schemas(paths: &[Path], names: &Names, dialect: Dialect) -> Object
     let operations = paths.iter().flat_map(|path| &path.operations);
     let named = operations.flat_map(|operation| {
         let body = operation.body.type_name();
-        body.into_iter().chain(operation.answer.type_name())
+        body.into_iter().chain(operation.response.type_name())
     });
     schemas_of(named, names, dialect)
 }
@@ -45,7 +45,7 @@ pub(super) fn schemas_of(
 ) -> Object {
     let mut reachable = BTreeSet::new();
     for name in named {
-        reach(name, &mut reachable);
+        collect_reachable(name, &mut reachable);
     }
     let schema = |name| (full_name(name), schema(name, names, dialect));
     reachable.into_iter().map(schema).collect()
@@ -65,7 +65,7 @@ pub(super) fn reference(name: &str, dialect: Dialect) -> Value {
     json!({"$ref": format!("#/{place}/{}", full_name(name))})
 }
 
-fn reach(name: &'static str, reached: &mut BTreeSet<&'static str>) {
+fn collect_reachable(name: &'static str, reached: &mut BTreeSet<&'static str>) {
     if !reached.insert(name) {
         return;
     }
@@ -77,7 +77,7 @@ fn reach(name: &'static str, reached: &mut BTreeSet<&'static str>) {
     }
     for field in types().members(id) {
         if let Some(name) = named(&field.shape, name, field) {
-            reach(name, reached);
+            collect_reachable(name, reached);
         }
     }
 }
@@ -205,7 +205,7 @@ fn leaf(name: &str, dialect: Dialect) -> Value {
 
 /// The version of a server: all text.
 fn info() -> Value {
-    const ALWAYS: [&str; 9] = [
+    const REQUIRED: [&str; 9] = [
         "major",
         "minor",
         "gitVersion",
@@ -216,15 +216,15 @@ fn info() -> Value {
         "compiler",
         "platform",
     ];
-    const SOMETIMES: [&str; 4] = [
+    const OPTIONAL: [&str; 4] = [
         "emulationMajor",
         "emulationMinor",
         "minCompatibilityMajor",
         "minCompatibilityMinor",
     ];
     let text = |name: &&str| ((*name).to_owned(), json!({"type": "string"}));
-    let properties: Object = ALWAYS.iter().chain(&SOMETIMES).map(text).collect();
-    json!({"type": "object", "required": ALWAYS, "properties": properties})
+    let properties: Object = REQUIRED.iter().chain(&OPTIONAL).map(text).collect();
+    json!({"type": "object", "required": REQUIRED, "properties": properties})
 }
 
 fn object(of: &Type, names: &Names, dialect: Dialect) -> Value {
@@ -295,7 +295,7 @@ fn property(field: &Field, owner: &str, dialect: Dialect) -> Value {
     {
         property["default"] = default;
     }
-    extend(&mut property, field);
+    add_extensions(&mut property, field);
     property
 }
 
@@ -376,7 +376,7 @@ fn map_type(field: &Field) -> Option<&'static str> {
 }
 
 /// How patches and server-side apply treat the field.
-fn extend(property: &mut Value, field: &Field) {
+fn add_extensions(property: &mut Value, field: &Field) {
     let strategy = match (field.merge, field.retain_keys) {
         (true, true) => Some("merge,retainKeys"),
         (true, false) => Some("merge"),

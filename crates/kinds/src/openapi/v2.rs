@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::custom::V2Part;
 use super::operation::{Body, Operation, Parameter, Place};
-use super::path::{Path, of_kind};
+use super::path::{Path, paths_of_kind};
 use super::schema::{Dialect, Names, gvk_value, reference, schemas};
 use super::v3::code_text;
 use super::{VERSION, discovery};
@@ -112,7 +112,7 @@ fn paths(filter: &dyn Fn(&Kind) -> bool) -> Vec<Path> {
         if last.replace(kind.api_version()) != Some(kind.api_version()) {
             paths.push(discovery::api_version(&kind.group, &kind.version));
         }
-        paths.extend(of_kind(kind));
+        paths.extend(paths_of_kind(kind));
     }
     paths
 }
@@ -150,7 +150,7 @@ fn operation_value(operation: &Operation, tag: &str) -> Value {
         "operationId": operation.id,
         "schemes": ["https"],
         "consumes": operation.body.media_types(),
-        "produces": operation.answer.media_types(),
+        "produces": operation.response.media_types(),
         "responses": responses(operation),
     });
     if !parameters.is_empty() {
@@ -175,7 +175,7 @@ fn body(body: Body) -> Option<Value> {
 }
 
 fn responses(operation: &Operation) -> Value {
-    let schema = match operation.answer.type_name() {
+    let schema = match operation.response.type_name() {
         Some(name) => reference(name, Dialect::V2),
         None => json!({"type": "string"}),
     };

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::json;
 
-use super::operation::{Answer, Operation, Parameter, Place};
-use super::path::{Path, of_kind, root};
+use super::operation::{Operation, Parameter, Place, Response};
+use super::path::{Path, paths_of_kind, root};
 use super::schema::{Dialect, Names, gvk_value, reference, schemas};
 use super::{VERSION, discovery};
 use crate::{Kind, Object, Value, kinds};
@@ -66,7 +66,7 @@ fn paths_of(path: &str, filter: &dyn Fn(&Kind) -> bool) -> Option<Vec<Path>> {
         .collect();
     if let Some(first) = of_version.first() {
         let mut paths = vec![discovery::api_version(&first.group, &first.version)];
-        paths.extend(of_version.into_iter().flat_map(of_kind));
+        paths.extend(of_version.into_iter().flat_map(paths_of_kind));
         return Some(paths);
     }
     let group = path.strip_prefix("apis/")?;
@@ -122,7 +122,10 @@ fn operation_value(operation: &Operation, tag: &str) -> Value {
 
 fn responses(operation: &Operation) -> Value {
     let mut responses = Object::new();
-    let content = content(operation.answer.media_types(), &answer(operation.answer));
+    let content = content(
+        operation.response.media_types(),
+        &response(operation.response),
+    );
     for code in operation.codes {
         let response = json!({"description": code_text(*code), "content": content});
         responses.insert(code.to_string(), response);
@@ -132,8 +135,8 @@ fn responses(operation: &Operation) -> Value {
     Value::Object(responses)
 }
 
-fn answer(answer: Answer) -> Value {
-    match answer.type_name() {
+fn response(response: Response) -> Value {
+    match response.type_name() {
         Some(name) => reference(name, Dialect::V3),
         None => json!({"type": "string"}),
     }

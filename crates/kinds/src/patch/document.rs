@@ -60,11 +60,11 @@ fn read_with(text: &[u8], members: Option<&[&str]>) -> Result<Document, String> 
             value,
             problems: problems.into_inner(),
         }),
-        Err(error) => Err(why(&error)),
+        Err(error) => Err(describe(&error)),
     }
 }
 
-fn why(error: &serde_json::Error) -> String {
+fn describe(error: &serde_json::Error) -> String {
     if error.classify() == Category::Eof {
         return "unexpected end of JSON input".to_owned();
     }
@@ -127,7 +127,7 @@ impl Node<'_> {
     }
 
     /// Whether an object here may have the member.
-    fn knows(&self, name: &str) -> bool {
+    fn is_known(&self, name: &str) -> bool {
         let in_root = self
             .outer
             .is_some_and(|outer| matches!(outer.step, Step::Root));
@@ -192,7 +192,7 @@ impl<'de> Visitor<'de> for &Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
         let mut object = Object::new();
         while let Some(name) = from.next_key::<String>()? {
-            if !self.knows(&name) {
+            if !self.is_known(&name) {
                 self.report("unknown", &name);
                 from.next_value::<IgnoredAny>()?;
                 continue;

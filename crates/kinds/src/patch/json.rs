@@ -42,7 +42,7 @@ pub fn json(document: &mut Value, patch: &[u8]) -> Result<Vec<String>, PatchErro
         let limit = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}");
         return Err(PatchError::TooLarge(format!("{limit}, got {count}")));
     }
-    // Clients are not told why.
+    // Clients are not told reason.
     apply(document, operations).map_err(|_| PatchError::Unprocessable)?;
     let named = |problem| format!("json patch {problem}");
     Ok(problems.into_iter().map(named).collect())
@@ -70,9 +70,9 @@ pub fn webhook_json(document: &mut Value, patch: &[u8]) -> Result<bool, WebhookP
     let list = crate::decode::any(patch).map_err(undecodable)?;
     let wrong = |found: &Value, wanted: &str| {
         let found = json_type(found);
-        let why =
+        let reason =
             format!("json: cannot unmarshal {found} into Go value of type jsonpatch.{wanted}");
-        WebhookPatchError::Undecodable(why)
+        WebhookPatchError::Undecodable(reason)
     };
     let list = match list {
         Value::Null => Vec::new(),
@@ -80,8 +80,8 @@ pub fn webhook_json(document: &mut Value, patch: &[u8]) -> Result<bool, WebhookP
         other => return Err(wrong(&other, "Patch")),
     };
     if list.len() > MAX_OPERATIONS {
-        let why = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}");
-        return Err(WebhookPatchError::Inapplicable(why));
+        let reason = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}");
+        return Err(WebhookPatchError::Inapplicable(reason));
     }
     let mut operations = Vec::with_capacity(list.len());
     for value in list {
@@ -139,7 +139,7 @@ struct Path {
     key: String,
 }
 
-/// What a step gives, or the reason why it is not taken.
+/// What a step gives, or the reason reason it is not taken.
 type Step<T> = Result<T, String>;
 
 const MISSING: &str = "missing value";
@@ -159,19 +159,19 @@ impl Patcher<'_> {
             "add" => {
                 let path = path.ok_or_else(|| undecoded(op, "path", MISSING))?;
                 let place = format!("doc is missing path: \"{path}\"");
-                let to = self.known(op, &place, &path)?;
+                let to = self.resolve(op, &place, &path)?;
                 let added = self.add(&to, value.unwrap_or_default());
-                added.map_err(|why| format!("error in add for path: '{path}': {why}"))
+                added.map_err(|reason| format!("error in add for path: '{path}': {reason}"))
             }
             "remove" => {
                 let path = path.ok_or_else(|| undecoded(op, "path", MISSING))?;
                 let place = format!("doc is missing path: \"{path}\"");
-                let at = self.known(op, &place, &path)?;
+                let at = self.resolve(op, &place, &path)?;
                 let removed = self.remove(&at).map(drop);
-                removed.map_err(|why| format!("error in remove for path: '{path}': {why}"))
+                removed.map_err(|reason| format!("error in remove for path: '{path}': {reason}"))
             }
             "replace" => self.replace(&path.ok_or_else(|| no_path(op))?, value),
-            "move" => self.relocate(path, from),
+            "move" => self.move_value(path, from),
             "copy" => self.copy(path, from),
             "test" => self.test(&path.ok_or_else(|| no_path(op))?, value.unwrap_or_default()),
             _ => Err(format!("Unexpected kind: {op}")),
@@ -179,7 +179,7 @@ impl Patcher<'_> {
     }
 
     /// The path, if there is something that could have its last step.
-    fn known(&mut self, op: &str, missing: &str, path: &str) -> Step<Path> {
+    fn resolve(&mut self, op: &str, missing: &str, path: &str) -> Step<Path> {
         let refuse = || format!("{op} operation does not apply: {missing}: {MISSING}");
         let path = Path::parse(path).ok_or_else(refuse)?;
         self.container(&path).ok_or_else(refuse)?;
@@ -187,7 +187,7 @@ impl Patcher<'_> {
     }
 
     fn add(&mut self, path: &Path, value: Value) -> Step<()> {
-        self.fits(path, &value)?;
+        self.check_depth(path, &value)?;
         let work = match self.container(path) {
             Some(Value::Object(object)) => {
                 object.insert(path.key.clone(), value);
@@ -196,11 +196,11 @@ impl Patcher<'_> {
             Some(Value::Array(list)) => {
                 let at = match path.key.as_str() {
                     "-" => list.len(),
-                    key => index(key, list.len() + 1).map_err(|why| match why {
-                        Index::NoNumber(why) => {
-                            format!("value was not a proper array index: '{key}': {why}")
+                    key => index(key, list.len() + 1).map_err(|reason| match reason {
+                        IndexError::NotANumber(reason) => {
+                            format!("value was not a proper array index: '{key}': {reason}")
                         }
-                        Index::Outside(why) => why,
+                        IndexError::OutOfRange(reason) => reason,
                     })?,
                 };
                 let moved = list.len() - at;
@@ -209,7 +209,7 @@ impl Patcher<'_> {
             }
             _ => return Err(MISSING.to_owned()),
         };
-        self.spend(work)
+        self.charge(work)
     }
 
     fn remove(&mut self, path: &Path) -> Step<Value> {
@@ -225,7 +225,7 @@ impl Patcher<'_> {
             }
             _ => return Err(MISSING.to_owned()),
         };
-        self.spend(work)?;
+        self.charge(work)?;
         Ok(value)
     }
 
@@ -237,9 +237,9 @@ impl Patcher<'_> {
             return Ok(());
         }
         let place = format!("doc is missing path: {path}");
-        let at = self.known("replace", &place, path)?;
+        let at = self.resolve("replace", &place, path)?;
         let value = value.unwrap_or_default();
-        self.fits(&at, &value)?;
+        self.check_depth(&at, &value)?;
         match self.container(&at) {
             Some(Value::Object(object)) => {
                 object.insert(at.key, value);
@@ -257,28 +257,30 @@ impl Patcher<'_> {
         Ok(())
     }
 
-    fn relocate(&mut self, path: Option<String>, from: Option<String>) -> Step<()> {
+    fn move_value(&mut self, path: Option<String>, from: Option<String>) -> Step<()> {
         let from = from.ok_or_else(|| undecoded("move", "from", NO_FROM))?;
         let place = format!("doc is missing from path: {from}");
-        let at = self.known("move", &place, &from)?;
-        let failed = |place: &str, why: String| format!("error in move for path: '{place}': {why}");
-        let value = self.remove(&at).map_err(|why| failed(&at.key, why))?;
+        let at = self.resolve("move", &place, &from)?;
+        let failed =
+            |place: &str, reason: String| format!("error in move for path: '{place}': {reason}");
+        let value = self.remove(&at).map_err(|reason| failed(&at.key, reason))?;
         let path = path.ok_or_else(|| undecoded("move", "path", NO_PATH))?;
         let place = format!("doc is missing destination path: {path}");
-        let to = self.known("move", &place, &path)?;
-        self.add(&to, value).map_err(|why| failed(&path, why))
+        let to = self.resolve("move", &place, &path)?;
+        self.add(&to, value).map_err(|reason| failed(&path, reason))
     }
 
     fn copy(&mut self, path: Option<String>, from: Option<String>) -> Step<()> {
         let from = from.ok_or_else(|| undecoded("copy", "from", NO_FROM))?;
         let place = format!("doc is missing from path: {from}");
-        let at = self.known("copy", &place, &from)?;
+        let at = self.resolve("copy", &place, &from)?;
         let found = self.get(&at);
-        let found = found.map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
+        let found =
+            found.map_err(|reason| format!("error in copy for from: '{from}': {reason}"))?;
         let value = found.cloned().unwrap_or_default();
         let path = path.ok_or_else(|| undecoded("copy", "path", MISSING))?;
         let place = format!("doc is missing destination path: {path}");
-        let to = self.known("copy", &place, &path)?;
+        let to = self.resolve("copy", &place, &path)?;
         if !value.is_null() {
             self.copied += value.to_string().len();
         }
@@ -290,7 +292,7 @@ impl Patcher<'_> {
             ));
         }
         let added = self.add(&to, value);
-        added.map_err(|why| format!("error while adding value during copy: {why}"))
+        added.map_err(|reason| format!("error while adding value during copy: {reason}"))
     }
 
     fn test(&mut self, path: &str, value: Value) -> Step<()> {
@@ -299,9 +301,10 @@ impl Patcher<'_> {
             return (*self.document == value).then_some(()).ok_or_else(failed);
         }
         let place = format!("is missing path: {path}");
-        let at = self.known("test", &place, path)?;
+        let at = self.resolve("test", &place, path)?;
         let found = self.get(&at);
-        let found = found.map_err(|why| format!("error in test for path: '{path}': {why}"))?;
+        let found =
+            found.map_err(|reason| format!("error in test for path: '{path}': {reason}"))?;
         let equal = found.map_or(value.is_null(), |found| *found == value);
         equal.then_some(()).ok_or_else(failed)
     }
@@ -336,16 +339,16 @@ impl Patcher<'_> {
     }
 
     /// Whether the document stays readable with the value at the path.
-    fn fits(&mut self, path: &Path, value: &Value) -> Step<()> {
+    fn check_depth(&mut self, path: &Path, value: &Value) -> Step<()> {
         let mut visited = 0;
         let depth = depth_of(value, &mut visited);
-        self.spend(visited)?;
-        let fits = path.steps.len() + 1 + depth <= MAX_DEPTH;
+        self.charge(visited)?;
+        let check_depth = path.steps.len() + 1 + depth <= MAX_DEPTH;
         let refuse = || format!("the document would be deeper than {MAX_DEPTH}");
-        fits.then_some(()).ok_or_else(refuse)
+        check_depth.then_some(()).ok_or_else(refuse)
     }
 
-    fn spend(&mut self, work: usize) -> Step<()> {
+    fn charge(&mut self, work: usize) -> Step<()> {
         self.work += work;
         let refuse = || "the patch moves too much".to_owned();
         (self.work <= MAX_WORK).then_some(()).ok_or_else(refuse)
@@ -355,8 +358,8 @@ impl Patcher<'_> {
 const NO_PATH: &str = "operation missing path field: missing value";
 const NO_FROM: &str = "operation, missing from field: missing value";
 
-fn undecoded(op: &str, member: &str, why: &str) -> String {
-    format!("{op} operation failed to decode {member}: {why}")
+fn undecoded(op: &str, member: &str, reason: &str) -> String {
+    format!("{op} operation failed to decode {member}: {reason}")
 }
 
 fn no_path(op: &str) -> String {
@@ -397,28 +400,29 @@ fn unescape(step: &str) -> String {
 }
 
 /// Why a key is no index.
-enum Index {
-    NoNumber(String),
-    Outside(String),
+enum IndexError {
+    NotANumber(String),
+    OutOfRange(String),
 }
 
-impl From<Index> for String {
-    fn from(why: Index) -> Self {
-        match why {
-            Index::NoNumber(why) | Index::Outside(why) => why,
+impl From<IndexError> for String {
+    fn from(reason: IndexError) -> Self {
+        match reason {
+            IndexError::NotANumber(reason) | IndexError::OutOfRange(reason) => reason,
         }
     }
 }
 
 /// An index below the length; negative ones count from the end.
-fn index(key: &str, length: usize) -> Result<usize, Index> {
-    let outside = || Index::Outside(format!("Unable to access invalid index: {key}: {INDEX}"));
+fn index(key: &str, length: usize) -> Result<usize, IndexError> {
+    let outside =
+        || IndexError::OutOfRange(format!("Unable to access invalid index: {key}: {INDEX}"));
     let index: i64 = key.parse().map_err(|error: std::num::ParseIntError| {
-        let why = match error.kind() {
+        let reason = match error.kind() {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        Index::NoNumber(format!("strconv.Atoi: parsing {}: {why}", quote(key)))
+        IndexError::NotANumber(format!("strconv.Atoi: parsing {}: {reason}", quote(key)))
     })?;
     let found = match usize::try_from(index) {
         Ok(index) => Some(index),
@@ -474,8 +478,8 @@ fn mismatch(found: &Value, wanted: &str) -> PatchError {
     bad(format!("json: cannot unmarshal {found} into {wanted}"))
 }
 
-fn bad(why: String) -> PatchError {
-    PatchError::BadRequest(format!("error decoding patch: {why}"))
+fn bad(reason: String) -> PatchError {
+    PatchError::BadRequest(format!("error decoding patch: {reason}"))
 }
 
 #[cfg(test)]
@@ -485,7 +489,7 @@ mod tests {
 
     #[test]
     fn a_webhook_is_told_why_its_patch_does_not_apply() {
-        for (patch, why) in [
+        for (patch, reason) in [
             (
                 r#"[{"op":"remove","path":"/nope"}]"#,
                 "error in remove for path: '/nope': Unable to remove nonexistent key: nope: missing value",
@@ -544,14 +548,14 @@ mod tests {
         ] {
             let mut document = json!({"data": {"a": "b"}, "l": [1]});
             let found = webhook_json(&mut document, patch.as_bytes());
-            let expected = WebhookPatchError::Inapplicable(why.to_owned());
+            let expected = WebhookPatchError::Inapplicable(reason.to_owned());
             assert_eq!(found, Err(expected), "{patch}");
         }
     }
 
     #[test]
     fn what_is_no_patch_is_told_from_what_does_not_apply() {
-        for (patch, why) in [
+        for (patch, reason) in [
             (
                 "{}",
                 "json: cannot unmarshal object into Go value of type jsonpatch.Patch",
@@ -567,7 +571,7 @@ mod tests {
             ),
         ] {
             let found = webhook_json(&mut json!({}), patch.as_bytes());
-            let expected = WebhookPatchError::Undecodable(why.to_owned());
+            let expected = WebhookPatchError::Undecodable(reason.to_owned());
             assert_eq!(found, Err(expected), "{patch}");
         }
     }

@@ -11,7 +11,7 @@ use crate::kind::Kind;
 
 pub(super) fn create_namespace(namespace: &mut Object) {
     label_namespace(namespace);
-    tree::include(
+    tree::push_unique(
         tree::child_mut(namespace, "spec"),
         "finalizers",
         "kubernetes",
@@ -22,7 +22,7 @@ pub(super) fn create_namespace(namespace: &mut Object) {
 pub(super) fn update_namespace(subresource: Option<&str>, old: &Object, namespace: &mut Object) {
     // Only `finalize` takes finalizers away.
     if subresource.is_none() {
-        reset::copy_below(old, namespace, "spec", "finalizers");
+        reset::restore_field(old, namespace, "spec", "finalizers");
     }
     label_namespace(namespace);
 }
@@ -35,7 +35,7 @@ fn label_namespace(namespace: &mut Object) {
 }
 
 /// How a leader is elected by somebody else is behind a gate that is closed.
-pub(super) fn drop_election(lease: &mut Object, old: Option<&Object>) {
+pub(super) fn drop_coordinated_election(lease: &mut Object, old: Option<&Object>) {
     for field in ["strategy", "preferredHolder"] {
         let had = old.and_then(|old| tree::child(old, "spec"));
         if had.is_none_or(|spec| !spec.contains_key(field))
@@ -47,7 +47,7 @@ pub(super) fn drop_election(lease: &mut Object, old: Option<&Object>) {
 }
 
 pub(super) fn create_tenant(tenant: &mut Object) {
-    tree::include(
+    tree::push_unique(
         tree::child_mut(tenant, "spec"),
         "finalizers",
         TENANT_FINALIZER,
@@ -92,22 +92,22 @@ pub(super) fn update_node(subresource: Option<&str>, old: &Object, node: &mut Ob
         None => ("spec", "configSource"),
         Some(_) => ("status", "config"),
     };
-    let used = tree::child(old, parent).is_some_and(|before| tree::given(before, field));
+    let used = tree::child(old, parent).is_some_and(|before| tree::is_present(before, field));
     if let (false, Some(now)) = (used, tree::existing_mut(node, parent)) {
         now.remove(field);
     }
 }
 
 /// Secrets of an account are in its own namespace, so a name says it all.
-pub(super) fn clean_account(account: &mut Object) {
+pub(super) fn keep_secret_names(account: &mut Object) {
     for secret in tree::items_mut(account, "secrets") {
         secret.retain(|field, _| field == "name");
     }
 }
 
-pub(super) fn name_limit_range(range: &mut Object, uid: &str) {
+pub(super) fn name_limits(range: &mut Object, uid: &str) {
     let metadata = tree::child_mut(range, "metadata");
-    if tree::empty(metadata, "generateName") {
+    if tree::is_empty(metadata, "generateName") {
         tree::fill_empty(metadata, "name", uid);
     }
 }
@@ -137,7 +137,7 @@ pub fn set_requester(request: &mut Object, by: Requester<'_>) {
     }
 }
 
-pub(super) fn create_request(request: &mut Object) {
+pub(super) fn create_signing_request(request: &mut Object) {
     let spec = tree::child_mut(request, "spec");
     for server in ["username", "uid", "groups", "extra"] {
         spec.remove(server);
@@ -146,7 +146,7 @@ pub(super) fn create_request(request: &mut Object) {
 
 /// The specification never changes; a status leaves approvals alone, and an approval
 /// everything but conditions.
-pub(super) fn update_request(
+pub(super) fn update_signing_request(
     kind: &Kind,
     subresource: Option<&str>,
     old: &Object,
@@ -195,7 +195,7 @@ fn keep_conditions(old: &Object, request: &mut Object, of: &str) {
 }
 
 /// Dates the conditions that a client left undated.
-pub(super) fn date_conditions(old: &Object, request: &mut Object, now: &str) {
+pub(super) fn set_condition_times(old: &Object, request: &mut Object, now: &str) {
     let empty = Object::new();
     let before = tree::child(old, "status").unwrap_or(&empty);
     let Some(status) = tree::existing_mut(request, "status") else {
@@ -205,7 +205,7 @@ pub(super) fn date_conditions(old: &Object, request: &mut Object, now: &str) {
         tree::fill(condition, "lastUpdateTime", now);
         let same = tree::items(before, "conditions").find(|old| {
             let equal = |field| tree::text(old, field) == tree::text(condition, field);
-            equal("type") && equal("status") && tree::given(old, "lastTransitionTime")
+            equal("type") && equal("status") && tree::is_present(old, "lastTransitionTime")
         });
         let since = same.map_or(now, |old| tree::text(old, "lastTransitionTime"));
         tree::fill(condition, "lastTransitionTime", since);
@@ -213,21 +213,21 @@ pub(super) fn date_conditions(old: &Object, request: &mut Object, now: &str) {
 }
 
 /// The version in which objects are stored is one in which objects may be stored.
-pub(super) fn store_version(definition: &mut Object) {
+pub(super) fn add_stored_version(definition: &mut Object) {
     let stored = tree::child(definition, "spec").and_then(|spec| {
         let mut versions = tree::items(spec, "versions");
-        let version = versions.find(|version| tree::truth(version, "storage"))?;
+        let version = versions.find(|version| tree::boolean(version, "storage"))?;
         Some(tree::text(version, "name").to_owned())
     });
     if let Some(stored) = stored {
         let status = tree::child_mut(definition, "status");
-        tree::include(status, "storedVersions", &stored);
+        tree::push_unique(status, "storedVersions", &stored);
     }
 }
 
 /// What the server serves by itself is there at once.
 pub(super) fn create_api_service(service: &mut Object, now: &str) {
-    let remote = tree::child(service, "spec").is_some_and(|spec| tree::given(spec, "service"));
+    let remote = tree::child(service, "spec").is_some_and(|spec| tree::is_present(spec, "service"));
     if !remote {
         let available = json!({
             "type": "Available",
@@ -241,7 +241,7 @@ pub(super) fn create_api_service(service: &mut Object, now: &str) {
 }
 
 /// A taint that does not say since when is there since now.
-pub(super) fn date_taints(slice: &mut Object, now: &str) {
+pub(super) fn set_taint_times(slice: &mut Object, now: &str) {
     let Some(spec) = tree::existing_mut(slice, "spec") else {
         return;
     };

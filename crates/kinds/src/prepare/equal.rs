@@ -27,7 +27,7 @@ pub(super) fn specifications(kind: &Kind, old: &Object, new: &Object) -> bool {
 
 /// Whether all that counts is the same in two objects of a kind that users define: the
 /// status is apart only if it is written apart.
-pub(super) fn customs(kind: &Kind, old: &Object, new: &Object) -> bool {
+pub(super) fn custom_objects(kind: &Kind, old: &Object, new: &Object) -> bool {
     let counts = |member: &&String| match member.as_str() {
         "metadata" | "apiVersion" | "kind" => false,
         "status" => kind.subresource("status").is_none(),
@@ -38,7 +38,7 @@ pub(super) fn customs(kind: &Kind, old: &Object, new: &Object) -> bool {
 }
 
 /// Whether a field below the top is the same in both.
-pub(super) fn below(kind: &Kind, path: [&str; 2], old: &Object, new: &Object) -> bool {
+pub(super) fn fields(kind: &Kind, path: [&str; 2], old: &Object, new: &Object) -> bool {
     let [top, json] = path;
     let empty = Object::new();
     let of = match types()
@@ -90,7 +90,7 @@ fn same(shape: &Shape, pointer: bool, left: Option<&Value>, right: Option<&Value
         }
         Shape::Map(of) => same_maps(of, left, right),
         _ if pointer => left == right,
-        _ => left == right || (left.is_none_or(tree::zero) && right.is_none_or(tree::zero)),
+        _ => left == right || (left.is_none_or(tree::is_zero) && right.is_none_or(tree::is_zero)),
     }
 }
 

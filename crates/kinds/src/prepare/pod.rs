@@ -12,17 +12,17 @@ use crate::quantity::Quantity;
 
 pub(super) fn create(pod: &mut Object, now: &str) {
     let spec = tree::child_mut(pod, "spec");
-    tolerate(spec);
-    if tree::empty(spec, "priorityClassName") {
-        give_priority(spec, Priority::default());
+    add_default_tolerations(spec);
+    if tree::is_empty(spec, "priorityClassName") {
+        set_priority(spec, Priority::default());
     }
-    read_app_armor(pod);
-    spell_out_label_keys(pod);
+    convert_app_armor_annotations(pod);
+    expand_match_label_keys(pod);
     let spec = tree::child_mut(pod, "spec");
     let mut status = Object::new();
     status.insert("phase".to_owned(), "Pending".into());
-    status.insert("qosClass".to_owned(), quality(spec).into());
-    if !tree::empty(spec, "schedulingGates") {
+    status.insert("qosClass".to_owned(), qos_class(spec).into());
+    if !tree::is_empty(spec, "schedulingGates") {
         let gated = json!({
             "type": "PodScheduled",
             "status": "False",
@@ -58,10 +58,10 @@ impl Default for Priority<'_> {
 /// Writes the priority that a pod's class gives, or that of the default class. It comes
 /// before [`super::create`], which cannot look classes up and gives 0 to a pod without.
 pub fn admit_priority(pod: &mut Object, priority: Priority<'_>) {
-    give_priority(tree::child_mut(pod, "spec"), priority);
+    set_priority(tree::child_mut(pod, "spec"), priority);
 }
 
-fn give_priority(spec: &mut Object, priority: Priority<'_>) {
+fn set_priority(spec: &mut Object, priority: Priority<'_>) {
     if !priority.class.is_empty() {
         spec.insert("priorityClassName".to_owned(), priority.class.into());
     }
@@ -83,7 +83,7 @@ pub fn admit_service_account(pod: &mut Object) {
 }
 
 /// A pod stays for a while on a node that is lost, unless it says otherwise.
-fn tolerate(spec: &mut Object) {
+fn add_default_tolerations(spec: &mut Object) {
     for trouble in ["not-ready", "unreachable"] {
         let key = format!("node.kubernetes.io/{trouble}");
         let tolerated = tree::items(spec, "tolerations").any(|toleration| {
@@ -103,9 +103,9 @@ fn tolerate(spec: &mut Object) {
     }
 }
 
-/// The quality of service follows from what is requested and limited: all of it and
+/// The qos_class of service follows from what is requested and limited: all of it and
 /// alike, some of it, or nothing.
-pub(crate) fn quality(spec: &Object) -> &'static str {
+pub(crate) fn qos_class(spec: &Object) -> &'static str {
     let empty = Object::new();
     let own = tree::child(spec, "resources");
     let containers: Vec<&Object> = match own {
@@ -121,9 +121,9 @@ pub(crate) fn quality(spec: &Object) -> &'static str {
     for resources in containers {
         sum(&mut requests, resources, "requests");
         let limited = sum(&mut limits, resources, "limits");
-        // A pod that has resources of its own and no limits is judged by its requests.
-        let judged = own.is_none() || !tree::empty(resources, "limits");
-        guaranteed &= limited == 2 || !judged;
+        // A pod that has resources of its own and no limits is counts by its requests.
+        let counts = own.is_none() || !tree::is_empty(resources, "limits");
+        guaranteed &= limited == 2 || !counts;
     }
     if requests.is_empty() && limits.is_empty() {
         "BestEffort"
@@ -153,7 +153,7 @@ fn sum(total: &mut BTreeMap<&'static str, Quantity>, resources: &Object, list: &
 }
 
 /// Profiles were annotations before they were fields.
-fn read_app_armor(pod: &mut Object) {
+fn convert_app_armor_annotations(pod: &mut Object) {
     let annotations = tree::child(pod, "metadata")
         .and_then(|metadata| tree::child(metadata, "annotations"))
         .cloned();
@@ -174,7 +174,7 @@ fn read_app_armor(pod: &mut Object) {
             let key = format!("container.apparmor.security.beta.kubernetes.io/{name}");
             let profile = app_armor_profile(tree::text(&annotations, &key));
             let set = tree::child(container, "securityContext")
-                .is_some_and(|context| tree::given(context, "appArmorProfile"));
+                .is_some_and(|context| tree::is_present(context, "appArmorProfile"));
             if let (Some(profile), false) = (profile, set)
                 && of_pod.as_ref() != Some(&profile)
             {
@@ -199,14 +199,14 @@ fn app_armor_profile(annotation: &str) -> Option<Value> {
 
 /// Terms that match by the pod's own labels are written out with their values, since the
 /// labels may change later.
-fn spell_out_label_keys(pod: &mut Object) {
+fn expand_match_label_keys(pod: &mut Object) {
     let labels = tree::child(pod, "metadata")
         .and_then(|metadata| tree::child(metadata, "labels"))
         .cloned()
         .unwrap_or_default();
     let spec = tree::child_mut(pod, "spec");
     for constraint in tree::items_mut(spec, "topologySpreadConstraints") {
-        spell_out(constraint, &labels, &[("matchLabelKeys", "In")]);
+        expand_term(constraint, &labels, &[("matchLabelKeys", "In")]);
     }
     let Some(affinity) = tree::existing_mut(spec, "affinity") else {
         return;
@@ -217,17 +217,17 @@ fn spell_out_label_keys(pod: &mut Object) {
             continue;
         };
         for term in tree::items_mut(side, "requiredDuringSchedulingIgnoredDuringExecution") {
-            spell_out(term, &labels, &keys);
+            expand_term(term, &labels, &keys);
         }
         for weighted in tree::items_mut(side, "preferredDuringSchedulingIgnoredDuringExecution") {
             if let Some(term) = tree::existing_mut(weighted, "podAffinityTerm") {
-                spell_out(term, &labels, &keys);
+                expand_term(term, &labels, &keys);
             }
         }
     }
 }
 
-fn spell_out(term: &mut Object, labels: &Object, keys: &[(&str, &str)]) {
+fn expand_term(term: &mut Object, labels: &Object, keys: &[(&str, &str)]) {
     let mut expressions = Vec::new();
     for (field, operator) in keys {
         for key in tree::list(term, field).iter().filter_map(Value::as_str) {
@@ -254,31 +254,31 @@ pub(super) fn update(kind: &Kind, subresource: Option<&str>, old: &Object, pod: 
         }
         _ => {
             reset::apply(kind, subresource, old, pod);
-            keep_given(old, pod);
+            keep_server_set_fields(old, pod);
         }
     }
 }
 
 /// What the server gave at the creation, a client may leave out.
-fn keep_given(old: &Object, pod: &mut Object) {
+fn keep_server_set_fields(old: &Object, pod: &mut Object) {
     let empty = Object::new();
     let before = tree::child(old, "spec").unwrap_or(&empty);
     let spec = tree::child_mut(pod, "spec");
     for field in ["priority", "preemptionPolicy"] {
-        if !tree::given(spec, field) {
+        if !tree::is_present(spec, field) {
             tree::copy(before, spec, field);
         }
     }
-    tolerate(spec);
+    add_default_tolerations(spec);
 }
 
-/// A status neither forgets the pod's quality nor which generation it has seen.
+/// A status neither forgets the pod's qos_class nor which generation it has seen.
 fn keep_status(old: &Object, pod: &mut Object) {
     let empty = Object::new();
     let before = tree::child(old, "status").unwrap_or(&empty);
     let status = tree::child_mut(pod, "status");
     for field in ["qosClass", "observedGeneration"] {
-        if tree::empty(status, field) {
+        if tree::is_empty(status, field) {
             tree::copy(before, status, field);
         }
     }
@@ -346,7 +346,7 @@ fn take_resources(old: &Object, pod: &mut Object) {
 fn restore(old: &Object, pod: &mut Object) {
     tree::copy(old, pod, "spec");
     tree::copy(old, pod, "status");
-    reset::metadata(old, pod);
+    reset::restore_user_metadata(old, pod);
 }
 
 /// Binds a pod to the node that a binding names, and takes over its labels and

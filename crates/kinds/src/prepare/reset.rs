@@ -5,7 +5,7 @@ use crate::defaults::tree;
 use crate::kind::Kind;
 
 /// Whether a write to the object, or to the subresource, leaves the field alone.
-pub(super) fn keeps(kind: &Kind, subresource: Option<&str>, field: &str) -> bool {
+pub(super) fn is_reset(kind: &Kind, subresource: Option<&str>, field: &str) -> bool {
     let kept = kind.reset_fields.get(subresource.unwrap_or("main"));
     kept.is_some_and(|kept| kept.iter().any(|path| path == field))
 }
@@ -15,15 +15,15 @@ pub(super) fn apply(kind: &Kind, subresource: Option<&str>, old: &Object, new: &
     let kept = kind.reset_fields.get(subresource.unwrap_or("main"));
     for path in kept.into_iter().flatten() {
         match path.split_once('.') {
-            None if path == "metadata" => metadata(old, new),
+            None if path == "metadata" => restore_user_metadata(old, new),
             None => tree::copy(old, new, path),
-            Some((parent, field)) => copy_below(old, new, parent, field),
+            Some((parent, field)) => restore_field(old, new, parent, field),
         }
     }
 }
 
 /// Puts back a field of a field.
-pub(super) fn copy_below(old: &Object, new: &mut Object, parent: &str, field: &str) {
+pub(super) fn restore_field(old: &Object, new: &mut Object, parent: &str, field: &str) {
     match tree::child(old, parent) {
         Some(before) => tree::copy(before, tree::child_mut(new, parent), field),
         None => {
@@ -35,7 +35,7 @@ pub(super) fn copy_below(old: &Object, new: &mut Object, parent: &str, field: &s
 }
 
 /// Puts back the metadata that a client writes, since a status has none of its own.
-pub(super) fn metadata(old: &Object, new: &mut Object) {
+pub(super) fn restore_user_metadata(old: &Object, new: &mut Object) {
     for field in [
         "labels",
         "annotations",
@@ -44,12 +44,12 @@ pub(super) fn metadata(old: &Object, new: &mut Object) {
         "deletionTimestamp",
         "generation",
     ] {
-        copy_below(old, new, "metadata", field);
+        restore_field(old, new, "metadata", field);
     }
 }
 
 /// Puts back all metadata except what guards and records the write itself.
-pub(super) fn all_metadata(old: &Object, new: &mut Object) {
+pub(super) fn restore_metadata(old: &Object, new: &mut Object) {
     let mut kept = tree::child(old, "metadata").cloned().unwrap_or_default();
     let written = tree::child_mut(new, "metadata");
     for field in ["managedFields", "resourceVersion"] {

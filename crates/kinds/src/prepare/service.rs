@@ -12,7 +12,7 @@ const NONE: &str = "None";
 
 pub(super) fn create(service: &mut Object, with: &mut CreateContext<'_>) {
     let spec = tree::child_mut(service, "spec");
-    if !tree::empty(spec, "clusterIP") && tree::empty(spec, "clusterIPs") {
+    if !tree::is_empty(spec, "clusterIP") && tree::is_empty(spec, "clusterIPs") {
         let address = tree::text(spec, "clusterIP").to_owned();
         spec.insert("clusterIPs".to_owned(), json!([address]));
     }
@@ -27,15 +27,15 @@ pub(super) fn create(service: &mut Object, with: &mut CreateContext<'_>) {
 pub fn allocate(service: &mut Object, with: &mut CreateContext<'_>) {
     let spec = tree::child_mut(service, "spec");
     if needs_address(spec) {
-        if tree::empty(spec, "clusterIP") {
+        if tree::is_empty(spec, "clusterIP") {
             let address = (with.cluster_ip)();
             spec.insert("clusterIPs".to_owned(), json!([address]));
             spec.insert("clusterIP".to_owned(), address.into());
         }
-        fill_families(spec);
+        set_ip_families(spec);
     }
     allocate_ports(spec, with);
-    if needs_health_check(spec) && tree::empty(spec, "healthCheckNodePort") {
+    if needs_health_check(spec) && tree::is_empty(spec, "healthCheckNodePort") {
         let port = (with.node_port)();
         spec.insert("healthCheckNodePort".to_owned(), port.into());
     }
@@ -45,15 +45,15 @@ pub(super) fn update(old: &Object, service: &mut Object) {
     let empty = Object::new();
     let before = tree::child(old, "spec").unwrap_or(&empty);
     let spec = tree::child_mut(service, "spec");
-    keep_given(before, spec);
-    pair_addresses(before, spec);
-    if needs_address(spec) && !tree::empty(spec, "clusterIP") {
-        if !tree::given(spec, "ipFamilyPolicy") {
+    keep_allocated(before, spec);
+    sync_cluster_ips(before, spec);
+    if needs_address(spec) && !tree::is_empty(spec, "clusterIP") {
+        if !tree::is_present(spec, "ipFamilyPolicy") {
             tree::copy(before, spec, "ipFamilyPolicy");
         }
-        fill_families(spec);
+        set_ip_families(spec);
     }
-    drop_unneeded(before, spec);
+    release_unneeded(before, spec);
     if tree::text(spec, "type") == "ExternalName" {
         spec.remove("internalTrafficPolicy");
     }
@@ -65,20 +65,20 @@ pub(super) fn update(old: &Object, service: &mut Object) {
 }
 
 /// What a client leaves out is what the server gave before.
-fn keep_given(before: &Object, spec: &mut Object) {
+fn keep_allocated(before: &Object, spec: &mut Object) {
     if needs_address(before) && needs_address(spec) {
         for field in ["clusterIP", "clusterIPs"] {
-            if tree::empty(spec, field) {
+            if tree::is_empty(spec, field) {
                 tree::copy(before, spec, field);
             }
         }
     }
-    if takes_ports(before) && takes_ports(spec) {
+    if needs_node_ports(before) && needs_node_ports(spec) {
         keep_ports(before, spec);
     }
     if needs_health_check(before)
         && needs_health_check(spec)
-        && tree::empty(spec, "healthCheckNodePort")
+        && tree::is_empty(spec, "healthCheckNodePort")
     {
         tree::copy(before, spec, "healthCheckNodePort");
     }
@@ -101,7 +101,7 @@ fn keep_ports(before: &Object, spec: &mut Object) {
 }
 
 /// The address and the list of which it is the first follow one another.
-fn pair_addresses(before: &Object, spec: &mut Object) {
+fn sync_cluster_ips(before: &Object, spec: &mut Object) {
     let (was, is) = (
         tree::text(before, "clusterIP"),
         tree::text(spec, "clusterIP"),
@@ -119,10 +119,10 @@ fn pair_addresses(before: &Object, spec: &mut Object) {
 
 /// Takes back what a new type has no use for, unless the client changed it, which is
 /// refused later.
-fn drop_unneeded(before: &Object, spec: &mut Object) {
+fn release_unneeded(before: &Object, spec: &mut Object) {
     let same = |spec: &Object, field: &str| {
-        before.get(field).filter(|value| !tree::zero(value))
-            == spec.get(field).filter(|value| !tree::zero(value))
+        before.get(field).filter(|value| !tree::is_zero(value))
+            == spec.get(field).filter(|value| !tree::is_zero(value))
     };
     if needs_address(before) && !needs_address(spec) {
         if same(spec, "clusterIP") && same_list(before, spec, "clusterIPs") {
@@ -157,9 +157,9 @@ fn drop_unneeded(before: &Object, spec: &mut Object) {
 }
 
 /// The families of a service are those of its addresses.
-fn fill_families(spec: &mut Object) {
+fn set_ip_families(spec: &mut Object) {
     let headless = tree::text(spec, "clusterIP") == NONE;
-    let free = headless && tree::empty(spec, "selector");
+    let free = headless && tree::is_empty(spec, "selector");
     // Without a selector its endpoints may be anything, so it promises both.
     let policy = if free {
         "RequireDualStack"
@@ -198,7 +198,7 @@ fn family(address: &str) -> &'static str {
 
 /// Ports of the service that are the same, for other protocols, share a port of the nodes.
 fn allocate_ports(spec: &mut Object, with: &mut CreateContext<'_>) {
-    if !takes_ports(spec) {
+    if !needs_node_ports(spec) {
         return;
     }
     let mut given: BTreeMap<i64, i64> = BTreeMap::new();
@@ -209,7 +209,7 @@ fn allocate_ports(spec: &mut Object, with: &mut CreateContext<'_>) {
         }
     }
     for port in tree::items_mut(spec, "ports") {
-        if tree::empty(port, "nodePort") {
+        if tree::is_empty(port, "nodePort") {
             let number = given
                 .entry(tree::number(port, "port"))
                 .or_insert_with(|| (with.node_port)().into());
@@ -227,7 +227,7 @@ fn has_ports(spec: &Object) -> bool {
 }
 
 /// Whether ports are taken from the nodes; a balancer may do without.
-fn takes_ports(spec: &Object) -> bool {
+fn needs_node_ports(spec: &Object) -> bool {
     let without = spec.get("allocateLoadBalancerNodePorts") == Some(&Value::Bool(false));
     match tree::text(spec, "type") {
         "NodePort" => true,

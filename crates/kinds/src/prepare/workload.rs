@@ -23,7 +23,7 @@ pub(super) fn update_daemon_set(
     set: &mut Object,
 ) {
     let before = template_generation(old).unwrap_or_default();
-    let changed = !equal::below(kind, ["spec", "template"], old, set);
+    let changed = !equal::fields(kind, ["spec", "template"], old, set);
     let counted = changed && subresource.is_none();
     write_template_generation(set, before + i64::from(counted));
 }
@@ -47,7 +47,7 @@ pub(super) fn create_job(job: &mut Object, uid: &str) {
     let name = tree::child(job, "metadata").map(|metadata| tree::text(metadata, "name"));
     let name = name.unwrap_or_default().to_owned();
     let spec = tree::child_mut(job, "spec");
-    if !tree::truth(spec, "manualSelector") {
+    if !tree::boolean(spec, "manualSelector") {
         let template = tree::child_mut(spec, "template");
         let labels = tree::child_mut(tree::child_mut(template, "metadata"), "labels");
         for (label, value) in [
@@ -62,7 +62,7 @@ pub(super) fn create_job(job: &mut Object, uid: &str) {
         tree::fill(selector, "batch.kubernetes.io/controller-uid", uid);
     }
     // The template's labels, now that there are some, are the job's if it has none.
-    defaults::label_job(job);
+    defaults::default_job_labels(job);
 }
 
 /// The scale of an object: how many it has and should have, and of what. None for kinds

@@ -8,16 +8,16 @@ const UNKNOWN: &str = "<unknown>";
 pub(super) fn horizontal_pod_autoscaler(row: &Row<'_>) -> Vec<Value> {
     let target = row.at("spec.scaleTargetRef");
     let (kind, name) = (target.get("kind").text(), target.get("name").text());
-    let least = row.at("spec.minReplicas");
-    let least = match least.exists() {
-        true => least.number().to_string(),
+    let min = row.at("spec.minReplicas");
+    let min = match min.exists() {
+        true => min.number().to_string(),
         false => "<unset>".to_owned(),
     };
     vec![
         row.name(),
         Value::from(format!("{kind}/{name}")),
         Value::from(targets(row)),
-        Value::from(least),
+        Value::from(min),
         row.number("spec.maxReplicas"),
         row.number("status.currentReplicas"),
         row.age(),

@@ -79,12 +79,12 @@ pub(super) fn ingress(row: &Row<'_>) -> Vec<Value> {
 }
 
 fn hosts(rules: At<'_>) -> String {
-    const MOST: usize = 3;
+    const MAX_HOSTS: usize = 3;
     let mut shown = Vec::new();
     let mut more = false;
     for rule in rules.items() {
         let host = rule.get("host").text();
-        more |= shown.len() == MOST;
+        more |= shown.len() == MAX_HOSTS;
         if !more && !host.is_empty() {
             shown.push(host);
         }
@@ -92,7 +92,7 @@ fn hosts(rules: At<'_>) -> String {
     match (shown.join(","), more) {
         (hosts, _) if hosts.is_empty() => "*".to_owned(),
         // Rules without a host are counted as if they had one.
-        (hosts, true) => format!("{hosts} + {} more...", rules.len() - MOST),
+        (hosts, true) => format!("{hosts} + {} more...", rules.len() - MAX_HOSTS),
         (hosts, false) => hosts,
     }
 }

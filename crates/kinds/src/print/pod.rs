@@ -5,12 +5,12 @@ use crate::Value;
 
 pub(super) fn pod(row: &Row<'_>) -> Vec<Value> {
     let pod = Pod::new(row);
-    let seen = pod.look();
+    let summary = pod.summarize();
     vec![
         row.name(),
-        Value::from(format!("{}/{}", seen.ready, pod.total())),
-        Value::from(pod.status(seen.status)),
-        Value::from(restarts(row, &seen.restarts)),
+        Value::from(format!("{}/{}", summary.ready, pod.total())),
+        Value::from(pod.status(summary.status)),
+        Value::from(restarts(row, &summary.restarts)),
         row.age(),
         Value::from(pod.ip()),
         Value::from(row.at("spec.nodeName").text_or_none()),
@@ -35,8 +35,8 @@ struct Pod<'a> {
     conditions: At<'a>,
 }
 
-/// What is seen when one looks at all containers.
-struct Seen<'a> {
+/// What is summary when one looks at all containers.
+struct Summary<'a> {
     status: String,
     ready: usize,
     restarts: Restarts<'a>,
@@ -50,7 +50,7 @@ struct Restarts<'a> {
 }
 
 /// What the init containers are at.
-struct Init<'a> {
+struct InitSummary<'a> {
     /// Why the others do not run yet.
     status: Option<String>,
     /// How many of those that keep running are ready.
@@ -82,18 +82,18 @@ impl<'a> Pod<'a> {
         }
     }
 
-    fn look(&self) -> Seen<'a> {
-        let init = self.look_at_init();
+    fn summarize(&self) -> Summary<'a> {
+        let init = self.summarize_init();
         let initialized = self.conditions.has_true("Initialized");
         match init.status {
-            Some(status) if !initialized => Seen {
+            Some(status) if !initialized => Summary {
                 status,
                 ready: init.ready,
                 restarts: init.restarts,
             },
             status => {
                 let before = status.unwrap_or_else(|| self.phase());
-                self.look_at_containers(before, init.ready, init.sidecar_restarts)
+                self.summarize_containers(before, init.ready, init.sidecar_restarts)
             }
         }
     }
@@ -111,9 +111,9 @@ impl<'a> Pod<'a> {
         self.row.at("status.reason").text_or(phase).to_owned()
     }
 
-    /// Init containers run one after the other: the first that is not done tells.
-    fn look_at_init(&self) -> Init<'a> {
-        let mut init = Init {
+    /// InitSummary containers run one after the other: the first that is not done tells.
+    fn summarize_init(&self) -> InitSummary<'a> {
+        let mut init = InitSummary {
             status: None,
             ready: 0,
             restarts: Restarts::default(),
@@ -143,7 +143,7 @@ impl<'a> Pod<'a> {
     fn init_status(&self, index: usize, container: At<'_>) -> String {
         let terminated = container.at("state.terminated");
         if terminated.exists() {
-            return format!("Init:{}", end(terminated));
+            return format!("Init:{}", termination_reason(terminated));
         }
         match container.at("state.waiting.reason").text() {
             "" | "PodInitializing" => format!("Init:{index}/{}", self.init_containers.len()),
@@ -152,8 +152,13 @@ impl<'a> Pod<'a> {
     }
 
     /// The first container that has something to tell tells, as the last is asked first.
-    fn look_at_containers(&self, before: String, ready: usize, restarts: Restarts<'a>) -> Seen<'a> {
-        let mut seen = Seen {
+    fn summarize_containers(
+        &self,
+        before: String,
+        ready: usize,
+        restarts: Restarts<'a>,
+    ) -> Summary<'a> {
+        let mut summary = Summary {
             status: before,
             ready,
             restarts,
@@ -162,26 +167,26 @@ impl<'a> Pod<'a> {
         let mut error = None;
         let statuses = self.row.at("status.containerStatuses");
         for container in statuses.items().rev() {
-            seen.restarts.add(container);
+            summary.restarts.add(container);
             let state = container.get("state");
             let waiting = state.at("waiting.reason").text();
             let terminated = state.get("terminated");
             if !waiting.is_empty() {
-                seen.status = waiting.to_owned();
+                summary.status = waiting.to_owned();
             } else if terminated.exists() {
-                seen.status = end(terminated);
+                summary.status = termination_reason(terminated);
                 if terminated.get("exitCode").number() != 0 {
-                    error = Some(seen.status.clone());
+                    error = Some(summary.status.clone());
                 }
             } else if container.get("ready").is_true() && state.get("running").exists() {
                 running = true;
-                seen.ready += 1;
+                summary.ready += 1;
             }
         }
-        if seen.status == "Completed" {
-            seen.status = self.completed(running, error);
+        if summary.status == "Completed" {
+            summary.status = self.completed(running, error);
         }
-        seen
+        summary
     }
 
     /// One container is done, but what of the others?
@@ -197,16 +202,16 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// What is seen, unless the pod is being deleted.
-    fn status(&self, seen: String) -> String {
+    /// What is summary, unless the pod is being deleted.
+    fn status(&self, summary: String) -> String {
         if !self.row.deleting() {
-            return seen;
+            return summary;
         }
         let lost = self.row.at("status.reason").text() == "NodeLost";
         let over = ["Succeeded", "Failed"].contains(&self.row.at("status.phase").text());
         match (lost, over) {
             (true, _) => "Unknown".to_owned(),
-            (false, true) => seen,
+            (false, true) => summary,
             (false, false) => "Terminating".to_owned(),
         }
     }
@@ -249,7 +254,7 @@ fn keeps_running(container: At<'_>) -> bool {
 }
 
 /// How a container ended.
-fn end(terminated: At<'_>) -> String {
+fn termination_reason(terminated: At<'_>) -> String {
     let reason = terminated.get("reason").text();
     let signal = terminated.get("signal").number();
     match (reason, signal) {

@@ -241,10 +241,10 @@ impl<'a> At<'a> {
     }
 }
 
-/// The texts with commas between them; those after the first `most` are only counted.
-pub(super) fn with_more(mut texts: Vec<String>, most: usize, comma: &str) -> String {
-    let more = texts.len().saturating_sub(most);
-    texts.truncate(most);
+/// The texts with commas between them; those after the first `max` are only counted.
+pub(super) fn with_more(mut texts: Vec<String>, max: usize, comma: &str) -> String {
+    let more = texts.len().saturating_sub(max);
+    texts.truncate(max);
     let shown = texts.join(comma);
     match more {
         0 => shown,

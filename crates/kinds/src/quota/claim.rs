@@ -9,16 +9,16 @@ const CLAIMS: &str = "persistentvolumeclaims";
 const STORAGE: &str = "requests.storage";
 
 /// What stands between a class and what is limited of it.
-const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
+const CLASS_INFIX: &str = ".storageclass.storage.k8s.io/";
 
-/// Where the class was said before it had a field.
+/// Where the class was found before it had a field.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 pub(super) fn is_used(name: &str) -> bool {
     let known = |name: &str| [CLAIMS, STORAGE].contains(&name);
     known(name)
         || name
-            .rsplit_once(OF_CLASS)
+            .rsplit_once(CLASS_INFIX)
             .is_some_and(|(_, name)| known(name))
 }
 
@@ -28,7 +28,7 @@ pub(super) fn usage(claim: &Object) -> Amounts {
     let mut note = |name: &str, amount: Quantity| {
         usage.insert(name.to_owned(), amount);
         if !class.is_empty() {
-            usage.insert(format!("{class}{OF_CLASS}{name}"), amount);
+            usage.insert(format!("{class}{CLASS_INFIX}{name}"), amount);
         }
     };
     note(CLAIMS, ONE);

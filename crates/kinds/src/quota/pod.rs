@@ -41,7 +41,7 @@ fn is_extended(name: &str) -> bool {
 }
 
 pub(super) fn usage(pod: &Object, now: i64) -> Amounts {
-    if is_over(pod, now) {
+    if is_finished(pod, now) {
         return Amounts::new();
     }
     compute(&charged_requests(pod), &charged_limits(pod))
@@ -84,11 +84,11 @@ pub(super) fn missing(hard: &Amounts, pod: &Object) -> Option<String> {
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for container in containers(spec) {
         let resources = tree::child(container, "resources");
-        let said = compute(
+        let present = compute(
             &amounts(resources, "requests"),
             &amounts(resources, "limits"),
         );
-        for name in required.iter().filter(|name| !said.contains_key(**name)) {
+        for name in required.iter().filter(|name| !present.contains_key(**name)) {
             let name_of = tree::text(container, "name");
             missing.entry(name).or_default().insert(name_of);
         }
@@ -155,12 +155,12 @@ fn total(pod: &Object, list: &str, by_status: bool) -> Amounts {
         } else {
             add(&mut own, &staying);
         }
-        raise(&mut first, &own);
+        take_max(&mut first, &own);
     }
-    raise(&mut total, &first);
+    take_max(&mut total, &first);
     let whole = amounts(tree::child(spec, "resources"), list);
     let whole = whole.into_iter();
-    total.extend(whole.filter(|(name, _)| is_of_pods(name)));
+    total.extend(whole.filter(|(name, _)| is_pod_level_resource(name)));
     total
 }
 
@@ -180,15 +180,15 @@ fn effective(pod: &Object, container: &Object, list: &str) -> Amounts {
     };
     let mut effective = amounts(Some(resources), list);
     if list == "requests" {
-        raise(&mut effective, &amounts(Some(own), "allocatedResources"));
+        take_max(&mut effective, &amounts(Some(own), "allocatedResources"));
     }
     if !is_infeasible(status) {
-        raise(&mut effective, &spec);
+        take_max(&mut effective, &spec);
     }
     effective
 }
 
-/// Whether it was said that what is asked for cannot be had.
+/// Whether it was found that what is asked for cannot be had.
 fn is_infeasible(status: &Object) -> bool {
     let mut conditions = tree::items(status, "conditions");
     let pending = conditions.find(|of| tree::text(of, "type") == "PodResizePending");
@@ -196,25 +196,27 @@ fn is_infeasible(status: &Object) -> bool {
 }
 
 /// The larger of both, of each.
-fn raise(total: &mut Amounts, other: &Amounts) {
+fn take_max(total: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
-        let most = total.entry(name.clone()).or_insert(*amount);
-        if *amount > *most {
-            *most = *amount;
+        let max = total.entry(name.clone()).or_insert(*amount);
+        if *amount > *max {
+            *max = *amount;
         }
     }
 }
 
 /// What a pod may say as a whole.
-fn is_of_pods(name: &str) -> bool {
+fn is_pod_level_resource(name: &str) -> bool {
     ["cpu", "memory"].contains(&name) || name.starts_with(HUGE_PAGES)
 }
 
 fn has_own_resources(spec: &Object) -> bool {
     let own = tree::child(spec, "resources");
-    ["requests", "limits"]
-        .into_iter()
-        .any(|list| amounts(own, list).keys().any(|name| is_of_pods(name)))
+    ["requests", "limits"].into_iter().any(|list| {
+        amounts(own, list)
+            .keys()
+            .any(|name| is_pod_level_resource(name))
+    })
 }
 
 fn containers(spec: &Object) -> impl Iterator<Item = &Object> {
@@ -227,7 +229,7 @@ pub(super) fn spec(pod: &Object) -> Option<&Object> {
 
 /// Whether it has run, or should be gone by now: nobody is charged for a pod whose node
 /// does not let go of it.
-fn is_over(pod: &Object, now: i64) -> bool {
+fn is_finished(pod: &Object, now: i64) -> bool {
     let phase = tree::child(pod, "status").map_or("", |status| tree::text(status, "phase"));
     if ["Succeeded", "Failed"].contains(&phase) {
         return true;
@@ -252,21 +254,22 @@ pub(super) fn has_deadline(pod: &Object) -> bool {
 }
 
 pub(super) fn is_best_effort(pod: &Object) -> bool {
-    let said = tree::child(pod, "status").map_or("", |status| tree::text(status, "qosClass"));
-    match (said, spec(pod)) {
-        ("", Some(spec)) => prepare::pod::quality(spec) == "BestEffort",
-        (said, _) => said == "BestEffort",
+    let qos_class = tree::child(pod, "status").map_or("", |status| tree::text(status, "qosClass"));
+    match (qos_class, spec(pod)) {
+        ("", Some(spec)) => prepare::pod::qos_class(spec) == "BestEffort",
+        (qos_class, _) => qos_class == "BestEffort",
     }
 }
 
 /// Whether it says next to which pods of other namespaces it wants to be, or not to be.
-pub(super) fn looks_elsewhere(pod: &Object) -> bool {
+pub(super) fn has_cross_namespace_affinity(pod: &Object) -> bool {
     let affinity = spec(pod).and_then(|spec| tree::child(spec, "affinity"));
     let Some(affinity) = affinity else {
         return false;
     };
-    let elsewhere =
-        |term: &Object| !tree::empty(term, "namespaces") || tree::given(term, "namespaceSelector");
+    let elsewhere = |term: &Object| {
+        !tree::is_empty(term, "namespaces") || tree::is_present(term, "namespaceSelector")
+    };
     ["podAffinity", "podAntiAffinity"].into_iter().any(|side| {
         let Some(side) = tree::child(affinity, side) else {
             return false;

@@ -49,7 +49,9 @@ impl Scope {
             (CountedResource::PODS, "NotTerminating") => !pod::has_deadline(object),
             (CountedResource::PODS, "BestEffort") => pod::is_best_effort(object),
             (CountedResource::PODS, "NotBestEffort") => !pod::is_best_effort(object),
-            (CountedResource::PODS, "CrossNamespacePodAffinity") => pod::looks_elsewhere(object),
+            (CountedResource::PODS, "CrossNamespacePodAffinity") => {
+                pod::has_cross_namespace_affinity(object)
+            }
             _ => false,
         }
     }

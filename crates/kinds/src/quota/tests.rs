@@ -47,12 +47,12 @@ fn services_use_ports_and_balancers_by_what_they_are_meant_to_have() {
         ),
     ] {
         let (balancers, nodes) = wanted;
-        let said = usage(CountedResource::SERVICES, json!({"spec": spec}));
+        let found = usage(CountedResource::SERVICES, json!({"spec": spec}));
         let wanted = format!(
             "count/services=1,services=1,services.loadbalancers={balancers},\
              services.nodeports={nodes}"
         );
-        assert_eq!(said, wanted, "{spec}");
+        assert_eq!(found, wanted, "{spec}");
     }
 }
 
@@ -258,9 +258,9 @@ fn a_quota_knows_what_it_counts_and_whether_it_has_been_counted() {
     ];
     assert_eq!(counted, wanted);
     assert!(!quota.is_fully_counted());
-    let settled = json!({"spec": {"hard": {"cpu": "1000m"}},
+    let counted = json!({"spec": {"hard": {"cpu": "1000m"}},
         "status": {"hard": {"cpu": "1"}, "used": {"cpu": "0"}}});
-    assert!(Quota::read(&object(settled)).is_fully_counted());
+    assert!(Quota::read(&object(counted)).is_fully_counted());
 }
 
 #[test]

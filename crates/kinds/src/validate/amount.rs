@@ -152,14 +152,14 @@ fn is_extended(name: &str) -> bool {
 
 /// The key of `node` is the name of a resource.
 pub(super) fn resource_name(node: &Node<'_>, name: &str, errors: &mut Errors) {
-    let faults = text::qualified_name(name);
+    let messages = text::qualified_name(name);
     let standard = is_quota_resource(name) || name == "storage";
-    if faults.is_empty() && !name.contains('/') && !standard {
+    if messages.is_empty() && !name.contains('/') && !standard {
         let detail = "must be a standard resource type or fully qualified";
         errors.push(node.invalid_as(&name.into(), detail));
     }
-    for fault in faults {
-        errors.push(node.invalid_as(&name.into(), &fault));
+    for message in messages {
+        errors.push(node.invalid_as(&name.into(), &message));
     }
 }
 
@@ -241,18 +241,18 @@ fn within_limit<'a>(
         }
         return;
     }
-    let most = limit
+    let max = limit
         .value()
         .as_str()
         .map_or_else(|| limit.value().to_string(), str::to_owned);
     match Amount::of(request).cmp(&Amount::of(&limit)) {
         Ordering::Equal => {}
         _ if !equal => {
-            let detail = format!("must be equal to {resource} limit of {most}");
+            let detail = format!("must be equal to {resource} limit of {max}");
             errors.push(requests.invalid_as(request.value(), &detail));
         }
         Ordering::Greater => {
-            let detail = format!("must be less than or equal to {resource} limit of {most}");
+            let detail = format!("must be less than or equal to {resource} limit of {max}");
             errors.push(requests.invalid_as(request.value(), &detail));
         }
         Ordering::Less => {}

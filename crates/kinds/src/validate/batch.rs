@@ -127,8 +127,8 @@ fn managed_by(manager: &Node<'_>, errors: &mut Errors) {
     if check::required(manager, errors) {
         match manager.text().split_once('/') {
             Some((host, path)) if !host.is_empty() && !path.is_empty() => {
-                for fault in text::dns_subdomain(host) {
-                    errors.push(manager.invalid_as(&host.into(), &fault));
+                for message in text::dns_subdomain(host) {
+                    errors.push(manager.invalid_as(&host.into(), &message));
                 }
             }
             _ => {
@@ -148,12 +148,12 @@ fn indexed(spec: &Node<'_>, errors: &mut Errors) {
     if !completions.is_set() {
         errors.push(completions.required("when completion mode is Indexed"));
     }
-    let above = |node: &Node<'_>, most: i64| node.int().is_some_and(|number| number > most);
+    let above = |node: &Node<'_>, max: i64| node.int().is_some_and(|number| number > max);
     if above(&parallelism, 100_000) {
         let detail = "must be less than or equal to 100000 when completion mode is Indexed";
         errors.push(parallelism.invalid(detail));
     }
-    if completions.int().is_some_and(|most| above(&failed, most)) {
+    if completions.int().is_some_and(|max| above(&failed, max)) {
         errors.push(failed.invalid("must be less than or equal to completions"));
     }
     if above(&failed, 100_000) {
@@ -187,7 +187,7 @@ fn failure_policy(spec: &Node<'_>, errors: &mut Errors) {
         }
         for condition in conditions.items() {
             check::format(&condition.get("type"), text::qualified_name, errors);
-            named(
+            required_one_of(
                 &condition.get("status"),
                 &["False", "True", "Unknown"],
                 errors,
@@ -207,14 +207,14 @@ fn failure_policy(spec: &Node<'_>, errors: &mut Errors) {
 
 fn failure_action(spec: &Node<'_>, action: &Node<'_>, errors: &mut Errors) {
     if action.text() != "FailIndex" {
-        named(action, &["Count", "FailIndex", "FailJob", "Ignore"], errors);
+        required_one_of(action, &["Count", "FailIndex", "FailJob", "Ignore"], errors);
     } else if !spec.get("backoffLimitPerIndex").is_set() {
         errors.push(action.invalid("requires the backoffLimitPerIndex to be set"));
     }
 }
 
 /// One of `known`; what is missing is told which.
-fn named(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
+fn required_one_of(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
     if node.is_empty() {
         let known: Vec<_> = known.iter().map(|name| format!("\"{name}\"")).collect();
         errors.push(node.required(&format!("valid values: [{}]", known.join(" "))));
@@ -225,7 +225,7 @@ fn named(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
 
 fn exit_codes(spec: &Node<'_>, codes: &Node<'_>, errors: &mut Errors) {
     let operator = codes.get("operator");
-    named(&operator, &["In", "NotIn"], errors);
+    required_one_of(&operator, &["In", "NotIn"], errors);
     let container = codes.get("containerName");
     let pod = spec.get("template").get("spec");
     let known = ["containers", "initContainers"].into_iter().any(|list| {

@@ -16,12 +16,12 @@ pub type Errors = Vec<FieldError>;
 /// What changes are refused with.
 pub const IMMUTABLE: &str = "field is immutable";
 
-const NEGATIVE: &str = "must be greater than or equal to 0";
+const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
 /// The text has the form.
 pub fn format(node: &Node<'_>, rule: fn(&str) -> Messages, errors: &mut Errors) {
-    for fault in rule(node.text()) {
-        errors.push(node.invalid_text(&fault));
+    for message in rule(node.text()) {
+        errors.push(node.invalid_text(&message));
     }
 }
 
@@ -64,7 +64,7 @@ pub fn one_of_if_set(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
 /// The integer is not negative.
 pub fn nonnegative(node: &Node<'_>, errors: &mut Errors) {
     if node.int().is_some_and(|number| number < 0) {
-        errors.push(node.invalid(NEGATIVE));
+        errors.push(node.invalid(NOT_NEGATIVE));
     }
 }
 
@@ -91,8 +91,8 @@ pub fn immutable(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
 
 /// The number of a port.
 pub fn port(node: &Node<'_>, errors: &mut Errors) {
-    for fault in text::port_number(node.int().unwrap_or_default()) {
-        errors.push(node.invalid_int(&fault));
+    for message in text::port_number(node.int().unwrap_or_default()) {
+        errors.push(node.invalid_int(&message));
     }
 }
 
@@ -107,8 +107,8 @@ pub fn port_or_name(node: &Node<'_>, errors: &mut Errors) {
 /// A user's or a group's number.
 pub fn posix_id(node: &Node<'_>, errors: &mut Errors) {
     if let Some(id) = node.int() {
-        for fault in text::posix_id(id) {
-            errors.push(node.invalid(&fault));
+        for message in text::posix_id(id) {
+            errors.push(node.invalid(&message));
         }
     }
 }
@@ -117,8 +117,8 @@ pub fn posix_id(node: &Node<'_>, errors: &mut Errors) {
 pub fn int_or_percent(node: &Node<'_>, errors: &mut Errors) {
     match node.value() {
         Value::String(percent) => {
-            for fault in text::percent(percent) {
-                errors.push(node.invalid(&fault));
+            for message in text::percent(percent) {
+                errors.push(node.invalid(&message));
             }
         }
         _ => nonnegative(node, errors),
@@ -147,12 +147,12 @@ pub fn number_of(node: &Node<'_>) -> i64 {
 
 /// An IP address.
 pub fn ip(node: &Node<'_>, errors: &mut Errors) {
-    format(node, ip_faults, errors);
+    format(node, ip_messages, errors);
 }
 
 /// What is wrong with an IP address.
-pub fn ip_faults(text: &str) -> Messages {
-    let fault = match text.parse::<IpAddr>() {
+pub fn ip_messages(text: &str) -> Messages {
+    let message = match text.parse::<IpAddr>() {
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
             "must not be an IPv4-mapped IPv6 address"
         }
@@ -160,7 +160,7 @@ pub fn ip_faults(text: &str) -> Messages {
         Err(_) if has_leading_zeros(text) => "must not have leading 0s",
         Err(_) => "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
     };
-    vec![fault.to_owned()]
+    vec![message.to_owned()]
 }
 
 /// Octets such as `010` were once read as decimal.
@@ -203,7 +203,7 @@ pub fn relative_path(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// A relative path that no volume uses for itself.
-pub fn free_path(node: &Node<'_>, errors: &mut Errors) {
+pub fn non_reserved_path(node: &Node<'_>, errors: &mut Errors) {
     relative_path(node, errors);
     if node.text().starts_with("..") && !node.text().starts_with("../") {
         errors.push(node.invalid_text("must not start with '..'"));

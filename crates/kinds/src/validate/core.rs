@@ -14,12 +14,13 @@ use super::pod;
 use super::text;
 use super::tree::{Node, Path};
 use crate::FieldError;
-use crate::decode::fault;
+use crate::decode::syntax_error;
 
 /// 1 MiB, of values without their keys.
-const SIZE: usize = 1_048_576;
-const FROZEN: &str = "field is immutable when `immutable` is set";
-const STANDARD: &str = "name is neither a standard finalizer name nor is it fully qualified";
+const MAX_DATA_SIZE: usize = 1_048_576;
+const IMMUTABLE_DATA: &str = "field is immutable when `immutable` is set";
+const NOT_STANDARD_FINALIZER: &str =
+    "name is neither a standard finalizer name nor is it fully qualified";
 
 /// A ConfigMap.
 pub(super) fn config_map(object: &Node<'_>, errors: &mut Errors) {
@@ -36,15 +37,15 @@ pub(super) fn config_map(object: &Node<'_>, errors: &mut Errors) {
         keys(&value, key, errors);
         size += decoded_len(value.text());
     }
-    if size > SIZE {
+    if size > MAX_DATA_SIZE {
         // Kubernetes names no field, which it prints so.
-        errors.push(FieldError::too_long("[]", SIZE));
+        errors.push(FieldError::too_long("[]", MAX_DATA_SIZE));
     }
 }
 
 fn keys(value: &Node<'_>, key: &str, errors: &mut Errors) {
-    for fault in text::config_key(key) {
-        errors.push(value.invalid_as(&key.into(), &fault));
+    for message in text::config_key(key) {
+        errors.push(value.invalid_as(&key.into(), &message));
     }
 }
 
@@ -60,19 +61,19 @@ fn decoded_len(base64: &str) -> usize {
 
 /// A ConfigMap that is changed.
 pub(super) fn config_map_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
-    frozen(old, new, &["data", "binaryData"], errors);
+    immutable_data(old, new, &["data", "binaryData"], errors);
 }
 
-fn frozen<'a>(old: &Node<'a>, new: &Node<'a>, fields: &[&'a str], errors: &mut Errors) {
+fn immutable_data<'a>(old: &Node<'a>, new: &Node<'a>, fields: &[&'a str], errors: &mut Errors) {
     if !old.get("immutable").is_true() {
         return;
     }
     if !new.get("immutable").is_true() {
-        errors.push(new.get("immutable").forbidden(FROZEN));
+        errors.push(new.get("immutable").forbidden(IMMUTABLE_DATA));
     }
     for field in fields {
         if !new.get(field).same(&old.get(field)) {
-            errors.push(new.get(field).forbidden(FROZEN));
+            errors.push(new.get(field).forbidden(IMMUTABLE_DATA));
         }
     }
 }
@@ -85,8 +86,8 @@ pub(super) fn secret(object: &Node<'_>, errors: &mut Errors) {
         keys(&value, key, errors);
         size += decoded_len(value.text());
     }
-    if size > SIZE {
-        errors.push(data.too_long(SIZE));
+    if size > MAX_DATA_SIZE {
+        errors.push(data.too_long(MAX_DATA_SIZE));
     }
     let missing = |key| !data.entry(key).is_set();
     match object.get("type").text() {
@@ -126,7 +127,7 @@ fn docker_config(config: &Node<'_>, errors: &mut Errors) {
     let bytes = base64::engine::general_purpose::STANDARD.decode(config.text());
     let bytes = bytes.unwrap_or_default();
     if serde_json::from_slice::<crate::Object>(&bytes).is_err() {
-        let detail = fault(&bytes).unwrap_or_else(|| "it is no object".to_owned());
+        let detail = syntax_error(&bytes).unwrap_or_else(|| "it is no object".to_owned());
         errors.push(config.invalid_as(&"<secret contents redacted>".into(), &detail));
     }
 }
@@ -134,7 +135,7 @@ fn docker_config(config: &Node<'_>, errors: &mut Errors) {
 /// A Secret that is changed.
 pub(super) fn secret_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     check::immutable(&old.get("type"), &new.get("type"), errors);
-    frozen(old, new, &["data"], errors);
+    immutable_data(old, new, &["data"], errors);
 }
 
 /// A Namespace.
@@ -150,7 +151,7 @@ fn finalizer_name(finalizer: &Node<'_>, errors: &mut Errors) {
     let name = finalizer.text();
     let known = ["kubernetes", "orphan", "foregroundDeletion"];
     if !name.contains('/') && !known.contains(&name) {
-        errors.push(finalizer.invalid_text(STANDARD));
+        errors.push(finalizer.invalid_text(NOT_STANDARD_FINALIZER));
     }
 }
 
@@ -212,7 +213,7 @@ pub(super) fn tenant_finalize(_old: &Node<'_>, new: &Node<'_>, errors: &mut Erro
     tenant(new, errors);
 }
 
-const ELSEWHERE: &str = "does not match event.namespace";
+const NAMESPACE_MISMATCH: &str = "does not match event.namespace";
 
 /// An Event of the core; `events.k8s.io` asks for more.
 pub(super) fn event(object: &Node<'_>, errors: &mut Errors) {
@@ -267,11 +268,11 @@ fn any_event<'a>(object: &Node<'a>, regarding: &'a str, reporter: &'a str, error
     if !object.get("eventTime").is_set() {
         let cluster = other.is_empty() && ["", "default"].contains(&own.text());
         if !cluster && other.text() != own.text() {
-            errors.push(other.invalid_text(ELSEWHERE));
+            errors.push(other.invalid_text(NAMESPACE_MISMATCH));
         }
     } else {
         if other.is_empty() && !["default", "kube-system"].contains(&own.text()) {
-            errors.push(other.invalid_text(ELSEWHERE));
+            errors.push(other.invalid_text(NAMESPACE_MISMATCH));
         }
         event_fields(object, reporter, errors);
     }
@@ -360,9 +361,9 @@ fn taints(object: &Node<'_>, errors: &mut Errors) {
     for taint in taints.items() {
         let (key, effect) = (taint.get("key"), taint.get("effect"));
         check::format(&key, text::qualified_name, errors);
-        let faults = text::label_value(taint.get("value").text());
-        if !faults.is_empty() {
-            errors.push(taint.get("value").invalid(&faults.join(";")));
+        let messages = text::label_value(taint.get("value").text());
+        if !messages.is_empty() {
+            errors.push(taint.get("value").invalid(&messages.join(";")));
         }
         pod::taint_effect(&effect, errors);
         if !seen.insert((key.text(), effect.text())) {

@@ -9,9 +9,9 @@ use crate::{FieldError, Kind};
 
 const IMMUTABLE: &str = "field is immutable";
 /// 256 KiB, of keys and values together.
-const ANNOTATIONS: usize = 262_144;
-const MANAGER: usize = 128;
-const SUBRESOURCE: usize = 256;
+const MAX_ANNOTATIONS_SIZE: usize = 262_144;
+const MAX_MANAGER_LENGTH: usize = 128;
+const MAX_SUBRESOURCE_LENGTH: usize = 256;
 
 /// Metadata of an object that is created.
 pub fn create(kind: &Kind, object: &Node<'_>, errors: &mut Vec<FieldError>) {
@@ -27,7 +27,7 @@ pub fn create(kind: &Kind, object: &Node<'_>, errors: &mut Vec<FieldError>) {
     owners(&meta.get("ownerReferences"), errors);
     finalizers(&meta.get("finalizers"), errors);
     managed_fields(&meta.get("managedFields"), errors);
-    if !lenient(kind) {
+    if !allows_any_finalizer(kind) {
         standard_finalizers(&meta.get("finalizers"), errors);
     }
 }
@@ -37,17 +37,17 @@ pub(super) fn embedded(object: &Node<'_>, errors: &mut Vec<FieldError>) {
     let meta = object.get("metadata");
     let (prefix, name) = (meta.get("generateName"), meta.get("name"));
     if !prefix.is_empty() {
-        for fault in text::path_segment_prefix(prefix.text()) {
-            errors.push(prefix.invalid_text(&fault));
+        for message in text::path_segment_prefix(prefix.text()) {
+            errors.push(prefix.invalid_text(&message));
         }
     }
-    for fault in text::path_segment(name.text()) {
-        errors.push(name.invalid_text(&fault));
+    for message in text::path_segment(name.text()) {
+        errors.push(name.invalid_text(&message));
     }
     let namespace = meta.get("namespace");
     if !namespace.is_empty() {
-        for fault in text::dns_label(namespace.text()) {
-            errors.push(namespace.invalid_text(&fault));
+        for message in text::dns_label(namespace.text()) {
+            errors.push(namespace.invalid_text(&message));
         }
     }
     let generation = meta.get("generation");
@@ -94,21 +94,21 @@ pub fn update(old: &Node<'_>, new: &Node<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// Metadata that is changed, by the rules that most kinds repeat and extend.
-pub(super) fn update_again(
+pub(super) fn update_for_kind(
     kind: &Kind,
     old: &Node<'_>,
     new: &Node<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     update(old, new, errors);
-    if !lenient(kind) {
+    if !allows_any_finalizer(kind) {
         standard_finalizers(&new.get("metadata").get("finalizers"), errors);
     }
 }
 
 /// The groups that are served by a part of Kubernetes which does not know the standard
 /// finalizers.
-fn lenient(kind: &Kind) -> bool {
+fn allows_any_finalizer(kind: &Kind) -> bool {
     kind.is_custom()
         || matches!(
             kind.group.as_str(),
@@ -123,8 +123,8 @@ fn lenient(kind: &Kind) -> bool {
 fn names(kind: &Kind, object: &Node<'_>, meta: &Node<'_>, errors: &mut Vec<FieldError>) {
     let prefix = meta.get("generateName");
     if !prefix.is_empty() {
-        for fault in name::generate_name(kind, object, prefix.text()) {
-            errors.push(prefix.invalid_text(&fault));
+        for message in name::generate_name(kind, object, prefix.text()) {
+            errors.push(prefix.invalid_text(&message));
         }
     }
     let name = meta.get("name");
@@ -132,8 +132,8 @@ fn names(kind: &Kind, object: &Node<'_>, meta: &Node<'_>, errors: &mut Vec<Field
         errors.push(name.required("name or generateName is required"));
         return;
     }
-    for fault in name::name(kind, object, name.text()) {
-        errors.push(name.invalid_text(&fault));
+    for message in name::name(kind, object, name.text()) {
+        errors.push(name.invalid_text(&message));
     }
 }
 
@@ -142,8 +142,8 @@ fn namespace(kind: &Kind, meta: &Node<'_>, errors: &mut Vec<FieldError>) {
     match (kind.namespaced(), namespace.is_empty()) {
         (true, true) => errors.push(namespace.required("")),
         (true, false) => {
-            for fault in text::dns_label(namespace.text()) {
-                errors.push(namespace.invalid_text(&fault));
+            for message in text::dns_label(namespace.text()) {
+                errors.push(namespace.invalid_text(&message));
             }
         }
         (false, false) => errors.push(namespace.forbidden("not allowed on this type")),
@@ -155,16 +155,16 @@ fn namespace(kind: &Kind, meta: &Node<'_>, errors: &mut Vec<FieldError>) {
 pub fn labels(labels: &Node<'_>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.entries() {
         label_key(labels, key, errors);
-        for fault in text::label_value(value.text()) {
-            errors.push(labels.invalid_as(value.value(), &fault));
+        for message in text::label_value(value.text()) {
+            errors.push(labels.invalid_as(value.value(), &message));
         }
     }
 }
 
 /// A label's key that stands at `place` or is a key of it.
 pub(super) fn label_key(place: &Node<'_>, key: &str, errors: &mut Vec<FieldError>) {
-    for fault in text::qualified_name(key) {
-        errors.push(place.invalid_as(&key.into(), &fault));
+    for message in text::qualified_name(key) {
+        errors.push(place.invalid_as(&key.into(), &message));
     }
 }
 
@@ -173,13 +173,13 @@ pub(super) fn annotations(annotations: &Node<'_>, errors: &mut Vec<FieldError>) 
     let mut size = 0;
     for (key, value) in annotations.entries() {
         // Keys with capitals are old, and allowed.
-        for fault in text::qualified_name(&key.to_lowercase()) {
-            errors.push(annotations.invalid_as(&key.into(), &fault));
+        for message in text::qualified_name(&key.to_lowercase()) {
+            errors.push(annotations.invalid_as(&key.into(), &message));
         }
         size += key.len() + value.text().len();
     }
-    if size > ANNOTATIONS {
-        errors.push(annotations.too_long(ANNOTATIONS));
+    if size > MAX_ANNOTATIONS_SIZE {
+        errors.push(annotations.too_long(MAX_ANNOTATIONS_SIZE));
     }
 }
 
@@ -250,8 +250,8 @@ fn owner_reference(owner: &Node<'_>, errors: &mut Vec<FieldError>) {
 
 fn finalizers(finalizers: &Node<'_>, errors: &mut Vec<FieldError>) {
     for finalizer in finalizers.items() {
-        for fault in text::qualified_name(finalizer.text()) {
-            errors.push(finalizer.at(finalizers.path.clone()).invalid_text(&fault));
+        for message in text::qualified_name(finalizer.text()) {
+            errors.push(finalizer.at(finalizers.path.clone()).invalid_text(&message));
         }
     }
     let has = |wanted| finalizers.items().any(|item| item.text() == wanted);
@@ -302,15 +302,15 @@ fn managed_fields(entries: &Node<'_>, errors: &mut Vec<FieldError>) {
         }
         manager(&entry.get("manager"), errors);
         let subresource = entry.get("subresource");
-        if subresource.text().len() > SUBRESOURCE {
-            errors.push(subresource.too_long(SUBRESOURCE));
+        if subresource.text().len() > MAX_SUBRESOURCE_LENGTH {
+            errors.push(subresource.too_long(MAX_SUBRESOURCE_LENGTH));
         }
     }
 }
 
 fn manager(manager: &Node<'_>, errors: &mut Vec<FieldError>) {
-    if manager.text().len() > MANAGER {
-        errors.push(manager.too_long(MANAGER));
+    if manager.text().len() > MAX_MANAGER_LENGTH {
+        errors.push(manager.too_long(MAX_MANAGER_LENGTH));
     }
     for (position, letter) in manager.text().char_indices() {
         if letter.is_control() {
@@ -344,8 +344,8 @@ pub fn selector(selector: &Node<'_>, errors: &mut Vec<FieldError>) {
         let key = requirement.get("key");
         label_key(&key, key.text(), errors);
         for value in values.items() {
-            for fault in text::label_value(value.text()) {
-                errors.push(value.invalid_text(&fault));
+            for message in text::label_value(value.text()) {
+                errors.push(value.invalid_text(&message));
             }
         }
     }

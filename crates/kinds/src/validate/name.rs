@@ -35,11 +35,11 @@ pub(super) fn name(kind: &Kind, object: &Node<'_>, name: &str) -> Messages {
 /// What is wrong with `prefix` as the beginning of a name.
 pub(super) fn generate_name(kind: &Kind, object: &Node<'_>, prefix: &str) -> Messages {
     match rule(kind) {
-        Rule::Subdomain => text::dns_subdomain(&masked(prefix)),
-        Rule::Label => text::dns_label(&masked(prefix)),
-        Rule::Tenant => text::dns_label(&masked(prefix)),
+        Rule::Subdomain => text::dns_subdomain(&mask_trailing_dash(prefix)),
+        Rule::Label => text::dns_label(&mask_trailing_dash(prefix)),
+        Rule::Tenant => text::dns_label(&mask_trailing_dash(prefix)),
         Rule::PathSegment => text::path_segment_prefix(prefix),
-        Rule::Definition => definition(object, prefix, &masked(prefix)),
+        Rule::Definition => definition(object, prefix, &mask_trailing_dash(prefix)),
         _ => name(kind, object, prefix),
     }
 }
@@ -61,11 +61,11 @@ fn rule(kind: &Kind) -> Rule {
 
 /// `all` stands for every tenant in paths.
 fn tenant(name: &str) -> Messages {
-    let mut faults = text::dns_label(name);
+    let mut messages = text::dns_label(name);
     if name == "all" {
-        faults.push("is not an acceptable tenant name".to_owned());
+        messages.push("is not an acceptable tenant name".to_owned());
     }
-    faults
+    messages
 }
 
 /// `form` is what must look like a name.
@@ -73,17 +73,17 @@ fn definition(object: &Node<'_>, name: &str, form: &str) -> Messages {
     let spec = object.get("spec");
     let plural = spec.get("names").get("plural").text();
     let wanted = format!("{plural}.{}", spec.get("group").text());
-    let mut faults = text::dns_subdomain(form);
+    let mut messages = text::dns_subdomain(form);
     if name != wanted {
-        faults.push(r#"must be spec.names.plural+"."+spec.group"#.to_owned());
+        messages.push(r#"must be spec.names.plural+"."+spec.group"#.to_owned());
     }
-    faults
+    messages
 }
 
 fn api_service(object: &Node<'_>, name: &str) -> Messages {
-    let faults = text::path_segment(name);
-    if !faults.is_empty() {
-        return faults;
+    let messages = text::path_segment(name);
+    if !messages.is_empty() {
+        return messages;
     }
     let spec = object.get("spec");
     let wanted = format!(
@@ -101,19 +101,19 @@ fn api_service(object: &Node<'_>, name: &str) -> Messages {
 }
 
 fn ip_address(name: &str) -> Messages {
-    let faults = check::ip_faults(name);
+    let messages = check::ip_messages(name);
     let canonical = name.parse::<IpAddr>().map(|address| address.to_string());
     match canonical {
-        Ok(canonical) if faults.is_empty() && canonical != name => {
+        Ok(canonical) if messages.is_empty() && canonical != name => {
             let canonical = insula_gotext::quote(&canonical);
             vec![format!("must be in canonical form ({canonical})")]
         }
-        _ => faults,
+        _ => messages,
     }
 }
 
 /// A prefix may end with a dash because more follows.
-fn masked(prefix: &str) -> String {
+fn mask_trailing_dash(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
         // What precedes the dash is replaced with it: only ASCII passes anyway.
         Some(rest) if !rest.is_empty() => {

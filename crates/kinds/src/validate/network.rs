@@ -158,9 +158,9 @@ fn domain_name(node: &Node<'_>, errors: &mut Errors) {
         return;
     }
     let name = node.text().strip_suffix('.').unwrap_or(node.text());
-    let faults = text::dns_subdomain(name);
-    if !faults.is_empty() {
-        errors.push(node.invalid_as(&name.into(), &faults.join(",")));
+    let messages = text::dns_subdomain(name);
+    if !messages.is_empty() {
+        errors.push(node.invalid_as(&name.into(), &messages.join(",")));
     } else if !name.contains('.') {
         let detail = "should be a domain with at least two segments separated by dots";
         errors.push(node.invalid_as(&name.into(), detail));
@@ -327,11 +327,11 @@ pub(super) fn ingress_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Error
         if !point.get("ip").is_empty() {
             check::ip(&point.get("ip"), errors);
         }
-        balancer_host(&point.get("hostname"), errors);
+        load_balancer_host(&point.get("hostname"), errors);
     }
 }
 
-fn balancer_host(host: &Node<'_>, errors: &mut Errors) {
+fn load_balancer_host(host: &Node<'_>, errors: &mut Errors) {
     check::format_if_set(host, text::dns_subdomain, errors);
     if host.text().parse::<IpAddr>().is_ok() {
         errors.push(host.invalid("must be a DNS name, not an IP address"));
@@ -373,8 +373,8 @@ fn prefixed_path(node: &Node<'_>, errors: &mut Errors) {
     }
     match node.text().split_once('/') {
         Some((host, path)) if !host.is_empty() && !path.is_empty() => {
-            for fault in text::dns_subdomain(host) {
-                errors.push(node.invalid_as(&host.into(), &fault));
+            for message in text::dns_subdomain(host) {
+                errors.push(node.invalid_as(&host.into(), &message));
             }
             let allowed =
                 |byte: u8| byte.is_ascii_alphanumeric() || br"/-._~%!$&'()*+,;=:".contains(&byte);

@@ -21,7 +21,7 @@ use super::tree::Node;
 
 /// What parts of a pod need to know of the rest of it.
 struct Context<'a> {
-    /// The volumes without fault, by name.
+    /// The volumes without message, by name.
     volumes: HashMap<&'a str, Node<'a>>,
     /// The names of resource claims.
     claims: Vec<&'a str>,
@@ -279,8 +279,8 @@ fn dns_config(spec: &Node<'_>, errors: &mut Errors) {
     }
     for search in searches.items().filter(|search| search.text() != ".") {
         let name = search.text().strip_suffix('.').unwrap_or(search.text());
-        for fault in text::dns_subdomain_with_underscore(name) {
-            errors.push(search.invalid_as(&name.into(), &fault));
+        for message in text::dns_subdomain_with_underscore(name) {
+            errors.push(search.invalid_as(&name.into(), &message));
         }
     }
     for option in config.get("options").items() {

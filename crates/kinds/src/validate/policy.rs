@@ -17,11 +17,11 @@ use insula_gotext::quote;
 /// A PodDisruptionBudget.
 pub(super) fn disruption_budget(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
-    let (least, most) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
-    if least.is_set() && most.is_set() {
+    let (min, max) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
+    if min.is_set() && max.is_set() {
         errors.push(both_set(&spec));
     }
-    for node in [least, most] {
+    for node in [min, max] {
         if node.is_set() {
             check::int_or_percent(&node, errors);
             check::not_above_100_percent(&node, errors);
@@ -57,20 +57,20 @@ pub(super) fn disruption_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Er
     check::all_nonnegative(&new.get("status"), &counts, errors);
 }
 
-const HIGHEST: i64 = 1_000_000_000;
+const HIGHEST_USER_DEFINABLE_PRIORITY: i64 = 1_000_000_000;
 
 /// A PriorityClass.
 pub(super) fn priority_class(object: &Node<'_>, errors: &mut Errors) {
     let (name, value) = (object.get("metadata").get("name"), object.get("value"));
     let number = value.int().unwrap_or_default();
     if name.text().starts_with("system-") {
-        if let Some(fault) = system_priority(object, name.text(), number) {
+        if let Some(message) = system_priority(object, name.text(), number) {
             let detail = format!(
-                "priority class names with 'system-' prefix are reserved for system use only. error: {fault}"
+                "priority class names with 'system-' prefix are reserved for system use only. error: {message}"
             );
             errors.push(name.forbidden(&detail));
         }
-    } else if number > HIGHEST {
+    } else if number > HIGHEST_USER_DEFINABLE_PRIORITY {
         let detail = "maximum allowed value of a user defined priority is 1000000000";
         errors.push(value.forbidden(detail));
     }
@@ -82,8 +82,8 @@ pub(super) fn priority_class(object: &Node<'_>, errors: &mut Errors) {
 
 fn system_priority(object: &Node<'_>, name: &str, value: i64) -> Option<String> {
     let known = match name {
-        "system-node-critical" => 2 * HIGHEST + 1000,
-        "system-cluster-critical" => 2 * HIGHEST,
+        "system-node-critical" => 2 * HIGHEST_USER_DEFINABLE_PRIORITY + 1000,
+        "system-cluster-critical" => 2 * HIGHEST_USER_DEFINABLE_PRIORITY,
         _ => return Some(format!("{name} is not a known system priority class")),
     };
     if value != known {
@@ -245,12 +245,12 @@ fn signer_name(signer: &Node<'_>, errors: &mut Errors) {
 
 fn labels_of(place: &Node<'_>, text: &str, rule: fn(&str) -> text::Messages, errors: &mut Errors) {
     for label in text.split('.') {
-        let faults = rule(label);
-        for fault in &faults {
-            let detail = format!("validating label {}: {fault}", quote(label));
+        let messages = rule(label);
+        for message in &messages {
+            let detail = format!("validating label {}: {message}", quote(label));
             errors.push(place.invalid_as(&text.into(), &detail));
         }
-        if !faults.is_empty() {
+        if !messages.is_empty() {
             break;
         }
     }
@@ -348,10 +348,10 @@ pub(super) fn api_service(object: &Node<'_>, errors: &mut Errors) {
     }
     check::format_if_set(&group, text::dns_subdomain, errors);
     check::format(&version, text::dns1035_label, errors);
-    for (field, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)] {
+    for (field, max) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)] {
         let priority = spec.get(field);
-        if !(1..=most).contains(&priority.int().unwrap_or_default()) {
-            let detail = format!("must be positive and less than {most}");
+        if !(1..=max).contains(&priority.int().unwrap_or_default()) {
+            let detail = format!("must be positive and less than {max}");
             errors.push(priority.invalid_int(&detail));
         }
     }

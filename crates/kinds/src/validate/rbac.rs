@@ -112,7 +112,7 @@ fn subject(subject: &Node<'_>, namespaced: bool, errors: &mut Errors) {
 }
 
 /// A binding that is changed keeps its role.
-pub(super) fn keeps_role(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
+pub(super) fn role_ref_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let role = new.get("roleRef");
     if role.same(&old.get("roleRef")) {
         return;

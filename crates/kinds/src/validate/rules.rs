@@ -5,24 +5,24 @@ use super::tree::Node;
 use super::{batch, core, network, pod, policy, rbac, review, storage, workload};
 use crate::Kind;
 
-type Whole = fn(&Node<'_>, &mut Errors);
-type Change = fn(&Node<'_>, &Node<'_>, &mut Errors);
+type ValidateObject = fn(&Node<'_>, &mut Errors);
+type ValidateUpdate = fn(&Node<'_>, &Node<'_>, &mut Errors);
 
 /// The rules of one kind.
 pub(super) struct Rules {
     /// What holds whenever it is written, unless a change has other rules.
-    pub whole: Option<Whole>,
+    pub whole: Option<ValidateObject>,
     /// What holds when it is created, instead.
-    pub create: Option<Whole>,
+    pub create: Option<ValidateObject>,
     /// What holds when it is changed.
-    pub change: Option<Change>,
+    pub change: Option<ValidateUpdate>,
     /// How a change is judged.
     pub order: Order,
     /// How often the metadata of a change is judged: by all kinds, by this kind, and by
     /// this kind as if the object were new. Clients see it in the causes.
-    pub metas: u8,
+    pub metadata_passes: u8,
     /// Subresources and what holds when they are changed.
-    pub subresources: &'static [(&'static str, Change)],
+    pub subresources: &'static [(&'static str, ValidateUpdate)],
     /// It is never stored, and its metadata has no rules.
     pub transient: bool,
     /// It has rules for names, but they come with those of the kind only.
@@ -45,20 +45,20 @@ const NONE: Rules = Rules {
     create: None,
     change: None,
     order: Order::WholeFirst,
-    metas: 2,
+    metadata_passes: 2,
     subresources: &[],
     transient: false,
     plain: false,
 };
 
-const fn whole(whole: Whole) -> Rules {
+const fn whole(whole: ValidateObject) -> Rules {
     Rules {
         whole: Some(whole),
         ..NONE
     }
 }
 
-const fn transient(whole: Whole) -> Rules {
+const fn transient(whole: ValidateObject) -> Rules {
     Rules {
         whole: Some(whole),
         transient: true,
@@ -67,7 +67,7 @@ const fn transient(whole: Whole) -> Rules {
 }
 
 impl Rules {
-    const fn with(self, change: Change) -> Self {
+    const fn with(self, change: ValidateUpdate) -> Self {
         Self {
             change: Some(change),
             ..self
@@ -75,7 +75,7 @@ impl Rules {
     }
 
     /// The change comes first.
-    const fn first(self, change: Change) -> Self {
+    const fn first(self, change: ValidateUpdate) -> Self {
         Self {
             change: Some(change),
             order: Order::ChangeFirst,
@@ -84,7 +84,7 @@ impl Rules {
     }
 
     /// The change says all.
-    const fn only(self, change: Change) -> Self {
+    const fn only(self, change: ValidateUpdate) -> Self {
         Self {
             change: Some(change),
             order: Order::ChangeOnly,
@@ -92,11 +92,14 @@ impl Rules {
         }
     }
 
-    const fn metas(self, metas: u8) -> Self {
-        Self { metas, ..self }
+    const fn metadata_passes(self, metadata_passes: u8) -> Self {
+        Self {
+            metadata_passes,
+            ..self
+        }
     }
 
-    const fn sub(self, subresources: &'static [(&'static str, Change)]) -> Self {
+    const fn sub(self, subresources: &'static [(&'static str, ValidateUpdate)]) -> Self {
         Self {
             subresources,
             ..self
@@ -122,11 +125,11 @@ fn core_rules(kind: &str) -> Rules {
         "Binding" => transient(core::binding),
         "ConfigMap" => whole(core::config_map)
             .first(core::config_map_update)
-            .metas(3),
-        "Endpoints" => whole(network::endpoints).metas(3),
+            .metadata_passes(3),
+        "Endpoints" => whole(network::endpoints).metadata_passes(3),
         "Event" => Rules {
             plain: true,
-            metas: 1,
+            metadata_passes: 1,
             ..whole(core::event)
         },
         "LimitRange" => whole(core::limit_range),
@@ -135,19 +138,24 @@ fn core_rules(kind: &str) -> Rules {
                 ("status", core::phase),
                 ("finalize", core::namespace_finalize),
             ],
-            ..whole(core::namespace).metas(3)
+            ..whole(core::namespace).metadata_passes(3)
         },
-        "Node" => whole(core::node).with(core::node_update).metas(3),
-        "PersistentVolume" => whole(storage::volume).with(storage::volume_update).metas(3),
+        "Node" => whole(core::node).with(core::node_update).metadata_passes(3),
+        "PersistentVolume" => whole(storage::volume)
+            .with(storage::volume_update)
+            .metadata_passes(3),
         "PersistentVolumeClaim" => whole(storage::claim)
             .only(storage::claim_update)
-            .metas(3)
+            .metadata_passes(3)
             .sub(&[("status", storage::claim_status)]),
-        "Pod" => whole(pod::create).only(pod::update).metas(3).sub(&[
-            ("status", pod::status),
-            ("ephemeralcontainers", pod::ephemeral_containers),
-            ("resize", pod::resize),
-        ]),
+        "Pod" => whole(pod::create)
+            .only(pod::update)
+            .metadata_passes(3)
+            .sub(&[
+                ("status", pod::status),
+                ("ephemeralcontainers", pod::ephemeral_containers),
+                ("resize", pod::resize),
+            ]),
         "PodTemplate" => whole(workload::pod_template),
         "ReplicationController" => {
             whole(workload::replication_controller).sub(&[("status", workload::replica_set_status)])
@@ -155,8 +163,10 @@ fn core_rules(kind: &str) -> Rules {
         "ResourceQuota" => whole(core::resource_quota)
             .only(core::resource_quota_update)
             .sub(&[("status", core::quota_status)]),
-        "Secret" => whole(core::secret).first(core::secret_update).metas(3),
-        "ServiceAccount" => NONE.metas(3),
+        "Secret" => whole(core::secret)
+            .first(core::secret_update)
+            .metadata_passes(3),
+        "ServiceAccount" => NONE.metadata_passes(3),
         "Service" => whole(network::service)
             .only(network::service_update)
             .sub(&[("status", network::service_status)]),
@@ -171,9 +181,9 @@ fn apps_rules(kind: &str) -> Rules {
     match kind {
         "ControllerRevision" => whole(workload::controller_revision)
             .only(workload::controller_revision_update)
-            .metas(3),
+            .metadata_passes(3),
         "DaemonSet" => whole(workload::daemon_set)
-            .first(workload::keeps_selector)
+            .first(workload::selector_update)
             .sub(&[("status", workload::daemon_set_status)]),
         "Deployment" => whole(workload::deployment)
             .only(workload::deployment_update)
@@ -193,7 +203,7 @@ fn batch_rules(kind: &str) -> Rules {
         "CronJob" => whole(batch::cron_job).only(batch::cron_job_update),
         "Job" => whole(batch::job)
             .with(batch::job_update)
-            .metas(3)
+            .metadata_passes(3)
             .sub(&[("status", batch::job_status)]),
         _ => NONE,
     }
@@ -205,15 +215,15 @@ fn network_rules(kind: &str) -> Rules {
         "Ingress" => Rules {
             create: Some(network::ingress_create),
             ..whole(network::ingress)
-                .metas(3)
+                .metadata_passes(3)
                 .sub(&[("status", network::ingress_status)])
         },
         "IngressClass" => whole(network::ingress_class)
             .first(network::ingress_class_update)
-            .metas(3),
+            .metadata_passes(3),
         "IPAddress" => whole(network::ip_address)
             .with(network::ip_address_update)
-            .metas(3),
+            .metadata_passes(3),
         "NetworkPolicy" => whole(network::network_policy),
         "ServiceCIDR" => whole(network::service_cidr).only(network::service_cidr_update),
         _ => NONE,
@@ -226,24 +236,28 @@ fn storage_rules(kind: &str) -> Rules {
         "CSINode" => whole(storage::csi_node),
         "CSIStorageCapacity" => whole(storage::csi_capacity)
             .with(storage::csi_capacity_update)
-            .metas(3),
-        "StorageClass" => whole(storage::class).with(storage::class_update).metas(3),
+            .metadata_passes(3),
+        "StorageClass" => whole(storage::class)
+            .with(storage::class_update)
+            .metadata_passes(3),
         "VolumeAttachment" => whole(storage::attachment).only(storage::attachment_update),
         "VolumeAttributesClass" => whole(storage::attributes)
             .with(storage::attributes_update)
-            .metas(3),
+            .metadata_passes(3),
         _ => NONE,
     }
 }
 
 fn rbac_rules(kind: &str) -> Rules {
     match kind {
-        "Role" => whole(rbac::role).metas(3),
-        "ClusterRole" => whole(rbac::cluster_role).metas(3),
-        "RoleBinding" => whole(rbac::role_binding).with(rbac::keeps_role).metas(3),
+        "Role" => whole(rbac::role).metadata_passes(3),
+        "ClusterRole" => whole(rbac::cluster_role).metadata_passes(3),
+        "RoleBinding" => whole(rbac::role_binding)
+            .with(rbac::role_ref_update)
+            .metadata_passes(3),
         "ClusterRoleBinding" => whole(rbac::cluster_role_binding)
-            .with(rbac::keeps_role)
-            .metas(3),
+            .with(rbac::role_ref_update)
+            .metadata_passes(3),
         _ => NONE,
     }
 }
@@ -270,7 +284,7 @@ fn other_rules(kind: &Kind) -> Rules {
             plain: true,
             ..whole(policy::disruption_budget)
         }
-        .metas(1)
+        .metadata_passes(1)
         .sub(&[("status", policy::disruption_status)]),
         ("scheduling.k8s.io", "PriorityClass") => {
             whole(policy::priority_class).only(policy::priority_class_update)
@@ -278,9 +292,9 @@ fn other_rules(kind: &Kind) -> Rules {
         ("coordination.k8s.io", "Lease") => whole(policy::lease),
         ("node.k8s.io", "RuntimeClass") => whole(policy::runtime_class)
             .with(policy::runtime_class_update)
-            .metas(3),
+            .metadata_passes(3),
         ("certificates.k8s.io", "CertificateSigningRequest") => whole(policy::signing_request)
-            .metas(3)
+            .metadata_passes(3)
             .only(policy::signing_request_update)
             .sub(&[
                 ("status", policy::signing_request_status),

@@ -13,7 +13,7 @@ use super::tree::{Node, Path, same};
 use crate::FieldError;
 
 /// 256 KiB, of keys and values together.
-const PARAMETERS: usize = 262_144;
+const MAX_PARAMETERS_SIZE: usize = 262_144;
 
 /// The kinds of volumes, in the order in which Kubernetes looks for them, and what each
 /// must have.
@@ -148,7 +148,7 @@ pub(super) fn volume_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors)
     let (before, after) = (old.get("spec"), new.get("spec"));
     if SOURCES
         .iter()
-        .any(|(kind, _)| !source_kept(kind, &before, &after))
+        .any(|(kind, _)| !is_same_source(kind, &before, &after))
     {
         let place = after.path.field("persistentvolumesource").to_string();
         let detail = "spec.persistentvolumesource is immutable after creation";
@@ -166,7 +166,7 @@ pub(super) fn volume_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors)
 }
 
 /// A secret for growing may be added later.
-fn source_kept(kind: &str, before: &Node<'_>, after: &Node<'_>) -> bool {
+fn is_same_source(kind: &str, before: &Node<'_>, after: &Node<'_>) -> bool {
     let without = |spec: &Node<'_>| {
         let mut source = spec.object().and_then(|spec| spec.get(kind)).cloned();
         if let Some(Value::Object(members)) = &mut source {
@@ -215,7 +215,7 @@ pub(super) fn claim_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) 
     let bound = new.get("status").get("phase").text() == "Bound";
     if !same(
         &before.value().clone(),
-        &claim_as_allowed(&before, &after, bound),
+        &with_old_mutable_fields(&before, &after, bound),
     ) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.push(after.forbidden(detail));
@@ -239,7 +239,7 @@ pub(super) fn claim_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) 
 }
 
 /// The new specification with the old values of what may change.
-fn claim_as_allowed(before: &Node<'_>, after: &Node<'_>, bound: bool) -> Value {
+fn with_old_mutable_fields(before: &Node<'_>, after: &Node<'_>, bound: bool) -> Value {
     let mut mixed = after.value().clone();
     let Some(members) = mixed.as_object_mut() else {
         return mixed;
@@ -328,8 +328,8 @@ fn provisioner(name: &Node<'_>, errors: &mut Errors) {
         return;
     }
     let lower = name.text().to_lowercase();
-    for fault in text::qualified_name(&lower) {
-        errors.push(name.invalid_as(&lower.as_str().into(), &fault));
+    for message in text::qualified_name(&lower) {
+        errors.push(name.invalid_as(&lower.as_str().into(), &message));
     }
 }
 
@@ -345,8 +345,8 @@ fn parameters(parameters: &Node<'_>, errors: &mut Errors) {
         }
         size += key.len() + value.text().len();
     }
-    if size > PARAMETERS {
-        errors.push(parameters.too_long(PARAMETERS));
+    if size > MAX_PARAMETERS_SIZE {
+        errors.push(parameters.too_long(MAX_PARAMETERS_SIZE));
     }
 }
 

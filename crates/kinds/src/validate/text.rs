@@ -27,9 +27,9 @@ pub fn pattern(rule: &str, expression: &str, examples: &[&str]) -> String {
 
 /// A DNS label: letters, digits and `-`, up to 63 of them.
 pub fn dns_label(text: &str) -> Messages {
-    let mut faults = no_more_than(63, text);
+    let mut messages = no_more_than(63, text);
     if !is_label(text) {
-        faults.push(if is_subdomain(text) {
+        messages.push(if is_subdomain(text) {
             "must not contain dots".to_owned()
         } else {
             pattern(
@@ -39,69 +39,69 @@ pub fn dns_label(text: &str) -> Messages {
             )
         });
     }
-    faults
+    messages
 }
 
 /// A DNS label that begins with a letter.
 pub fn dns1035_label(text: &str) -> Messages {
-    let mut faults = no_more_than(63, text);
+    let mut messages = no_more_than(63, text);
     if !is_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
-        faults.push(pattern(
+        messages.push(pattern(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
             "[a-z]([-a-z0-9]*[a-z0-9])?",
             &["my-name", "abc-123"],
         ));
     }
-    faults
+    messages
 }
 
 /// DNS labels joined by dots, up to 253 bytes.
 pub fn dns_subdomain(text: &str) -> Messages {
-    let mut faults = no_more_than(253, text);
+    let mut messages = no_more_than(253, text);
     if !is_subdomain(text) {
-        faults.push(pattern(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
+        messages.push(pattern(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
     }
-    faults
+    messages
 }
 
 /// A subdomain whose labels may hold and begin with `_`, as names to search do.
 pub fn dns_subdomain_with_underscore(text: &str) -> Messages {
-    let mut faults = no_more_than(253, text);
+    let mut messages = no_more_than(253, text);
     let is_label = |label: &str| {
         let label = label.strip_prefix('_').unwrap_or(label);
         is_label(&label.replace('_', "-"))
     };
     if !text.split('.').all(is_label) {
-        faults.push(pattern(
+        messages.push(pattern(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character",
             r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*",
             &["example.com"],
         ));
     }
-    faults
+    messages
 }
 
 /// A subdomain below `*.`.
 pub fn wildcard_subdomain(text: &str) -> Messages {
-    let mut faults = no_more_than(253, text);
+    let mut messages = no_more_than(253, text);
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
-        faults.push(pattern(
+        messages.push(pattern(
             "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
             &format!(r"\*\.{SUBDOMAIN}"),
             &["*.example.com"],
         ));
     }
-    faults
+    messages
 }
 
 /// A name with an optional subdomain before `/`: a label's key.
 pub fn qualified_name(text: &str) -> Messages {
-    let mut faults = Vec::new();
+    let mut messages = Vec::new();
     let mut parts = text.split('/');
     let name = match (parts.next(), parts.next(), parts.next()) {
         (Some(name), None, None) => name,
         (Some(prefix), Some(name), None) => {
-            qualified_prefix(prefix, &mut faults);
+            qualified_prefix(prefix, &mut messages);
             name
         }
         _ => {
@@ -112,39 +112,39 @@ pub fn qualified_name(text: &str) -> Messages {
         }
     };
     if name.is_empty() {
-        faults.push("name part must be non-empty".to_owned());
+        messages.push("name part must be non-empty".to_owned());
     } else if name.len() > 63 {
-        faults.push("name part must be no more than 63 bytes".to_owned());
+        messages.push("name part must be no more than 63 bytes".to_owned());
     }
     if !is_qualified(name) {
         let rule = pattern(QUALIFIED_RULE, QUALIFIED, &["MyName", "my.name", "123-abc"]);
-        faults.push(format!("name part {rule}"));
+        messages.push(format!("name part {rule}"));
     }
-    faults
+    messages
 }
 
-fn qualified_prefix(prefix: &str, faults: &mut Messages) {
+fn qualified_prefix(prefix: &str, messages: &mut Messages) {
     if prefix.is_empty() {
-        faults.push("prefix part must be non-empty".to_owned());
+        messages.push("prefix part must be non-empty".to_owned());
         return;
     }
     if prefix.len() > 253 {
-        faults.push("prefix part must be no more than 253 bytes".to_owned());
+        messages.push("prefix part must be no more than 253 bytes".to_owned());
     }
     if !is_subdomain(prefix) {
         let rule = pattern(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]);
-        faults.push(format!("prefix part {rule}"));
+        messages.push(format!("prefix part {rule}"));
     }
 }
 
 /// A label's value.
 pub fn label_value(text: &str) -> Messages {
-    let mut faults = Vec::new();
+    let mut messages = Vec::new();
     if text.len() > 63 {
-        faults.push("must be no more than 63 bytes".to_owned());
+        messages.push("must be no more than 63 bytes".to_owned());
     }
     if !text.is_empty() && !is_qualified(text) {
-        faults.push(pattern(
+        messages.push(pattern(
             &format!(
                 "a valid label must be an empty string or {}",
                 &QUALIFIED_RULE["must ".len()..]
@@ -153,7 +153,7 @@ pub fn label_value(text: &str) -> Messages {
             &["MyValue", "my_value", "12345"],
         ));
     }
-    faults
+    messages
 }
 
 /// What can stand between two slashes of a URL.
@@ -174,55 +174,55 @@ pub fn path_segment_prefix(text: &str) -> Messages {
 
 /// The key of a ConfigMap or a Secret.
 pub fn config_key(text: &str) -> Messages {
-    let mut faults = no_more_than(253, text);
+    let mut messages = no_more_than(253, text);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if text.is_empty() || !text.bytes().all(allowed) {
-        faults.push(pattern(
+        messages.push(pattern(
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
             "[-._a-zA-Z0-9]+",
             &["key.name", "KEY_NAME", "key-name"],
         ));
     }
     if text == "." || text == ".." {
-        faults.push(format!("must not be '{text}'"));
+        messages.push(format!("must not be '{text}'"));
     } else if text.starts_with("..") {
-        faults.push("must not start with '..'".to_owned());
+        messages.push("must not start with '..'".to_owned());
     }
-    faults
+    messages
 }
 
 /// The name of an environment variable.
 pub fn env_name(text: &str) -> Messages {
     let printable = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
-    let mut faults = Vec::new();
+    let mut messages = Vec::new();
     if text.is_empty() {
-        faults.push("environment variable name must be non-empty".to_owned());
+        messages.push("environment variable name must be non-empty".to_owned());
     }
     if !text.bytes().all(printable) {
-        faults.push("a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned());
+        messages.push("a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned());
     }
-    faults
+    messages
 }
 
 /// The name of a port (RFC 6335).
 pub fn port_name(text: &str) -> Messages {
-    let mut faults = no_more_than(15, text);
+    let mut messages = no_more_than(15, text);
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if text.is_empty() || !text.bytes().all(allowed) {
-        faults.push(
+        messages.push(
             "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned(),
         );
     }
     if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
-        faults.push("must contain at least one letter (a-z)".to_owned());
+        messages.push("must contain at least one letter (a-z)".to_owned());
     }
     if text.contains("--") {
-        faults.push("must not contain consecutive hyphens".to_owned());
+        messages.push("must not contain consecutive hyphens".to_owned());
     }
     if text.starts_with('-') || text.ends_with('-') {
-        faults.push("must not begin or end with a hyphen".to_owned());
+        messages.push("must not begin or end with a hyphen".to_owned());
     }
-    faults
+    messages
 }
 
 /// The number of a port.

@@ -8,19 +8,19 @@ use serde_json::Value;
 use crate::{FieldError, Object};
 
 /// What stands where nothing does.
-static NOTHING: Value = Value::Null;
+static NULL: Value = Value::Null;
 
 /// A place in an object and the value there, [`Value::Null`] if there is none.
 #[derive(Clone, Debug)]
 pub struct Node<'a> {
     /// The place.
     pub path: Path<'a>,
-    value: Holder<'a>,
+    value: NodeValue<'a>,
 }
 
 /// The object itself is no [`Value`], and copying it into one would cost too much.
 #[derive(Clone, Copy, Debug)]
-enum Holder<'a> {
+enum NodeValue<'a> {
     Object(&'a Object),
     Value(&'a Value),
 }
@@ -84,7 +84,7 @@ impl<'a> Node<'a> {
     pub fn root(object: &'a Object) -> Self {
         Self {
             path: Path::default(),
-            value: Holder::Object(object),
+            value: NodeValue::Object(object),
         }
     }
 
@@ -100,11 +100,7 @@ impl<'a> Node<'a> {
     pub fn get(&self, name: &'a str) -> Self {
         Self {
             path: self.path.field(name),
-            value: Holder::Value(
-                self.object()
-                    .and_then(|of| of.get(name))
-                    .unwrap_or(&NOTHING),
-            ),
+            value: NodeValue::Value(self.object().and_then(|of| of.get(name)).unwrap_or(&NULL)),
         }
     }
 
@@ -122,7 +118,7 @@ impl<'a> Node<'a> {
         let items = self.list().iter().enumerate();
         items.map(move |(index, value)| Node {
             path: path.index(index),
-            value: Holder::Value(value),
+            value: NodeValue::Value(value),
         })
     }
 
@@ -133,7 +129,7 @@ impl<'a> Node<'a> {
         entries.map(move |(key, value)| {
             let node = Node {
                 path: path.key(key),
-                value: Holder::Value(value),
+                value: NodeValue::Value(value),
             };
             (key.as_str(), node)
         })
@@ -142,8 +138,8 @@ impl<'a> Node<'a> {
     /// The members, if it is an object.
     pub fn object(&self) -> Option<&'a Object> {
         match self.value {
-            Holder::Object(object) => Some(object),
-            Holder::Value(value) => value.as_object(),
+            NodeValue::Object(object) => Some(object),
+            NodeValue::Value(value) => value.as_object(),
         }
     }
 
@@ -170,28 +166,28 @@ impl<'a> Node<'a> {
     /// Whether anything is there.
     pub fn is_set(&self) -> bool {
         match self.value {
-            Holder::Object(_) => true,
-            Holder::Value(value) => !value.is_null(),
+            NodeValue::Object(_) => true,
+            NodeValue::Value(value) => !value.is_null(),
         }
     }
 
     /// Whether nothing is there, or text, a list or a map without content.
     pub fn is_empty(&self) -> bool {
         match self.value {
-            Holder::Object(object) => object.is_empty(),
-            Holder::Value(Value::Null) => true,
-            Holder::Value(Value::String(text)) => text.is_empty(),
-            Holder::Value(Value::Array(list)) => list.is_empty(),
-            Holder::Value(Value::Object(map)) => map.is_empty(),
-            Holder::Value(_) => false,
+            NodeValue::Object(object) => object.is_empty(),
+            NodeValue::Value(Value::Null) => true,
+            NodeValue::Value(Value::String(text)) => text.is_empty(),
+            NodeValue::Value(Value::Array(list)) => list.is_empty(),
+            NodeValue::Value(Value::Object(map)) => map.is_empty(),
+            NodeValue::Value(_) => false,
         }
     }
 
     /// The value; the root has none.
     pub fn value(&self) -> &'a Value {
         match self.value {
-            Holder::Object(_) => &NOTHING,
-            Holder::Value(value) => value,
+            NodeValue::Object(_) => &NULL,
+            NodeValue::Value(value) => value,
         }
     }
 
@@ -265,21 +261,21 @@ pub fn same(a: &Value, b: &Value) -> bool {
         (Value::Object(a), Value::Object(b)) => {
             let within = |a: &Object, b: &Object| {
                 a.iter()
-                    .all(|(key, value)| same(value, b.get(key).unwrap_or(&NOTHING)))
+                    .all(|(key, value)| same(value, b.get(key).unwrap_or(&NULL)))
             };
             within(a, b)
                 && b.iter()
-                    .all(|(key, value)| a.contains_key(key) || blank(value))
+                    .all(|(key, value)| a.contains_key(key) || is_blank(value))
         }
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
         }
-        (Value::Null, other) | (other, Value::Null) => blank(other),
+        (Value::Null, other) | (other, Value::Null) => is_blank(other),
         (a, b) => a == b,
     }
 }
 
-fn blank(value: &Value) -> bool {
+fn is_blank(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Array(list) => list.is_empty(),

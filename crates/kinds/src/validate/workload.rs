@@ -28,17 +28,17 @@ pub(super) fn deployment(object: &Node<'_>, errors: &mut Errors) {
 /// A Deployment that is changed.
 pub(super) fn deployment_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     deployment(new, errors);
-    keeps_selector(old, new, errors);
+    selector_update(old, new, errors);
 }
 
 /// A ReplicaSet that is changed.
 pub(super) fn replica_set_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     replica_set(new, errors);
-    keeps_selector(old, new, errors);
+    selector_update(old, new, errors);
 }
 
 /// A workload that is changed keeps its selector.
-pub(super) fn keeps_selector(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
+pub(super) fn selector_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let (old, new) = (old.get("spec"), new.get("spec"));
     check::immutable_selector(&old.get("selector"), &new.get("selector"), errors);
 }
@@ -75,21 +75,21 @@ fn replicated_template(spec: &Node<'_>, kind: &str, errors: &mut Errors) {
         errors.push(check::invalid_selector(&spec.get("selector"), detail));
         return;
     }
-    if !is_blank(&selector) {
+    if !is_empty_selector(&selector) {
         check::selects_template(&selector, &template.get("metadata").get("labels"), errors);
     }
     pod::template(&template, errors);
-    runs_forever(&template, kind, errors);
+    restart_policy_always(&template, kind, errors);
 }
 
 /// A selector that is there and empty selects everything; one that is not there, nothing.
-fn is_blank(selector: &Node<'_>) -> bool {
+fn is_empty_selector(selector: &Node<'_>) -> bool {
     selector.is_set()
         && selector.get("matchLabels").is_empty()
         && selector.get("matchExpressions").is_empty()
 }
 
-fn runs_forever(template: &Node<'_>, kind: &str, errors: &mut Errors) {
+fn restart_policy_always(template: &Node<'_>, kind: &str, errors: &mut Errors) {
     let spec = template.get("spec");
     if spec.get("restartPolicy").text() != "Always" {
         errors.push(spec.get("restartPolicy").not_supported(&["Always"]));
@@ -239,7 +239,7 @@ fn stateful_rest(spec: &Node<'_>, is_new: bool, errors: &mut Errors) {
         let place = selector.path.to_string();
         errors.push(FieldError::invalid_without_detail(place, &printed));
     } else {
-        if !is_blank(&selector) {
+        if !is_empty_selector(&selector) {
             let labels = template.get("metadata").get("labels");
             check::selects_template(&selector, &labels, errors);
         }
@@ -253,7 +253,7 @@ fn stateful_rest(spec: &Node<'_>, is_new: bool, errors: &mut Errors) {
             .at(template.path.field("annotations"));
         meta::annotations(&notes, errors);
     }
-    runs_forever(&template, "StatefulSet", errors);
+    restart_policy_always(&template, "StatefulSet", errors);
 }
 
 /// The controller gives pods a volume for each claim, and a name and a domain of its own.
@@ -280,7 +280,7 @@ fn stateful_template(spec: &Node<'_>, template: &Node<'_>, errors: &mut Errors) 
     pod::template(&root.at(template.path.clone()), errors);
 }
 
-const STATEFUL: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+const IMMUTABLE_FIELDS: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
 
 /// A StatefulSet that is changed.
 pub(super) fn stateful_set_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
@@ -298,7 +298,7 @@ pub(super) fn stateful_set_update(old: &Node<'_>, new: &Node<'_>, errors: &mut E
         .iter()
         .any(|field| !new.get(field).same(&old.get(field)))
     {
-        errors.push(new.forbidden(STATEFUL));
+        errors.push(new.forbidden(IMMUTABLE_FIELDS));
     }
 }
 
@@ -308,12 +308,12 @@ pub(super) fn daemon_set(object: &Node<'_>, errors: &mut Errors) {
     let (selector, template) = (spec.get("selector"), spec.get("template"));
     meta::selector(&selector, errors);
     check::selects_template(&selector, &template.get("metadata").get("labels"), errors);
-    if is_blank(&selector) {
+    if is_empty_selector(&selector) {
         let detail = "empty selector is invalid for daemonset";
         errors.push(check::invalid_selector(&selector, detail));
     }
     pod::template(&template, errors);
-    runs_forever(&template, "DaemonSet", errors);
+    restart_policy_always(&template, "DaemonSet", errors);
     check::nonnegative(&spec.get("minReadySeconds"), errors);
     daemon_strategy(&spec.get("updateStrategy"), errors);
     check::nonnegative(&spec.get("revisionHistoryLimit"), errors);
@@ -364,7 +364,7 @@ pub(super) fn replication_controller(object: &Node<'_>, errors: &mut Errors) {
         errors.push(labels.invalid("`selector` does not match template `labels`"));
     }
     pod::template(&template, errors);
-    runs_forever(&template, "ReplicationController", errors);
+    restart_policy_always(&template, "ReplicationController", errors);
 }
 
 /// A PodTemplate.

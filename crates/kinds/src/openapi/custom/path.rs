@@ -47,7 +47,7 @@ pub(super) struct Operation {
     pub(super) consumes: &'static [&'static str],
     pub(super) body: Option<Body>,
     /// The name of the schema of what it gives.
-    pub(super) answer: String,
+    pub(super) response: String,
     pub(super) codes: &'static [u16],
 }
 
@@ -61,16 +61,16 @@ pub(super) fn paths(kind: &Kind) -> Vec<Path<'_>> {
     let paths = Paths::new(kind);
     let mut all = vec![paths.collection(), paths.item()];
     if kind.namespaced() {
-        all.push(paths.everywhere());
+        all.push(paths.all_namespaces());
     }
     for sub in &kind.subresources {
-        let answer = match sub.name.as_str() {
+        let response = match sub.name.as_str() {
             "scale" => full_name(SCALE),
             _ => paths.object.clone(),
         };
         let name = format!("{}{}", paths.name, capitalized(&sub.name));
         let place = format!("{}/{{name}}/{}", paths.place, sub.name);
-        all.push(paths.path(place, &[NAME], paths.one(&name, &answer)));
+        all.push(paths.path(place, &[NAME], paths.object_operations(&name, &response)));
     }
     all
 }
@@ -134,7 +134,7 @@ impl<'a> Paths<'a> {
 
     /// The list of all namespaces. Its parameters are those of the path, as nothing else
     /// is done there.
-    fn everywhere(&self) -> Path<'a> {
+    fn all_namespaces(&self) -> Path<'a> {
         let name = format!("{}ForAllNamespaces", self.kind.kind);
         let mut parameters = LIST.to_vec();
         parameters.push(PRETTY);
@@ -148,7 +148,7 @@ impl<'a> Paths<'a> {
     }
 
     fn item(&self) -> Path<'a> {
-        let mut operations = self.one(&self.name, &self.object);
+        let mut operations = self.object_operations(&self.name, &self.object);
         let status = full_name(STATUS);
         operations.push(Operation {
             parameters: DELETE,
@@ -163,7 +163,7 @@ impl<'a> Paths<'a> {
     }
 
     /// Read, replace, patch.
-    fn one(&self, name: &str, schema: &str) -> Vec<Operation> {
+    fn object_operations(&self, name: &str, schema: &str) -> Vec<Operation> {
         let read = Operation {
             parameters: GET,
             ..self.operation("get", "read", name, "get", schema)
@@ -189,7 +189,7 @@ impl<'a> Paths<'a> {
         verb: &str,
         name: &str,
         action: &'static str,
-        answer: &str,
+        response: &str,
     ) -> Operation {
         Operation {
             method,
@@ -198,7 +198,7 @@ impl<'a> Paths<'a> {
             parameters: &[],
             consumes: PLAIN,
             body: None,
-            answer: answer.to_owned(),
+            response: response.to_owned(),
             codes: &[200],
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::order::{Identity, Order, identity, ordered};
+use super::order::{ElementKey, Order, element_key, ordered};
 use super::{
     ListSchema, PATCH, SET_ELEMENT_ORDER, Schema, internal, merge_map, no_merge_key,
     unknown_directive, without_directives, wrong_type,
@@ -138,8 +138,8 @@ fn merge_scalars(
     delete: bool,
 ) -> Result<(), PatchError> {
     if delete {
-        let gone: HashSet<_> = patch.iter().map(identity).collect();
-        live.retain(|value| !gone.contains(&identity(value)));
+        let gone: HashSet<_> = patch.iter().map(element_key).collect();
+        live.retain(|value| !gone.contains(&element_key(value)));
         return Ok(());
     }
     if of.key.is_some() {
@@ -150,7 +150,9 @@ fn merge_scalars(
     let live_order = Order::of(live, None)?;
     let mut seen = HashSet::new();
     let both = std::mem::take(live).into_iter().chain(patch);
-    let merged = both.filter(|value| seen.insert(identity(value))).collect();
+    let merged = both
+        .filter(|value| seen.insert(element_key(value)))
+        .collect();
     *live = ordered(merged, &patch_order, &live_order, None)?;
     Ok(())
 }
@@ -193,7 +195,7 @@ fn merge_by_key(
     let mut places = HashMap::new();
     for (at, element) in live.iter().enumerate() {
         if let Some(value) = element.get(key) {
-            places.entry(identity(value)).or_insert(at);
+            places.entry(element_key(value)).or_insert(at);
         }
     }
     for element in patch {
@@ -203,7 +205,7 @@ fn merge_by_key(
         let value = element
             .get(key)
             .ok_or_else(|| no_merge_key(&element, key))?;
-        match places.entry(identity(value)) {
+        match places.entry(element_key(value)) {
             Entry::Occupied(place) => {
                 if let Value::Object(live) = &mut live[*place.get()] {
                     merge_map(live, element, schema)?;
@@ -224,13 +226,13 @@ fn replaces(patch: &[Value]) -> bool {
     patch.iter().any(directive)
 }
 
-fn is_among(element: &Value, key: &str, keys: &HashSet<Identity>) -> bool {
+fn is_among(element: &Value, key: &str, keys: &HashSet<ElementKey>) -> bool {
     let key = element.get(key);
-    key.is_some_and(|key| keys.contains(&identity(key)))
+    key.is_some_and(|key| keys.contains(&element_key(key)))
 }
 
 /// The keys of the elements that the patch deletes.
-fn deletions(patch: &[Value], key: &str) -> Result<HashSet<Identity>, PatchError> {
+fn deletions(patch: &[Value], key: &str) -> Result<HashSet<ElementKey>, PatchError> {
     let mut deleted = HashSet::new();
     for element in patch.iter().filter_map(Value::as_object) {
         match element.get(PATCH) {
@@ -238,7 +240,9 @@ fn deletions(patch: &[Value], key: &str) -> Result<HashSet<Identity>, PatchError
             Some(Value::String(directive)) if directive == "replace" => {}
             Some(Value::String(directive)) if directive == "delete" => {
                 let value = element.get(key);
-                deleted.insert(identity(value.ok_or_else(|| no_merge_key(element, key))?));
+                deleted.insert(element_key(
+                    value.ok_or_else(|| no_merge_key(element, key))?,
+                ));
             }
             Some(Value::String(directive)) if directive == "merge" => {
                 return Err(internal(

@@ -13,15 +13,15 @@ use crate::patch::PatchError;
 
 /// What makes an element the same as another: its key or, if it has none, itself, as text
 /// so that it can be looked up.
-pub(super) type Identity = String;
+pub(super) type ElementKey = String;
 
 /// The places of elements in a list.
 #[derive(Default)]
 pub(super) struct Order {
-    places: HashMap<Identity, usize>,
+    places: HashMap<ElementKey, usize>,
 }
 
-pub(super) fn identity(value: &Value) -> Identity {
+pub(super) fn element_key(value: &Value) -> ElementKey {
     value.to_string()
 }
 
@@ -35,13 +35,13 @@ impl Order {
     pub fn of_all_but(
         list: &[Value],
         key: Option<&str>,
-        without: &HashSet<Identity>,
+        without: &HashSet<ElementKey>,
     ) -> Result<Self, PatchError> {
         let mut places = HashMap::new();
         for (at, element) in list.iter().enumerate() {
-            let identity = identity_of(element, key)?;
-            if !without.contains(&identity) {
-                places.entry(identity).or_insert(at);
+            let element_key = element_key_of(element, key)?;
+            if !without.contains(&element_key) {
+                places.entry(element_key).or_insert(at);
             }
         }
         Ok(Self { places })
@@ -57,17 +57,17 @@ impl Order {
         let mut next = self.places.values().max().map_or(0, |last| last + 1);
         let end = next + room;
         for element in elements {
-            let identity = identity_of(element, Some(key))?;
-            if next < end && !self.places.contains_key(&identity) {
-                self.places.insert(identity, next);
+            let element_key = element_key_of(element, Some(key))?;
+            if next < end && !self.places.contains_key(&element_key) {
+                self.places.insert(element_key, next);
                 next += 1;
             }
         }
         Ok(())
     }
 
-    fn place(&self, identity: &Identity) -> Option<usize> {
-        self.places.get(identity).copied()
+    fn place(&self, element_key: &ElementKey) -> Option<usize> {
+        self.places.get(element_key).copied()
     }
 }
 
@@ -81,9 +81,9 @@ pub(super) fn ordered(
     let mut named = Vec::new();
     let mut others = Vec::new();
     for element in merged {
-        let identity = identity_of(&element, key)?;
-        let place = live.place(&identity);
-        match patch.place(&identity) {
+        let element_key = element_key_of(&element, key)?;
+        let place = live.place(&element_key);
+        match patch.place(&element_key) {
             Some(at) => named.push((at, place, element)),
             None => others.push((place, element)),
         }
@@ -110,9 +110,9 @@ fn interleave(
     all
 }
 
-fn identity_of(element: &Value, key: Option<&str>) -> Result<Identity, PatchError> {
+fn element_key_of(element: &Value, key: Option<&str>) -> Result<ElementKey, PatchError> {
     match key {
-        Some(key) => Ok(identity(key_of(element, key)?)),
-        None => Ok(identity(element)),
+        Some(key) => Ok(element_key(key_of(element, key)?)),
+        None => Ok(element_key(element)),
     }
 }

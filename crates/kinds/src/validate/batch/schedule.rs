@@ -3,39 +3,39 @@
 use crate::validate::check::Errors;
 use crate::validate::tree::Node;
 
-/// A field of a schedule: its least and greatest number, and names for numbers.
+/// A field of a schedule: its min and greatest number, and names for numbers.
 struct Bounds {
-    least: i64,
-    most: i64,
+    min: i64,
+    max: i64,
     names: &'static [&'static str],
 }
 
 const FIELDS: [Bounds; 5] = [
     Bounds {
-        least: 0,
-        most: 59,
+        min: 0,
+        max: 59,
         names: &[],
     },
     Bounds {
-        least: 0,
-        most: 23,
+        min: 0,
+        max: 23,
         names: &[],
     },
     Bounds {
-        least: 1,
-        most: 31,
+        min: 1,
+        max: 31,
         names: &[],
     },
     Bounds {
-        least: 1,
-        most: 12,
+        min: 1,
+        max: 12,
         names: &[
             "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
         ],
     },
     Bounds {
-        least: 0,
-        most: 6,
+        min: 0,
+        max: 6,
         names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"],
     },
 ];
@@ -43,8 +43,8 @@ const FIELDS: [Bounds; 5] = [
 /// The schedule can be read, and leaves the time zone to its own field.
 pub(super) fn schedule(old: Option<&Node<'_>>, spec: &Node<'_>, errors: &mut Errors) {
     let schedule = spec.get("schedule");
-    if let Err(fault) = parse(schedule.text()) {
-        errors.push(schedule.invalid(&fault));
+    if let Err(message) = parse(schedule.text()) {
+        errors.push(schedule.invalid(&message));
     }
     if !schedule.text().contains("TZ") {
         return;
@@ -142,7 +142,7 @@ impl Bounds {
         let steps: Vec<_> = range.split('/').collect();
         let ends: Vec<_> = steps[0].split('-').collect();
         let (start, mut end) = if matches!(ends[0], "*" | "?") {
-            (self.least, self.most)
+            (self.min, self.max)
         } else {
             let start = self.number(ends[0])?;
             match ends.as_slice() {
@@ -155,21 +155,21 @@ impl Bounds {
             [_] => 1,
             [_, step] => {
                 if ends.len() == 1 {
-                    end = self.most;
+                    end = self.max;
                 }
                 integer(step)?
             }
             _ => return Err(format!("too many slashes: {range}")),
         };
-        let (least, most) = (self.least, self.most);
-        if start < least {
+        let (min, max) = (self.min, self.max);
+        if start < min {
             return Err(format!(
-                "beginning of range ({start}) below minimum ({least}): {range}"
+                "beginning of range ({start}) below minimum ({min}): {range}"
             ));
         }
-        if end > most {
+        if end > max {
             return Err(format!(
-                "end of range ({end}) above maximum ({most}): {range}"
+                "end of range ({end}) above maximum ({max}): {range}"
             ));
         }
         if start > end {
@@ -188,7 +188,7 @@ impl Bounds {
     fn number(&self, text: &str) -> Result<i64, String> {
         let name = text.to_lowercase();
         match self.names.iter().position(|known| *known == name) {
-            Some(place) => Ok(self.least + i64::try_from(place).unwrap_or_default()),
+            Some(place) => Ok(self.min + i64::try_from(place).unwrap_or_default()),
             None => integer(text),
         }
     }

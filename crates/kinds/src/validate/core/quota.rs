@@ -181,13 +181,13 @@ pub(in crate::validate) fn limit_range(object: &Node<'_>, errors: &mut Errors) {
 }
 
 fn limit_type(kind: &Node<'_>, errors: &mut Errors) {
-    let faults = text::qualified_name(kind.text());
+    let messages = text::qualified_name(kind.text());
     let known = ["Pod", "Container", "PersistentVolumeClaim"];
-    if faults.is_empty() && !kind.text().contains('/') && !known.contains(&kind.text()) {
+    if messages.is_empty() && !kind.text().contains('/') && !known.contains(&kind.text()) {
         errors.push(kind.invalid_text("must be a standard limit type or fully qualified"));
     }
-    for fault in faults {
-        errors.push(kind.invalid_text(&fault));
+    for message in messages {
+        errors.push(kind.invalid_text(&message));
     }
 }
 
@@ -294,9 +294,9 @@ fn limit_ratio(min: &Node<'_>, max: &Node<'_>, ratio: &Node<'_>, errors: &mut Er
         errors.push(ratio.invalid(&format!("ratio {} is less than 1", ratio.text())));
     }
     if min.is_set() && max.is_set() {
-        let most = Amount::of(max).ratio(Amount::of(min));
-        if Amount::of(ratio).ratio(one) > most {
-            let detail = format!("ratio {} is greater than max/min = {most:.6}", ratio.text());
+        let max = Amount::of(max).ratio(Amount::of(min));
+        if Amount::of(ratio).ratio(one) > max {
+            let detail = format!("ratio {} is greater than max/min = {max:.6}", ratio.text());
             errors.push(ratio.invalid(&detail));
         }
     }

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use serde_json::json;
 
-use super::{PROTOCOLS, app_protocol, balancer_host, endpoint_ip};
+use super::{PROTOCOLS, app_protocol, endpoint_ip, load_balancer_host};
 use crate::FieldError;
 use crate::validate::check::{self, Errors};
 use crate::validate::meta;
 use crate::validate::text;
 use crate::validate::tree::{Node, Path};
 
-const ONLY_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
-const ONCE: &str = "may not change once set";
+const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
+const SET_ONCE: &str = "may not change once set";
 
 fn is_headless(spec: &Node<'_>) -> bool {
     let addresses = spec.get("clusterIPs");
@@ -66,8 +66,8 @@ fn external_name(spec: &Node<'_>, errors: &mut Errors) {
     if plain.is_empty() {
         errors.push(name.required(""));
     } else {
-        for fault in text::dns_subdomain(plain) {
-            errors.push(name.invalid_as(&plain.into(), &fault));
+        for message in text::dns_subdomain(plain) {
+            errors.push(name.invalid_as(&plain.into(), &message));
         }
     }
 }
@@ -224,24 +224,24 @@ fn load_balancer(object: &Node<'_>, spec: &Node<'_>, errors: &mut Errors) {
     let noted = object.get("metadata").get("annotations").entry(key);
     if !ranges.is_empty() {
         if !is_balancer {
-            errors.push(ranges.forbidden(ONLY_BALANCER));
+            errors.push(ranges.forbidden(ONLY_LOAD_BALANCER));
         }
         ranges.items().for_each(|range| check::cidr(&range, errors));
     } else if noted.is_set() && !is_balancer {
-        errors.push(noted.forbidden(ONLY_BALANCER));
+        errors.push(noted.forbidden(ONLY_LOAD_BALANCER));
     }
     let allocate = spec.get("allocateLoadBalancerNodePorts");
     if allocate.is_set() && !is_balancer {
-        errors.push(allocate.forbidden(ONLY_BALANCER));
+        errors.push(allocate.forbidden(ONLY_LOAD_BALANCER));
     }
     if is_balancer && !allocate.is_set() {
         let place = Path::default().field("allocateLoadBalancerNodePorts");
         errors.push(allocate.at(place).required(""));
     }
-    balancer_class(spec, errors);
+    load_balancer_class(spec, errors);
 }
 
-fn balancer_class(spec: &Node<'_>, errors: &mut Errors) {
+fn load_balancer_class(spec: &Node<'_>, errors: &mut Errors) {
     let class = spec.get("loadBalancerClass");
     if !class.is_set() {
         return;
@@ -249,7 +249,7 @@ fn balancer_class(spec: &Node<'_>, errors: &mut Errors) {
     if spec.get("type").text() == "LoadBalancer" {
         check::format(&class, text::qualified_name, errors);
     } else {
-        errors.push(class.forbidden(ONLY_BALANCER));
+        errors.push(class.forbidden(ONLY_LOAD_BALANCER));
     }
 }
 
@@ -287,17 +287,17 @@ pub(in crate::validate) fn service_update(old: &Node<'_>, new: &Node<'_>, errors
     let (before, after) = (old.get("spec"), new.get("spec"));
     let is = |spec: &Node<'_>, kind| spec.get("type").text() == kind;
     if !is(&before, "ExternalName") && !is(&after, "ExternalName") {
-        kept_addresses(&before, &after, errors);
-        kept_families(&before, &after, errors);
+        cluster_ips_update(&before, &after, errors);
+        ip_families_update(&before, &after, errors);
     }
     let class = after.get("loadBalancerClass");
     if is(&before, "LoadBalancer")
         && is(&after, "LoadBalancer")
         && !class.same(&before.get("loadBalancerClass"))
     {
-        errors.push(class.invalid(ONCE));
+        errors.push(class.invalid(SET_ONCE));
     }
-    balancer_class(&after, errors);
+    load_balancer_class(&after, errors);
     let checked = |spec: &Node<'_>| {
         is(spec, "LoadBalancer") && spec.get("externalTrafficPolicy").text() == "Local"
     };
@@ -308,7 +308,7 @@ pub(in crate::validate) fn service_update(old: &Node<'_>, new: &Node<'_>, errors
     service(new, errors);
 }
 
-fn kept_addresses(before: &Node<'_>, after: &Node<'_>, errors: &mut Errors) {
+fn cluster_ips_update(before: &Node<'_>, after: &Node<'_>, errors: &mut Errors) {
     if is_headless(before) && is_headless(after) {
         return;
     }
@@ -320,7 +320,7 @@ fn kept_addresses(before: &Node<'_>, after: &Node<'_>, errors: &mut Errors) {
     let (had, has) = (old.list(), new.list());
     if had.len() == has.len() {
         for index in (0..had.len()).filter(|index| had[*index] != has[*index]) {
-            errors.push(refuse(index, ONCE));
+            errors.push(refuse(index, SET_ONCE));
         }
         return;
     }
@@ -328,7 +328,7 @@ fn kept_addresses(before: &Node<'_>, after: &Node<'_>, errors: &mut Errors) {
         errors.push(refuse(0, "primary clusterIP can not be unset"));
     }
     if !had.is_empty() && !has.is_empty() && had[0] != has[0] {
-        errors.push(refuse(0, ONCE));
+        errors.push(refuse(0, SET_ONCE));
     }
     let policy = after.get("ipFamilyPolicy");
     if had.len() > has.len() && has.len() == 1 && policy.text() != "SingleStack" {
@@ -337,7 +337,7 @@ fn kept_addresses(before: &Node<'_>, after: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-fn kept_families(before: &Node<'_>, after: &Node<'_>, errors: &mut Errors) {
+fn ip_families_update(before: &Node<'_>, after: &Node<'_>, errors: &mut Errors) {
     if is_headless(before) || is_headless(after) {
         return;
     }
@@ -346,11 +346,11 @@ fn kept_families(before: &Node<'_>, after: &Node<'_>, errors: &mut Errors) {
     let place = new.path.index(0);
     if had.len() == has.len() {
         for _ in had.iter().zip(has).filter(|(had, has)| had != has) {
-            errors.push(new.at(place.clone()).invalid(ONCE));
+            errors.push(new.at(place.clone()).invalid(SET_ONCE));
         }
     } else if !had.is_empty() && !has.is_empty() && had[0] != has[0] {
         let addresses = after.get("clusterIPs");
-        errors.push(addresses.at(place).invalid(ONCE));
+        errors.push(addresses.at(place).invalid(SET_ONCE));
     }
 }
 
@@ -374,6 +374,6 @@ pub(in crate::validate) fn service_status(_old: &Node<'_>, new: &Node<'_>, error
             }
             _ => check::one_of_if_set(&mode, &["Proxy", "VIP"], errors),
         }
-        balancer_host(&point.get("hostname"), errors);
+        load_balancer_host(&point.get("hostname"), errors);
     }
 }

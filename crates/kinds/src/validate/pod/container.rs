@@ -271,8 +271,8 @@ pub(super) fn field_reference(reference: &Node<'_>, known: &[&str], errors: &mut
                 "metadata.labels" => subscript.to_owned(),
                 _ => subscript.to_lowercase(),
             };
-            for fault in text::qualified_name(&key) {
-                errors.push(reference.invalid_as(&key.as_str().into(), &fault));
+            for message in text::qualified_name(&key) {
+                errors.push(reference.invalid_as(&key.as_str().into(), &message));
             }
         }
         _ if ANY_FIELD.contains(&field) && subscript.is_empty() => {

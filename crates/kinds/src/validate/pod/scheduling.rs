@@ -200,9 +200,9 @@ pub(in crate::validate) fn tolerations(tolerations: &Node<'_>, errors: &mut Erro
         }
         match operator.text() {
             "Equal" | "" => {
-                let faults = text::label_value(value.text());
-                if !faults.is_empty() {
-                    errors.push(operator.invalid_as(value.value(), &faults.join(";")));
+                let messages = text::label_value(value.text());
+                if !messages.is_empty() {
+                    errors.push(operator.invalid_as(value.value(), &messages.join(";")));
                 }
             }
             "Exists" => {

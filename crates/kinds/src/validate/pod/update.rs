@@ -7,7 +7,7 @@ use crate::validate::check::{self, Errors};
 use crate::validate::text;
 use crate::validate::tree::Node;
 
-const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+const IMMUTABLE_FIELDS: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 /// A pod that is changed.
 pub(in crate::validate) fn update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
@@ -30,10 +30,10 @@ pub(in crate::validate) fn update(old: &Node<'_>, new: &Node<'_>, errors: &mut E
     let (Some(before), Some(after)) = (old.object(), new.object()) else {
         return;
     };
-    let allowed = with_what_may_change(before, after);
+    let allowed = with_old_mutable_fields(before, after);
     let before = Value::Object(before.clone());
     if !super::super::tree::same(&before, &Value::Object(allowed)) {
-        errors.push(new.forbidden(FIXED));
+        errors.push(new.forbidden(IMMUTABLE_FIELDS));
     }
 }
 
@@ -103,7 +103,10 @@ fn scheduling_gates(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
 }
 
 /// The new specification with the old values of all that may change.
-fn with_what_may_change(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
+fn with_old_mutable_fields(
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+) -> Map<String, Value> {
     let mut mixed = new.clone();
     let mut restore = |field: &str| match old.get(field) {
         Some(value) => {
@@ -208,7 +211,7 @@ const RESIZE: &str = "only cpu and memory resources are mutable";
 pub(in crate::validate) fn resize(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     metadata_and_spec(new, errors);
     let (before, after) = (old.get("spec"), new.get("spec"));
-    if quality(&before) != quality(&after) {
+    if qos_class(&before) != qos_class(&after) {
         let detail = "Pod QOS Class may not change as a result of resizing";
         let shown = new.get("status").get("qosClass").text();
         errors.push(after.invalid_as(&shown.into(), detail));
@@ -282,7 +285,7 @@ fn drop_resources(containers: Option<&mut Value>) {
 }
 
 /// The class of service: guaranteed if all containers have limits that equal requests.
-fn quality(spec: &Node<'_>) -> &'static str {
+fn qos_class(spec: &Node<'_>) -> &'static str {
     let (mut any, mut guaranteed) = (false, true);
     for list in ["containers", "initContainers"] {
         for container in spec.get(list).items() {

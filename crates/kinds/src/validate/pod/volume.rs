@@ -10,7 +10,7 @@ use crate::validate::text;
 use crate::validate::tree::Node;
 
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
-const SEVERAL: &str = "may not specify more than 1 volume type";
+const SEVERAL_SOURCES: &str = "may not specify more than 1 volume type";
 
 /// The kinds of volumes, in the order in which Kubernetes looks for them, and what each
 /// must have.
@@ -55,7 +55,7 @@ const VOLUME_FIELDS: &[&str] = &[
     "metadata.uid",
 ];
 
-/// Checks the volumes and gives those without fault, by name.
+/// Checks the volumes and gives those without message, by name.
 pub(super) fn volumes<'a>(
     volumes: &Node<'a>,
     pod: &str,
@@ -96,7 +96,7 @@ fn source(volume: &Node<'_>, pod: &str, is_pod: bool, errors: &mut Errors) {
             continue;
         }
         if given {
-            errors.push(source.forbidden(SEVERAL));
+            errors.push(source.forbidden(SEVERAL_SOURCES));
             continue;
         }
         given = true;
@@ -162,8 +162,8 @@ pub(in crate::validate) fn driver(name: &Node<'_>, errors: &mut Errors) {
     if name.text().len() > 63 {
         errors.push(name.too_long(63));
     }
-    for fault in text::dns_subdomain(&name.text().to_lowercase()) {
-        errors.push(name.invalid(&fault));
+    for message in text::dns_subdomain(&name.text().to_lowercase()) {
+        errors.push(name.invalid(&message));
     }
 }
 
@@ -202,13 +202,13 @@ fn mode(node: &Node<'_>, errors: &mut Errors) {
 fn key_to_path(item: &Node<'_>, errors: &mut Errors) {
     check::required(&item.get("key"), errors);
     check::required(&item.get("path"), errors);
-    check::free_path(&item.get("path"), errors);
+    check::non_reserved_path(&item.get("path"), errors);
     mode(&item.get("mode"), errors);
 }
 
 fn downward_file(file: &Node<'_>, errors: &mut Errors) {
     check::required(&file.get("path"), errors);
-    check::free_path(&file.get("path"), errors);
+    check::non_reserved_path(&file.get("path"), errors);
     let (field, resource) = (file.get("fieldRef"), file.get("resourceFieldRef"));
     if field.is_set() {
         field_reference(&field, VOLUME_FIELDS, errors);
@@ -286,7 +286,7 @@ fn service_account_token<'a>(source: &Node<'a>, token: &Node<'a>, errors: &mut E
     // Kubernetes calls it a path of the volume.
     let path = token.get("path").at(source.path.field("path"));
     if check::required(&path, errors) {
-        check::free_path(&path, errors);
+        check::non_reserved_path(&path, errors);
     }
 }
 
@@ -317,7 +317,7 @@ fn trust_bundle(bundle: &Node<'_>, errors: &mut Errors) {
         }
     }
     check::required(&bundle.get("path"), errors);
-    check::free_path(&bundle.get("path"), errors);
+    check::non_reserved_path(&bundle.get("path"), errors);
 }
 
 fn ephemeral(volume: &Node<'_>, source: &Node<'_>, pod: &str, errors: &mut Errors) {
@@ -333,8 +333,8 @@ fn ephemeral(volume: &Node<'_>, source: &Node<'_>, pod: &str, errors: &mut Error
         return;
     }
     let claim = format!("{pod}-{}", name.text());
-    for fault in text::dns_subdomain(&claim) {
-        let detail = format!("PVC name {}: {fault}", insula_gotext::quote(&claim));
+    for message in text::dns_subdomain(&claim) {
+        let detail = format!("PVC name {}: {message}", insula_gotext::quote(&claim));
         errors.push(name.invalid(&detail));
     }
 }

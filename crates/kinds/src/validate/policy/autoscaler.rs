@@ -25,18 +25,18 @@ const MEMBERS: &[(&str, &str)] = &[
 /// A HorizontalPodAutoscaler of the version that is stored.
 pub(in crate::validate) fn autoscaler(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
-    let (least, most) = (spec.get("minReplicas"), spec.get("maxReplicas"));
-    let (low, high) = (least.int(), most.int().unwrap_or_default());
+    let (min, max) = (spec.get("minReplicas"), spec.get("maxReplicas"));
+    let (low, high) = (min.int(), max.int().unwrap_or_default());
     if low.is_some_and(|low| low < 1) {
-        errors.push(least.invalid("must be greater than or equal to 1"));
+        errors.push(min.invalid("must be greater than or equal to 1"));
     }
     if high == 0 {
-        errors.push(most.required("must be set and greater than 0"));
+        errors.push(max.required("must be set and greater than 0"));
     } else if high < 0 {
-        errors.push(most.invalid("must be greater than or equal to 1"));
+        errors.push(max.invalid("must be greater than or equal to 1"));
     }
     if low.is_some_and(|low| high < low) {
-        errors.push(most.invalid_int("must be greater than or equal to `minReplicas`"));
+        errors.push(max.invalid_int("must be greater than or equal to `minReplicas`"));
     }
     reference(&spec.get("scaleTargetRef"), true, errors);
     for metric in spec.get("metrics").items() {

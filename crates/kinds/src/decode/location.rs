@@ -1,6 +1,6 @@
 //! Where in a document the decoder is.
 //!
-//! A place is a chain of steps on the stack: it costs nothing until something is wrong
+//! A location is a chain of steps on the stack: it costs nothing until something is wrong
 //! there and its path is printed.
 
 use std::cell::{Cell, RefCell};
@@ -12,19 +12,19 @@ use insula_gotext::quote;
 
 /// What was found so far.
 #[derive(Default)]
-pub(super) struct Session {
+pub(super) struct DecodeState {
     pub(super) problems: RefCell<Vec<String>>,
     /// The first thing that is wrong; the error that serde carries says only that there
     /// is one.
-    pub(super) fault: RefCell<Option<DecodeError>>,
+    pub(super) error: RefCell<Option<DecodeError>>,
     /// The number that the fault names, as far as serde knows it.
     pub(super) number: Cell<Option<f64>>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Place<'p> {
-    session: &'p Session,
-    parent: Option<&'p Place<'p>>,
+pub(super) struct Location<'p> {
+    state: &'p DecodeState,
+    parent: Option<&'p Location<'p>>,
     step: Step<'p>,
     pub(super) depth: usize,
 }
@@ -35,7 +35,7 @@ pub(super) enum Step<'p> {
     Root,
     /// Something that Go decodes apart: it reports no problems and errors name no path
     /// to it.
-    Apart,
+    Separate,
     /// A member of a struct.
     Field(&'static Type, &'static str),
     /// A value of a map.
@@ -47,10 +47,10 @@ pub(super) enum Step<'p> {
 /// Go stops collecting problems here.
 const MAX_PROBLEMS: usize = 100;
 
-impl<'p> Place<'p> {
-    pub(super) fn root(session: &'p Session) -> Self {
+impl<'p> Location<'p> {
+    pub(super) fn root(state: &'p DecodeState) -> Self {
         Self {
-            session,
+            state,
             parent: None,
             step: Step::Root,
             depth: 0,
@@ -59,11 +59,11 @@ impl<'p> Place<'p> {
 
     pub(super) fn child(&'p self, step: Step<'p>) -> Self {
         Self {
-            session: self.session,
+            state: self.state,
             parent: Some(self),
             step,
             // What Go decodes apart is still the same value of the document.
-            depth: self.depth + usize::from(!matches!(step, Step::Apart)),
+            depth: self.depth + usize::from(!matches!(step, Step::Separate)),
         }
     }
 
@@ -78,7 +78,7 @@ impl<'p> Place<'p> {
             path.push('.');
         }
         path.push_str(name);
-        let mut problems = self.session.problems.borrow_mut();
+        let mut problems = self.state.problems.borrow_mut();
         let problem = format!("{problem} {}", quote(&path));
         if problems.len() < MAX_PROBLEMS && !problems.contains(&problem) {
             problems.push(problem);
@@ -86,8 +86,8 @@ impl<'p> Place<'p> {
     }
 
     /// Notes what is wrong here.
-    pub(super) fn fail(&self, fault: DecodeError) {
-        self.session.fault.borrow_mut().get_or_insert(fault);
+    pub(super) fn fail(&self, error: DecodeError) {
+        self.state.error.borrow_mut().get_or_insert(error);
     }
 
     /// Notes that something of the wrong JSON type is here.
@@ -104,7 +104,7 @@ impl<'p> Place<'p> {
 
     /// Notes that a number is here that its Go type cannot hold.
     pub(super) fn bad_number(&self, number: f64, printed: &str, shape: &Shape) {
-        self.session.number.set(Some(number));
+        self.state.number.set(Some(number));
         self.mismatch(&format!("number {printed}"), shape);
     }
 
@@ -118,7 +118,7 @@ impl<'p> Place<'p> {
         // Writing to a String cannot fail.
         let _ = match self.step {
             Step::Root => Ok(()),
-            Step::Apart => return None,
+            Step::Separate => return None,
             Step::Field(_, name) => write!(path, "{dot}{name}"),
             Step::Key(key) => write!(path, "{dot}{key}"),
             Step::Index(index) => write!(path, "[{index}]"),
@@ -130,17 +130,17 @@ impl<'p> Place<'p> {
     fn go_path(&self) -> (Option<&'static Type>, String) {
         let mut names = Vec::new();
         let mut innermost = None;
-        let mut place = Some(self);
-        while let Some(at) = place {
+        let mut location = Some(self);
+        while let Some(at) = location {
             match at.step {
-                Step::Apart => break,
+                Step::Separate => break,
                 Step::Field(owner, name) => {
                     innermost = innermost.or(Some(owner));
                     names.push(name);
                 }
                 Step::Root | Step::Key(_) | Step::Index(_) => {}
             }
-            place = at.parent;
+            location = at.parent;
         }
         names.reverse();
         (innermost, names.join("."))
