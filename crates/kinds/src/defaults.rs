@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_without_defaults_is_not_entered() {
+    fn kinds_without_defaults_have_no_plan() {
         let find = |group, resource| kinds().get(kinds().find(group, "v1", resource).unwrap());
         let config_map = find("", "configmaps");
         assert!(!PLANS.by_type.contains_key(&config_map.type_id()));

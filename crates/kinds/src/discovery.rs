@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_kinds_is_not_there() {
+    fn groups_without_kinds_are_omitted() {
         let catalog = Catalog::of(&|kind| !kind.system_only);
         let names: Vec<_> = catalog.groups.iter().map(|group| &group.name).collect();
         assert!(

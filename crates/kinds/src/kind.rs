@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn two_versions_of_the_same_objects_are_stored_as_one() {
+    fn versions_share_one_storage_kind() {
         let old = kinds()
             .find("autoscaling", "v1", "horizontalpodautoscalers")
             .unwrap();

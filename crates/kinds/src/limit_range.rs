@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_everything_that_it_may_not_ask_for() {
+    fn pod_violations_of_a_limit_range_are_all_reported() {
         let cases = [
             (
                 json!({"type": "Container", "max": {"cpu": "2"}}),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_held_to_what_one_may_ask_for() {
+    fn claims_are_checked_against_min_and_max_storage() {
         let limit = range(json!({"type": "PersistentVolumeClaim",
             "min": {"storage": "1Mi"}, "max": {"storage": "1Gi"}}));
         for (usage, wanted) in [
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_get_what_they_do_not_ask_for_and_the_pod_says_so() {
+    fn limit_range_defaults_are_applied_and_annotated() {
         let range = range(json!({"type": "Container",
             "default": {"cpu": "2", "memory": "1Gi"}, "defaultRequest": {"cpu": "1"}}));
         let mut pod = object(json!({"metadata": {"name": "p"}, "spec": {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_says_everything_is_left_alone() {
+    fn pod_with_all_resources_set_is_unchanged() {
         let range = range(json!({"type": "Container", "max": {"cpu": "2"}}));
         let mut pod = object(json!({"spec": {"containers": [{"name": "a"}]}}));
         let before = pod.clone();

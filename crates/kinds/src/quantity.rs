@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_quantity_is_wrong_in_one_of_three_ways() {
+    fn invalid_quantities_have_three_error_texts() {
         let cases = [
             ("", QuantityError::Format),
             ("abc", QuantityError::Format),

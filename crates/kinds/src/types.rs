@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_come_in_the_order_of_go_with_inline_types_unfolded() {
+    fn members_are_in_go_order_with_inline_types_expanded() {
         let volume = types().find("api.core.v1.Volume").unwrap();
         let names: Vec<_> = types()
             .members(volume)
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_knows_how_it_is_patched() {
+    fn fields_carry_their_patch_strategy() {
         let pod = types().find("api.core.v1.PodSpec").unwrap();
         let volumes = types().member(pod, "volumes").unwrap();
         assert!(volumes.merge && volumes.retain_keys);
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_that_is_named_is_in_the_table() {
+    fn type_table_is_complete() {
         // Parsing would have panicked otherwise; this states the size, so that a table
         // that lost half of itself is noticed.
         assert_eq!(types().iter().count(), 601);

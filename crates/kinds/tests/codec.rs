@@ -43,7 +43,7 @@ fn read(kind_name: &str, text: &str) -> Result<Decoded, DecodeError> {
 }
 
 #[test]
-fn what_a_server_writes_is_read_and_written_back_byte_by_byte() {
+fn server_json_roundtrips_byte_by_byte() {
     assert_eq!(OBJECTS.lines().count(), 16);
     for line in OBJECTS.lines() {
         let (kind, of) = type_of(line.as_bytes());
@@ -64,7 +64,7 @@ fn what_a_server_writes_is_read_and_written_back_byte_by_byte() {
 }
 
 #[test]
-fn an_empty_object_of_each_kind_has_the_members_that_go_never_omits() {
+fn empty_objects_have_the_members_go_never_omits() {
     let zero: Object = serde_json::from_str(ZERO).unwrap();
     assert_eq!(zero.len(), 60);
     for (name, wanted) in &zero {
@@ -87,7 +87,7 @@ fn an_empty_object_of_each_kind_has_the_members_that_go_never_omits() {
 }
 
 #[test]
-fn every_decode_error_has_the_words_of_go() {
+fn decode_errors_are_worded_as_in_go() {
     let cases = [
         (
             "ConfigMap",
@@ -216,7 +216,7 @@ fn every_decode_error_has_the_words_of_go() {
 }
 
 #[test]
-fn a_text_that_is_no_json_is_wrong_before_any_type_is() {
+fn syntax_errors_precede_type_errors() {
     let cases = [
         ("", "unexpected end of JSON input"),
         (r#"{"a":"#, "unexpected end of JSON input"),
@@ -251,7 +251,7 @@ fn a_text_that_is_no_json_is_wrong_before_any_type_is() {
 }
 
 #[test]
-fn an_excerpt_shows_text_as_text_and_the_rest_in_hexadecimal() {
+fn excerpt_prints_text_or_hexadecimal() {
     assert_eq!(decode::excerpt(b""), "<empty>");
     assert_eq!(decode::excerpt(b"{\"a\":"), "{\"a\":");
     assert_eq!(decode::excerpt(b"[]"), "5b5d");
@@ -295,7 +295,7 @@ fn problems_are_bounded() {
 }
 
 #[test]
-fn values_are_kept_in_their_canonical_form() {
+fn values_are_canonicalized() {
     let cases = [
         (
             "Pod",
@@ -352,7 +352,7 @@ fn values_are_kept_in_their_canonical_form() {
 }
 
 #[test]
-fn kind_and_version_are_kept_where_go_keeps_them() {
+fn embedded_type_meta_is_kept_as_in_go() {
     let text = r#"{"apiVersion":"apps/v1","kind":"StatefulSet","spec":{"template":{"kind":"x"},
         "volumeClaimTemplates":[{"kind":"PersistentVolumeClaim","apiVersion":"v1"}]}}"#;
     let decoded = read("StatefulSet", text).unwrap();
@@ -366,7 +366,7 @@ fn kind_and_version_are_kept_where_go_keeps_them() {
 }
 
 #[test]
-fn an_identity_is_what_the_document_claims() {
+fn type_meta_is_read_from_the_document() {
     let type_meta = |text: &str| decode::type_meta_json(text.as_bytes());
     let claimed = TypeMeta {
         api_version: Some("v1".to_owned()),
@@ -388,7 +388,7 @@ fn an_identity_is_what_the_document_claims() {
 }
 
 #[test]
-fn zero_values_are_written_or_not_as_go_does() {
+fn zero_values_are_omitted_as_in_go() {
     let cases = [
         // A pointer to zero is not nothing, a zero is.
         (
@@ -429,7 +429,7 @@ fn zero_values_are_written_or_not_as_go_does() {
 }
 
 #[test]
-fn normal_objects_are_equal_if_they_are_written_equally() {
+fn normalized_objects_are_equal_if_their_json_is() {
     let normal = |text: &str| {
         let mut object = read("Deployment", text).unwrap().object;
         encode::normalize(kind("apps/v1", "Deployment").type_id(), &mut object);

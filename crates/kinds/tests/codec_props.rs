@@ -132,7 +132,7 @@ impl Choices<'_> {
 }
 
 #[test]
-fn objects_of_every_kind_are_stable() {
+fn random_objects_of_every_kind_roundtrip() {
     let mut runner = proptest::test_runner::TestRunner::default();
     let bytes = proptest::collection::vec(any::<u8>(), 0..400);
     let test = |bytes: Vec<u8>| {
@@ -195,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn broken_objects_are_refused_or_stable(text in broken(), which in any::<prop::sample::Index>()) {
+    fn damaged_objects_are_rejected_or_roundtrip(text in broken(), which in any::<prop::sample::Index>()) {
         let of_its_own = decode::type_meta_json(&text).ok().and_then(|type_meta| {
             let version = type_meta.api_version?;
             let (group, version) = version.split_once('/').unwrap_or(("", &version));
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_decoded_or_refused(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn decoding_any_bytes_never_panics(text in proptest::collection::vec(any::<u8>(), 0..200)) {
         let of = types().find("api.core.v1.Pod").unwrap();
         let _ = decode::type_meta_json(&text);
         let _ = decode::type_meta_yaml(&text);
@@ -225,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn what_serde_takes_for_json_is_json_to_the_scanner(text in broken()) {
+    fn scanner_accepts_the_json_serde_accepts(text in broken()) {
         let of = types().find("api.core.v1.Pod").unwrap();
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_ok();
         let refused = matches!(decode::json(of, &text), Err(decode::DecodeError::Syntax(_)));
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_quantity_or_is_none(text in "[-+]?[0-9.]{0,40}[eEinumkKMGTP]{0,2}[-+]?[0-9]{0,20}") {
+    fn quantity_parsing_never_panics(text in "[-+]?[0-9.]{0,40}[eEinumkKMGTP]{0,2}[-+]?[0-9]{0,20}") {
         if let Ok(canonical) = insula_kinds::quantity::canonical(&text) {
             let again = insula_kinds::quantity::canonical(&canonical);
             prop_assert_eq!(again, Ok(canonical));
@@ -245,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_time_or_is_none(text in "[0-9]{4}-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]([.,][0-9]{1,12})?(Z|[-+][0-2][0-9]:[0-5][0-9]|é)") {
+    fn time_parsing_never_panics(text in "[0-9]{4}-[0-1][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]([.,][0-9]{1,12})?(Z|[-+][0-2][0-9]:[0-5][0-9]|é)") {
         use insula_kinds::time::{Precision, canonical};
         for precision in [Precision::Seconds, Precision::Micros] {
             if let Ok(Some(once)) = canonical(&text, precision) && !once.starts_with('-') {

@@ -21,7 +21,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn scalars_are_those_of_manifests() {
+fn scalars_follow_yaml_1_1() {
     let text = "
 apiVersion: v1
 kind: Pod
@@ -64,7 +64,7 @@ spec:
 }
 
 #[test]
-fn a_number_is_no_text_in_yaml_either() {
+fn yaml_numbers_are_rejected_for_string_fields() {
     assert_eq!(
         refused("data:\n  a: 1\n"),
         "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
@@ -72,7 +72,7 @@ fn a_number_is_no_text_in_yaml_either() {
 }
 
 #[test]
-fn duplicate_keys_are_named_with_their_lines() {
+fn duplicate_keys_are_reported_with_their_lines() {
     let text =
         "apiVersion: v1\nkind: ConfigMap\nbogus: 1\ndata:\n  a: '1'\n  b: x\n  a: '2'\n  b: z\n";
     let decoded = read("ConfigMap", text).unwrap();
@@ -86,7 +86,7 @@ fn duplicate_keys_are_named_with_their_lines() {
 }
 
 #[test]
-fn json_is_yaml_too() {
+fn json_is_accepted_as_yaml() {
     let decoded = read("ConfigMap", r#" {"data":{"a":"<1>"},"x":1}"#).unwrap();
     assert_eq!(decoded.object["data"], json!({"a": "<1>"}));
     assert_eq!(decoded.problems, [r#"unknown field "x""#]);
@@ -95,7 +95,7 @@ fn json_is_yaml_too() {
 }
 
 #[test]
-fn anchors_and_merges_are_followed() {
+fn anchors_and_merge_keys_are_expanded() {
     let text = "
 metadata:
   labels: &labels {a: x, b: w}
@@ -114,7 +114,7 @@ data: *labels
 }
 
 #[test]
-fn broken_documents_are_refused_with_a_line_unless_it_is_the_first() {
+fn yaml_errors_name_the_line_unless_it_is_the_first() {
     let cases = [
         "data:\n  a: [1\n",
         "data:\n a: b\n  c: d\n",
@@ -150,7 +150,7 @@ fn broken_documents_are_refused_with_a_line_unless_it_is_the_first() {
 }
 
 #[test]
-fn a_billion_laughs_are_not_laughed() {
+fn alias_expansion_is_bounded() {
     let mut text = "a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha, ha]\n".to_owned();
     for level in 1..10 {
         let of = format!("*a{}", level - 1);

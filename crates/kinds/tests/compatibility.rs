@@ -82,7 +82,7 @@ fn section() -> String {
 }
 
 #[test]
-fn the_page_names_every_resource_with_its_verbs() {
+fn compatibility_page_lists_every_resource_and_verb() {
     let path = page();
     let page = std::fs::read_to_string(&path).expect("the page is there");
     let begin = page.find(BEGIN).expect("it has a section of resources");

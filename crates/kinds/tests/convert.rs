@@ -20,14 +20,14 @@ fn converted(from: &Kind, to: &Kind, value: &Value) -> Value {
 }
 
 #[test]
-fn an_object_of_the_same_kind_stays_as_it_is() {
+fn conversion_to_the_same_kind_changes_nothing() {
     let pods = kind("", "v1", "pods");
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"nodeName": "n"}});
     assert_eq!(converted(pods, pods, &pod), pod);
 }
 
 #[test]
-fn an_event_keeps_all_its_fields_under_other_names() {
+fn event_fields_are_renamed_between_groups() {
     let (core, events) = (
         kind("", "v1", "events"),
         kind("events.k8s.io", "v1", "events"),
@@ -51,7 +51,7 @@ fn an_event_keeps_all_its_fields_under_other_names() {
 }
 
 #[test]
-fn the_old_autoscaler_knows_the_processor_and_annotates_the_rest() {
+fn autoscaler_v1_keeps_other_metrics_in_annotations() {
     let (v1, v2) = (autoscaler("v1"), autoscaler("v2"));
     let new = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
@@ -118,7 +118,7 @@ fn the_old_autoscaler_knows_the_processor_and_annotates_the_rest() {
 }
 
 #[test]
-fn every_metric_survives_the_way_there_and_back() {
+fn every_metric_roundtrips_between_versions() {
     let (v1, v2) = (autoscaler("v1"), autoscaler("v2"));
     let object = json!({"kind": "Ingress", "name": "i", "apiVersion": "networking.k8s.io/v1"});
     let targets = [
@@ -154,7 +154,7 @@ fn every_metric_survives_the_way_there_and_back() {
 }
 
 #[test]
-fn an_old_autoscaler_without_metrics_has_the_default_one() {
+fn autoscaler_v1_without_metrics_gets_the_default_metric() {
     let (v1, v2) = (autoscaler("v1"), autoscaler("v2"));
     let metric = |percentage: i32| {
         json!([{"type": "Resource", "resource": {"name": "cpu",
@@ -174,7 +174,7 @@ fn an_old_autoscaler_without_metrics_has_the_default_one() {
 }
 
 #[test]
-fn annotated_metrics_keep_the_processor_from_being_a_default() {
+fn annotated_metrics_suppress_the_default_cpu_metric() {
     let v1 = autoscaler("v1");
     let mut object = json!({"metadata": {"annotations": {
         "autoscaling.alpha.kubernetes.io/metrics":

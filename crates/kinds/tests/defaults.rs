@@ -19,7 +19,7 @@ const ANSWERED: [(&str, &[&str]); 3] = [
 ];
 
 #[test]
-fn every_object_becomes_what_a_real_server_makes_of_it() {
+fn objects_are_stored_as_by_a_real_server() {
     let mut seen = 0;
     let mut different = Vec::new();
     for input in recorded() {
@@ -37,7 +37,7 @@ fn every_object_becomes_what_a_real_server_makes_of_it() {
 }
 
 #[test]
-fn defaulting_what_a_server_answered_changes_nothing() {
+fn defaulting_a_server_response_changes_nothing() {
     for input in recorded() {
         let (kind, mut object) = read(&output_of(&input));
         defaults::apply(kind, &mut object);
@@ -192,7 +192,7 @@ fn defaults_depend_on_other_fields() {
 }
 
 #[test]
-fn what_is_no_kind_has_defaults_too() {
+fn subresource_bodies_are_defaulted() {
     let of = types().find("api.authentication.v1.TokenRequest").unwrap();
     let mut request = Object::new();
     defaults::apply_type(of, &mut request);
@@ -204,7 +204,7 @@ proptest! {
 
     /// Objects of any kind, filled at random by their types.
     #[test]
-    fn defaulting_twice_is_defaulting_once(seed in prop::collection::vec(any::<u8>(), 512)) {
+    fn defaulting_is_idempotent(seed in prop::collection::vec(any::<u8>(), 512)) {
         for (_, kind) in kinds().iter() {
             let mut object = grown(kind.type_id(), &mut seed.iter().copied().cycle(), 0);
             defaults::apply(kind, &mut object);

@@ -36,7 +36,7 @@ fn resource(group: &str, version: &str, name: &str) -> Value {
 }
 
 #[test]
-fn the_aggregated_documents_are_those_of_a_real_server_byte_by_byte() {
+fn aggregated_discovery_matches_a_real_server() {
     let api = plain().aggregated(Root::Api);
     let apis = plain().aggregated(Root::Apis);
     let ours = format!(r#"{{"/api":{},"/apis":{}}}"#, text(&api), text(&apis));
@@ -44,7 +44,7 @@ fn the_aggregated_documents_are_those_of_a_real_server_byte_by_byte() {
 }
 
 #[test]
-fn tenants_are_added_to_the_core_and_nothing_else() {
+fn tenants_are_the_only_addition() {
     let with = all().aggregated(Root::Api);
     let without = plain().aggregated(Root::Api);
     let (before, after) = text(&with).split_once(r#",{"resource":"tenants""#).unwrap();
@@ -55,7 +55,7 @@ fn tenants_are_added_to_the_core_and_nothing_else() {
 }
 
 #[test]
-fn kinds_that_the_filter_keeps_out_are_not_discovered() {
+fn filtered_kinds_are_not_discovered() {
     let tenant = Catalog::of(&|kind| !kind.system_only);
     for gone in ["tenants", "nodes", "componentstatuses"] {
         let core = tenant.api_resource_list("", "v1").unwrap();
@@ -78,7 +78,7 @@ fn kinds_that_the_filter_keeps_out_are_not_discovered() {
 }
 
 #[test]
-fn api_tells_its_version_and_the_address_of_the_server() {
+fn api_lists_versions_and_server_address() {
     let wanted = concat!(
         r#"{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":"#,
         r#"[{"clientCIDR":"0.0.0.0/0","serverAddress":"10.0.0.1:6443"}]}"#,
@@ -87,7 +87,7 @@ fn api_tells_its_version_and_the_address_of_the_server() {
 }
 
 #[test]
-fn the_preferred_version_of_a_group_is_the_first() {
+fn first_version_of_a_group_is_preferred() {
     let wanted = concat!(
         r#"{"kind":"APIGroup","apiVersion":"v1","name":"autoscaling","versions":"#,
         r#"[{"groupVersion":"autoscaling/v2","version":"v2"},"#,
@@ -100,7 +100,7 @@ fn the_preferred_version_of_a_group_is_the_first() {
 }
 
 #[test]
-fn the_group_list_names_groups_without_kind() {
+fn group_list_entries_have_no_type_meta() {
     let list = all().api_group_list();
     let start = concat!(
         r#"{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apiregistration.k8s.io","#,
@@ -112,7 +112,7 @@ fn the_group_list_names_groups_without_kind() {
 }
 
 #[test]
-fn a_resource_list_has_the_members_in_order() {
+fn resource_list_members_are_in_order() {
     let list = all().api_resource_list("apps", "v1").unwrap();
     let wanted = concat!(
         r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps/v1","resources":"#,
@@ -129,7 +129,7 @@ fn a_resource_list_has_the_members_in_order() {
 }
 
 #[test]
-fn the_list_of_the_core_has_no_api_version() {
+fn core_resource_list_has_no_api_version() {
     let list = all().api_resource_list("", "v1").unwrap();
     let start = concat!(
         r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"bindings","#,
@@ -143,7 +143,7 @@ fn the_list_of_the_core_has_no_api_version() {
 }
 
 #[test]
-fn subresources_of_another_kind_say_where_it_comes_from() {
+fn subresources_of_another_kind_state_group_and_version() {
     let scale = resource("apps", "v1", "deployments/scale");
     let wanted = json!({
         "name": "deployments/scale", "singularName": "", "namespaced": true,
@@ -156,7 +156,7 @@ fn subresources_of_another_kind_say_where_it_comes_from() {
 }
 
 #[test]
-fn versions_of_the_same_objects_have_the_same_hash() {
+fn versions_share_one_storage_hash() {
     let hash = |group, version, name| resource(group, version, name)["storageVersionHash"].clone();
     assert_eq!(
         hash("", "v1", "events"),

@@ -78,7 +78,7 @@ fn parameters(operation: &Value) -> BTreeSet<&str> {
 }
 
 #[test]
-fn there_is_a_document_for_every_path() {
+fn every_path_has_a_document() {
     let paths = v3_paths(ALL);
     for wanted in [
         "api",
@@ -102,7 +102,7 @@ fn there_is_a_document_for_every_path() {
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_nothing_is_there_in_vain() {
+fn references_and_schemas_match_exactly() {
     for path in v3_paths(ALL) {
         let document = v3(&path);
         let wanted = references(document, "#/components/schemas/");
@@ -114,7 +114,7 @@ fn every_reference_leads_somewhere_and_nothing_is_there_in_vain() {
 }
 
 #[test]
-fn every_operation_has_a_name_of_its_own() {
+fn operation_ids_are_unique() {
     let document = v2();
     let mut found = Vec::new();
     collect(&document["paths"], "operationId", &mut found);
@@ -144,7 +144,7 @@ fn every_kind_has_a_schema_that_names_it() {
 }
 
 #[test]
-fn every_patch_takes_what_kubectl_looks_for() {
+fn patch_operations_accept_all_patch_types() {
     let mut patched = 0;
     for (_, kind) in kinds().iter().filter(|(_, kind)| kind.supports("patch")) {
         let document = v3(&path_of(kind));
@@ -165,7 +165,7 @@ fn every_patch_takes_what_kubectl_looks_for() {
 }
 
 #[test]
-fn a_namespaced_kind_has_all_its_paths() {
+fn namespaced_kind_has_all_paths() {
     let document = v3("apis/apps/v1");
     let paths = &document["paths"];
     let actions = |path: &str| {
@@ -212,7 +212,7 @@ fn a_namespaced_kind_has_all_its_paths() {
 }
 
 #[test]
-fn subresources_take_and_give_their_own_kind() {
+fn subresources_use_their_own_kind() {
     let document = v3("api/v1");
     let below = |resource: &str, sub: &str| {
         document["paths"][format!("/api/v1/namespaces/{{namespace}}/{resource}/{{name}}/{sub}")]
@@ -241,7 +241,7 @@ fn subresources_take_and_give_their_own_kind() {
 }
 
 #[test]
-fn fields_say_how_they_are_merged() {
+fn schema_fields_state_their_merge_strategy() {
     let apps = v3("apis/apps/v1");
     let strategy = &schema(apps, "api.apps.v1.DeploymentSpec")["properties"]["strategy"];
     let wanted = json!({
@@ -280,7 +280,7 @@ fn fields_say_how_they_are_merged() {
 }
 
 #[test]
-fn fields_have_types_defaults_and_say_whether_they_are_required() {
+fn schema_fields_have_type_default_and_required() {
     let core = v3("api/v1");
     let port = schema(core, "api.core.v1.ContainerPort");
     assert_eq!(port["required"], json!(["containerPort"]));
@@ -310,7 +310,7 @@ fn fields_have_types_defaults_and_say_whether_they_are_required() {
 }
 
 #[test]
-fn schemas_of_custom_resources_are_any_json() {
+fn json_unions_have_empty_schemas() {
     let document = v3("apis/apiextensions.k8s.io/v1");
     let prefix = "apiextensions-apiserver.pkg.apis.apiextensions.v1";
     for name in ["JSON", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrArray"] {
@@ -326,7 +326,7 @@ fn schemas_of_custom_resources_are_any_json() {
 }
 
 #[test]
-fn documents_leave_out_what_a_space_does_not_have() {
+fn documents_omit_kinds_the_space_does_not_serve() {
     let core = v3_document("api/v1", OF_TENANTS).unwrap();
     let core: Value = serde_json::from_slice(&core).unwrap();
     let paths = names(&core["paths"]);
@@ -353,7 +353,7 @@ fn documents_leave_out_what_a_space_does_not_have() {
 }
 
 #[test]
-fn version_2_has_everything_in_one_document() {
+fn v2_has_everything_in_one_document() {
     let document = v2();
     assert_eq!(document["swagger"], "2.0");
     let paths = names(&document["paths"]);
@@ -424,7 +424,7 @@ fn fields(mut message: &[u8], number: u64) -> Vec<&[u8]> {
 }
 
 #[test]
-fn version_2_in_protobuf_has_the_same_paths_and_definitions() {
+fn v2_protobuf_has_the_same_paths_and_definitions() {
     let document = v2();
     let protobuf = v2_protobuf(ALL);
     let named = |outer: u64, inner: u64| {

@@ -64,7 +64,7 @@ mod json_patch {
     }
 
     #[test]
-    fn operations_do_what_the_standard_says() {
+    fn operations_follow_rfc_6902() {
         let document = json!({"a": {"b": [1, 2, 3]}, "x/y": 1, "m~n": 2});
         let table = [
             (
@@ -119,7 +119,7 @@ mod json_patch {
     }
 
     #[test]
-    fn kubernetes_is_lenient_where_the_standard_is_not() {
+    fn operations_are_as_lenient_as_kubernetes() {
         let document = json!({"a": 1, "l": [1, 2]});
         let table = [
             (
@@ -158,7 +158,7 @@ mod json_patch {
     }
 
     #[test]
-    fn what_does_not_apply_is_not_explained() {
+    fn inapplicable_patches_are_rejected_without_details() {
         let document = json!({"a": 1, "l": [1]});
         let table = [
             json!([{"op": "test", "path": "/a", "value": 2}]),
@@ -188,7 +188,7 @@ mod json_patch {
     }
 
     #[test]
-    fn malformed_patches_are_refused_in_gos_words() {
+    fn malformed_patches_are_rejected_in_gos_words() {
         let table = [
             (
                 "{}",
@@ -212,7 +212,7 @@ mod json_patch {
     }
 
     #[test]
-    fn problems_of_the_document_are_told() {
+    fn problems_of_the_patch_are_reported() {
         let patch = br#"[{"op":"add","path":"/a","value":1,"value":2,"foo":3}]"#;
         let problems = patch::json(&mut json!({}), patch).unwrap();
         let wanted = [
@@ -223,7 +223,7 @@ mod json_patch {
     }
 
     #[test]
-    fn there_is_a_limit_to_operations() {
+    fn operation_count_is_bounded() {
         let operations = |count| vec![json!({"op": "test", "path": "/a", "value": 1}); count];
         assert!(apply(json!({"a": 1}), operations(10_000).into()).is_ok());
         let refused = apply(json!({"a": 1}), operations(10_001).into()).unwrap_err();
@@ -234,7 +234,7 @@ mod json_patch {
     }
 
     #[test]
-    fn copies_do_not_grow_without_end() {
+    fn copied_size_is_bounded() {
         let document = json!({"a": "x".repeat(1024 * 1024), "b": {}});
         let copy = |to: &str| json!({"op": "copy", "from": "/a", "path": to});
         assert!(apply(document.clone(), json!([copy("/b/1"), copy("/b/2")])).is_ok());
@@ -243,7 +243,7 @@ mod json_patch {
     }
 
     #[test]
-    fn documents_do_not_become_deeper_than_can_be_read() {
+    fn patched_document_depth_is_bounded() {
         let deeper = vec![json!({"op": "copy", "from": "/a", "path": "/a/b"}); 12];
         let refused = apply(json!({"a": {}}), deeper.clone().into());
         assert!(refused.is_ok());
@@ -259,7 +259,7 @@ mod json_patch {
     }
 
     #[test]
-    fn operations_on_a_long_list_do_not_take_minutes() {
+    fn work_on_long_lists_is_bounded() {
         let document = json!({"l": vec![0; 500_000]});
         let insert = vec![json!({"op": "add", "path": "/l/0", "value": 1}); 10_000];
         let refused = apply(document, insert.into());
@@ -277,7 +277,7 @@ mod merge_patch {
     }
 
     #[test]
-    fn the_examples_of_the_standard_hold() {
+    fn examples_of_rfc_7386_hold() {
         let table = [
             (json!({"a": "b"}), r#"{"a":"c"}"#, json!({"a": "c"})),
             (
@@ -317,7 +317,7 @@ mod merge_patch {
     }
 
     #[test]
-    fn what_is_no_object_is_refused_in_gos_words() {
+    fn non_object_patches_are_rejected_in_gos_words() {
         let table = [
             (
                 "[]",
@@ -336,7 +336,7 @@ mod merge_patch {
     }
 
     #[test]
-    fn duplicates_are_told_and_the_last_one_wins() {
+    fn duplicates_are_reported_and_the_last_one_wins() {
         let (patched, problems) = apply(json!({}), r#"{"d":{"a":"1","a":"2"}}"#).unwrap();
         assert_eq!(patched, json!({"d": {"a": "2"}}));
         assert_eq!(problems, [r#"duplicate field "d.a""#]);
@@ -385,7 +385,7 @@ mod strategic_patch {
     }
 
     #[test]
-    fn an_order_that_is_stated_is_kept() {
+    fn set_element_order_is_applied() {
         let order =
             |names: &[&str]| -> Value { names.iter().map(|name| json!({"name": name})).collect() };
         let patch = json!({"spec": {
@@ -406,7 +406,7 @@ mod strategic_patch {
     }
 
     #[test]
-    fn values_join_and_leave_primitive_lists() {
+    fn primitive_lists_are_merged_and_deleted_from() {
         let document = json!({"metadata": {"finalizers": ["a", "b"]}});
         let with = |patch: Value| {
             let patched = pod(document.clone(), json!({"metadata": patch})).unwrap();
@@ -429,7 +429,7 @@ mod strategic_patch {
     }
 
     #[test]
-    fn keys_that_are_not_retained_go() {
+    fn keys_not_retained_are_removed() {
         let deployment = of("api.apps.v1.Deployment");
         let document = json!({"spec": {"strategy": {
             "type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
@@ -454,7 +454,7 @@ mod strategic_patch {
     }
 
     #[test]
-    fn ports_of_one_number_are_told_apart_by_nothing_but_the_number() {
+    fn ports_are_merged_by_container_port_only() {
         let service = of("api.core.v1.Service");
         let document = json!({"spec": {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 80}]}});
         let patch = json!({"spec": {"ports": [{"port": 53, "nodePort": 30053}]}});
@@ -464,7 +464,7 @@ mod strategic_patch {
     }
 
     #[test]
-    fn below_maps_and_any_json_it_is_a_merge_patch() {
+    fn maps_and_raw_json_are_merge_patched() {
         let crd = "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
         let document = json!({"properties": {"a": {"type": "string", "enum": ["x"]}}});
         let patch = json!({"properties": {"a": {"type": null, "enum": ["y"]}}});
@@ -478,7 +478,7 @@ mod strategic_patch {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_in_the_words_of_kubernetes() {
+    fn mismatched_patches_are_rejected_in_kubernetes_words() {
         let pods = of("api.core.v1.Pod");
         let document = json!({
             "metadata": {"finalizers": ["a"]},
@@ -534,7 +534,7 @@ mod strategic_patch {
     }
 
     #[test]
-    fn duplicates_are_told() {
+    fn duplicates_are_reported() {
         let mut document = Object::new();
         let patch = br#"{"metadata":{"labels":{"a":"1","a":"2"}}}"#;
         let told: Patched = patch::strategic(of("api.core.v1.Pod"), &mut document, patch);
@@ -543,7 +543,7 @@ mod strategic_patch {
     }
 
     #[test]
-    fn what_kubectl_apply_sends_is_understood() {
+    fn kubectl_apply_patches_are_applied() {
         // The live object has what a controller added (a sidecar, an injected variable, a
         // volume); the user dropped LOG, changed MODE, added a port and swapped volumes.
         let live = json!({"spec": {"template": {"spec": {
@@ -579,7 +579,7 @@ mod strategic_patch {
     }
 
     #[test]
-    fn go_gives_the_same() {
+    fn strategic_patch_matches_go() {
         let cases = include_str!("data/patch/strategic.jsonl").lines();
         let mut count = 0;
         for (at, case) in cases.enumerate() {
@@ -598,7 +598,7 @@ mod strategic_patch {
     }
 
     #[test]
-    fn long_lists_are_merged_in_time() {
+    fn long_lists_are_merged_quickly() {
         let finalizers: Vec<_> = (0..100_000).map(|number| number.to_string()).collect();
         let reversed: Vec<_> = finalizers.iter().rev().collect();
         let document = json!({"metadata": {"finalizers": finalizers}});
@@ -612,7 +612,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn no_patch_makes_it_panic(document in tree(), patch in tree(), text in any::<Vec<u8>>()) {
+    fn patching_never_panics(document in tree(), patch in tree(), text in any::<Vec<u8>>()) {
         for patch in [patch.to_string().as_bytes(), &text] {
             let _ = patch::json(&mut document.clone(), patch);
             let _ = patch::merge(&mut document.clone(), patch);
@@ -622,7 +622,7 @@ proptest! {
     }
 
     #[test]
-    fn a_merge_patch_applied_twice_is_applied_once(document in tree(), patch in tree()) {
+    fn merge_patch_is_idempotent(document in tree(), patch in tree()) {
         let patch = patch.to_string();
         let mut once = document;
         if patch::merge(&mut once, patch.as_bytes()).is_ok() {

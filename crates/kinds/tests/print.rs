@@ -40,7 +40,7 @@ fn expect(value: &Value, column: &str, wanted: impl Into<Value>) {
 }
 
 #[test]
-fn the_recorded_objects_print_as_recorded() {
+fn recorded_objects_print_as_recorded() {
     let objects: Object = serde_json::from_str(OBJECTS).unwrap();
     let samples: Object = serde_json::from_str(SAMPLES).unwrap();
     for (key, wanted) in &samples {
@@ -79,7 +79,7 @@ fn every_kind_fills_its_columns_even_for_an_empty_object() {
 }
 
 #[test]
-fn nothing_in_an_object_stops_its_row() {
+fn malformed_objects_still_print_a_row() {
     let strange = [
         json!({"metadata": 1, "spec": [], "status": "x", "subsets": {}, "webhooks": null}),
         json!({"metadata": {"creationTimestamp": "soon", "labels": []}, "spec": {"rules": [1]}}),
@@ -94,7 +94,7 @@ fn nothing_in_an_object_stops_its_row() {
 }
 
 #[test]
-fn columns_are_defined_with_all_members() {
+fn column_definitions_have_all_members() {
     let pods = kinds().get(kinds().find("", "v1", "pods").unwrap());
     let definitions = column_definitions(pods);
     let wanted = json!({
@@ -112,7 +112,7 @@ fn pod(spec: &Value, status: &Value) -> Value {
 }
 
 #[test]
-fn the_status_of_a_pod_is_what_its_containers_are_at() {
+fn pod_status_follows_container_states() {
     let terminated = |exit: i64, reason: &str, signal: i64| json!({"state": {"terminated": {"exitCode": exit, "reason": reason, "signal": signal}}});
     let running = json!({"ready": true, "state": {"running": {}}});
     let waiting = |reason: &str| json!({"state": {"waiting": {"reason": reason}}});
@@ -161,7 +161,7 @@ fn the_status_of_a_pod_is_what_its_containers_are_at() {
 }
 
 #[test]
-fn a_pod_that_initializes_says_how_far_it_is() {
+fn initializing_pod_prints_its_progress() {
     let spec = json!({
         "initContainers": [{"name": "a"}, {"name": "b", "restartPolicy": "Always"}, {"name": "c"}],
         "containers": [{"name": "d"}],
@@ -205,7 +205,7 @@ fn a_pod_that_initializes_says_how_far_it_is() {
 }
 
 #[test]
-fn an_initialized_pod_counts_restarts_of_what_keeps_running() {
+fn initialized_pod_counts_restarts_of_sidecars_and_containers() {
     let spec = json!({
         "initContainers": [{"name": "a"}, {"name": "b", "restartPolicy": "Always"}],
         "containers": [{"name": "c"}],
@@ -229,7 +229,7 @@ fn an_initialized_pod_counts_restarts_of_what_keeps_running() {
 }
 
 #[test]
-fn a_pod_that_is_deleted_or_held_back_says_so() {
+fn deleted_or_gated_pod_prints_so() {
     let mut deleted = pod(&json!({}), &json!({"phase": "Running"}));
     deleted["metadata"]["deletionTimestamp"] = json!("2026-11-15T20:50:37Z");
     expect(&deleted, "Status", "Terminating");
@@ -247,7 +247,7 @@ fn a_pod_that_is_deleted_or_held_back_says_so() {
 }
 
 #[test]
-fn a_pod_shows_where_it_runs_in_wide_tables() {
+fn pod_prints_node_in_wide_columns() {
     let spec = json!({
         "nodeName": "n", "readinessGates": [{"conditionType": "a"}, {"conditionType": "b"}],
     });
@@ -263,7 +263,7 @@ fn a_pod_shows_where_it_runs_in_wide_tables() {
 }
 
 #[test]
-fn only_a_pod_that_is_over_has_a_row_condition() {
+fn only_finished_pods_have_a_row_condition() {
     let conditions = |phase: &str| {
         let pod = object(pod(&json!({}), &json!({"phase": phase})));
         row_conditions(kind_of(&pod), &pod)
@@ -288,7 +288,7 @@ fn of(api_version: &str, kind: &str, spec: &Value, status: &Value) -> Value {
 }
 
 #[test]
-fn the_external_address_of_a_service_depends_on_its_type() {
+fn external_ip_depends_on_the_service_type() {
     let table = [
         (json!({"type": "ClusterIP"}), json!([]), "<none>"),
         (
@@ -334,7 +334,7 @@ fn the_external_address_of_a_service_depends_on_its_type() {
 }
 
 #[test]
-fn an_ingress_shows_three_hosts_at_most() {
+fn ingress_prints_at_most_three_hosts() {
     let rules = |hosts: &[&str]| {
         let rules: Vec<_> = hosts.iter().map(|host| json!({"host": host})).collect();
         of(
@@ -362,7 +362,7 @@ fn an_ingress_shows_three_hosts_at_most() {
 }
 
 #[test]
-fn endpoints_are_every_address_at_every_port() {
+fn endpoints_print_every_address_and_port() {
     let endpoints = |subsets: Value| json!({"kind": "Endpoints", "apiVersion": "v1", "metadata": {"name": "a"}, "subsets": subsets});
     expect(&endpoints(json!([])), "Endpoints", "<none>");
     let two = json!([{"addresses": [{"ip": "1.1.1.1"}, {"ip": "::1"}], "ports": [{"port": 80}, {"port": 81}]}]);
@@ -418,7 +418,7 @@ fn selectors_are_sorted_by_key() {
 }
 
 #[test]
-fn a_node_shows_its_state_and_its_roles() {
+fn node_prints_status_and_roles() {
     let mut node = of(
         "v1",
         "Node",
@@ -441,7 +441,7 @@ fn a_node_shows_its_state_and_its_roles() {
 }
 
 #[test]
-fn the_status_of_a_job_has_an_order() {
+fn job_status_conditions_have_precedence() {
     let job = |conditions: &[&str]| {
         let conditions: Vec<_> = conditions
             .iter()
@@ -474,7 +474,7 @@ fn the_status_of_a_job_has_an_order() {
 }
 
 #[test]
-fn a_job_counts_what_it_completes_and_how_long_it_takes() {
+fn job_prints_completions_and_duration() {
     let job = |spec: Value, status: Value| of("batch/v1", "Job", &spec, &status);
     expect(
         &job(json!({"completions": 3}), json!({"succeeded": 2})),
@@ -502,7 +502,7 @@ fn a_job_counts_what_it_completes_and_how_long_it_takes() {
 }
 
 #[test]
-fn an_autoscaler_shows_two_metrics_at_most() {
+fn autoscaler_prints_at_most_two_metrics() {
     let resource = |name: &str| json!({"type": "Resource", "resource": {"name": name, "target": {"averageUtilization": 80}}});
     let autoscaler = |metrics: Value, current: Value| {
         let status = json!({"currentMetrics": current});
@@ -560,7 +560,7 @@ fn an_autoscaler_shows_two_metrics_at_most() {
 }
 
 #[test]
-fn a_volume_shows_its_class_and_modes() {
+fn volume_prints_class_and_access_modes() {
     let mut volume = of(
         "v1",
         "PersistentVolume",
@@ -609,7 +609,7 @@ fn default_classes_are_marked() {
 }
 
 #[test]
-fn an_event_shows_when_it_was_seen_last() {
+fn event_prints_when_it_was_last_seen() {
     let event = json!({
         "kind": "Event", "apiVersion": "v1", "metadata": {"name": "e"},
         "involvedObject": {"kind": "ReplicaSet", "name": "r"}, "message": " text\n",
@@ -633,7 +633,7 @@ fn an_event_shows_when_it_was_seen_last() {
 }
 
 #[test]
-fn a_signing_request_shows_what_was_decided() {
+fn signing_request_prints_its_decision() {
     let request = |conditions: &[&str], certificate: &str| {
         let conditions: Vec<_> = conditions
             .iter()
@@ -663,7 +663,7 @@ fn a_signing_request_shows_what_was_decided() {
 }
 
 #[test]
-fn a_quota_has_limits_in_a_column_of_their_own() {
+fn quota_prints_limits_in_their_own_column() {
     let status = json!({
         "hard": {"pods": "10", "limits.cpu": "4", "cpu": "2"}, "used": {"pods": "3"},
     });
@@ -673,7 +673,7 @@ fn a_quota_has_limits_in_a_column_of_their_own() {
 }
 
 #[test]
-fn a_binding_shows_the_parameters_it_takes() {
+fn policy_binding_prints_its_parameters() {
     let binding = |reference: Value| {
         let spec = json!({"policyName": "p", "paramRef": reference});
         let kind = "ValidatingAdmissionPolicyBinding";
@@ -696,7 +696,7 @@ fn a_binding_shows_the_parameters_it_takes() {
 }
 
 #[test]
-fn small_kinds_print_what_they_have() {
+fn other_kinds_print_their_fields() {
     let claim = |status: Value| of("resource.k8s.io/v1", "ResourceClaim", &json!({}), &status);
     expect(&claim(json!({"allocation": {}})), "State", "allocated");
     expect(

@@ -19,7 +19,7 @@ struct Vector {
 }
 
 #[test]
-fn messages_of_go_are_read_as_the_json_of_go() {
+fn go_messages_decode_to_go_json() {
     for vector in vectors() {
         let envelope = protobuf::open(&vector.sealed).unwrap();
         assert_eq!(envelope.api_version, vector.api_version);
@@ -30,7 +30,7 @@ fn messages_of_go_are_read_as_the_json_of_go() {
 }
 
 #[test]
-fn trees_are_written_byte_by_byte_as_go_writes_them() {
+fn objects_encode_to_go_bytes() {
     for vector in vectors() {
         let mut raw = Vec::new();
         protobuf::encode(vector.of, &vector.tree, &mut raw);
@@ -40,7 +40,7 @@ fn trees_are_written_byte_by_byte_as_go_writes_them() {
 }
 
 #[test]
-fn a_list_of_encoded_items_is_the_list_that_go_writes() {
+fn list_of_encoded_items_matches_go_bytes() {
     let vectors = vectors();
     let list = vectors
         .iter()
@@ -60,7 +60,7 @@ fn a_list_of_encoded_items_is_the_list_that_go_writes() {
 }
 
 #[test]
-fn what_only_go_tells_apart_is_null_or_absent() {
+fn go_nil_and_empty_decode_to_absent() {
     let config_map = types().find("api.core.v1.ConfigMap").unwrap();
     let encoded = |tree: Value| {
         let mut raw = Vec::new();
@@ -74,7 +74,7 @@ fn what_only_go_tells_apart_is_null_or_absent() {
 }
 
 #[test]
-fn a_field_that_nobody_knows_is_passed_over() {
+fn unknown_fields_are_skipped() {
     let config_map = types().find("api.core.v1.ConfigMap").unwrap();
     // Field 99 as a varint, as bytes and as 4 and 8 bytes, then `immutable`.
     let message = b"\x98\x06\x01\x9a\x06\x02xy\x9d\x06abcd\x99\x06abcdefgh\x20\x01";
@@ -86,7 +86,7 @@ fn a_field_that_nobody_knows_is_passed_over() {
 }
 
 #[test]
-fn a_message_in_parts_is_one_message() {
+fn repeated_parts_of_a_message_are_merged() {
     let config_map = types().find("api.core.v1.ConfigMap").unwrap();
     // The name comes first, the namespace later, and the name is taken back.
     let message = b"\x0a\x03\x0a\x01a\x0a\x03\x1a\x01b\x0a\x02\x0a\x00";
@@ -95,7 +95,7 @@ fn a_message_in_parts_is_one_message() {
 }
 
 #[test]
-fn packed_numbers_are_read_too() {
+fn packed_numbers_are_decoded() {
     let context = types().find("api.core.v1.PodSecurityContext").unwrap();
     let tree = protobuf::decode(context, b"\x22\x03\x05\xac\x02\x20\x07").unwrap();
     assert_eq!(
@@ -105,14 +105,14 @@ fn packed_numbers_are_read_too() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_shown_as_go_shows_them() {
+fn invalid_utf8_is_replaced_as_in_go() {
     let meta = types().find("apimachinery.pkg.apis.meta.v1.ObjectMeta");
     let tree = protobuf::decode(meta.unwrap(), b"\x0a\x04a\xe4\xb8b").unwrap();
     assert_eq!(Value::from(tree), json!({"name": "a\u{fffd}\u{fffd}b"}));
 }
 
 #[test]
-fn errors_are_worded_as_go_words_them() {
+fn errors_are_worded_as_in_go() {
     let config_map = types().find("api.core.v1.ConfigMap").unwrap();
     let refused = |message: &[u8]| protobuf::decode(config_map, message).unwrap_err();
     let wrong = refused(b"\x22\x01x").to_string();
@@ -129,7 +129,7 @@ fn errors_are_worded_as_go_words_them() {
 }
 
 #[test]
-fn quantities_have_their_canonical_text() {
+fn quantities_are_canonicalized() {
     let selector = types().find("api.core.v1.ResourceFieldSelector").unwrap();
     let with = |text: &str| {
         let mut message = vec![0x1a, text.len() as u8 + 2, 0x0a, text.len() as u8];
@@ -143,7 +143,7 @@ fn quantities_have_their_canonical_text() {
 }
 
 #[test]
-fn no_message_nests_without_end() {
+fn message_depth_is_bounded() {
     let schema = types().find("apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
     let mut message = Vec::new();
     // `not` in `not` in `not`.
@@ -158,14 +158,14 @@ fn no_message_nests_without_end() {
 }
 
 #[test]
-fn a_small_body_does_not_become_a_large_tree() {
+fn message_count_is_bounded() {
     let spec = types().find("api.core.v1.PodSpec").unwrap();
     let containers = [0x12, 0x00].repeat(200_000);
     assert_eq!(protobuf::decode(spec, &containers), Err(Error::TooMany));
 }
 
 #[test]
-fn what_is_read_can_be_read_again_as_json() {
+fn decoded_messages_can_be_read_as_json() {
     let revision = types().find("api.apps.v1.ControllerRevision").unwrap();
     let of_depth = |depth: usize| {
         let json = "[".repeat(depth) + &"]".repeat(depth);
@@ -186,7 +186,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn no_bytes_make_it_panic(which in any::<prop::sample::Index>(), bytes in any::<Vec<u8>>()) {
+    fn any_message_is_decoded_or_rejected(which in any::<prop::sample::Index>(), bytes in any::<Vec<u8>>()) {
         let objects = types().iter().filter(|(_, of)| of.form == Form::Object);
         let all: Vec<_> = objects.map(|(id, _)| id).collect();
         let of = all[which.index(all.len())];
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_makes_it_panic(
+    fn damaged_messages_never_panic(
         which in any::<prop::sample::Index>(),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {

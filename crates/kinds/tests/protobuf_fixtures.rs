@@ -15,10 +15,10 @@ const MODULE: &str = "k8s.io/api@v0.36.4/testdata/HEAD";
 
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn fixtures_are_read_and_written_byte_by_byte() {
+fn upstream_fixtures_roundtrip_byte_by_byte() {
     let Some(folder) = fixtures() else {
         eprintln!(
-            "SKIPPED: fixtures_are_read_and_written_byte_by_byte: \
+            "SKIPPED: upstream_fixtures_roundtrip_byte_by_byte: \
              no INSULA_K8S_API_TESTDATA and no {MODULE} in Go's module cache"
         );
         return;

@@ -24,7 +24,7 @@ fn object(value: Value) -> Object {
 }
 
 #[test]
-fn bad_label_selectors_are_refused_in_kubernetes_words() {
+fn invalid_label_selectors_are_rejected_in_kubernetes_words() {
     for row in rows(include_str!("data/selector/label-errors.txt")) {
         let (selector, wanted) = row.split_once(" => ").unwrap();
         let refused = LabelSelector::parse(selector).unwrap_err();
@@ -56,7 +56,7 @@ fn label_selectors_match_and_print() {
 }
 
 #[test]
-fn label_selectors_in_objects_mean_the_same() {
+fn label_selectors_in_objects_match_like_text() {
     let selector = object(json!({
         "matchLabels": {"app": "web"},
         "matchExpressions": [
@@ -87,7 +87,7 @@ fn label_selectors_in_objects_mean_the_same() {
 }
 
 #[test]
-fn field_selectors_know_the_fields_of_their_kind() {
+fn field_selectors_accept_fields_of_their_kind() {
     for row in rows(include_str!("data/selector/fields.txt")) {
         let [path, selector, wanted] = row.split('|').collect::<Vec<_>>()[..] else {
             panic!("{row}");
@@ -110,7 +110,7 @@ fn field_selectors_know_the_fields_of_their_kind() {
 }
 
 #[test]
-fn a_field_selector_tells_the_name_and_the_namespace() {
+fn field_selector_yields_exact_name_and_namespace() {
     let pods = kind("v1/pods");
     let selector = FieldSelector::parse(pods, "metadata.name=a,metadata.namespace=b").unwrap();
     assert_eq!(
@@ -122,7 +122,7 @@ fn a_field_selector_tells_the_name_and_the_namespace() {
 }
 
 #[test]
-fn every_selectable_field_has_its_value_or_the_default_of_kubernetes() {
+fn selectable_fields_have_their_value_or_upstream_default() {
     let pod = json!({
         "metadata": {"name": "p", "namespace": "n", "tenant": "t"},
         "spec": {"nodeName": "one", "hostNetwork": true},
@@ -202,7 +202,7 @@ fn every_selectable_field_has_its_value_or_the_default_of_kubernetes() {
 
 proptest! {
     #[test]
-    fn no_text_makes_the_label_parser_panic(text in r"[a-z!=<>(), /.0-9\\\x00é-]{0,24}|\PC*") {
+    fn label_selector_parsing_never_panics(text in r"[a-z!=<>(), /.0-9\\\x00é-]{0,24}|\PC*") {
         if let Ok(selector) = LabelSelector::parse(&text) {
             // What was read reads back from its own print.
             let again = LabelSelector::parse(&selector.to_string()).unwrap();
@@ -211,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_field_parser_panic(text in r"(metadata\.name|[a-z!=,\\é.]){0,24}|\PC*") {
+    fn field_selector_parsing_never_panics(text in r"(metadata\.name|[a-z!=,\\é.]){0,24}|\PC*") {
         if let Ok(selector) = FieldSelector::parse(kind("v1/pods"), &text) {
             selector.matches(|_| "".into());
         }

@@ -106,7 +106,7 @@ fn said(errors: &[insula_kinds::FieldError]) -> Value {
 }
 
 #[test]
-fn what_kubernetes_accepted_is_accepted() {
+fn stored_upstream_objects_are_valid() {
     for row in lines(include_str!("data/validate/stored.jsonl")) {
         let stored = object(&row["object"]);
         let errors = validate::create(kind_of(&stored), &stored);
@@ -117,7 +117,7 @@ fn what_kubernetes_accepted_is_accepted() {
 }
 
 #[test]
-fn the_bases_have_no_fault() {
+fn base_objects_are_valid() {
     for (name, base) in bases() {
         let base = object(&base);
         assert_eq!(validate::create(kind_of(&base), &base), [], "{name}");
@@ -135,7 +135,7 @@ fn the_bases_have_no_fault() {
 }
 
 #[test]
-fn what_is_created_is_judged_in_kubernetes_words() {
+fn creates_are_validated_in_kubernetes_words() {
     let bases = bases();
     for row in lines(include_str!("data/validate/create.jsonl")) {
         let base = &bases[row["of"].as_str().unwrap()];
@@ -146,7 +146,7 @@ fn what_is_created_is_judged_in_kubernetes_words() {
 }
 
 #[test]
-fn what_is_changed_is_judged_in_kubernetes_words() {
+fn updates_are_validated_in_kubernetes_words() {
     let bases = bases();
     for row in lines(include_str!("data/validate/update.jsonl")) {
         let base = &bases[row["of"].as_str().unwrap()];
@@ -158,7 +158,7 @@ fn what_is_changed_is_judged_in_kubernetes_words() {
 }
 
 #[test]
-fn a_message_names_each_fault_once_and_causes_name_all() {
+fn message_lists_each_error_once_and_causes_list_all() {
     let bases = bases();
     let says = |of: &str, members: Value| {
         let created = with(&bases[of], &members);
@@ -190,7 +190,7 @@ fn a_message_names_each_fault_once_and_causes_name_all() {
 }
 
 #[test]
-fn faults_have_the_reasons_of_the_wire() {
+fn error_types_have_their_wire_reasons() {
     use insula_kinds::FieldError;
     let value = json!("x");
     let errors = [
@@ -259,7 +259,7 @@ fn faults_have_the_reasons_of_the_wire() {
 }
 
 #[test]
-fn a_scale_is_not_negative() {
+fn negative_scale_is_rejected() {
     let scale = object(&json!({"spec": {"replicas": -1}}));
     let message = validate::message(&validate::scale(&scale));
     let wanted = "spec.replicas: Invalid value: -1: must be greater than or equal to 0";
@@ -268,7 +268,7 @@ fn a_scale_is_not_negative() {
 }
 
 #[test]
-fn names_that_would_leave_their_path_are_not_safe() {
+fn path_traversal_names_are_not_safe() {
     for (name, safe) in [
         ("a", true),
         ("A:b_c", true),
@@ -302,7 +302,7 @@ fn trees() -> impl Strategy<Value = Value> {
 proptest! {
     /// What comes here has the right types, but no judge may fall for what has not.
     #[test]
-    fn no_object_makes_a_judge_panic(tree in trees(), at in 0usize..500, of in any::<prop::sample::Index>()) {
+    fn validation_never_panics(tree in trees(), at in 0usize..500, of in any::<prop::sample::Index>()) {
         let bases = bases();
         let names: Vec<_> = bases.keys().collect();
         let base = &bases[*of.get(&names)];

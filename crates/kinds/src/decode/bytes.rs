@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_bytes_have_the_same_base64() {
+    fn base64_is_canonicalized() {
         let cases = [
             ("", ""),
             ("YQ==", "YQ=="),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn go_names_the_byte_at_which_it_stopped() {
+    fn errors_name_the_byte_where_go_stops() {
         let cases = [
             ("!!!", 0),
             ("a", 0),

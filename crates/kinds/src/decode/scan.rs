@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_wrong_byte_is_named_as_go_names_it() {
+    fn first_invalid_byte_is_reported_as_in_go() {
         let end = "unexpected end of JSON input";
         let cases = [
             ("", end),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_json_has_no_fault() {
+    fn valid_json_has_no_syntax_error() {
         for text in [
             "{}",
             " [ ] ",
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_bounded_where_go_bounds_it() {
+    fn nesting_is_bounded_as_in_go() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         assert_eq!(syntax_error(nested(10_000).as_bytes()), None);
         let message = syntax_error(nested(10_001).as_bytes());

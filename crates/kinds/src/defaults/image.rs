@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_latest_image_is_always_pulled() {
+    fn latest_images_are_always_pulled() {
         let digest = format!("sha256:{}", "a".repeat(64));
         let cases = [
             ("nginx".to_owned(), "Always"),

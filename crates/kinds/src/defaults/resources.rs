@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_finer_than_a_thousandth_is_rounded_away_from_zero() {
+    fn sub_milli_quantities_are_rounded_away_from_zero() {
         let cases = [
             ("1u", Some("1m")),
             ("1500u", Some("2m")),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_requests_what_its_containers_request_or_else_its_limit() {
+    fn pod_requests_default_to_container_requests_then_to_limits() {
         let mut spec = serde_json::json!({
             "resources": {"limits": {"cpu": "4", "memory": "1Gi"}},
             "containers": [

@@ -141,7 +141,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pointer_to_zero_is_set_and_a_plain_zero_is_not() {
+    fn zero_counts_as_set_only_for_pointers() {
         let object = json!({"a": 0, "b": null});
         let object = object.as_object().unwrap();
         assert!(!is_unset(object, "a", true));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_safe_in_html_and_javascript() {
+    fn strings_are_escaped_as_in_go() {
         let cases = [
             ("", r#""""#),
             ("a<b>&c", r#""a\u003cb\u003e\u0026c""#),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_are_as_short_as_in_go() {
+    fn doubles_are_written_as_in_go() {
         let cases = [
             (0.0, "0"),
             (10.0, "10"),

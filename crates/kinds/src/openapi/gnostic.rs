@@ -188,7 +188,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_schema_is_written_field_by_field() {
+    fn schema_fields_are_written_as_gnostic_messages() {
         let mut out = Message::default();
         let properties = json!({"type": "object", "x-a": [1], "required": ["b"]});
         schema(&mut out, &properties);

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duplicates_are_reported_with_their_place() {
+    fn duplicates_are_reported_with_their_path() {
         let text = br#"{"a":1,"a":2,"b":{"c":1,"c":2,"d":[{"e":1,"e":2},[{"f":1,"f":3}]]}}"#;
         let document = read(text).unwrap();
         let wanted = ["a", "b.c", "b.d[0].e", "b.d[1][0].f"];
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_nobody_knows_are_reported_once() {
+    fn unknown_members_are_reported_once() {
         let text = br#"[{"value":{"x":1,"a":1,"a":2},"Op":"x","foo":1,"foo":2}]"#;
         let document = read_list_of(text, &["op", "value"]).unwrap();
         let wanted = [
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_ends_early_is_refused_in_gos_words() {
+    fn truncated_patch_is_rejected_in_gos_words() {
         for text in ["", "{", "[1,", "{\"a\":", "\"x"] {
             let error = read(text.as_bytes()).unwrap_err();
             assert_eq!(error, "unexpected end of JSON input", "{text}");

@@ -488,7 +488,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_webhook_is_told_why_its_patch_does_not_apply() {
+    fn inapplicable_webhook_patch_is_reported_with_its_reason() {
         for (patch, reason) in [
             (
                 r#"[{"op":"remove","path":"/nope"}]"#,
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_patch_is_told_from_what_does_not_apply() {
+    fn undecodable_and_inapplicable_webhook_patches_differ() {
         for (patch, reason) in [
             (
                 "{}",
@@ -577,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_of_nothing_is_no_patch() {
+    fn empty_webhook_patch_reports_no_change() {
         for patch in ["[]", "null"] {
             assert_eq!(webhook_json(&mut json!({}), patch.as_bytes()), Ok(false));
         }

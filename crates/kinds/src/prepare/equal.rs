@@ -130,7 +130,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn types_that_are_parts_of_themselves_come_to_an_end() {
+    fn recursive_types_terminate() {
         let definitions = kinds().find("apiextensions.k8s.io", "v1", "customresourcedefinitions");
         let kind = kinds().get(definitions.unwrap());
         let of = |schema: Value| {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_zeros_are_absent_and_pointers_to_zero_are_not() {
+    fn zero_equals_absent_except_for_pointers() {
         let deployments = kinds().find("apps", "v1", "deployments").unwrap();
         let kind = kinds().get(deployments);
         let check = |left: Value, right: Value| {

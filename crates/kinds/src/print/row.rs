@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn excess_items_are_counted() {
         let texts = |count| (0..count).map(|number| number.to_string()).collect();
         assert_eq!(with_more(texts(3), 3, ","), "0,1,2");
         assert_eq!(with_more(texts(5), 3, ","), "0,1,2 + 2 more...");

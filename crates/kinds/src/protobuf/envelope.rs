@@ -130,7 +130,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_sealed_is_opened() {
+    fn envelopes_roundtrip() {
         let sealed = seal("apps/v1", "Deployment", b"abc");
         let wanted = b"k8s\0\x0a\x15\x0a\x07apps/v1\x12\x0aDeployment\x12\x03abc\x1a\x00\x22\x00";
         assert_eq!(sealed, wanted);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_refused_in_gos_words() {
+    fn malformed_envelopes_are_rejected_in_gos_words() {
         let refused = |body: &[u8]| open(body).unwrap_err().to_string();
         assert_eq!(refused(b""), "empty data");
         assert_eq!(refused(b"k8s\0"), "empty body");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_states_its_length() {
+    fn watch_frame_starts_with_its_length() {
         let frame = watch_frame("ADDED", b"xyz");
         assert_eq!(frame, b"\0\0\0\x0e\x0a\x05ADDED\x12\x05\x0a\x03xyz");
         let large = watch_frame("ADDED", &[0; 1000]);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_its_items_one_after_the_other() {
+    fn list_message_repeats_its_items() {
         let meta = json!({"resourceVersion": "7"});
         let items: [&[u8]; 2] = [b"a", b""];
         let list = list(meta.as_object().unwrap(), items.into_iter());

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_is_as_long_as_it_needs_to_be() {
+    fn nested_lengths_use_the_shortest_varint() {
         for length in [0, 1, 127, 128, 16_383, 16_384, 2_097_152] {
             let content = vec![7; length];
             let (mut nested, mut plain) = (vec![9], vec![9]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn varints_are_read_as_they_are_written() {
+    fn varints_roundtrip() {
         for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             let mut out = Vec::new();
             put_varint(&mut out, value);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_skipped_but_not_without_end() {
+    fn skipped_group_depth_is_bounded() {
         // A group with a varint and a group in it, then a byte that stays.
         let bytes = [0x08, 0x01, 0x13, 0x14, 0x0c, 0x55];
         let mut reader = Reader::new(&bytes);

@@ -13,7 +13,7 @@ fn usage(of: CountedResource<'_>, value: Value) -> String {
 }
 
 #[test]
-fn every_kind_uses_one_of_its_own_number() {
+fn every_kind_uses_one_of_its_count() {
     let deployments = CountedResource {
         group: "apps",
         resource: "deployments",
@@ -34,7 +34,7 @@ fn every_kind_uses_one_of_its_own_number() {
 }
 
 #[test]
-fn services_use_ports_and_balancers_by_what_they_are_meant_to_have() {
+fn services_use_node_ports_and_load_balancers_by_spec() {
     let ports = json!([{"port": 1, "nodePort": 30000}, {"port": 2}]);
     for (spec, wanted) in [
         (json!({"ports": ports}), (0, 0)),
@@ -57,7 +57,7 @@ fn services_use_ports_and_balancers_by_what_they_are_meant_to_have() {
 }
 
 #[test]
-fn claims_use_storage_of_their_class_in_whole_bytes() {
+fn claims_use_storage_by_class_in_whole_bytes() {
     let claim = |request: &str| {
         json!({"spec": {"storageClassName": "gold",
             "resources": {"requests": {"storage": request}}}})
@@ -76,7 +76,7 @@ fn claims_use_storage_of_their_class_in_whole_bytes() {
 }
 
 #[test]
-fn pods_use_the_sum_of_their_containers_or_the_largest_that_runs_before() {
+fn pods_use_container_sum_or_largest_init_container() {
     let asks = |cpu: &str| json!({"requests": {"cpu": cpu}});
     let pod = json!({"spec": {
         "containers": [{"name": "a", "resources": asks("1")}, {"name": "b", "resources": asks("2")}],
@@ -94,7 +94,7 @@ fn pods_use_the_sum_of_their_containers_or_the_largest_that_runs_before() {
 }
 
 #[test]
-fn what_pods_use_has_the_names_that_quotas_know() {
+fn pod_usage_has_all_quota_resource_names() {
     let pod = json!({"spec": {"containers": [{"name": "a", "resources": {
         "requests": {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "2Gi",
             "hugepages-2Mi": "4Mi", "example.com/gpu": "2"},
@@ -121,7 +121,7 @@ fn what_pods_use_has_the_names_that_quotas_know() {
 }
 
 #[test]
-fn a_pod_that_is_over_is_only_counted() {
+fn finished_pod_is_counted_but_uses_no_resources() {
     let deleted = |at: i64| {
         let at = crate::time::Time {
             seconds: at,
@@ -147,7 +147,7 @@ fn a_pod_that_is_over_is_only_counted() {
 }
 
 #[test]
-fn a_pod_that_is_being_resized_uses_the_larger_of_what_it_asks_for_and_has() {
+fn pod_being_resized_uses_the_larger_of_requested_and_allocated() {
     let pod = |reason: &str| {
         json!({
             "spec": {"containers": [{"name": "a", "resources": {"requests": {"cpu": "3"}}}]},
@@ -164,7 +164,7 @@ fn a_pod_that_is_being_resized_uses_the_larger_of_what_it_asks_for_and_has() {
 }
 
 #[test]
-fn what_a_pod_says_as_a_whole_counts() {
+fn pod_level_resources_take_precedence() {
     let pod = json!({"spec": {
         "containers": [{"name": "a", "resources": {"requests": {"cpu": "3"}}}],
         "resources": {"requests": {"cpu": "5"}, "limits": {"memory": "1Gi"}},
@@ -178,7 +178,7 @@ fn what_a_pod_says_as_a_whole_counts() {
 }
 
 #[test]
-fn containers_must_say_what_is_limited() {
+fn containers_must_set_resources_limited_by_quota() {
     let quota = json!({"spec": {"hard": {"requests.cpu": "1", "limits.memory": "1", "pods": "1"}}});
     let quota = Quota::read(&object(quota));
     let pod = json!({"spec": {
@@ -194,7 +194,7 @@ fn containers_must_say_what_is_limited() {
 }
 
 #[test]
-fn scopes_say_which_pods_are_meant() {
+fn scopes_select_pods() {
     let scoped = |spec: Value| Quota::read(&object(json!({"spec": spec})));
     let class = |operator: &str, values: Value| {
         json!({"hard": {"pods": "1"}, "scopeSelector": {"matchExpressions": [
@@ -239,7 +239,7 @@ fn scopes_say_which_pods_are_meant() {
 }
 
 #[test]
-fn a_quota_knows_what_it_counts_and_whether_it_has_been_counted() {
+fn quota_knows_its_resources_and_whether_status_is_complete() {
     let quota = Quota::read(&object(json!({
         "spec": {"hard": {"count/widgets.example.com": "1", "secrets": "2", "count/secrets": "3",
             "requests.storage": "1Gi", "cpu": "1", "count/events": "4"}},
@@ -264,7 +264,7 @@ fn a_quota_knows_what_it_counts_and_whether_it_has_been_counted() {
 }
 
 #[test]
-fn growth_forgets_what_is_used_less() {
+fn increase_ignores_decreases() {
     let amounts = |of: &[(&str, i64)]| -> Amounts {
         let each = of.iter();
         each.map(|(name, count)| ((*name).to_owned(), Quantity::new(*count, Format::Decimal)))

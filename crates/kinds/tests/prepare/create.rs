@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{NOW, at, created, kind};
 
 #[test]
-fn a_client_cannot_choose_what_only_the_server_knows() {
+fn create_resets_server_owned_metadata() {
     let sent = json!({"metadata": {
         "name": "a", "namespace": "n", "uid": "mine", "creationTimestamp": "1999-01-01T00:00:00Z",
         "deletionTimestamp": "1999-01-01T00:00:00Z", "deletionGracePeriodSeconds": 3,
@@ -22,7 +22,7 @@ fn a_client_cannot_choose_what_only_the_server_knows() {
 }
 
 #[test]
-fn a_lease_says_nothing_of_an_election_by_somebody_else() {
+fn lease_drops_coordinated_leader_election_fields() {
     let sent = json!({"metadata": {"name": "a"}, "spec": {
         "holderIdentity": "me", "strategy": "OldestEmulationVersion", "preferredHolder": "you",
     }});
@@ -31,7 +31,7 @@ fn a_lease_says_nothing_of_an_election_by_somebody_else() {
 }
 
 #[test]
-fn a_status_is_not_created_except_a_nodes() {
+fn create_drops_status_except_for_nodes() {
     let sent = json!({"metadata": {"name": "a"}, "status": {"replicas": 3, "phase": "Running"}});
     for (group, resource) in [
         ("apps", "deployments"),
@@ -50,7 +50,7 @@ fn a_status_is_not_created_except_a_nodes() {
 }
 
 #[test]
-fn namespaces_and_tenants_are_active_and_held_by_a_finalizer() {
+fn namespaces_and_tenants_are_created_active_with_finalizer() {
     let sent = json!({"metadata": {"name": "a"}});
     let namespace = created(kind("", "namespaces"), sent.clone());
     assert_eq!(
@@ -69,7 +69,7 @@ fn namespaces_and_tenants_are_active_and_held_by_a_finalizer() {
 }
 
 #[test]
-fn a_service_gets_addresses_and_ports_by_its_type() {
+fn service_is_allocated_ips_and_ports_by_type() {
     let services = kind("", "services");
     let headless = created(services, json!({"spec": {"clusterIP": "None"}}));
     assert_eq!(headless["spec"]["clusterIPs"], json!(["None"]));
@@ -110,7 +110,7 @@ fn a_service_gets_addresses_and_ports_by_its_type() {
 }
 
 #[test]
-fn a_job_selects_by_its_identity_unless_by_hand() {
+fn job_selects_by_its_uid_unless_selector_is_manual() {
     let jobs = kind("batch", "jobs");
     let job = created(
         jobs,
@@ -132,7 +132,7 @@ fn a_job_selects_by_its_identity_unless_by_hand() {
 }
 
 #[test]
-fn claims_name_their_source_in_both_fields() {
+fn claim_data_source_fields_are_kept_in_sync() {
     let claims = kind("", "persistentvolumeclaims");
     let source = json!({"kind": "PersistentVolumeClaim", "name": "c"});
     let claim = created(claims, json!({"spec": {"dataSource": source}}));
@@ -157,7 +157,7 @@ fn claims_name_their_source_in_both_fields() {
 }
 
 #[test]
-fn a_local_api_service_is_available_at_once() {
+fn local_api_service_is_created_available() {
     let service = created(
         kind("apiregistration.k8s.io", "apiservices"),
         json!({"spec": {}}),

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{NOW, at, created, kind, object, updated};
 
 #[test]
-fn a_pods_quality_follows_from_its_resources() {
+fn qos_class_follows_from_pod_resources() {
     let both = json!({"cpu": "1", "memory": "1Gi"});
     let cases = [
         (json!([{"name": "c"}]), "BestEffort"),
@@ -45,7 +45,7 @@ fn a_pods_quality_follows_from_its_resources() {
 }
 
 #[test]
-fn a_pod_keeps_its_own_tolerations_and_gates() {
+fn pod_keeps_its_own_tolerations_and_scheduling_gates() {
     let pod = json!({"metadata": {"name": "p"}, "spec": {
         "containers": [{"name": "c"}],
         "tolerations": [{"operator": "Exists"}],
@@ -59,7 +59,7 @@ fn a_pod_keeps_its_own_tolerations_and_gates() {
 }
 
 #[test]
-fn priority_comes_from_the_class_and_is_zero_without() {
+fn priority_comes_from_the_class_or_is_zero() {
     let pods = kind("", "pods");
     let mut pod = object(json!({"spec": {"containers": []}}));
     let high = prepare::Priority {
@@ -80,7 +80,7 @@ fn priority_comes_from_the_class_and_is_zero_without() {
 }
 
 #[test]
-fn a_pod_without_an_account_runs_as_default() {
+fn pod_without_service_account_gets_default() {
     let mut pod = object(json!({"spec": {}}));
     prepare::admit_service_account(&mut pod);
     let wanted = json!({"serviceAccountName": "default", "serviceAccount": "default"});
@@ -93,7 +93,7 @@ fn a_pod_without_an_account_runs_as_default() {
 }
 
 #[test]
-fn a_scale_shows_replicas_and_the_selector_as_text() {
+fn scale_has_replicas_and_selector_text() {
     let deployments = kind("apps", "deployments");
     let deployment = object(json!({
         "metadata": {"name": "d", "namespace": "n", "uid": "u", "resourceVersion": "7",
@@ -134,7 +134,7 @@ fn a_scale_shows_replicas_and_the_selector_as_text() {
 }
 
 #[test]
-fn a_binding_gives_a_pod_its_node_labels_and_condition() {
+fn binding_sets_node_labels_and_condition() {
     let mut pod = object(json!({
         "metadata": {"name": "p", "generation": 1, "labels": {"a": "1", "b": "1"}},
         "spec": {}, "status": {"phase": "Pending", "nominatedNodeName": "n0", "conditions": [
@@ -158,7 +158,7 @@ fn a_binding_gives_a_pod_its_node_labels_and_condition() {
 }
 
 #[test]
-fn pods_are_extended_and_resized_by_their_subresources_only_so_far() {
+fn pod_subresources_change_only_their_fields() {
     let pods = kind("", "pods");
     let old = created(
         pods,
@@ -186,7 +186,7 @@ fn pods_are_extended_and_resized_by_their_subresources_only_so_far() {
 }
 
 #[test]
-fn a_pods_status_forgets_neither_quality_nor_generations() {
+fn pod_status_update_keeps_qos_class_and_generations() {
     let pods = kind("", "pods");
     let old = json!({"status": {
         "qosClass": "Burstable", "observedGeneration": 3,

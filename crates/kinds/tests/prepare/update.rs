@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{NOW, at, created, kind, object, updated};
 
 #[test]
-fn a_daemon_set_counts_the_changes_of_its_template() {
+fn daemon_set_counts_template_changes() {
     let sets = kind("apps", "daemonsets");
     let counter = |set: &Value| {
         set["metadata"]["annotations"]["deprecated.daemonset.template.generation"].clone()
@@ -42,7 +42,7 @@ fn a_daemon_set_counts_the_changes_of_its_template() {
 }
 
 #[test]
-fn a_write_leaves_alone_what_is_not_its_own() {
+fn update_resets_fields_it_does_not_own() {
     let old = json!({
         "metadata": {
             "name": "a", "uid": "u", "labels": {"l": "old"}, "annotations": {"a": "old"},
@@ -143,7 +143,7 @@ fn a_write_leaves_alone_what_is_not_its_own() {
 }
 
 #[test]
-fn who_limits_a_tenant_does_not_let_it_go_and_the_other_way_round() {
+fn tenant_spec_and_finalizers_are_updated_separately() {
     let old = json!({"metadata": {"name": "a"},
         "spec": {"finalizers": ["arktos"], "quota": {"objects": 1}}});
     let new = json!({"metadata": {"name": "a"},
@@ -160,7 +160,7 @@ fn who_limits_a_tenant_does_not_let_it_go_and_the_other_way_round() {
 }
 
 #[test]
-fn metadata_of_the_server_survives_an_update() {
+fn update_keeps_server_owned_metadata() {
     let old = json!({"metadata": {
         "name": "a", "uid": "u", "creationTimestamp": NOW, "generation": 4,
         "deletionTimestamp": NOW, "deletionGracePeriodSeconds": 30,
@@ -183,7 +183,7 @@ fn metadata_of_the_server_survives_an_update() {
 }
 
 #[test]
-fn the_generation_counts_changes_of_the_specification() {
+fn generation_counts_spec_changes() {
     let old = |spec: Value| json!({"metadata": {"name": "a", "generation": 1}, "spec": spec});
     let cases = [
         // The same, however it is written.
@@ -255,7 +255,7 @@ fn the_generation_counts_changes_of_the_specification() {
 }
 
 #[test]
-fn a_service_keeps_what_it_was_given() {
+fn service_keeps_allocated_ips_and_ports() {
     let services = kind("", "services");
     let old = created(
         services,
@@ -286,7 +286,7 @@ fn a_service_keeps_what_it_was_given() {
 }
 
 #[test]
-fn a_service_loses_what_its_new_type_does_not_need() {
+fn service_type_change_releases_ips_and_ports() {
     let services = kind("", "services");
     let old = created(
         services,
@@ -320,7 +320,7 @@ fn a_service_loses_what_its_new_type_does_not_need() {
 }
 
 #[test]
-fn a_secrets_text_becomes_bytes_on_update_too() {
+fn secret_string_data_is_encoded_on_update() {
     let secrets = kind("", "secrets");
     let old = created(secrets, json!({"data": {"a": "eA=="}}));
     let new = json!({"data": {"a": "eA=="}, "stringData": {"a": "b", "c": "ü"}});
@@ -330,7 +330,7 @@ fn a_secrets_text_becomes_bytes_on_update_too() {
 }
 
 #[test]
-fn only_finalize_takes_a_namespaces_finalizers_away() {
+fn only_finalize_removes_namespace_finalizers() {
     let namespaces = kind("", "namespaces");
     let old = created(namespaces, json!({"metadata": {"name": "n"}}));
     let new = json!({"metadata": {"name": "n", "labels": {"kubernetes.io/metadata.name": "x"}}, "spec": {}});
@@ -345,7 +345,7 @@ fn only_finalize_takes_a_namespaces_finalizers_away() {
 }
 
 #[test]
-fn a_definition_remembers_every_version_that_was_stored() {
+fn crd_update_keeps_all_stored_versions() {
     let definitions = kind("apiextensions.k8s.io", "customresourcedefinitions");
     let version = |name: &str| json!({"spec": {"versions": [{"name": name, "storage": true}]}});
     let old = created(definitions, version("v1"));
@@ -355,7 +355,7 @@ fn a_definition_remembers_every_version_that_was_stored() {
 }
 
 #[test]
-fn approvals_and_phases_are_dated() {
+fn approvals_and_phases_get_timestamps() {
     let requests = kind("certificates.k8s.io", "certificatesigningrequests");
     let old = json!({"spec": {"a": 1}, "status": {"certificate": "YQ=="}});
     let approved = json!({"status": {"conditions": [{"type": "Approved", "status": "True"}]}});
@@ -388,7 +388,7 @@ fn approvals_and_phases_are_dated() {
 }
 
 #[test]
-fn a_status_cannot_undo_an_approval() {
+fn status_update_keeps_approval_conditions() {
     let requests = kind("certificates.k8s.io", "certificatesigningrequests");
     let old = json!({"status": {"conditions": [{"type": "Approved", "reason": "old"}]}});
     let new = json!({"status": {

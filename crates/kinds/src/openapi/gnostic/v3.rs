@@ -217,13 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_is_no_schema() {
+    fn references_are_written_as_references() {
         let found = written(&json!({"$ref": "#/a", "description": "d"}));
         assert_eq!(found, b"\x12\x08\x0a\x03#/a\x1a\x01d");
     }
 
     #[test]
-    fn a_choice_is_written_also_if_it_is_false_or_zero() {
+    fn oneof_values_are_written_even_if_zero() {
         let found = written(&json!({"additionalProperties": false}));
         assert_eq!(found, [0x0a, 5, 0x82, 0x02, 2, 0x10, 0]);
         let found = written(&json!({"default": 0}));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_an_empty_one() {
+    fn invalid_document_encodes_to_nothing() {
         for text in ["", "[]", "{\"paths\":3}", &"[".repeat(100_000)] {
             assert_eq!(v3_protobuf(text.as_bytes()), [0x12, 0, 0x22, 0, 0x2a, 0]);
         }
