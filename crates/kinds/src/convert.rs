@@ -1,7 +1,7 @@
-//! The same object in another version or group.
+//! Conversion of an object to another version or group.
 //!
 //! Two kinds are served twice: HorizontalPodAutoscaler in an old and a new version, and
-//! Event in two groups. Nothing is lost on the way there and back.
+//! Event in two groups. Conversion in both directions is lossless.
 
 mod autoscaler;
 mod event;
@@ -9,9 +9,9 @@ mod event;
 use crate::Object;
 use crate::kind::Kind;
 
-/// Makes an object of one kind an object of another that stands for the same thing.
+/// Converts an object of one kind to another kind that represents the same object.
 ///
-/// Other pairs of kinds only change their name: they have nothing else in common.
+/// Kinds without a conversion of their own change only their `kind` and `apiVersion`.
 pub fn convert(from: &Kind, to: &Kind, object: &mut Object) {
     match (
         (

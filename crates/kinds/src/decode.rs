@@ -1,8 +1,8 @@
-//! Objects from text, by their type.
+//! Decoding of objects from JSON and YAML, by their type.
 //!
-//! Documents are read in one pass, without a tree in between: what the type knows is
-//! kept in its canonical form, what it does not know is dropped and reported, and what
-//! is wrong is said in the words of Go, which clients and tests of Kubernetes know.
+//! Documents are read in one pass without an intermediate tree: known fields are kept in
+//! canonical form, unknown fields are dropped and reported, and errors are worded as Go
+//! words them, which clients and upstream tests rely on.
 
 mod bytes;
 mod custom;
@@ -25,11 +25,11 @@ use crate::types::{Shape, TypeId, types};
 use location::{DecodeState, Location};
 use node::Node;
 
-/// How deeply objects and lists may be nested. Go allows 10000, which no object needs and
-/// no stack should be asked for: the deepest schemas of real CRDs stay below 70.
+/// Maximum nesting of objects and lists. Go allows 10000, which no object needs and which
+/// would exhaust the stack: the deepest schemas of real CRDs stay below 70.
 pub const MAX_DEPTH: usize = 127;
 
-/// An object and what is odd about the text it came from.
+/// A decoded object and the warnings about its text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoded {
     /// The object: known fields only, null members left out.
@@ -39,13 +39,13 @@ pub struct Decoded {
     pub problems: Vec<String>,
 }
 
-/// Why a text is no object. The sentences are those of Go.
+/// Why a text cannot be decoded, in the wording of Go.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It is not even a document of which the kind could be told.
+    /// The text is not a document with a recognizable kind.
     #[error("{0}")]
     Syntax(String),
-    /// Something in it is not what its type wants there.
+    /// A value does not have the type of its field.
     #[error("{0}")]
     Type(String),
 }
@@ -78,7 +78,7 @@ pub fn json(of: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
     }
 }
 
-/// Reads an object from a tree, as if the tree had been written as JSON.
+/// Reads an object from a tree, as if the tree had been read from JSON.
 pub fn value(of: TypeId, value: Value) -> Result<Decoded, DecodeError> {
     let state = DecodeState::default();
     let location = &Location::root(&state);
@@ -90,7 +90,7 @@ pub fn value(of: TypeId, value: Value) -> Result<Decoded, DecodeError> {
     }
 }
 
-/// Reads any document. The error is that of Go.
+/// Reads any JSON document. The error is worded as in Go.
 pub fn any(text: &[u8]) -> Result<Value, String> {
     serde_json::from_slice(text).map_err(|_| {
         let message = scan::syntax_error(text);
@@ -98,8 +98,8 @@ pub fn any(text: &[u8]) -> Result<Value, String> {
     })
 }
 
-/// The beginning of a body as errors show it, in parentheses, if they cannot name the
-/// kind: as it is if it looks like JSON, else in hexadecimal.
+/// Returns the beginning of a body for errors that cannot name the kind, in parentheses:
+/// verbatim if it looks like JSON, otherwise in hexadecimal.
 pub fn excerpt(text: &[u8]) -> String {
     const LENGTH: usize = 30;
     let shown = &text[..text.len().min(LENGTH)];
@@ -118,7 +118,7 @@ impl DecodeState {
     fn decoded(&self, value: Option<Value>) -> Decoded {
         let object = match value {
             Some(Value::Object(object)) => object,
-            // Nothing but null gets here, and Go takes that for an empty object.
+            // Only null gets here, which Go decodes to an empty object.
             _ => Object::new(),
         };
         Decoded {
@@ -133,7 +133,7 @@ impl DecodeState {
     }
 }
 
-/// Every type as the shape of a document.
+/// Returns the type as the shape of a whole document.
 fn root(of: TypeId) -> &'static Shape {
     use std::collections::HashMap;
     use std::sync::LazyLock;
@@ -146,7 +146,7 @@ fn root(of: TypeId) -> &'static Shape {
 
 fn utf8(text: &[u8]) -> Result<&str, DecodeError> {
     std::str::from_utf8(text).map_err(|error| {
-        // Go would replace what is invalid by question marks and store that.
+        // Go would replace invalid bytes by question marks and store the result.
         scan::syntax_error(text).map_or_else(
             || {
                 let at = error.valid_up_to();
@@ -157,7 +157,7 @@ fn utf8(text: &[u8]) -> Result<&str, DecodeError> {
     })
 }
 
-/// Go looks at the syntax of the whole text before it looks at any type.
+/// Picks the error to report. Go checks the syntax of the whole text before any type.
 fn decode_error(text: &str, state: &DecodeState, error: &serde_json::Error) -> DecodeError {
     if let Some(message) = scan::syntax_error(text.as_bytes()) {
         return DecodeError::not_json(&message);
@@ -171,13 +171,14 @@ fn decode_error(text: &str, state: &DecodeState, error: &serde_json::Error) -> D
             DecodeError::Type(message)
         }
         Some(error) => error,
-        // Nothing else of what Go would take is refused by serde.
+        // serde rejects nothing else that Go accepts.
         None if error.to_string().starts_with("recursion limit") => DecodeError::too_deep(),
         None => DecodeError::not_json(&without_location(error)),
     }
 }
 
-/// Errors show a number as it was written, which serde does not tell.
+/// Restores a number in an error to the way the client wrote it, which serde does not
+/// report.
 fn with_original(message: &str, number: f64, written: &str) -> String {
     if written.parse() != Ok(number) {
         return message.to_owned();
@@ -189,7 +190,7 @@ fn with_original(message: &str, number: f64, written: &str) -> String {
     format!("{before}number {written} {after}")
 }
 
-/// The number in the text that ends where serde stopped.
+/// Returns the number in the text that ends where serde stopped.
 fn token<'a>(text: &'a str, error: &serde_json::Error) -> &'a str {
     let line = text.split('\n').nth(error.line().saturating_sub(1));
     let read = line.and_then(|line| line.get(..error.column().min(line.len())));
@@ -199,7 +200,7 @@ fn token<'a>(text: &'a str, error: &serde_json::Error) -> &'a str {
     &read[read.len() - length..]
 }
 
-/// What serde says, without the location.
+/// Returns serde's message without the position.
 fn without_location(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line ") {

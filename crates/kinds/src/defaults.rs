@@ -1,9 +1,9 @@
-//! The values that an object has when nobody gave any.
+//! Default values for unset fields.
 //!
 //! Kubernetes defaults by type, not by kind: a container is defaulted alike in a Pod and
-//! in the template of a CronJob. So the rules are tables by the name of a type, and one
-//! walk over the object applies them wherever a value of that type is met. A type of
-//! which nothing nested has a rule is never entered.
+//! in the template of a CronJob. The rules are therefore tables keyed by type name, and
+//! one walk over the object applies them wherever a value of that type occurs. Types
+//! without a rule at or below them are never visited.
 
 mod image;
 mod network;
@@ -28,21 +28,21 @@ pub(crate) use workload::default_job_labels;
 
 static PLANS: LazyLock<Plans> = LazyLock::new(Plans::build);
 
-/// Sets what is unset and has a default, everywhere in the object.
+/// Sets every unset field of the object that has a default.
 ///
-/// Kubernetes does this whenever it decodes an object, so doing it twice changes nothing.
+/// Kubernetes does this whenever it decodes an object, so it is idempotent.
 pub fn apply(kind: &Kind, object: &mut Object) {
     apply_type(kind.type_id(), object);
 }
 
-/// The same for what is not a kind of its own, such as the body of a subresource.
+/// Like [`apply`], for a type that is not a kind, such as the body of a subresource.
 pub fn apply_type(of: TypeId, object: &mut Object) {
     if let Some(plan) = PLANS.by_type.get(&of) {
         PLANS.run(*plan, object);
     }
 }
 
-/// What is done to every value of one type.
+/// A defaulting rule for all values of one type.
 #[derive(Clone, Copy)]
 struct Rule {
     of: &'static str,
@@ -51,12 +51,12 @@ struct Rule {
 }
 
 impl Rule {
-    /// Fields and the JSON that they hold if they are unset.
+    /// Sets fields to constant JSON values if they are unset.
     const fn set(of: &'static str, set: &'static [(&'static str, &'static str)]) -> Self {
         Self { of, set, run: None }
     }
 
-    /// Something that depends on other fields; it runs after what is just set.
+    /// Runs a function that depends on other fields, after all constants are set.
     const fn run(of: &'static str, run: fn(&mut Object)) -> Self {
         Self {
             of,
@@ -77,7 +77,7 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
     areas.into_iter().flatten()
 }
 
-/// What to do to values of all types that anything has to be done to.
+/// The defaulting plans of all types that have any.
 struct Plans {
     plans: Vec<Plan>,
     by_type: HashMap<TypeId, usize>,
@@ -87,10 +87,10 @@ struct Plans {
 struct Plan {
     set: Vec<Constant>,
     run: Vec<fn(&mut Object)>,
-    /// Maps of quantities, which are rounded.
+    /// Maps of quantities to round.
     resources: Vec<&'static str>,
-    /// Lists and maps that are written even if they are empty. Kubernetes stores in a
-    /// format that knows no empty lists, so none comes back: what was `[]` is `null`.
+    /// Lists and maps that are written even if they are empty. Kubernetes stores
+    /// protobuf, which has no empty lists, so `[]` is read back as `null`.
     null_if_empty: Vec<&'static str>,
     nested: Vec<NestedField>,
 }
@@ -98,11 +98,11 @@ struct Plan {
 struct Constant {
     json: &'static str,
     value: Value,
-    /// A pointer to zero is set, a plain zero is not.
+    /// Whether zero counts as set.
     pointer: bool,
 }
 
-/// A field that holds values of a type that has a plan.
+/// A field that holds values of a type with a plan.
 struct NestedField {
     json: &'static str,
     nesting: Nesting,
@@ -111,7 +111,8 @@ struct NestedField {
 
 #[derive(Clone, Copy)]
 enum Nesting {
-    /// A struct that is always there in Go, and so has defaults even if nobody wrote it.
+    /// A struct that is always present in Go, and so has defaults even if it is absent in
+    /// JSON.
     Always,
     Optional,
     List,
@@ -198,7 +199,7 @@ impl Plan {
     }
 }
 
-/// What is done to values of the type themselves, the types that it inlines included.
+/// Builds the plan of the type itself, including the types that it inlines.
 fn own_plan(id: TypeId) -> Plan {
     let of = types().get(id);
     let mut plan = Plan::default();
@@ -228,13 +229,14 @@ fn own_plan(id: TypeId) -> Plan {
     plan
 }
 
-/// Definitions and services of APIs are stored as JSON, and keep their empty lists.
+/// Whether an empty list or map in the field becomes null. CustomResourceDefinitions and
+/// APIServices are stored as JSON and keep their empty lists.
 fn null_if_empty(of: &Type, field: &Field) -> bool {
     let listed = matches!(field.shape, Shape::List(_) | Shape::Map(_));
     listed && field.omit == Omit::Never && of.name.starts_with("api.")
 }
 
-/// The default that the table of types states, unless it is just the zero value.
+/// Returns the default from the table of types, unless it is the zero value.
 fn table_default(field: &Field) -> Option<Constant> {
     let table_default = constant(field, field.default?);
     let zero = tree::is_zero(&table_default.value) && !field.pointer;
@@ -250,7 +252,7 @@ fn constant(field: &Field, json: &str) -> Constant {
     }
 }
 
-/// The types from which one of these can be reached, themselves included.
+/// Returns the types from which one of these can be reached, including themselves.
 fn types_reaching(start: HashSet<TypeId>) -> Vec<TypeId> {
     let mut reach = start;
     loop {

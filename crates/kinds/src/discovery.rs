@@ -1,8 +1,7 @@
-//! What a space serves, as clients discover it: the aggregated document and the legacy
-//! ones.
+//! API discovery: the aggregated document and the legacy ones.
 //!
-//! A [`Catalog`] is a tree of groups, versions and resources; every document is made from
-//! it. Members are written in the order of Go, as some clients compare bytes.
+//! A [`Catalog`] is a tree of groups, versions and resources from which every document is
+//! built. Members are written in the order of Go, as some clients compare bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -20,7 +19,7 @@ static HASHES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
     lines.filter_map(|line| line.split_once(' ')).collect()
 });
 
-/// The two places where groups are discovered.
+/// The two roots of API discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     /// `/api`: the core group.
@@ -29,10 +28,10 @@ pub enum Root {
     Apis,
 }
 
-/// What a space serves.
+/// The resources that a space serves.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    /// The groups in the order in which clients prefer them, the core first.
+    /// The groups in the order of preference, the core group first.
     pub groups: Vec<Group>,
 }
 
@@ -52,7 +51,7 @@ pub struct Version {
     /// Its name.
     #[serde(rename = "version")]
     pub name: String,
-    /// What it serves, in the order of names.
+    /// The resources, ordered by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<Resource>,
     /// Whether the resources are known to be up to date.
@@ -62,9 +61,9 @@ pub struct Version {
 /// Whether the resources of a version are known to be up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Freshness {
-    /// They are.
+    /// They are up to date.
     Current,
-    /// Their server did not answer lately.
+    /// The server behind them has not responded recently.
     Stale,
 }
 
@@ -72,17 +71,17 @@ pub enum Freshness {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
-    /// Its plural.
+    /// The plural name.
     #[serde(rename = "resource")]
     pub name: String,
-    /// What it takes and gives.
+    /// The kind of its objects.
     pub response_kind: ResponseKind,
-    /// Where its objects live.
+    /// Whether its objects are namespaced.
     #[serde(serialize_with = "scope_name")]
     pub scope: Scope,
-    /// Its singular.
+    /// The singular name.
     pub singular_resource: String,
-    /// What can be asked of it.
+    /// The supported verbs.
     pub verbs: Vec<String>,
     /// Its short names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -90,31 +89,31 @@ pub struct Resource {
     /// Its categories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
-    /// What is served below its objects.
+    /// The subresources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub subresources: Vec<Subresource>,
-    /// A hash of the kind as which it is stored; only the legacy documents tell it.
+    /// The storage version hash; only the legacy documents contain it.
     #[serde(skip)]
     pub storage_version_hash: String,
 }
 
-/// What is served below an object.
+/// A subresource.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subresource {
     /// Its name.
     #[serde(rename = "subresource")]
     pub name: String,
-    /// What it takes and gives.
+    /// The kind of its objects.
     pub response_kind: ResponseKind,
-    /// What can be asked of it.
+    /// The supported verbs.
     pub verbs: Vec<String>,
 }
 
-/// The kind that a resource takes and gives.
+/// The kind of a resource's objects.
 #[derive(Clone, Debug, Serialize)]
 pub struct ResponseKind {
-    /// Its group; empty, as the version, if it is the resource's own and built in.
+    /// The group; empty, like the version, for a built-in resource that uses its own.
     pub group: String,
     /// Its version.
     pub version: String,
@@ -122,17 +121,17 @@ pub struct ResponseKind {
     pub kind: String,
 }
 
-/// A kind that a user defined, as it is discovered.
+/// A custom resource kind as it is discovered.
 #[derive(Clone, Copy, Debug)]
 pub struct Custom<'a> {
     /// The kind, in one version.
     pub kind: &'a Kind,
-    /// Whether its definition is being deleted: its objects can still be written, but
-    /// nobody is to be repeated so.
+    /// Whether its definition is being deleted. Its objects can still be written, but
+    /// discovery no longer lists the write verbs.
     pub terminating: bool,
 }
 
-/// A document of discovery, ready for any format.
+/// A discovery document, ready for any format.
 #[derive(Clone, Debug)]
 pub struct Document {
     type_name: &'static str,
@@ -140,7 +139,7 @@ pub struct Document {
 }
 
 impl Catalog {
-    /// The kinds of the table that `filter` lets through.
+    /// Builds the catalog of the built-in kinds that `filter` accepts.
     pub fn of(filter: &dyn Fn(&Kind) -> bool) -> Self {
         let mut catalog = Self::default();
         for (_, kind) in kinds().iter().filter(|(_, kind)| filter(kind)) {
@@ -150,10 +149,9 @@ impl Catalog {
         catalog
     }
 
-    /// The catalog with kinds that users defined: new groups follow the others in the
-    /// order of their names. In a group that is there already, new versions come first,
-    /// as Kubernetes gives them the higher priority, and a version that is there already
-    /// hides them.
+    /// Adds custom resource kinds. New groups follow the others, ordered by name. In an
+    /// existing group, new versions come first, as Kubernetes gives them the higher
+    /// priority, and an existing version hides a new one of the same name.
     pub fn with<'a>(mut self, customs: impl IntoIterator<Item = Custom<'a>>) -> Self {
         for (name, mut versions) in by_group(customs) {
             match self.groups.iter_mut().find(|group| group.name == name) {
@@ -174,7 +172,7 @@ impl Catalog {
         self
     }
 
-    /// The version of the group, which is added last if it is missing.
+    /// Returns the version of the group; adds it at the end if it is missing.
     pub fn version(&mut self, group: &str, version: &str) -> &mut Version {
         let groups = &mut self.groups;
         let group = entry(groups, |found| found.name == group, || Group::new(group));
@@ -186,7 +184,7 @@ impl Catalog {
         )
     }
 
-    /// The aggregated document, version 2.
+    /// Builds the aggregated discovery document, version 2.
     pub fn aggregated(&self, root: Root) -> Document {
         let items = self.groups_under(root).collect();
         let list = AggregatedList {
@@ -212,22 +210,22 @@ impl Document {
         Self { type_name, json }
     }
 
-    /// The document in JSON, as it is sent: compact, with a newline.
+    /// Returns the document as it is sent: compact JSON with a newline.
     pub fn json(&self) -> &[u8] {
         &self.json
     }
 
-    /// The document in JSON, as it is sent.
+    /// Returns the document as it is sent, in JSON.
     pub fn into_json(self) -> Vec<u8> {
         self.json
     }
 
-    /// The document as an object of its type, `kind` and `apiVersion` included.
+    /// Returns the document as an object of its type, including `kind` and `apiVersion`.
     pub fn object(&self) -> Object {
         serde_json::from_slice(&self.json).expect("it was written by us")
     }
 
-    /// The type of the document, which tells how it looks in protobuf.
+    /// Returns the type of the document, which determines its protobuf encoding.
     pub fn type_id(&self) -> TypeId {
         types()
             .find(self.type_name)
@@ -304,8 +302,8 @@ impl Subresource {
 }
 
 impl ResponseKind {
-    /// The kind that a resource is named after. Only kinds that users defined tell their
-    /// group and version again.
+    /// Returns the kind that a resource is named after. Only custom resources repeat
+    /// their group and version.
     fn own(kind: &Kind) -> Self {
         let repeated = |text: &String| match kind.is_custom() {
             true => text.clone(),
@@ -319,8 +317,8 @@ impl ResponseKind {
     }
 }
 
-/// The first 8 bytes of the SHA-256 of the stored kind's name, in base64; empty for kinds
-/// that are not stored.
+/// Returns the first 8 bytes of the SHA-256 of the storage kind's name, in base64; empty
+/// for kinds that are not stored.
 fn storage_version_hash(kind: &Kind) -> &str {
     if let Some(hash) = kind.custom_hash() {
         return hash;
@@ -333,7 +331,7 @@ fn storage_version_hash(kind: &Kind) -> &str {
     HASHES.get(name.as_str()).copied().unwrap_or_default()
 }
 
-/// The versions that users defined, by group, all in order.
+/// Groups the custom versions by group, all in order.
 fn by_group<'a>(customs: impl IntoIterator<Item = Custom<'a>>) -> BTreeMap<&'a str, Vec<Version>> {
     let mut groups: BTreeMap<&str, Vec<Version>> = BTreeMap::new();
     for custom in customs {
@@ -351,7 +349,7 @@ fn by_group<'a>(customs: impl IntoIterator<Item = Custom<'a>>) -> BTreeMap<&'a s
     groups
 }
 
-/// The first item that is wanted, or a new one at the end.
+/// Returns the first matching item, or appends a new one.
 fn entry<T>(items: &mut Vec<T>, is: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> &mut T {
     let at = items.iter().position(is).unwrap_or(items.len());
     if at == items.len() {

@@ -1,4 +1,4 @@
-//! Objects to text, in the order and with the omissions of Go.
+//! Encoding of objects to JSON, in the member order and with the omissions of Go.
 
 pub(crate) mod text;
 
@@ -14,8 +14,8 @@ static METADATA: LazyLock<TypeId> = LazyLock::new(|| {
     metadata.expect("it is in the table")
 });
 
-/// Writes an object as compact JSON: `kind`, `apiVersion`, then the members in the order
-/// of Go, without a line end. What the object says of its own kind is not used.
+/// Writes an object as compact JSON without a newline: `kind`, `apiVersion`, then the
+/// members in the order of Go. The type metadata inside the object is ignored.
 pub fn json(api_version: &str, kind: &str, of: TypeId, object: &Object, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":");
     text::string(kind, out);
@@ -25,8 +25,8 @@ pub fn json(api_version: &str, kind: &str, of: TypeId, object: &Object, out: &mu
     out.push(b'}');
 }
 
-/// Writes an object of a kind that users define: `kind`, `apiVersion`, the metadata in the
-/// order of Go, then everything else in the order of names.
+/// Writes a custom resource: `kind`, `apiVersion`, the metadata in the order of Go, then
+/// all other members ordered by name.
 pub fn custom(api_version: &str, kind: &str, object: &Object, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":");
     text::string(kind, out);
@@ -52,16 +52,16 @@ fn custom_members(object: &Object, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes an object that has no kind, such as a part of another.
+/// Writes an object without type metadata, such as a part of another object.
 pub fn nested(of: TypeId, object: &Object, out: &mut Vec<u8>) {
     out.push(b'{');
     members(of, object, false, out);
     out.push(b'}');
 }
 
-/// Drops whatever writing the object would leave out or add by itself, so that objects
-/// are equal if and only if their JSON is. Members that the type does not know go, too,
-/// except what the object says of its own kind.
+/// Removes everything that encoding would omit or add, so that objects are equal if and
+/// only if their JSON is. Members that the type does not have are removed, too, except
+/// the type metadata.
 pub fn normalize(of: TypeId, object: &mut Object) {
     object.retain(|name, value| match types().member(of, name) {
         Some(field) => {
@@ -72,8 +72,8 @@ pub fn normalize(of: TypeId, object: &mut Object) {
     });
 }
 
-/// Makes of an object what reading its JSON would give: what Go writes although nobody set it
-/// is there, and what it leaves out is not.
+/// Makes an object equal to the result of decoding its JSON: zero values that Go always
+/// writes are added, and members that Go omits are removed.
 pub fn complete(of: TypeId, object: &mut Object) {
     object.retain(|name, value| match types().member(of, name) {
         Some(field) => {
@@ -89,7 +89,7 @@ pub fn complete(of: TypeId, object: &mut Object) {
     }
 }
 
-/// In the order in which they are written.
+/// Type metadata in the order in which it is written.
 const META: [&str; 2] = ["kind", "apiVersion"];
 
 fn members(of: TypeId, object: &Object, mut begun: bool, out: &mut Vec<u8>) {
@@ -106,7 +106,8 @@ fn members(of: TypeId, object: &Object, mut begun: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Part of an object that may say of which kind it is, as claims in a StatefulSet do.
+/// Writes an embedded object that may have type metadata, such as a claim template of a
+/// StatefulSet.
 fn nested_object(of: TypeId, object: &Object, out: &mut Vec<u8>) {
     out.push(b'{');
     let mut begun = false;
@@ -123,7 +124,7 @@ fn nested_object(of: TypeId, object: &Object, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Names of members are plain, so nothing in them needs an escape.
+/// Writes a member name. Names are plain ASCII and need no escapes.
 fn member_name(name: &str, begun: &mut bool, out: &mut Vec<u8>) {
     if std::mem::replace(begun, true) {
         out.push(b',');
@@ -178,7 +179,7 @@ fn elements(of: &Shape, list: &[Value], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// The type of which an object is: itself, or the one of two that is an object.
+/// Returns the type of an object: itself, or the alternative that is an object.
 fn alternative(id: TypeId, value: &Value) -> TypeId {
     match alternative_shape(id, value) {
         Some(Shape::Struct(inner)) => *inner,
@@ -186,7 +187,7 @@ fn alternative(id: TypeId, value: &Value) -> TypeId {
     }
 }
 
-/// Which of two things a value is, if its type leaves the choice.
+/// Returns the alternative that the value is, if its type has alternatives.
 fn alternative_shape(id: TypeId, value: &Value) -> Option<&'static Shape> {
     let of = types().get(id);
     if of.form != Form::Either {
@@ -200,7 +201,7 @@ fn alternative_shape(id: TypeId, value: &Value) -> Option<&'static Shape> {
     })
 }
 
-/// Writes what Go has where nothing was set.
+/// Writes Go's zero value of an unset field.
 fn zero(field: &Field, out: &mut Vec<u8>) {
     if field.pointer {
         out.extend_from_slice(b"null");
@@ -231,7 +232,7 @@ fn zero_text(shape: &Shape) -> &'static [u8] {
     }
 }
 
-/// The same as a value.
+/// Returns Go's zero value of an unset field.
 fn zero_value(field: &Field) -> Value {
     match &field.shape {
         _ if field.pointer => Value::Null,
@@ -248,12 +249,12 @@ fn zero_value(field: &Field) -> Value {
     }
 }
 
-/// Whether Go writes the member although nobody set it.
+/// Whether Go writes the member even if it is unset.
 pub(crate) fn is_always_written(field: &Field) -> bool {
     !omitted(field, None)
 }
 
-/// Whether Go leaves the member out.
+/// Whether Go omits the member.
 fn omitted(field: &Field, value: Option<&Value>) -> bool {
     match (field.omit, value) {
         (Omit::Never, _) => false,
@@ -264,7 +265,7 @@ fn omitted(field: &Field, value: Option<&Value>) -> bool {
     }
 }
 
-/// What is a struct in Go is never empty.
+/// Whether Go holds a struct, which is never empty.
 fn is_go_struct(shape: &Shape) -> bool {
     matches!(
         shape,
@@ -289,7 +290,7 @@ fn is_empty(shape: &Shape, value: &Value) -> bool {
         }
 }
 
-/// Whether the value is what Go has where nothing was set.
+/// Whether the value is Go's zero value.
 fn is_zero(shape: &Shape, value: &Value) -> bool {
     match (shape, value) {
         (_, Value::Null) => true,
@@ -297,7 +298,7 @@ fn is_zero(shape: &Shape, value: &Value) -> bool {
             let field = types().member(*id, name);
             field.is_none_or(|field| !field.pointer && is_zero(&field.shape, value))
         }),
-        // An empty list is not the absence of a list.
+        // An empty list differs from an absent one.
         (Shape::List(_) | Shape::WrappedList(_) | Shape::Map(_) | Shape::Bytes, _) => false,
         (Shape::Quantity, value) => value.as_str() == Some("0"),
         (Shape::IntOrString, value) => value.as_i64() == Some(0),
@@ -306,7 +307,7 @@ fn is_zero(shape: &Shape, value: &Value) -> bool {
     }
 }
 
-/// Whether writing says the same of the member if it is not there.
+/// Whether removing the member would change the encoding.
 fn is_significant(field: &Field, value: &Value) -> bool {
     if value.is_null() || omitted(field, Some(value)) {
         return true;
@@ -322,7 +323,7 @@ fn complete_value(shape: &Shape, value: &mut Value) {
     each_object(shape, value, complete);
 }
 
-/// Does something to each object of a type that a value is made of.
+/// Applies a function to each object of a type inside a value.
 fn each_object(shape: &Shape, value: &mut Value, act: fn(TypeId, &mut Object)) {
     match shape {
         Shape::Struct(id) => {

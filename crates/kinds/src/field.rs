@@ -1,80 +1,80 @@
-//! What is wrong with a field, worded as Kubernetes words it.
+//! Validation errors of fields, worded as in Kubernetes.
 
 use std::fmt;
 
 use insula_gotext::quote;
 use serde_json::Value;
 
-/// One thing that is wrong with an object.
+/// A validation error of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// What kind of wrong.
+    /// The type of the error.
     pub error_type: ErrorType,
-    /// Where: `spec.containers[0].name`, `data[key]`.
+    /// The path of the field: `spec.containers[0].name`, `data[key]`.
     pub field: String,
-    /// The sentence after the field.
+    /// The message after the field.
     pub body: String,
 }
 
-/// The kinds of wrong; each is a cause's `reason` on the wire.
+/// The types of validation errors; each is a cause's `reason` in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorType {
-    /// It must be there.
+    /// The field is required.
     Required,
-    /// It must not be there, or must not be changed so.
+    /// The field must not be set, or must not be changed that way.
     Forbidden,
-    /// Its value is not allowed.
+    /// The value is not allowed.
     Invalid,
-    /// Its value has the wrong type.
+    /// The value has the wrong type.
     TypeInvalid,
-    /// Its value is none of those that are known.
+    /// The value is not one of the supported values.
     NotSupported,
-    /// It names what does not exist.
+    /// The value names something that does not exist.
     NotFound,
-    /// It is there twice.
+    /// The value occurs twice.
     Duplicate,
-    /// It has too many bytes.
+    /// The value has too many bytes.
     TooLong,
-    /// It has too few characters.
+    /// The value has too few characters.
     TooShort,
-    /// It has too many items.
+    /// The value has too many items.
     TooMany,
-    /// It has too few items.
+    /// The value has too few items.
     TooFew,
     /// The server failed.
     Internal,
 }
 
 impl FieldError {
-    /// It must be there; `detail` may be empty.
+    /// Creates the error of a missing field; `detail` may be empty.
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
         Self::new(ErrorType::Required, field, with("Required value", detail))
     }
 
-    /// It must not be there, or not be changed.
+    /// Creates the error of a field that must not be set or changed.
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self::new(ErrorType::Forbidden, field, with("Forbidden", detail))
     }
 
-    /// Its value is not allowed.
+    /// Creates the error of an invalid value.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         let body = format!("Invalid value: {}: {detail}", Printed(value));
         Self::new(ErrorType::Invalid, field, body)
     }
 
-    /// Its value, a string, is not allowed.
+    /// Creates the error of an invalid string.
     pub fn invalid_text(field: impl Into<String>, value: &str, detail: &str) -> Self {
         Self::invalid(field, &Value::from(value), detail)
     }
 
-    /// Its value is not allowed; `printed` is how Go prints it, where that is not JSON with
-    /// sorted members.
+    /// The value is not allowed; `printed` is how Go prints it, where that is not JSON
+    /// with sorted members.
     pub fn invalid_printed(field: impl Into<String>, printed: &str, detail: &str) -> Self {
         let body = format!("Invalid value: {printed}: {detail}");
         Self::new(ErrorType::Invalid, field, body)
     }
 
-    /// Its value is not allowed, and there is no more to say.
+    /// Creates the error of an invalid value without further detail.
     pub fn invalid_without_detail(field: impl Into<String>, printed: &str) -> Self {
         Self::new(
             ErrorType::Invalid,
@@ -83,17 +83,18 @@ impl FieldError {
         )
     }
 
-    /// It is not allowed, whatever its value.
+    /// Creates the error of an invalid field without printing its value.
     pub fn invalid_without_value(field: impl Into<String>, detail: &str) -> Self {
         Self::new(ErrorType::Invalid, field, with("Invalid value", detail))
     }
 
-    /// Its value is none of `supported`, which are named in this order.
+    /// Creates the error of an unsupported value; the message lists `supported` in this
+    /// order.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         Self::not_supported_printed(field, &Printed(value).to_string(), supported)
     }
 
-    /// Its value is none of `supported`; `printed` is how Go prints it.
+    /// Creates the error of an unsupported value; `printed` is how Go prints it.
     pub fn not_supported_printed(
         field: impl Into<String>,
         printed: &str,
@@ -105,18 +106,18 @@ impl FieldError {
         Self::new(ErrorType::NotSupported, field, body)
     }
 
-    /// The server failed to judge it.
+    /// Creates the error of a server failure during validation.
     pub fn internal(field: impl Into<String>, detail: &str) -> Self {
         Self::new(ErrorType::Internal, field, with("Internal error", detail))
     }
 
-    /// The same error with more to say.
+    /// Appends a detail to the message.
     pub fn with_detail(mut self, detail: &str) -> Self {
         self.body = with(&self.body, detail);
         self
     }
 
-    /// It names what does not exist.
+    /// Creates the error of a reference to something that does not exist.
     pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
         Self::new(
             ErrorType::NotFound,
@@ -125,7 +126,7 @@ impl FieldError {
         )
     }
 
-    /// It is there twice.
+    /// Creates the error of a duplicate value.
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         Self::new(
             ErrorType::Duplicate,
@@ -134,20 +135,20 @@ impl FieldError {
         )
     }
 
-    /// It is there twice; `printed` is how Go prints it.
+    /// Creates the error of a duplicate value; `printed` is how Go prints it.
     pub fn duplicate_printed(field: impl Into<String>, printed: &str) -> Self {
         let body = format!("Duplicate value: {printed}");
         Self::new(ErrorType::Duplicate, field, body)
     }
 
-    /// It has more than `limit` bytes.
+    /// Creates the error of a value with more than `limit` bytes.
     pub fn too_long(field: impl Into<String>, limit: usize) -> Self {
         let unit = if limit == 1 { "byte" } else { "bytes" };
         let body = format!("Too long: may not be more than {limit} {unit}");
         Self::new(ErrorType::TooLong, field, body)
     }
 
-    /// It has more than `limit` items.
+    /// Creates the error of a list with more than `limit` items.
     pub fn too_many(field: impl Into<String>, actual: usize, limit: usize) -> Self {
         let unit = if limit == 1 { "item" } else { "items" };
         let body = format!("Too many: {actual}: must have at most {limit} {unit}");
@@ -164,7 +165,7 @@ impl FieldError {
 }
 
 impl ErrorType {
-    /// The cause's reason on the wire.
+    /// Returns the cause's `reason` in the response.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -196,7 +197,7 @@ impl fmt::Display for Printed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::String(text) => f.write_str(&quote(text)),
-            // Go escapes what could end a script in HTML.
+            // Go escapes characters that are special in HTML.
             other => f.write_str(
                 &other
                     .to_string()

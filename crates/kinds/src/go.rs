@@ -1,4 +1,4 @@
-//! Values and types as Go prints them: in errors, in cells of tables.
+//! Values and types as Go prints them, in errors and in table cells.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct PrintedMap<'a>(pub &'a Object);
 #[derive(Debug)]
 pub struct PrintedList<'a>(pub &'a [Value]);
 
-/// What Go calls the type in which it holds a value.
+/// Returns the name of the Go type that holds a value.
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
@@ -32,7 +32,7 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A value as Go's `%s` prints it, which is made for text only.
+/// Formats a value as Go's `%s` does, which is meant for strings only.
 pub fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -41,8 +41,8 @@ pub fn as_text(value: &Value) -> String {
     }
 }
 
-/// A value as Go's encoder writes it in JSON: safe in HTML, and no fraction where there is
-/// nothing to tell.
+/// Formats a value as Go's JSON encoder does: HTML-safe, and without a fraction for whole
+/// numbers.
 pub fn json(value: &Value) -> String {
     let mut out = Vec::new();
     write_json(value, &mut out);
@@ -124,7 +124,7 @@ fn write_number(number: &Number, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let scientific = format!("{value:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
-    // Go changes to exponents at these sizes, and writes two digits of them at least.
+    // Go switches to exponents at these sizes, with at least two digits.
     if (-4..6).contains(&exponent) {
         return write!(f, "{value}");
     }

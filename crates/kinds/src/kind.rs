@@ -15,19 +15,19 @@ use crate::types::{TypeId, types};
 
 static TABLE: LazyLock<Kinds> = LazyLock::new(Kinds::load);
 
-/// The table of all kinds.
+/// Returns the table of all built-in kinds.
 pub fn kinds() -> &'static Kinds {
     &TABLE
 }
 
-/// The kind of the core group with this plural, which the table must contain.
+/// Finds a kind of the core group by its plural name, which the table must contain.
 pub fn core_kind(resource: &str) -> KindId {
     kinds()
         .find("", "v1", resource)
         .expect("the core group has the resource")
 }
 
-/// All kinds, in the order of discovery.
+/// All built-in kinds, in the order of discovery.
 #[derive(Debug)]
 pub struct Kinds {
     kinds: Vec<Kind>,
@@ -36,7 +36,7 @@ pub struct Kinds {
     by_storage: HashMap<(&'static str, &'static str), KindId>,
 }
 
-/// A kind's place in the table.
+/// The index of a kind in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KindId(u16);
 
@@ -44,51 +44,51 @@ pub struct KindId(u16);
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kind {
-    /// Its group, empty for the core.
+    /// The group, empty for the core group.
     pub group: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// The plural in paths.
+    /// The plural name in paths.
     pub resource: String,
     /// The name in objects.
     pub kind: String,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub scope: Scope,
-    /// The singular that kubectl takes.
+    /// The singular name for kubectl.
     pub singular: String,
-    /// What can be asked of it, as discovery tells.
+    /// The verbs listed in discovery.
     pub verbs: Vec<String>,
-    /// The short names that kubectl takes.
+    /// The short names for kubectl.
     #[serde(default)]
     pub short_names: Vec<String>,
-    /// The categories that kubectl takes, such as `all`.
+    /// The categories for kubectl, such as `all`.
     #[serde(default)]
     pub categories: Vec<String>,
-    /// What is served below an object.
+    /// The subresources.
     #[serde(default)]
     pub subresources: Vec<Subresource>,
-    /// An update creates what is missing.
+    /// Whether an update creates a missing object.
     #[serde(default)]
     pub create_on_update: bool,
-    /// An update needs no resourceVersion.
+    /// Whether an update may omit the resourceVersion.
     #[serde(default)]
     pub unconditional_update: bool,
-    /// A deletion answers with the object even if it is gone.
+    /// Whether a deletion returns the object even if it is removed at once.
     #[serde(default)]
     pub delete_returns_object: bool,
-    /// What a write to the object (`main`) or to a subresource leaves as it was.
+    /// Fields that a write to the object (`main`) or to a subresource leaves unchanged.
     #[serde(default)]
     pub reset_fields: BTreeMap<String, Vec<String>>,
-    /// What becomes of dependents if nobody says.
+    /// The default propagation policy of deletions.
     #[serde(default)]
     pub default_propagation: Propagation,
-    /// Whether `metadata.generation` counts changes of the specification.
+    /// Whether `metadata.generation` counts spec changes.
     #[serde(default)]
     pub generation: bool,
-    /// Whether it exists in the system space only.
+    /// Whether it is served in the system space only.
     #[serde(default)]
     pub system_only: bool,
-    /// The fields that a field selector may name.
+    /// The fields that field selectors support.
     #[serde(default)]
     pub field_selectors: Vec<String>,
     /// The columns of its table.
@@ -104,99 +104,99 @@ pub struct Kind {
     api_version: String,
     #[serde(skip, default = "unknown_kind")]
     storage: KindId,
-    /// What discovery tells of a kind that a user defined; those of the table have theirs
-    /// in another table.
+    /// The storage version hash of a custom resource kind. Built-in kinds have theirs in
+    /// a table of their own.
     #[serde(skip)]
     custom: Option<String>,
 }
 
-/// Where objects of a kind live.
+/// The scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Scope {
-    /// In namespaces.
+    /// Objects are in namespaces.
     Namespaced,
-    /// In the space itself.
+    /// Objects are cluster-scoped.
     Cluster,
 }
 
-/// What is served below an object.
+/// A subresource.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Subresource {
-    /// Its name in paths.
+    /// The name in paths.
     pub name: String,
-    /// The group of what it takes and gives; empty if it is the parent's.
+    /// The group of the kind it uses; empty if it is the parent's.
     pub group: String,
-    /// The version of what it takes and gives; empty if it is the parent's.
+    /// The version of the kind it uses; empty if it is the parent's.
     pub version: String,
-    /// The kind of what it takes and gives.
+    /// The kind it uses.
     pub kind: String,
-    /// What can be asked of it.
+    /// The supported verbs.
     pub verbs: Vec<String>,
 }
 
-/// What becomes of the dependents of a deleted object.
+/// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Propagation {
-    /// They are collected later.
+    /// They are garbage collected.
     #[default]
     Background,
-    /// They are left behind.
+    /// They are orphaned.
     Orphan,
-    /// The kind knows no dependents.
+    /// The kind has no dependents.
     Unsupported,
 }
 
 /// A column of a kind's table.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Column {
-    /// Its title.
+    /// The title.
     pub name: String,
     /// `string`, `integer`, `boolean`, ...
     #[serde(rename = "type")]
     pub kind: String,
-    /// `name` for the name.
+    /// `name` for the name column, otherwise empty.
     pub format: String,
-    /// 0 is always shown, 1 in wide tables.
+    /// 0 for columns that are always shown, 1 for wide tables only.
     pub priority: i32,
-    /// What it shows, if somebody said.
+    /// The description; may be empty.
     #[serde(default)]
     pub description: String,
 }
 
 impl KindId {
-    /// Its place in the table.
+    /// Returns the index in the table.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
 impl Kinds {
-    /// The kind.
+    /// Returns the kind.
     pub fn get(&self, id: KindId) -> &Kind {
         &self.kinds[usize::from(id.0)]
     }
 
-    /// The kind whose plural is `resource`.
+    /// Finds a kind by its plural name.
     pub fn find(&self, group: &str, version: &str, resource: &str) -> Option<KindId> {
         lookup(&self.by_resource, group, version, resource)
     }
 
-    /// The kind that objects call `kind`.
+    /// Finds a kind by the name in objects.
     pub fn find_by_kind(&self, group: &str, version: &str, kind: &str) -> Option<KindId> {
         lookup(&self.by_kind, group, version, kind)
     }
 
-    /// The kind as which objects of the resource are stored.
+    /// Finds the kind in which objects of the resource are stored.
     pub fn find_storage(&self, group: &str, resource: &str) -> Option<KindId> {
         self.by_storage.get(&(group, resource)).copied()
     }
 
-    /// All of them, in the order of discovery.
+    /// Iterates over all kinds in the order of discovery.
     pub fn iter(&self) -> impl Iterator<Item = (KindId, &Kind)> {
         (0u16..).map(KindId).zip(&self.kinds)
     }
 
-    /// Whether anything is served in the group and version.
+    /// Whether any kind is served in the group and version.
     pub fn serves(&self, group: &str, version: &str) -> bool {
         let mut kinds = self.kinds.iter();
         kinds.any(|kind| kind.group == group && kind.version == version)
@@ -253,65 +253,65 @@ impl Kinds {
 }
 
 impl Kind {
-    /// Whether a user defined it. Its name may then be that of a kind of the table, whose
-    /// rules are not its own.
+    /// Whether this is a custom resource kind. It may have the same name as a built-in
+    /// kind; the rules of that kind do not apply to it.
     pub fn is_custom(&self) -> bool {
         self.custom.is_some()
     }
 
-    /// The hash that discovery tells, of a kind that a user defined.
+    /// Returns the storage version hash of a custom resource kind.
     pub(crate) fn custom_hash(&self) -> Option<&str> {
         self.custom.as_deref()
     }
 
-    /// The type of its objects.
+    /// Returns the type of its objects.
     pub fn type_id(&self) -> TypeId {
         self.type_id
     }
 
-    /// `v1` or `group/version`.
+    /// Returns `v1` or `group/version`.
     pub fn api_version(&self) -> &str {
         &self.api_version
     }
 
-    /// The kind of a list of its objects.
+    /// Returns the kind of a list of its objects.
     pub fn list_kind(&self) -> &str {
         &self.list_kind
     }
 
-    /// The kind as which its objects are stored: itself, unless it is another version of
-    /// the same objects.
+    /// Returns the kind in which its objects are stored: itself, unless another version
+    /// of the same objects is the storage version.
     pub fn storage(&self) -> KindId {
         self.storage
     }
 
-    /// `resource` or `resource.group`, as errors name it.
+    /// Returns `resource` or `resource.group`, as errors name it.
     pub fn qualified_resource(&self) -> String {
         qualified(&self.resource, &self.group)
     }
 
-    /// `Kind` or `Kind.group`, as errors name it.
+    /// Returns `Kind` or `Kind.group`, as errors name it.
     pub fn qualified_kind(&self) -> String {
         qualified(&self.kind, &self.group)
     }
 
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub fn namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }
 
-    /// Whether discovery names the verb.
+    /// Whether discovery lists the verb.
     pub fn supports(&self, verb: &str) -> bool {
         self.verbs.iter().any(|can| can == verb)
     }
 
-    /// What is served below its objects under that name.
+    /// Finds a subresource by name.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)
     }
 }
 
-/// `v1` or `group/version`.
+/// Returns `v1` or `group/version`.
 pub fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() {
         version.to_owned()
@@ -331,12 +331,12 @@ fn qualified(name: &str, group: &str) -> String {
 type Names = (&'static str, &'static str, &'static str);
 
 fn lookup(map: &HashMap<Names, KindId>, group: &str, version: &str, name: &str) -> Option<KindId> {
-    // The borrow checker wants one lifetime for stored and asked keys; all live long enough.
+    // The borrow checker needs one lifetime for stored and requested keys.
     let map: &HashMap<(&str, &str, &str), KindId> = map;
     map.get(&(group, version, name)).copied()
 }
 
-/// The table lives as long as the process.
+/// Leaks the names, as the table lives as long as the process.
 fn leak(kind: &Kind, name: &str) -> Names {
     let leak = |text: &str| -> &'static str { Box::leak(text.to_owned().into_boxed_str()) };
     (leak(&kind.group), leak(&kind.version), leak(name))

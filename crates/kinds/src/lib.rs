@@ -1,12 +1,11 @@
-//! The kinds that Kubernetes serves by default, as data, and what can be done to an
-//! object without I/O: read and write it in every format, default it, validate it, patch
-//! it, convert it, print it, describe it.
+//! The kinds that Kubernetes serves by default, as data, and every operation on an object
+//! that needs no I/O: decode, encode, default, validate, patch, convert, print, describe.
 //!
-//! Objects are [`Value`]s on the way in and bytes everywhere else. Two tables drive
-//! everything: [`types`] says what objects are made of, [`kinds`] how they are served.
-//! Code for one kind exists only where Kubernetes itself has a rule for that kind only.
+//! Objects are [`Value`]s on the way in and bytes everywhere else. Two tables drive the
+//! crate: [`types`] describes what objects consist of, [`kinds`] how they are served.
+//! Code for a single kind exists only where Kubernetes has a rule for that kind alone.
 //!
-//! Nothing here knows HTTP, a store, a tenant or a caller.
+//! The crate has no notion of HTTP, stores, tenants or callers.
 
 pub mod convert;
 pub mod decode;
@@ -38,5 +37,5 @@ pub use kind::{
 pub use serde_json::Value;
 pub use types::{Field, Form, ListType, Omit, Shape, Type, TypeId, Types, types};
 
-/// A JSON object: the fields of something that has a type.
+/// A JSON object: the fields of a typed value.
 pub type Object = serde_json::Map<String, Value>;

@@ -1,18 +1,18 @@
-//! How much one object of a namespace may ask for, and what it gets that asks for nothing:
-//! LimitRange.
+//! LimitRange: defaults and bounds for the resources of single objects in a namespace.
 
 use crate::defaults::tree;
 use crate::quantity::Quantity;
 use crate::quota::{Amounts, amounts, pod_limits, pod_requests};
 use crate::{Object, Value};
 
-/// Where it is unique what a pod was given.
+/// The annotation that records which defaults a pod got.
 pub const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// The largest number whose thousandths are compared; larger ones are compared whole.
+/// The largest quantity that is compared in thousandths; larger ones are compared in
+/// whole units.
 const MAX_MILLI_VALUE: i64 = i64::MAX / 1000;
 
-/// Gives the containers of a new pod what they do not say themselves.
+/// Sets the default requests and limits of a new pod's containers.
 pub fn apply_defaults(range: &Object, pod: &mut Object) {
     let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
     for limit in limits_of(range, "Container") {
@@ -44,7 +44,7 @@ pub fn apply_defaults(range: &Object, pod: &mut Object) {
     }
 }
 
-/// What a pod asks for and may not; nothing if it may.
+/// Returns the error if the resources of a pod violate the range.
 pub fn validate_pod(range: &Object, pod: &Object) -> Option<String> {
     let mut messages = Vec::new();
     let spec = tree::child(pod, "spec");
@@ -80,7 +80,7 @@ pub fn validate_pod(range: &Object, pod: &Object) -> Option<String> {
     aggregate(messages)
 }
 
-/// What a volume claim asks for and may not.
+/// Returns the error if the storage request of a claim violates the range.
 pub fn validate_claim(range: &Object, claim: &Object) -> Option<String> {
     let resources = tree::child(claim, "spec").and_then(|spec| tree::child(spec, "resources"));
     let usage = Usage {
@@ -101,7 +101,7 @@ pub fn validate_claim(range: &Object, claim: &Object) -> Option<String> {
     aggregate(messages)
 }
 
-/// What is usage for by something.
+/// The resources of an object that are checked against a limit.
 struct Usage {
     of: &'static str,
     requests: Amounts,
@@ -154,7 +154,7 @@ impl Usage {
         }
     }
 
-    /// Whether the limit is too many times the request.
+    /// Checks the ratio of limit to request.
     fn check_ratio(&self, name: &str, max: Quantity) -> Option<String> {
         let head = format!("{name} max limit to request ratio per {} is {max}", self.of);
         let (request, limit) = self.request_and_limit(name);
@@ -189,7 +189,7 @@ fn limits_of<'a>(range: &'a Object, of: &str) -> impl Iterator<Item = &'a Object
     all.filter(move |limit| tree::text(limit, "type") == of)
 }
 
-/// Puts in what is not there, and says what that was.
+/// Adds missing resources and returns their names.
 fn add_defaults(container: &mut Object, list: &str, defaults: &Amounts) -> Vec<String> {
     let has = tree::child(container, "resources").and_then(|of| tree::child(of, list));
     let new = defaults
@@ -205,7 +205,7 @@ fn add_defaults(container: &mut Object, list: &str, defaults: &Amounts) -> Vec<S
     names
 }
 
-/// Several messages in one text, each once.
+/// Joins distinct messages as upstream does.
 fn aggregate(messages: Vec<String>) -> Option<String> {
     let mut unique: Vec<String> = Vec::new();
     for message in messages {
@@ -291,7 +291,7 @@ mod tests {
             let pod = object(json!({"spec": {"containers": [
                 {"name": "c", "resources": resources}, {"name": "d", "resources": resources},
             ]}}));
-            // Alike in request_and_limit containers, so unique once.
+            // The message is the same for both containers and so reported once.
             let pod = match limit["type"] == "Pod" {
                 true => {
                     let one = json!({"name": "c", "resources": resources});

@@ -1,11 +1,11 @@
-//! What a space serves, as OpenAPI tells it: version 3 by group and version, version 2 in
-//! one piece.
+//! OpenAPI documents of the kinds that a space serves: version 3 by group and version,
+//! version 2 as a single document.
 //!
-//! Both are made from the tables of types and kinds, and so know what those know: names,
-//! types, what is required, how lists merge. There is no prose but the little that says
-//! what a kind is.
+//! Both are built from the tables of types and kinds, and so contain names, types,
+//! required fields and merge strategies. They have no prose except a short description of
+//! each kind.
 //!
-//! Documents are pure functions of what they describe; who serves them keeps the bytes.
+//! Documents are pure functions of what they describe; the caller caches the bytes.
 
 mod custom;
 mod discovery;
@@ -21,17 +21,18 @@ pub use gnostic::{v2_protobuf, v3_protobuf};
 pub use v2::{V2Base, v2_document};
 pub use v3::{v3_document, v3_paths};
 
-/// The version that documents state, which is that of the API.
+/// The version in the documents, which is that of the API.
 const VERSION: &str = "1.36";
 
-/// Text with a large first letter.
+/// Returns the text with its first letter capitalized.
 fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
     first.into_iter().chain(letters).collect()
 }
 
-/// A group as operations name it: `rbac.authorization.k8s.io` is `RbacAuthorization`.
+/// Returns the group's name in operation IDs: `RbacAuthorization` for
+/// `rbac.authorization.k8s.io`.
 fn group_id(group: &str) -> String {
     match group {
         "" => "Core".to_owned(),
@@ -43,7 +44,7 @@ fn group_id(group: &str) -> String {
     }
 }
 
-/// A group and version as tags name it: `rbacAuthorization_v1`.
+/// Returns the tag of a group and version: `rbacAuthorization_v1`.
 fn tag(group: &str, version: &str) -> String {
     let id = group_id(group);
     let (first, rest) = id.split_at(1);

@@ -1,10 +1,10 @@
 //! Patches: JSON patch, merge patch, strategic merge patch.
 //!
-//! Each is applied to the tree of an object and says what is odd about the patch itself;
-//! whether the result is an object of its kind is found out by reading it again. The
-//! sentences are those of Kubernetes, which differ from patch to patch.
+//! Each is applied to the tree of an object and returns warnings about the patch itself;
+//! the caller decodes the result again to check that it is an object of its kind. Errors
+//! are worded as in Kubernetes, which differ by patch type.
 //!
-//! If a patch fails, the document is left half patched: whoever called throws it away.
+//! A failed patch leaves the document half patched: the caller must discard it.
 
 pub(crate) mod document;
 mod json;
@@ -16,7 +16,7 @@ pub use json::{WebhookPatchError, json, webhook_json};
 pub use merge::merge;
 pub use strategic::strategic;
 
-/// Why a patch was not applied, by the answer that a client gets.
+/// Why a patch was not applied, by the resulting status code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
     /// 400: the patch is malformed.
@@ -25,16 +25,16 @@ pub enum PatchError {
     /// 422 without details: the patch does not apply.
     #[error("the server rejected our request due to an error in our request")]
     Unprocessable,
-    /// 413: the patch asks for too much.
+    /// 413: the patch exceeds a limit.
     #[error("Request entity too large: {0}")]
     TooLarge(String),
-    /// 500: the patch and the document do not fit each other.
+    /// 500: the patch does not fit the document.
     #[error("{0}")]
     Internal(String),
 }
 
 impl PatchError {
-    /// The message of the answer.
+    /// Returns the message of the response.
     pub fn message(&self) -> String {
         self.to_string()
     }

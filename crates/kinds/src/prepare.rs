@@ -1,10 +1,11 @@
-//! What the server itself writes into an object before it is stored.
+//! Fields that the server sets in an object before it is stored.
 //!
-//! Kubernetes calls it strategies and built-in admission: fields that only a controller
-//! may write are put back, fields that only the server can know are filled. What a write
-//! leaves alone is in the table of kinds; code is here for kinds with a rule of their own.
+//! Upstream these are the REST strategies and built-in admission: fields that only a
+//! controller may write are restored, fields that only the server knows are set. The
+//! table of kinds lists the fields that a write leaves unchanged; code here is for kinds
+//! with a rule of their own.
 //!
-//! All functions expect objects that are defaulted, and none of them validates.
+//! All functions expect defaulted objects, and none of them validates.
 
 mod cluster;
 mod equal;
@@ -25,27 +26,27 @@ use crate::Object;
 use crate::defaults::tree;
 use crate::kind::Kind;
 
-/// What keeps a tenant's record until all that it owns is gone.
+/// The finalizer that keeps a Tenant until everything it owns is deleted.
 pub const TENANT_FINALIZER: &str = "arktos";
 
-/// What the server gives to an object that is created.
+/// Values that the server assigns to a new object.
 pub struct CreateContext<'a> {
-    /// The identity of the new object.
+    /// The UID of the new object.
     pub uid: &'a str,
-    /// The time, as RFC 3339 with seconds.
+    /// The current time, RFC 3339 with seconds.
     pub now: &'a str,
-    /// Takes an address for a service.
+    /// Allocates a cluster IP for a service.
     pub cluster_ip: &'a mut dyn FnMut() -> String,
-    /// Takes a port on all nodes.
+    /// Allocates a node port.
     pub node_port: &'a mut dyn FnMut() -> u16,
 }
 
-/// Makes of what a client sent what is stored as a new object.
+/// Turns the object of a create request into the one that is stored.
 ///
 /// The name must be final: some kinds write it into labels.
 pub fn create(kind: &Kind, object: &mut Object, with: &mut CreateContext<'_>) {
     create_metadata(kind, object, with);
-    // Nodes describe themselves, so theirs is the only status that a client creates.
+    // Kubelets report their node's status on create, so only nodes keep it.
     let node = kind.group.is_empty() && kind.kind == "Node";
     if reset::is_reset(kind, None, "status") && !node {
         object.remove("status");
@@ -79,14 +80,14 @@ pub fn create(kind: &Kind, object: &mut Object, with: &mut CreateContext<'_>) {
     }
 }
 
-/// Moves what is written in one member and kept in another.
+/// Moves a Secret's write-only `stringData` into `data`.
 pub fn fold_string_data(kind: &Kind, object: &mut Object) {
     if kind.group.is_empty() && kind.kind == "Secret" {
         cluster::fold_string_data(object);
     }
 }
 
-/// Makes of what a client sent what is stored in the place of `old`.
+/// Turns the object of an update request into the one that is stored in place of `old`.
 ///
 /// `subresource` is the one that was written to, or none for the object itself.
 pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Object) {
@@ -119,7 +120,7 @@ pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Ob
         _ => {}
     }
     update_metadata(kind, old, new);
-    // Neither what happens to an object nor where it runs is a wish of its owner.
+    // Status and binding are not part of the desired state.
     let counted = !matches!(subresource, Some("status" | "binding"));
     if counted && bumps_generation(kind, old, new) {
         let metadata = tree::child_mut(new, "metadata");
@@ -128,9 +129,9 @@ pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Ob
     }
 }
 
-/// Writes the times that the server knows and a client left out: when a volume's phase
-/// changed, when a condition of a certificate request was set, when a device was tainted.
-/// It follows [`update`].
+/// Sets times that only the server knows and the client left out: of a volume's phase
+/// change, of conditions of a certificate signing request, of device taints. It runs
+/// after [`update`].
 pub fn set_timestamps(
     kind: &Kind,
     subresource: Option<&str>,
@@ -158,14 +159,14 @@ fn create_metadata(kind: &Kind, object: &mut Object, with: &CreateContext<'_>) {
     metadata.insert("creationTimestamp".to_owned(), with.now.into());
 }
 
-/// Only the server counts generations.
+/// Only the server changes the generation.
 fn keep_generation(old: &Object, new: &mut Object) {
     if let Some(before) = tree::child(old, "metadata") {
         tree::copy(before, tree::child_mut(new, "metadata"), "generation");
     }
 }
 
-/// A client may leave out what identifies an object, and cannot undo its deletion.
+/// Restores identifying metadata that the client left out, and a deletion in progress.
 fn update_metadata(kind: &Kind, old: &Object, new: &mut Object) {
     let empty = Object::new();
     let before = tree::child(old, "metadata").unwrap_or(&empty);
@@ -187,19 +188,19 @@ fn update_metadata(kind: &Kind, old: &Object, new: &mut Object) {
 }
 
 fn tracks_generation(kind: &Kind) -> bool {
-    // Slices of devices came after the answers from which the table was made.
+    // The responses from which the table was made do not include ResourceSlices.
     kind.generation || kind.kind == "ResourceSlice"
 }
 
-/// Whether the update is one that the generation counts.
+/// Whether the update increments the generation.
 fn bumps_generation(kind: &Kind, old: &Object, new: &Object) -> bool {
     if kind.is_custom() {
         return !equal::custom_objects(kind, old, new);
     }
     match kind.kind.as_str() {
-        // Its specification cannot change.
+        // Its spec is immutable.
         "PriorityClass" => false,
-        // It starts without a generation, but counts.
+        // It is created without a generation, but counts changes.
         "CSIDriver" => !equal::specifications(kind, old, new),
         _ if !tracks_generation(kind) => false,
         "Deployment" => {
@@ -212,7 +213,7 @@ fn bumps_generation(kind: &Kind, old: &Object, new: &Object) -> bool {
     }
 }
 
-/// Adds what is not there to a list of objects.
+/// Appends an item to a list, which is created if it is absent.
 fn push(object: &mut Object, list: &str, item: Value) {
     match object.entry(list).or_insert(Value::Null) {
         Value::Array(items) => items.push(item),

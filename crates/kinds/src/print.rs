@@ -1,10 +1,10 @@
-//! Objects as rows of a table, as kubectl prints them.
+//! Objects as table rows, as kubectl prints them.
 //!
-//! Every kind has its columns in the table of kinds; here is what stands in them. All
-//! columns are filled, also those for wide tables: the client chooses.
+//! The table of kinds has the columns of every kind; the cells are computed here. All
+//! columns are filled, including those of wide tables: the client chooses.
 //!
-//! Objects are expected as the server keeps them, defaults included, but nothing fails:
-//! what is missing or has another form counts as empty.
+//! Objects are expected as stored, with defaults, but printing never fails: a missing or
+//! malformed field counts as empty.
 
 mod access;
 mod admission;
@@ -22,14 +22,14 @@ use serde_json::json;
 use crate::{Kind, Object, Value};
 use row::Row;
 
-/// The cells of the object's row, in the order of the kind's columns; none for kinds that
-/// are no tables.
+/// Returns the cells of the object's row in the order of the kind's columns; none for
+/// kinds without a table.
 ///
-/// `now_seconds` is the time since 1970 from which ages count.
+/// `now_seconds` is the Unix time from which ages are computed.
 pub fn cells(kind: &Kind, object: &Object, now_seconds: i64) -> Vec<Value> {
     let row = &Row::new(object, now_seconds);
     match kind.kind.as_str() {
-        // Kinds that users define say themselves what stands in their columns.
+        // The columns of custom resources are defined by their CRD.
         _ if kind.columns.is_empty() || kind.is_custom() => Vec::new(),
         "APIService" => cluster::api_service(row),
         "CSIDriver" => storage::csi_driver(row),
@@ -87,7 +87,7 @@ pub fn cells(kind: &Kind, object: &Object, now_seconds: i64) -> Vec<Value> {
     }
 }
 
-/// What the row says about the object as a whole: that a pod will not change any more.
+/// Returns the row's conditions: whether a pod has completed.
 pub fn row_conditions(kind: &Kind, object: &Object) -> Option<Value> {
     if kind.kind != "Pod" || kind.is_custom() {
         return None;
@@ -103,7 +103,7 @@ pub fn row_conditions(kind: &Kind, object: &Object) -> Option<Value> {
     ]))
 }
 
-/// The definitions of the kind's columns, as a table carries them.
+/// Returns the column definitions of the kind's table.
 pub fn column_definitions(kind: &Kind) -> Value {
     let definition = |column: &crate::Column| {
         json!({
@@ -117,19 +117,19 @@ pub fn column_definitions(kind: &Kind) -> Value {
     kind.columns.iter().map(definition).collect()
 }
 
-/// Whether a kind has no cells of its own.
+/// Whether a kind has only the default columns.
 pub fn has_default_columns(kind: &Kind) -> bool {
     kind.columns.len() == 2 && kind.columns.iter().any(|column| column.kind == "date")
 }
 
-/// The cells of a `Scale`, which is no kind that is served by itself.
+/// Returns the cells of a `Scale`, which is not in the table of kinds.
 pub fn scale_cells(scale: &Object, now_seconds: i64) -> Vec<Value> {
     let row = &Row::new(scale, now_seconds);
     let (desired, available) = (row.number("spec.replicas"), row.number("status.replicas"));
     vec![row.name(), desired, available, row.age()]
 }
 
-/// The definitions of the columns of a `Scale`.
+/// Returns the column definitions of a `Scale`.
 pub fn scale_columns() -> Value {
     let column = |(name, kind, description)| {
         json!({
@@ -149,7 +149,7 @@ pub fn scale_columns() -> Value {
     columns.into_iter().map(column).collect()
 }
 
-/// Kinds without cells of their own: a name, and when it was created.
+/// Default cells: the name and the creation time.
 fn default_cells(kind: &Kind, row: &Row<'_>) -> Vec<Value> {
     let dated = kind.columns.iter().any(|column| column.kind == "date");
     let created = if dated { row.created_at() } else { row.age() };

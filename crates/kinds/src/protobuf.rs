@@ -1,9 +1,9 @@
-//! Objects from and to protobuf, by the numbers of their types.
+//! Decoding and encoding of objects in protobuf, by the field numbers of their types.
 //!
-//! Kubernetes' messages follow Go structs, not the rules that protobuf has for JSON: what
-//! is written when it is zero depends on whether Go holds a pointer, and inline structs
-//! are messages of their own. The table of types knows both, so one reader and one writer
-//! serve all types, and bytes come out as Go would write them.
+//! Kubernetes' messages follow Go structs, not the JSON mapping of protobuf: whether a
+//! zero value is written depends on whether Go holds a pointer, and inline structs are
+//! messages of their own. The table of types has both, so one reader and one writer serve
+//! all types and produce the same bytes as Go.
 
 mod decode;
 mod encode;
@@ -17,10 +17,10 @@ pub use decode::decode;
 pub use encode::encode;
 pub use envelope::{Envelope, list, open, seal, seal_into, watch_frame};
 
-/// Why bytes are no message, worded as Go's reader words it where it would refuse too.
+/// Why a message cannot be decoded, worded as in Go where Go rejects it too.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There is nothing at all.
+    /// The body is empty.
     #[error("empty data")]
     NoData,
     /// The body does not begin with `k8s\0`.
@@ -40,7 +40,7 @@ pub enum Error {
     /// There is no such wire type.
     #[error("proto: illegal wireType {0}")]
     IllegalWireType(u8),
-    /// A field is encoded as something that it is not.
+    /// A field has an unexpected wire type.
     #[error("proto: wrong wireType = {wire} for field {field}")]
     WrongWireType {
         /// The wire type that was found.
@@ -48,25 +48,25 @@ pub enum Error {
         /// The field.
         field: String,
     },
-    /// A group ends that never began.
+    /// A group ends that has not begun.
     #[error("proto: {0}: wiretype end group for non-group")]
     EndOfGroup(&'static str),
-    /// Fields are numbered from one.
+    /// A field has number 0.
     #[error("proto: {0}: illegal tag 0 (wire type {1})")]
     IllegalTag(&'static str, u8),
-    /// Text that should be a quantity is none.
+    /// A string is not a valid quantity.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
     /// JSON text in the message does not parse.
     #[error("raw JSON in field {0} is not valid")]
     NotJson(String),
-    /// A value cannot be written in JSON: a time beyond year 9999, not a number, ...
+    /// A value cannot be represented in JSON: a time after year 9999, NaN, ...
     #[error("the value of field {0} is out of range")]
     OutOfRange(String),
-    /// It nests deeper than any object of use does.
+    /// The message is nested deeper than any real object.
     #[error("the message is nested too deeply")]
     TooDeep,
-    /// It holds more messages than any object of use does.
+    /// The message holds more messages than any real object.
     #[error("the message holds too many messages")]
     TooMany,
 }

@@ -1,27 +1,26 @@
 //! Resource quantities: `500m`, `1536Mi`, `1e3`.
 //!
-//! A quantity remembers how it was written (in powers of ten, of two, or with an
-//! exponent) and is printed canonically in that way: no fraction, the largest suffix that
-//! loses nothing.
+//! A quantity remembers its format (decimal, binary or exponent) and is printed
+//! canonically in it: no fraction, the largest suffix without loss.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// The units of which a quantity is counted: nothing smaller than a billionth exists.
+/// The number of units per 1: quantities are counted in billionths.
 const NANO: i128 = 1_000_000_000;
 
-/// Quantities with a binary suffix end here, as they do in Kubernetes.
+/// The maximum of quantities with a binary suffix, as in Kubernetes.
 const BINARY_LIMIT: i128 = i64::MAX as i128 * NANO;
 
-/// An amount of something.
+/// A resource quantity.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
     nanos: i128,
     format: Format,
 }
 
-/// How a quantity is written.
+/// The format of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `m`, `k`, `M`, ...: powers of a thousand.
@@ -32,30 +31,30 @@ pub enum Format {
     Exponent,
 }
 
-/// Why a text is no quantity.
+/// Why a text is not a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// It does not look like one.
+    /// The text does not have the form of a quantity.
     #[error(
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )]
     Format,
-    /// Its suffix is unknown.
+    /// The suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// Its number is none, or is beyond what can be counted (some 10^29).
+    /// The number is missing, or larger than can be represented (about 10^29).
     #[error("unable to parse numeric part of quantity")]
     Number,
 }
 
 impl Quantity {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self {
         nanos: 0,
         format: Format::Decimal,
     };
 
-    /// So many of them, written in that way.
+    /// Creates a quantity of a whole number.
     pub const fn new(value: i64, format: Format) -> Self {
         Self {
             nanos: value as i128 * NANO,
@@ -63,32 +62,32 @@ impl Quantity {
         }
     }
 
-    /// How it is written.
+    /// Returns the format.
     pub const fn format(self) -> Format {
         self.format
     }
 
-    /// Whether it is nothing.
+    /// Whether the quantity is zero.
     pub const fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// How many billionths it is.
+    /// Returns the quantity in billionths.
     pub const fn nanos(self) -> i128 {
         self.nanos
     }
 
-    /// The whole number that is next to it, away from zero.
+    /// Returns the quantity rounded to a whole number, away from zero.
     pub fn value(self) -> i64 {
         saturate(divide_away(self.nanos, NANO))
     }
 
-    /// The number of thousandths, rounded away from zero.
+    /// Returns the quantity in thousandths, rounded away from zero.
     pub fn milli_value(self) -> i64 {
         saturate(divide_away(self.nanos, NANO / 1000))
     }
 
-    /// Both together, written as this one is.
+    /// Returns the sum, in the format of `self`.
     pub fn plus(self, other: Self) -> Self {
         Self {
             nanos: self.nanos.saturating_add(other.nanos),
@@ -100,7 +99,7 @@ impl Quantity {
         }
     }
 
-    /// What is left without the other, written as this one is.
+    /// Returns the difference, in the format of `self`.
     pub fn minus(self, other: Self) -> Self {
         let other = Self {
             nanos: -other.nanos,
@@ -110,7 +109,7 @@ impl Quantity {
     }
 }
 
-/// The canonical text of what `text` says.
+/// Returns the canonical form of a quantity.
 pub fn canonical(text: &str) -> Result<String, QuantityError> {
     Ok(text.trim().parse::<Quantity>()?.to_string())
 }
@@ -157,7 +156,7 @@ impl fmt::Display for Quantity {
         if self.is_zero() {
             return f.write_str("0");
         }
-        // A fraction cannot be written with a binary suffix, and below 1024 there is none.
+        // Binary suffixes cannot express fractions, and start at 1024.
         let binary = self.format == Format::Binary
             && self.nanos % NANO == 0
             && (self.nanos / NANO).abs() >= 1024;
@@ -177,13 +176,13 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// The multiplier that a suffix stands for.
+/// The multiplier of a suffix.
 enum Scale {
     Ten(i64),
     Two(u32),
 }
 
-/// A quantity taken apart.
+/// A quantity split into its parts.
 struct Parts<'a> {
     negative: bool,
     whole: &'a str,
@@ -208,7 +207,7 @@ impl<'a> Parts<'a> {
         if !digits(tail).1.is_empty() {
             return Err(QuantityError::Format);
         }
-        // A lone dot has no number at all; a lone sign counts as zero.
+        // A lone dot has no number; a lone sign counts as zero.
         if whole.is_empty() && fraction.is_empty() && rest.starts_with('.') {
             return Err(QuantityError::Number);
         }
@@ -220,7 +219,8 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Billionths, rounded up: who asks for a little gets a little.
+    /// Returns billionths, rounded up, so that a small positive amount does not become
+    /// zero.
     fn decimal(&self, exponent: i64) -> Result<i128, QuantityError> {
         let too_much = QuantityError::Number;
         let mut number = 0i128;
@@ -263,7 +263,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Billionths, rounded up and capped.
+    /// Returns billionths, rounded up and capped.
     fn binary(&self, exponent: u32) -> i128 {
         let factor = 1i128 << exponent;
         let whole = match self.whole.parse::<i128>() {
@@ -271,8 +271,8 @@ impl<'a> Parts<'a> {
             Err(_) if self.whole.is_empty() => 0,
             Err(_) => return BINARY_LIMIT,
         };
-        // Eighteen digits times 2^60 still fit; what follows cannot make a difference of
-        // more than a unit.
+        // Eighteen digits times 2^60 still fit; the rest cannot make a difference of more
+        // than one unit.
         let (kept, rest) = self.fraction.split_at(self.fraction.len().min(18));
         let places = kept.len() as u32;
         let fraction = kept.parse::<i128>().unwrap_or(0) * factor;

@@ -1,8 +1,9 @@
-//! What objects use of what a namespace may have: the arithmetic of ResourceQuota.
+//! ResourceQuota arithmetic: what objects use of a namespace's quota.
 //!
-//! A quota names things and says how much of each there may be. Which objects use how much
-//! of a thing depends on their kind: [`CountedResource`] says it. Objects of every kind use one of
-//! `count/<resource>.<group>`; pods, services and volume claims use more than that.
+//! A quota limits named resources. Which objects use how much of a resource depends on
+//! their kind, see [`CountedResource`]. Objects of every kind use one of
+//! `count/<resource>.<group>`; pods, services and volume claims use other resources as
+//! well.
 
 mod claim;
 mod pod;
@@ -18,32 +19,32 @@ use crate::{Object, Value};
 pub use pod::{limits as pod_limits, requests as pod_requests};
 pub use scope::Scope;
 
-/// So much of each thing, by the names that quotas have for them.
+/// Quantities by quota resource name.
 pub type Amounts = BTreeMap<String, Quantity>;
 
-/// The objects of one kind, as quotas see them.
+/// The objects of one API resource as quotas count them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedResource<'a> {
-    /// The group of the kind.
+    /// The API group.
     pub group: &'a str,
-    /// Its plural.
+    /// The plural name.
     pub resource: &'a str,
 }
 
-/// A ResourceQuota, as far as it decides.
+/// The parts of a ResourceQuota that enforcement needs.
 #[derive(Clone, Debug)]
 pub struct Quota {
-    /// How much there may be.
+    /// The limits.
     pub hard: Amounts,
-    /// Which objects it is about: those that are in all of these.
+    /// The scopes; an object must be in all of them.
     pub scopes: Vec<Scope>,
-    /// What its status says there may be, which follows.
+    /// The limits recorded in the status, which follow `hard`.
     pub status_hard: Amounts,
-    /// What its status says there is.
+    /// The usage recorded in the status.
     pub used: Amounts,
 }
 
-/// Names that only count, from before any kind could be counted.
+/// Resource names that count objects, older than the `count/` syntax.
 const ALIASES: [&str; 4] = [
     "configmaps",
     "resourcequotas",
@@ -51,7 +52,7 @@ const ALIASES: [&str; 4] = [
     "secrets",
 ];
 
-/// What is never counted: nothing of it is stored, or it goes by itself.
+/// Resources that are never counted: they are not stored, or expire.
 const IGNORED: [(&str, &str); 10] = [
     ("", "bindings"),
     ("", "componentstatuses"),
@@ -70,10 +71,10 @@ impl<'a> CountedResource<'a> {
     pub const PODS: Self = Self::core("pods");
     /// Services.
     pub const SERVICES: Self = Self::core("services");
-    /// Volume claims.
+    /// Persistent volume claims.
     pub const CLAIMS: Self = Self::core("persistentvolumeclaims");
 
-    /// Those of a resource of the core group.
+    /// A resource of the core group.
     pub const fn core(resource: &'a str) -> Self {
         Self {
             group: "",
@@ -81,17 +82,17 @@ impl<'a> CountedResource<'a> {
         }
     }
 
-    /// Whether any quota is about them.
+    /// Whether quotas can count the objects.
     pub fn is_counted(self) -> bool {
         !IGNORED.contains(&(self.group, self.resource))
     }
 
-    /// Whether how much one uses depends on more than that it is there.
+    /// Whether usage depends on the content of an object, not only on its existence.
     pub fn is_measured(self) -> bool {
         [Self::PODS, Self::SERVICES, Self::CLAIMS].contains(&self)
     }
 
-    /// Whether they use of the thing with this name.
+    /// Whether the objects use the named quota resource.
     pub fn uses(self, name: &str) -> bool {
         if let Some(counted) = name.strip_prefix("count/") {
             return self == counted_by(counted);
@@ -104,8 +105,8 @@ impl<'a> CountedResource<'a> {
         }
     }
 
-    /// How much one of them uses at this time, in seconds since 1970. Of objects that are
-    /// only counted nothing is looked at.
+    /// Returns the usage of an object at a time in seconds since 1970. The content is
+    /// ignored for objects that are only counted.
     pub fn usage(self, object: &Object, now: i64) -> Amounts {
         let mut usage = match self {
             Self::PODS => pod::usage(object, now),
@@ -120,7 +121,7 @@ impl<'a> CountedResource<'a> {
         usage
     }
 
-    /// What their number is called.
+    /// Returns the quota resource name of the object count.
     pub fn count(self) -> String {
         match self.group {
             "" => format!("count/{}", self.resource),
@@ -128,7 +129,8 @@ impl<'a> CountedResource<'a> {
         }
     }
 
-    /// What the object must say and does not, for this quota to be able to count it.
+    /// Returns the resources that the object must state for this quota to count it, and
+    /// does not.
     pub fn missing(self, quota: &Quota, object: &Object) -> Option<String> {
         match self {
             Self::PODS => pod::missing(&quota.hard, object),
@@ -138,7 +140,7 @@ impl<'a> CountedResource<'a> {
 }
 
 impl Quota {
-    /// Reads an object. What cannot be read was never valid and limits nothing.
+    /// Reads a ResourceQuota. Malformed parts cannot pass validation and limit nothing.
     pub fn read(quota: &Object) -> Self {
         let (spec, status) = (tree::child(quota, "spec"), tree::child(quota, "status"));
         Self {
@@ -149,28 +151,28 @@ impl Quota {
         }
     }
 
-    /// Whether it limits anything of what these objects use.
+    /// Whether the quota limits a resource that these objects use.
     pub fn limits(&self, objects: CountedResource<'_>) -> bool {
         self.hard.keys().any(|name| objects.uses(name))
     }
 
-    /// Whether it limits something of what this one uses.
+    /// Whether the quota limits this object.
     pub fn matches(&self, objects: CountedResource<'_>, object: &Object) -> bool {
         self.limits(objects) && self.includes(objects, object)
     }
 
-    /// Whether the object is in all of its scopes.
+    /// Whether the object is in all scopes.
     pub fn includes(&self, objects: CountedResource<'_>, object: &Object) -> bool {
         let mut scopes = self.scopes.iter();
         scopes.all(|scope| scope.includes(objects, object))
     }
 
-    /// Whether its status says how much there is of everything that it limits now.
+    /// Whether the status records the usage of every resource in `hard`.
     pub fn is_fully_counted(&self) -> bool {
         self.status_hard == self.hard && self.hard.keys().all(|name| self.used.contains_key(name))
     }
 
-    /// The kinds of objects that use of what it limits, as far as their names are known.
+    /// Returns the API resources that use what the quota limits.
     pub fn counted_resources(&self) -> Vec<CountedResource<'_>> {
         let mut all = Vec::new();
         for name in self.hard.keys() {
@@ -192,7 +194,7 @@ impl Quota {
     }
 }
 
-/// Adds what is used.
+/// Adds quantities to a total.
 pub fn add(total: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         match total.get_mut(name) {
@@ -202,7 +204,7 @@ pub fn add(total: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// What is used more than before; of what is used less, nothing.
+/// Returns the increase of each quantity; decreases are ignored.
 pub fn increase(before: &Amounts, after: &Amounts) -> Amounts {
     let grown = after.iter().map(|(name, amount)| {
         let was = before.get(name).copied().unwrap_or(Quantity::ZERO);
@@ -213,7 +215,7 @@ pub fn increase(before: &Amounts, after: &Amounts) -> Amounts {
         .collect()
 }
 
-/// `a=1,b=2`, as refusals say it.
+/// Formats quantities as `a=1,b=2`, as error messages do.
 pub fn format_amounts(amounts: &Amounts) -> String {
     let each = amounts
         .iter()
@@ -221,7 +223,7 @@ pub fn format_amounts(amounts: &Amounts) -> String {
     each.collect::<Vec<_>>().join(",")
 }
 
-/// As an object says it.
+/// Returns quantities as a JSON object.
 pub fn to_value(amounts: &Amounts) -> Value {
     let each = amounts.iter();
     let each = each.map(|(name, amount)| (name.clone(), amount.to_string().into()));
@@ -230,7 +232,7 @@ pub fn to_value(amounts: &Amounts) -> Value {
 
 const ONE: Quantity = Quantity::new(1, Format::Decimal);
 
-/// Whose number `count/<name>` is.
+/// Returns the API resource that `count/<name>` counts.
 fn counted_by(name: &str) -> CountedResource<'_> {
     match name.split_once('.') {
         Some((resource, group)) => CountedResource { group, resource },
@@ -238,7 +240,7 @@ fn counted_by(name: &str) -> CountedResource<'_> {
     }
 }
 
-/// A list of resources. What is no quantity was never valid.
+/// Reads a resource list. Invalid quantities cannot pass validation and are ignored.
 pub(crate) fn amounts(of: Option<&Object>, member: &str) -> Amounts {
     let list = of.and_then(|of| tree::child(of, member));
     let list = list.into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Which objects are meant: selectors by label and by field.
+//! Label and field selectors.
 
 mod field;
 mod label;

@@ -1,5 +1,5 @@
-//! Times as they are written in objects: RFC 3339 in UTC, to the second, or to the
-//! microsecond where an object wants it so.
+//! Times in objects: RFC 3339 in UTC, to the second, or to the microsecond where the type
+//! requires it.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -8,19 +8,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const SECONDS_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICROS_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// The year 1 in UTC: the time that Kubernetes takes for none.
+/// The beginning of year 1 in UTC, Go's zero time.
 const ZERO_TIME: i64 = -62_135_596_800;
 
-/// How exactly a time is written.
+/// The precision of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// `2026-11-16T00:00:00Z`; any fraction is read and dropped.
+    /// `2026-11-16T00:00:00Z`; any fraction is accepted and dropped.
     Seconds,
-    /// `2026-11-16T00:00:00.000000Z`; exactly six digits are read.
+    /// `2026-11-16T00:00:00.000000Z`; exactly six digits are accepted.
     Micros,
 }
 
-/// A moment.
+/// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
     /// Seconds since 1970.
@@ -29,47 +29,47 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// Why a text is no time.
+/// Why a text is not a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// An element of the time is not what the layout wants.
+    /// An element does not match the layout.
     #[error(
         "parsing time {} as \"{layout}\": cannot parse {} as \"{wanted}\"",
         quote(text),
         quote(rest)
     )]
     Element {
-        /// What was to be parsed.
+        /// The parsed text.
         text: String,
-        /// What it should look like.
+        /// The expected layout.
         layout: &'static str,
-        /// The rest of it, where parsing stopped.
+        /// The remaining text where parsing stopped.
         rest: String,
-        /// The element that should have been there.
+        /// The expected element.
         wanted: &'static str,
     },
-    /// An element is a number, but no such day or hour exists.
+    /// An element is out of range, such as a day or an hour.
     #[error("parsing time {}: {element} out of range", quote(text))]
     Range {
-        /// What was to be parsed.
+        /// The parsed text.
         text: String,
-        /// Which element.
+        /// The element.
         element: &'static str,
     },
-    /// Something follows the time.
+    /// Extra text follows the time.
     #[error("parsing time {}: extra text: {}", quote(text), quote(rest))]
     Extra {
-        /// What was to be parsed.
+        /// The parsed text.
         text: String,
-        /// What follows.
+        /// The extra text.
         rest: String,
     },
 }
 
 impl Time {
-    /// What the clock says.
+    /// Returns the current time.
     pub fn now() -> Self {
-        // A clock before 1970 is no clock.
+        // A clock set before 1970 counts as 1970.
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -79,12 +79,12 @@ impl Time {
         }
     }
 
-    /// Whether it stands for no time at all.
+    /// Whether this is Go's zero time, which means unset.
     pub const fn is_zero(self) -> bool {
         self.seconds == ZERO_TIME && self.nanos == 0
     }
 
-    /// The canonical text.
+    /// Formats the time canonically.
     pub fn print(self, precision: Precision) -> String {
         let days = self.seconds.div_euclid(86_400);
         let second = self.seconds.rem_euclid(86_400);
@@ -104,17 +104,17 @@ impl Time {
     }
 }
 
-/// Now, to the second.
+/// Returns the current time to the second.
 pub fn now() -> String {
     Time::now().print(Precision::Seconds)
 }
 
-/// Now, to the microsecond.
+/// Returns the current time to the microsecond.
 pub fn now_micros() -> String {
     Time::now().print(Precision::Micros)
 }
 
-/// The time that the text says.
+/// Parses a time.
 pub fn parse(text: &str, precision: Precision) -> Result<Time, TimeError> {
     Parser {
         text,
@@ -124,7 +124,7 @@ pub fn parse(text: &str, precision: Precision) -> Result<Time, TimeError> {
     .time()
 }
 
-/// The canonical text of the time that `text` says; nothing if that is no time at all.
+/// Returns the canonical form of a time; none for Go's zero time.
 pub fn canonical(text: &str, precision: Precision) -> Result<Option<Cow<'_, str>>, TimeError> {
     let mut time = parse(text, precision)?;
     if precision == Precision::Seconds {
@@ -137,16 +137,16 @@ pub fn canonical(text: &str, precision: Precision) -> Result<Option<Cow<'_, str>
         Precision::Seconds => 20,
         Precision::Micros => 27,
     };
-    // Nothing else of this length is a time in UTC.
+    // No other text of this length is a time in UTC.
     if text.len() == length && text.ends_with('Z') && !text.contains(',') {
         return Ok(Some(Cow::Borrowed(text)));
     }
     Ok(Some(Cow::Owned(time.print(precision))))
 }
 
-/// A duration as tables show it: `5s`, `3m20s`, `4h`, `2d3h`, `3y20d`.
+/// Formats a duration as tables show it: `5s`, `3m20s`, `4h`, `2d3h`, `3y20d`.
 pub fn human_duration(seconds: i64) -> String {
-    // A clock that is a little behind is not worth a word.
+    // One second of clock skew is tolerated.
     match seconds {
         ..-1 => return "<invalid>".to_owned(),
         -1 => return "0s".to_owned(),
@@ -180,7 +180,7 @@ pub fn human_duration(seconds: i64) -> String {
     }
 }
 
-/// Reads a time from left to right, so that it stops where Go's parser stops.
+/// A parser that reads from left to right, so that it stops where Go's parser stops.
 struct Parser<'a> {
     text: &'a str,
     rest: &'a str,
@@ -226,7 +226,7 @@ impl Parser<'_> {
         Ok(self.take(4))
     }
 
-    /// One digit is enough for an hour: Go says so.
+    /// As in Go, one digit is enough for an hour.
     fn hour(&mut self) -> Result<i64, TimeError> {
         let digits = self.rest.bytes().take(2).take_while(u8::is_ascii_digit);
         let hour = match digits.count() {
@@ -268,7 +268,7 @@ impl Parser<'_> {
         };
         let (fraction, rest) = self.rest.split_at(digits + 1);
         self.rest = rest;
-        // Nine digits are nanoseconds; what follows them is dropped.
+        // Nine digits are nanoseconds; further digits are dropped.
         let padded = fraction[1..].bytes().chain(std::iter::repeat(b'0')).take(9);
         Ok(padded.fold(0, |nanos, digit| nanos * 10 + u32::from(digit - b'0')))
     }
@@ -311,7 +311,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The next digits, which the caller has seen.
+    /// Takes digits that the caller has checked.
     fn take(&mut self, digits: usize) -> i64 {
         let (number, rest) = self.rest.split_at(digits);
         self.rest = rest;
@@ -340,7 +340,7 @@ impl Parser<'_> {
     }
 }
 
-/// Go quotes times in its own way: whatever is not printable ASCII byte by byte.
+/// Quotes a time as Go does: bytes other than printable ASCII are escaped one by one.
 fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for byte in text.bytes() {
@@ -366,7 +366,7 @@ fn days_in(month: i64, year: i64) -> i64 {
     }
 }
 
-/// Years that begin in March end with the leap day, so months have fixed places in them.
+/// Counts years from March, so that the leap day is last and months have fixed offsets.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year) = (year.div_euclid(400), year.rem_euclid(400));

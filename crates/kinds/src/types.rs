@@ -1,7 +1,7 @@
-//! The types that objects are made of, as data: `data/types.txt`.
+//! The types that objects consist of, as data: `data/types.txt`.
 //!
-//! One table drives decoding, encoding, protobuf, patches and OpenAPI, so a kind needs
-//! no code of its own to be read and written exactly.
+//! One table drives decoding, encoding, protobuf, patches and OpenAPI, so a kind needs no
+//! code of its own to be read and written exactly.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -10,19 +10,19 @@ use crate::encode::is_always_written;
 
 static TABLE: LazyLock<Types> = LazyLock::new(|| Types::parse(include_str!("../data/types.txt")));
 
-/// The table of all types.
+/// Returns the table of all types.
 pub fn types() -> &'static Types {
     &TABLE
 }
 
-/// All types, found by name or by id.
+/// All types, indexed by name and by ID.
 #[derive(Debug)]
 pub struct Types {
     types: Vec<Type>,
     by_name: HashMap<&'static str, TypeId>,
 }
 
-/// A type's place in the table.
+/// The index of a type in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(u16);
 
@@ -31,69 +31,70 @@ pub struct TypeId(u16);
 pub struct Type {
     /// The OpenAPI name without `io.k8s.`, such as `api.apps.v1.Deployment`.
     pub name: &'static str,
-    /// The fields in the order of their declaration; an inline one stands for those of
-    /// its own type.
+    /// The fields in declaration order; an inline field stands for the fields of its
+    /// type.
     pub fields: Vec<Field>,
-    /// How it looks in JSON.
+    /// The JSON representation.
     pub form: Form,
-    /// Server-side apply takes or leaves it as a whole.
+    /// Whether server-side apply treats the value as a unit.
     pub atomic: bool,
     members: Vec<Member>,
     by_json: HashMap<&'static str, usize>,
-    /// The places of the members that are written although nobody set them.
+    /// The positions of the members that are written even if they are unset.
     always: Vec<usize>,
 }
 
-/// How a type looks in JSON.
+/// The JSON representation of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// An object with the members of the type.
     Object,
-    /// Field 1 or field 2, whichever fits what is there (apiextensions' schemas).
+    /// Field 1 or field 2, whichever fits the value (schemas of apiextensions).
     Either,
 }
 
 /// A field of a type.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Its name in JSON; empty for inline fields and those of [`Form::Either`].
+    /// The JSON name; empty for inline fields and those of [`Form::Either`].
     pub json: &'static str,
-    /// Its number in protobuf.
+    /// The protobuf field number.
     pub number: u32,
-    /// What it holds.
+    /// The shape of the value.
     pub shape: Shape,
-    /// Whether Go holds a pointer: absent and zero are then different things.
+    /// Whether Go holds a pointer, so that absent and zero differ.
     pub pointer: bool,
-    /// Whether its members appear in the JSON of the type that holds it.
+    /// Whether its members appear in the JSON of the enclosing type.
     pub inline: bool,
-    /// When it is left out of JSON.
+    /// When the field is omitted from JSON.
     pub omit: Omit,
-    /// A strategic merge patch merges it instead of replacing it.
+    /// Whether a strategic merge patch merges the field instead of replacing it.
     pub merge: bool,
-    /// A strategic merge patch may say which keys to retain.
+    /// Whether a strategic merge patch may state which keys to retain.
     pub retain_keys: bool,
-    /// The member by which a strategic merge patch finds elements of the list.
+    /// The merge key of list elements in strategic merge patches.
     pub merge_key: Option<&'static str>,
     /// How server-side apply treats the list.
     pub list: Option<ListType>,
-    /// The members that make an element of a [`ListType::Map`] unique.
+    /// The members that identify an element of a [`ListType::Map`].
     pub list_keys: Vec<&'static str>,
-    /// Server-side apply takes or leaves the map as a whole.
+    /// Whether server-side apply treats the map as a unit.
     pub atomic_map: bool,
-    /// Server-side apply takes each member for itself, even where the type is atomic.
+    /// Whether server-side apply treats each member separately, even if the type is
+    /// atomic.
     pub granular_map: bool,
     /// The default that OpenAPI states, as JSON.
     pub default: Option<&'static str>,
-    /// Whether OpenAPI calls it required.
+    /// Whether OpenAPI marks the field as required.
     pub required: bool,
 }
 
-/// What a field holds.
+/// The shape of a field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Text.
+    /// A string.
     String,
-    /// True or false.
+    /// A boolean.
     Bool,
     /// A signed 32-bit integer.
     Int32,
@@ -111,7 +112,7 @@ pub enum Shape {
     Quantity,
     /// An integer or a string.
     IntOrString,
-    /// Any JSON, kept as it is.
+    /// Any JSON, kept verbatim.
     Raw,
     /// Another type.
     Struct(TypeId),
@@ -119,16 +120,17 @@ pub enum Shape {
     List(Box<Shape>),
     /// A list that protobuf wraps in a message of its own (`items = 1`).
     WrappedList(Box<Shape>),
-    /// A map from text.
+    /// A map with string keys.
     Map(Box<Shape>),
 }
 
-/// When a field is left out of JSON.
+/// When a field is omitted from JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Omit {
     /// Never: its zero value is written.
     Never,
-    /// When it is empty as Go's `omitempty` means it: structs (and so times) never are.
+    /// When it is empty in the sense of Go's `omitempty`: structs, and so times, never
+    /// are.
     Empty,
     /// When it is zero, structs included (`omitzero`).
     Zero,
@@ -137,15 +139,15 @@ pub enum Omit {
 /// How server-side apply treats a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListType {
-    /// As a whole.
+    /// The list is a unit.
     Atomic,
-    /// As a set of scalars.
+    /// The list is a set of scalars.
     Set,
-    /// By keys.
+    /// Elements are identified by keys.
     Map,
 }
 
-/// A member of a type's JSON object, with inline types unfolded.
+/// A member of a type's JSON object, with inline types expanded.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     owner: TypeId,
@@ -153,41 +155,42 @@ struct Member {
 }
 
 impl Types {
-    /// The type.
+    /// Returns the type.
     pub fn get(&self, id: TypeId) -> &Type {
         &self.types[usize::from(id.0)]
     }
 
-    /// The type called so, such as `api.core.v1.Pod`.
+    /// Finds a type by name, such as `api.core.v1.Pod`.
     pub fn find(&self, name: &str) -> Option<TypeId> {
         self.by_name.get(name).copied()
     }
 
-    /// All of them, in the order of their names.
+    /// Iterates over all types, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (TypeId, &Type)> {
         (0u16..).map(TypeId).zip(&self.types)
     }
 
-    /// The members of the type's JSON object in the order in which they are written.
+    /// Iterates over the members of the type's JSON object in the order in which they are
+    /// written.
     pub fn members(&self, id: TypeId) -> impl Iterator<Item = &Field> {
         self.get(id).members.iter().map(|member| self.field(member))
     }
 
-    /// The member of the type's JSON object that is called so.
+    /// Finds a member of the type's JSON object by name.
     pub fn member(&self, id: TypeId, json: &str) -> Option<&Field> {
         let of = self.get(id);
         let index = of.by_json.get(json)?;
         Some(self.field(&of.members[*index]))
     }
 
-    /// The members of the type's JSON object that are written although nobody set them.
+    /// Iterates over the members that are written even if they are unset.
     pub(crate) fn always_written(&self, id: TypeId) -> impl Iterator<Item = &Field> {
         let of = self.get(id);
         let members = of.always.iter().map(|at| &of.members[*at]);
         members.map(|member| self.field(member))
     }
 
-    /// Where the member stands in the order in which members are written.
+    /// Returns the position of a member in the order in which members are written.
     pub fn position(&self, id: TypeId, json: &str) -> Option<usize> {
         self.get(id).by_json.get(json).copied()
     }
@@ -266,7 +269,7 @@ impl Type {
         }
     }
 
-    /// The name of the kind: the last part of the type's name.
+    /// Returns the name of the kind: the last part of the type's name.
     pub fn kind(&self) -> &'static str {
         self.name.rsplit('.').next().unwrap_or(self.name)
     }
@@ -398,8 +401,7 @@ mod tests {
 
     #[test]
     fn type_table_is_complete() {
-        // Parsing would have panicked otherwise; this states the size, so that a table
-        // that lost half of itself is noticed.
+        // Parsing panics on an unknown type name; the count detects a truncated table.
         assert_eq!(types().iter().count(), 601);
     }
 }

@@ -1,8 +1,8 @@
-//! What is wrong with an object, in Kubernetes' order and words.
+//! Validation of objects, with the errors and in the order of Kubernetes.
 //!
-//! Objects come here with every field of the right type, with defaults filled in and
-//! without unknown fields. What remains to be said are rules: those of metadata, which
-//! all kinds share, and those of one kind.
+//! Objects are expected to be decoded by their type, defaulted and without unknown
+//! fields. The remaining rules are those of metadata, which all kinds share, and those of
+//! single kinds.
 
 mod amount;
 mod batch;
@@ -29,7 +29,7 @@ use crate::{FieldError, Kind, Object};
 use rules::{Order, rules};
 use tree::Node;
 
-/// What is wrong with an object that is to be created.
+/// Validates an object on create.
 pub fn create(kind: &Kind, object: &Object) -> Vec<FieldError> {
     let rules = rules(kind);
     let object = Node::root(object);
@@ -40,14 +40,15 @@ pub fn create(kind: &Kind, object: &Object) -> Vec<FieldError> {
     if let Some(create) = rules.create.or(rules.whole) {
         create(&object, &mut errors);
     }
-    // Metadata is judged again for all kinds, if that of the kind says nothing.
+    // Kinds that do not validate metadata themselves get the generic checks last, if all
+    // others pass.
     if rules.plain && errors.is_empty() {
         meta::create(kind, &object, &mut errors);
     }
     errors
 }
 
-/// What is wrong with a change of an object, or of what `subresource` covers of it.
+/// Validates an update of an object, or of the part that `subresource` covers.
 pub fn update(
     kind: &Kind,
     subresource: Option<&str>,
@@ -58,8 +59,8 @@ pub fn update(
     let (old, new) = (Node::root(old), Node::root(new));
     let mut errors = Vec::new();
     meta::update(&old, &new, &mut errors);
-    // Kubernetes asks several times, once for all kinds and then for this one; clients see
-    // it in the causes, which are not deduplicated.
+    // Kubernetes validates metadata several times, once for all kinds and then for this
+    // one; clients see that in the causes, which are not deduplicated.
     if rules.metadata_passes > 1 {
         meta::update_for_kind(kind, &old, &new, &mut errors);
     }
@@ -90,22 +91,21 @@ pub fn update(
     errors
 }
 
-/// What is wrong with the metadata of an object that is to be created.
+/// Validates the metadata of an object on create.
 pub fn create_metadata(kind: &Kind, object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     meta::create(kind, &Node::root(object), &mut errors);
     errors
 }
 
-/// What is wrong with a change of an object's metadata.
+/// Validates an update of an object's metadata.
 pub fn update_metadata(old: &Object, new: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     meta::update(&Node::root(old), &Node::root(new), &mut errors);
     errors
 }
 
-/// What is warnings about the name of a finalizer of a kind that users define. It is taken all the
-/// same.
+/// Returns warnings about the name of a custom resource's finalizer.
 pub fn finalizer_warnings(name: &str) -> Vec<String> {
     let warning = |message: &str| {
         format!(
@@ -129,26 +129,26 @@ pub fn finalizer_warnings(name: &str) -> Vec<String> {
     warnings
 }
 
-/// What is wrong with a Scale, which stands for the size of any workload.
+/// Validates a Scale.
 pub fn scale(scale: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     policy::scale(&Node::root(scale), &mut errors);
     errors
 }
 
-/// What is wrong with the metadata of an object inside of another, of any kind.
+/// Validates the metadata of an embedded object of any kind.
 pub fn embedded(object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     meta::embedded(&Node::root(object), &mut errors);
     errors
 }
 
-/// What is wrong with the name of a kind, which may have capitals.
+/// Validates the name of a kind, which may have capitals.
 pub fn kind_name(name: &str) -> Vec<String> {
     text::dns1035_label(&name.to_lowercase())
 }
 
-/// Errors as one sentence: `e`, or `[e1, e2]` without repetitions.
+/// Joins errors into one message: `e`, or `[e1, e2]` without duplicates.
 pub fn message(errors: &[FieldError]) -> String {
     let mut seen = HashSet::new();
     let mut sentences = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -159,7 +159,7 @@ pub fn message(errors: &[FieldError]) -> String {
     }
 }
 
-/// Whether the name can be a part of a path: every stored object has such a name.
+/// Whether the name can be a path segment, as the names of all stored objects are.
 pub fn name_is_safe(name: &str) -> bool {
     !name.is_empty() && text::path_segment(name).is_empty()
 }

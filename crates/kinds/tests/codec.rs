@@ -1,14 +1,14 @@
-//! Objects are read and written exactly as a real API server reads and writes them.
+//! Objects are decoded and encoded exactly as by a real API server.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_kinds::decode::{self, DecodeError, Decoded, TypeMeta};
 use insula_kinds::{Kind, Object, TypeId, Value, encode, kinds};
 
-/// What a real API server writes, one object per line.
+/// Objects as written by a real API server, one per line.
 const OBJECTS: &str = include_str!("data/codec/objects.jsonl");
 
-/// What a real API server writes for an object in which nothing is set, by kind.
+/// Objects without set fields as written by a real API server, by kind.
 const ZERO: &str = include_str!("data/codec/zero-objects.json");
 
 fn kind(api_version: &str, kind: &str) -> &'static Kind {
@@ -78,7 +78,7 @@ fn empty_objects_have_the_members_go_never_omits() {
             Some(Value::from(api_version)),
             "{name}"
         );
-        // The server's own types have no pointer here, so its nothing becomes a zero.
+        // The server's internal types have no pointer here, so its nil becomes a zero.
         if ["Deployment", "ReplicaSet", "StatefulSet"].contains(&kind_name) {
             found["spec"]["replicas"] = Value::from(0);
         }
@@ -240,7 +240,7 @@ fn syntax_errors_precede_type_errors() {
             "{text}"
         );
     }
-    // Go would store a question mark instead; text that was never sent is not kept here.
+    // Go would store a question mark instead; here text that was never sent is rejected.
     let wanted = "couldn't get version/kind; json parse error: unexpected end of hex escape";
     let wanted = DecodeError::Syntax(wanted.to_owned());
     assert_eq!(config_map(r#"{"data":{"a":"\ud800x"}}"#), Err(wanted));
@@ -390,7 +390,7 @@ fn type_meta_is_read_from_the_document() {
 #[test]
 fn zero_values_are_omitted_as_in_go() {
     let cases = [
-        // A pointer to zero is not nothing, a zero is.
+        // A pointer to zero counts as set, a plain zero does not.
         (
             "Deployment",
             r#"{"spec":{"replicas":0,"paused":false,"minReadySeconds":0,"revisionHistoryLimit":0}}"#,
@@ -455,7 +455,7 @@ fn nesting_is_bounded_and_needs_little_stack() {
     };
     let too_deep = "couldn't get version/kind; json parse error: exceeded max depth";
     let too_deep = DecodeError::Syntax(too_deep.to_owned());
-    // A thread of a server has two megabytes.
+    // A server thread has a stack of two megabytes.
     let thread = std::thread::Builder::new().stack_size(2 << 20);
     let test = move || {
         let decoded = read("ControllerRevision", &deep(126)).unwrap();
@@ -465,7 +465,7 @@ fn nesting_is_bounded_and_needs_little_stack() {
             let refused = read("ControllerRevision", &deep(depth));
             assert_eq!(refused, Err(too_deep.clone()), "{depth}");
         }
-        // What is unknown is skipped without recursion.
+        // Unknown fields are skipped without recursion.
         let text = deep(100_000).replace("data", "bogus");
         let decoded = read("ControllerRevision", &text).unwrap();
         assert_eq!(decoded.problems, [r#"unknown field "bogus""#]);

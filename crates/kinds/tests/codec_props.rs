@@ -1,11 +1,11 @@
-//! Laws of the codec that hold for whatever it is given.
+//! Laws of the codec that hold for any input.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_kinds::{Form, Kind, Object, Shape, TypeId, Value, decode, encode, kinds, types};
 use proptest::prelude::*;
 
-/// What a real API server writes, one object per line.
+/// Objects as written by a real API server, one per line.
 const OBJECTS: &str = include_str!("data/codec/objects.jsonl");
 
 fn written(kind: &Kind, object: &Object) -> Vec<u8> {
@@ -21,7 +21,7 @@ fn normal(kind: &Kind, object: &Object) -> Object {
     object
 }
 
-/// What is written is read as it was, and written again as it was.
+/// Checks that decoding and encoding again change nothing.
 fn is_stable(kind: &Kind, object: &Object) -> Result<(), TestCaseError> {
     let once = written(kind, object);
     prop_assert!(serde_json::from_slice::<Value>(&once).is_ok());
@@ -43,7 +43,7 @@ fn is_stable(kind: &Kind, object: &Object) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Choices, made by bytes; when they run out, the first choice is made.
+/// Choices driven by bytes; when they run out, the first option is chosen.
 struct Choices<'a>(std::slice::Iter<'a, u8>);
 
 impl Choices<'_> {
@@ -150,7 +150,7 @@ fn random_objects_of_every_kind_roundtrip() {
     runner.run(&bytes, test).unwrap();
 }
 
-/// A real object with a few bytes of it replaced, taken away or put in.
+/// A real object with a few bytes replaced, removed or inserted.
 fn broken() -> impl Strategy<Value = Vec<u8>> {
     let lines: Vec<_> = OBJECTS.lines().collect();
     let tokens = [
@@ -229,9 +229,10 @@ proptest! {
         let of = types().find("api.core.v1.Pod").unwrap();
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_ok();
         let refused = matches!(decode::json(of, &text), Err(decode::DecodeError::Syntax(_)));
-        // Strings with half a character and numbers without bounds are JSON, but no values.
+        // Strings with unpaired surrogates and numbers out of range are JSON, but not
+        // values.
         let odd = text.windows(3).any(|bytes| bytes == b"\\ud" || bytes == b"999")
-            // Who skips a string does not see that it is no text.
+            // A skipped string is not checked for UTF-8.
             || std::str::from_utf8(&text).is_err();
         prop_assert!(is_json != refused || odd);
     }

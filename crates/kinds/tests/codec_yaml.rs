@@ -1,4 +1,4 @@
-//! YAML says the same as the JSON that Kubernetes makes of it.
+//! YAML decodes to the same objects as the JSON that Kubernetes converts it to.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 

@@ -1,4 +1,4 @@
-//! The page that says what is served says what the table says.
+//! The compatibility page matches the table of kinds.
 //!
 //! `UPDATE_GOLDEN=1` writes it.
 
@@ -14,7 +14,7 @@ fn page() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md")
 }
 
-/// All that can be asked of most kinds.
+/// The verbs of most kinds.
 const ALL: [&str; 8] = [
     "create",
     "delete",

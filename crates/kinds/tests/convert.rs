@@ -1,4 +1,4 @@
-//! The two kinds that are served twice: nothing is lost between their versions.
+//! Conversion of the two kinds that are served twice is lossless.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 

@@ -1,4 +1,4 @@
-//! What a real server made of objects that it was sent, and what we make of them.
+//! Defaulted objects match those of a real server.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -11,7 +11,7 @@ use insula_kinds::{
 use proptest::prelude::*;
 use serde_json::json;
 
-/// The server's answers to reviews come from its authorizer, not from what was sent.
+/// The status of reviews comes from the server's authorizer, not from the request.
 const ANSWERED: [(&str, &[&str]); 3] = [
     ("TokenReview", &["status"]),
     ("SelfSubjectAccessReview", &["status"]),
@@ -45,7 +45,7 @@ fn defaulting_a_server_response_changes_nothing() {
     }
 }
 
-/// What is in none of the recorded answers.
+/// Cases that are in none of the recorded responses.
 #[test]
 fn defaults_depend_on_other_fields() {
     let cases = [
@@ -242,7 +242,8 @@ fn read(path: &Path) -> (&'static Kind, Object) {
     (kind, decode::json(kind.type_id(), &text).unwrap().object)
 }
 
-/// The recorded answer byte by byte, unless parts of it are not ours to give.
+/// Returns the recorded response verbatim, except for parts that only its server can
+/// know.
 fn answer_to(input: &Path) -> String {
     let output = output_of(input);
     let (kind, object) = read(&output);
@@ -252,7 +253,7 @@ fn answer_to(input: &Path) -> String {
     }
 }
 
-/// The object as it is written to clients, without what differs from one to the next.
+/// Encodes the object without the fields that differ between objects.
 fn written(kind: &Kind, mut object: Object) -> String {
     let metadata = object["metadata"].as_object_mut().unwrap();
     metadata.remove("uid");
@@ -263,12 +264,12 @@ fn written(kind: &Kind, mut object: Object) -> String {
     let mut out = Vec::new();
     let of = kind.type_id();
     encode::json(kind.api_version(), &kind.kind, of, &object, &mut out);
-    // The recorder put `<uid>` in, which no server would write without escapes.
+    // The recorder inserted `<uid>`, which a server would escape.
     let text = String::from_utf8(out).unwrap();
     text.replace("\\u003cuid\\u003e", "<uid>")
 }
 
-/// The object as it would be stored, with the values that the recorded server chose.
+/// Returns the object as stored, with the values that the recorded server chose.
 fn made_of(kind: &Kind, mut object: Object) -> Object {
     defaults::apply(kind, &mut object);
     if ANSWERED.iter().any(|(name, _)| *name == kind.kind) {
@@ -299,12 +300,12 @@ fn made_of(kind: &Kind, mut object: Object) -> Object {
     object
 }
 
-/// A random object of the type: each field is absent, zero or something.
+/// Returns a random object of the type: each field is absent, zero or non-zero.
 fn grown(of: TypeId, seed: &mut impl Iterator<Item = u8>, depth: usize) -> Object {
     let mut object = Object::new();
     for field in types().members(of) {
         let choice = seed.next().unwrap_or_default();
-        // Deep objects are sparse, or schemas would never end.
+        // Deep objects are sparse, otherwise schemas would grow without bound.
         if usize::from(choice % 16) < 4 + 3 * depth {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Discovery tells what a real kube-apiserver tells, and `tenants`.
+//! Discovery matches a real kube-apiserver, with the addition of `tenants`.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_kinds::discovery::{Catalog, Document, Root, api_versions};
@@ -11,7 +11,7 @@ fn all() -> Catalog {
     Catalog::of(&|_| true)
 }
 
-/// The table without what Insula adds to it.
+/// The catalog without the additions of Insula.
 fn plain() -> Catalog {
     Catalog::of(&|kind| kind.resource != "tenants")
 }

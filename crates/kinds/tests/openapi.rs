@@ -1,4 +1,4 @@
-//! OpenAPI documents hold what clients look for in them, and hold together.
+//! OpenAPI documents are consistent and contain what clients look for.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use serde_json::json;
 const ALL: &dyn Fn(&Kind) -> bool = &|_| true;
 const OF_TENANTS: &dyn Fn(&Kind) -> bool = &|kind| !kind.system_only;
 
-/// All documents of version 3, as every test reads several of them.
+/// All version 3 documents, shared by the tests.
 static V3: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
     let document = |path: String| {
         let bytes = v3_document(&path, ALL).unwrap();
@@ -41,7 +41,7 @@ fn path_of(kind: &Kind) -> String {
     }
 }
 
-/// All values of the member, however deep.
+/// Collects all values of the member at any depth.
 fn collect<'a>(value: &'a Value, member: &str, found: &mut Vec<&'a Value>) {
     match value {
         Value::Object(members) => {
@@ -60,7 +60,7 @@ fn collect<'a>(value: &'a Value, member: &str, found: &mut Vec<&'a Value>) {
 fn references(document: &Value, prefix: &str) -> BTreeSet<String> {
     let mut found = Vec::new();
     collect(document, "$ref", &mut found);
-    // One type has a property that is called so.
+    // One type has a property with this name.
     let found = found.into_iter().filter_map(Value::as_str);
     let names = found.map(|text| text.strip_prefix(prefix).unwrap().to_owned());
     names.collect()
@@ -390,7 +390,7 @@ fn v2_has_everything_in_one_document() {
     assert_eq!(defaults, Vec::<&Value>::new());
 }
 
-/// The length-delimited fields of a message that have the number.
+/// Returns the length-delimited fields of a message that have the number.
 fn fields(mut message: &[u8], number: u64) -> Vec<&[u8]> {
     fn varint(message: &mut &[u8]) -> u64 {
         let mut value = 0;

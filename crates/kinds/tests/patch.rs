@@ -1,4 +1,4 @@
-//! Patches: tables of our own, and what Go's strategic merge gives for objects of ours.
+//! Patches: our own tables, and results of Go's strategic merge for our objects.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_kinds::patch::{self, PatchError};
@@ -38,7 +38,7 @@ fn bad_request(message: &str) -> PatchError {
     PatchError::BadRequest(message.to_owned())
 }
 
-/// The names of the containers of a patched pod.
+/// Returns the names of the containers of a patched pod.
 fn containers(patched: &Value) -> Vec<&str> {
     let containers = patched["spec"]["containers"].as_array().unwrap();
     let names = containers.iter().map(|one| one["name"].as_str().unwrap());
@@ -544,8 +544,9 @@ mod strategic_patch {
 
     #[test]
     fn kubectl_apply_patches_are_applied() {
-        // The live object has what a controller added (a sidecar, an injected variable, a
-        // volume); the user dropped LOG, changed MODE, added a port and swapped volumes.
+        // The live object has additions of a controller (a sidecar, an injected variable,
+        // a volume); the user dropped LOG, changed MODE, added a port and swapped
+        // volumes.
         let live = json!({"spec": {"template": {"spec": {
             "containers": [
                 {"name": "web", "image": "web:1",
@@ -628,8 +629,8 @@ proptest! {
         if patch::merge(&mut once, patch.as_bytes()).is_ok() {
             let mut twice = once.clone();
             patch::merge(&mut twice, patch.as_bytes()).unwrap();
-            // A list that takes the place of an object keeps its nulls, one that takes the
-            // place of a list does not.
+            // A list that replaces an object keeps its nulls, one that replaces a list
+            // does not.
             drop_nulls(&mut once);
             drop_nulls(&mut twice);
             prop_assert_eq!(once, twice);
@@ -648,7 +649,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// Trees that look a little like pods and patches.
+/// Trees that resemble pods and patches.
 fn tree() -> impl Strategy<Value = Value> {
     let names = prop::sample::select(vec![
         "metadata",

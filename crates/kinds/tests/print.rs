@@ -1,5 +1,5 @@
-//! Rows of tables are those of a real kube-apiserver, for its objects and for states of
-//! our own making.
+//! Table rows match those of a real kube-apiserver, for its objects and for constructed
+//! states.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_kinds::print::{cells, column_definitions, row_conditions};
@@ -9,7 +9,7 @@ use serde_json::json;
 const OBJECTS: &str = include_str!("data/print/objects.json");
 const SAMPLES: &str = include_str!("data/print/samples.json");
 
-/// 2026-11-15T20:50:37Z, when the recorded objects were made.
+/// 2026-11-15T20:50:37Z, when the objects were recorded.
 const NOW: i64 = 1_794_775_837;
 
 fn kind_of(object: &Object) -> &'static Kind {
@@ -26,7 +26,7 @@ fn object(value: Value) -> Object {
     }
 }
 
-/// The cell in the column.
+/// Returns the cell in the column.
 fn cell(value: &Value, column: &str) -> Value {
     let object = object(value.clone());
     let kind = kind_of(&object);
@@ -68,7 +68,7 @@ fn every_kind_fills_its_columns_even_for_an_empty_object() {
         }
         for (column, cell) in kind.columns.iter().zip(&row) {
             match (kind.kind.as_str(), column.kind.as_str()) {
-                // The column says so, but the cell is text.
+                // The column type is boolean, but the cell is a string.
                 ("CronJob", "boolean") => assert!(cell.is_string()),
                 (_, "integer") => assert!(cell.is_i64() || cell.is_u64(), "{}", kind.kind),
                 (_, "boolean") => assert!(cell.is_boolean(), "{}", kind.kind),

@@ -1,7 +1,7 @@
-//! Protobuf against bytes and JSON that Go made of objects of our own.
+//! Protobuf matches the bytes and JSON that Go produces for our own objects.
 //!
-//! Each line of `data/protobuf/vectors.jsonl` is an object as Go's structs marshal it:
-//! in an envelope, and as JSON after it has been read back from its message.
+//! Each line of `data/protobuf/vectors.jsonl` is an object as Go's structs marshal it: in
+//! an envelope, and as JSON after it has been read back from its message.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_kinds::protobuf::{self, Error};
@@ -190,7 +190,7 @@ proptest! {
         let objects = types().iter().filter(|(_, of)| of.form == Form::Object);
         let all: Vec<_> = objects.map(|(id, _)| id).collect();
         let of = all[which.index(all.len())];
-        // Whatever is not refused is read and written the same from then on.
+        // An accepted message decodes and encodes stably.
         if let Ok(tree) = protobuf::decode(of, &bytes) {
             settled(of, &tree);
         }
@@ -216,7 +216,7 @@ proptest! {
     }
 }
 
-/// Encoding and decoding again changes neither tree nor bytes.
+/// Checks that encoding and decoding again change neither tree nor bytes.
 fn settled(of: TypeId, tree: &Object) {
     let mut raw = Vec::new();
     protobuf::encode(of, tree, &mut raw);
@@ -249,7 +249,7 @@ fn vector(line: &str) -> Vector {
     }
 }
 
-/// Go prints null where a tree has nothing.
+/// Removes nulls, which Go prints for absent values.
 fn drop_nulls(tree: &mut Object) {
     tree.retain(|_, value| !value.is_null());
     for value in tree.values_mut() {

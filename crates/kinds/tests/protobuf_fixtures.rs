@@ -1,7 +1,8 @@
-//! Every fixture of the `k8s.io/api` module whose type is in the table, both ways.
+//! Every fixture of the `k8s.io/api` module with a type in the table roundtrips.
 //!
-//! The fixtures are not ours: they are read from `INSULA_K8S_API_TESTDATA` or from Go's
-//! module cache, and the test says so when they are nowhere.
+//! The fixtures are not part of this repository: they are read from
+//! `INSULA_K8S_API_TESTDATA` or from Go's module cache. Without them the test reports
+//! that it was skipped.
 
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
@@ -38,7 +39,7 @@ fn upstream_fixtures_roundtrip_byte_by_byte() {
     assert!(passed >= 79, "only {passed} fixtures are of known types");
 }
 
-/// Whether the fixture's type is known; panics if it is not read or written exactly.
+/// Returns whether the fixture's type is known; panics if it does not roundtrip exactly.
 fn check(path: &Path) -> bool {
     let name = path.display();
     let body = fs::read(path).unwrap();

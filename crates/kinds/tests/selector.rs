@@ -1,4 +1,4 @@
-//! Selectors read, match and refuse as Kubernetes' do. The tables are in `data/selector`.
+//! Selectors parse, match and fail as in Kubernetes. The tables are in `data/selector`.
 
 use insula_kinds::selector::{FieldOperator, FieldSelector, LabelSelector, field_value};
 use insula_kinds::{Kind, Object, kinds};
@@ -204,7 +204,7 @@ proptest! {
     #[test]
     fn label_selector_parsing_never_panics(text in r"[a-z!=<>(), /.0-9\\\x00é-]{0,24}|\PC*") {
         if let Ok(selector) = LabelSelector::parse(&text) {
-            // What was read reads back from its own print.
+            // A parsed selector roundtrips through its printed form.
             let again = LabelSelector::parse(&selector.to_string()).unwrap();
             prop_assert_eq!(selector, again);
         }

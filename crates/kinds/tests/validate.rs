@@ -1,7 +1,7 @@
-//! Objects are judged as Kubernetes judges them. The tables are in `data/validate`:
-//! `stored.jsonl` holds what a real server stored, `bases.jsonl` small objects without
-//! fault, and the others what becomes of the bases when members are set or (`null`)
-//! removed. What they say was compared with Kubernetes' own validation.
+//! Objects are validated as in Kubernetes. The tables are in `data/validate`:
+//! `stored.jsonl` has objects stored by a real server, `bases.jsonl` small valid objects,
+//! and the others the errors of the bases with members set or (`null`) removed. The
+//! expectations were compared with Kubernetes' own validation.
 
 use std::collections::HashMap;
 
@@ -43,7 +43,7 @@ fn bases() -> HashMap<String, Value> {
         .collect()
 }
 
-/// The base with members set by JSON pointer, and removed if they are set to null.
+/// Returns the base with members set by JSON pointer; null removes them.
 fn with(base: &Value, members: &Value) -> Object {
     let mut changed = base.clone();
     for (pointer, value) in members.as_object().into_iter().flatten() {
@@ -77,7 +77,7 @@ fn set(target: &mut Value, pointer: &str, value: Value) {
     }
 }
 
-/// `{"$repeat": ["a", 64]}` stands for a long text.
+/// Expands `{"$repeat": ["a", 64]}` to a long string.
 fn expanded(value: &Value) -> Value {
     match value {
         Value::Object(members) => match members.get("$repeat") {
@@ -282,7 +282,7 @@ fn path_traversal_names_are_not_safe() {
     }
 }
 
-/// Any tree of the size of an object's part.
+/// Any tree of the size of a part of an object.
 fn trees() -> impl Strategy<Value = Value> {
     let scalars = prop_oneof![
         Just(Value::Null),
@@ -300,7 +300,7 @@ fn trees() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// What comes here has the right types, but no judge may fall for what has not.
+    /// Callers pass decoded objects, but validation must not panic on malformed ones.
     #[test]
     fn validation_never_panics(tree in trees(), at in 0usize..500, of in any::<prop::sample::Index>()) {
         let bases = bases();

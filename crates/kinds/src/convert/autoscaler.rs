@@ -1,5 +1,5 @@
-//! Autoscalers: the old version knows one metric, the processor's use. All else that the
-//! new one knows is in annotations of the old one.
+//! HorizontalPodAutoscalers: version 1 has one metric, CPU utilization. Everything else
+//! that version 2 has is kept in annotations of version 1.
 
 mod annotated;
 
@@ -10,7 +10,7 @@ use crate::defaults::tree;
 
 const PREFIX: &str = "autoscaling.alpha.kubernetes.io/";
 
-/// The annotations that stand for fields of the new version.
+/// Annotations of version 1 that hold fields of version 2.
 const ANNOTATIONS: [&str; 6] = [
     "metrics",
     "behavior",
@@ -51,7 +51,7 @@ fn new_status(autoscaler: &mut Object, metrics: Option<&str>, conditions: Option
     };
     let processor = status.remove("currentCPUUtilizationPercentage");
     let metrics = metrics.and_then(annotated::read_current_metrics);
-    // What is annotated says more than the one number.
+    // Annotated metrics carry more detail than the single CPU percentage.
     let metrics = metrics.or_else(|| {
         let percentage = processor.filter(|percentage| !percentage.is_null())?;
         Some(vec![json!({
@@ -133,7 +133,7 @@ fn processor_metric(percentage: Value) -> Value {
     })
 }
 
-/// The percentage, if the metric is the one that the old version knows.
+/// Returns the target percentage if the metric is the one that version 1 has.
 fn target_use(metric: &Value) -> Option<Value> {
     processor_use(metric, "target")
 }

@@ -1,8 +1,8 @@
-//! Events: the same fields under other names.
+//! Events: the same fields under different names.
 
 use crate::Object;
 
-/// The names in the core, and in the group of events.
+/// Field names in the core group and in `events.k8s.io`.
 const NAMES: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The canonical base64 of the same bytes, or where Go stops reading.
+/// Returns the canonical base64 of the same bytes, or the offset where Go stops reading.
 pub(super) fn canonical(text: &str) -> Result<Cow<'_, str>, usize> {
     if is_canonical(text.as_bytes()) {
         return Ok(Cow::Borrowed(text));
@@ -13,12 +13,12 @@ pub(super) fn canonical(text: &str) -> Result<Cow<'_, str>, usize> {
     decode(text.as_bytes()).map(|bytes| Cow::Owned(encode(&bytes)))
 }
 
-/// Bytes as base64.
+/// Encodes bytes as base64.
 pub(super) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Almost all base64 is canonical already and needs no copy.
+/// Almost all base64 is already canonical and needs no copy.
 fn is_canonical(text: &[u8]) -> bool {
     if !text.len().is_multiple_of(4) {
         return false;
@@ -30,7 +30,7 @@ fn is_canonical(text: &[u8]) -> bool {
         .take_while(|&&b| b == b'=')
         .count();
     let digits = &text[..text.len() - padding];
-    // Bits of the last digit that belong to no byte must be zero.
+    // Unused bits of the last digit must be zero.
     let stray = match padding {
         0 => 0,
         1 => 0b11,
@@ -76,7 +76,7 @@ fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
     }
 }
 
-/// Checks what follows the first `=`.
+/// Checks the padding after the first `=`.
 fn padding(text: &[u8], mut at: usize, filled: usize) -> Result<(), usize> {
     let skip = |mut at: usize| {
         while matches!(text.get(at), Some(b'\r' | b'\n')) {

@@ -1,5 +1,5 @@
-//! Objects of kinds that users define: metadata is read by its type, everything else as it
-//! is. What the schema does not know is dropped later, by the schema.
+//! Decoding of custom resources: metadata is read by its type, everything else verbatim.
+//! Fields that are not in the schema are pruned later, by the schema.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ static METADATA: LazyLock<TypeId> = LazyLock::new(|| {
     metadata.expect("it is in the table")
 });
 
-/// Reads an object of a kind that users define from JSON.
+/// Reads a custom resource from JSON.
 pub fn custom_json(text: &[u8]) -> Result<Decoded, DecodeError> {
     let text = utf8(text)?;
     let read = document::read(text.as_bytes());
@@ -29,7 +29,7 @@ pub fn custom_json(text: &[u8]) -> Result<Decoded, DecodeError> {
     Ok(decoded)
 }
 
-/// Reads an object of a kind that users define from YAML.
+/// Reads a custom resource from YAML.
 pub fn custom_yaml(text: &[u8]) -> Result<Decoded, DecodeError> {
     let (value, duplicates) = yaml::tree(text)?;
     let mut decoded = custom_value(value)?;
@@ -40,7 +40,7 @@ pub fn custom_yaml(text: &[u8]) -> Result<Decoded, DecodeError> {
     Ok(decoded)
 }
 
-/// Reads an object of a kind that users define from a tree.
+/// Reads a custom resource from a tree.
 pub fn custom_value(value: Value) -> Result<Decoded, DecodeError> {
     let mut object = match value {
         Value::Object(object) => object,

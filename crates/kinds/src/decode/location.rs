@@ -1,7 +1,7 @@
-//! Where in a document the decoder is.
+//! The decoder's position in a document.
 //!
-//! A location is a chain of steps on the stack: it costs nothing until something is wrong
-//! there and its path is printed.
+//! A location is a chain of steps on the stack: it costs nothing until an error or a
+//! warning prints its path.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -10,14 +10,13 @@ use super::DecodeError;
 use crate::types::{Shape, Type, TypeId, types};
 use insula_gotext::quote;
 
-/// What was found so far.
+/// Warnings and the first error found so far.
 #[derive(Default)]
 pub(super) struct DecodeState {
     pub(super) problems: RefCell<Vec<String>>,
-    /// The first thing that is wrong; the error that serde carries says only that there
-    /// is one.
+    /// The first error. The error that serde carries only signals that there is one.
     pub(super) error: RefCell<Option<DecodeError>>,
-    /// The number that the fault names, as far as serde knows it.
+    /// The number that the error names, as parsed by serde.
     pub(super) number: Cell<Option<f64>>,
 }
 
@@ -31,10 +30,10 @@ pub(super) struct Location<'p> {
 
 #[derive(Clone, Copy)]
 pub(super) enum Step<'p> {
-    /// The document.
+    /// The document itself.
     Root,
-    /// Something that Go decodes apart: it reports no problems and errors name no path
-    /// to it.
+    /// A value that Go decodes separately: no warnings are reported below it, and errors
+    /// do not name the path to it.
     Separate,
     /// A member of a struct.
     Field(&'static Type, &'static str),
@@ -44,7 +43,7 @@ pub(super) enum Step<'p> {
     Index(usize),
 }
 
-/// Go stops collecting problems here.
+/// Go stops collecting warnings at this number.
 const MAX_PROBLEMS: usize = 100;
 
 impl<'p> Location<'p> {
@@ -62,7 +61,7 @@ impl<'p> Location<'p> {
             state: self.state,
             parent: Some(self),
             step,
-            // What Go decodes apart is still the same value of the document.
+            // A separately decoded value is still the same value of the document.
             depth: self.depth + usize::from(!matches!(step, Step::Separate)),
         }
     }
@@ -71,7 +70,7 @@ impl<'p> Location<'p> {
         matches!(self.step, Step::Root)
     }
 
-    /// Notes a field that Kubernetes would warn about.
+    /// Records a warning about a field.
     pub(super) fn report(&self, problem: &str, name: &str) {
         let Some(mut path) = self.path() else { return };
         if !path.is_empty() {
@@ -85,12 +84,12 @@ impl<'p> Location<'p> {
         }
     }
 
-    /// Notes what is wrong here.
+    /// Records an error; the first one wins.
     pub(super) fn fail(&self, error: DecodeError) {
         self.state.error.borrow_mut().get_or_insert(error);
     }
 
-    /// Notes that something of the wrong JSON type is here.
+    /// Records that the value has the wrong JSON type.
     pub(super) fn mismatch(&self, found: &str, shape: &Shape) {
         let wanted = go_type(shape);
         let (owner, path) = self.go_path();
@@ -102,13 +101,14 @@ impl<'p> Location<'p> {
         self.fail(DecodeError::Type(text));
     }
 
-    /// Notes that a number is here that its Go type cannot hold.
+    /// Records a number that its Go type cannot hold.
     pub(super) fn bad_number(&self, number: f64, printed: &str, shape: &Shape) {
         self.state.number.set(Some(number));
         self.mismatch(&format!("number {printed}"), shape);
     }
 
-    /// `spec.containers[0]`, or nothing where problems are not reported.
+    /// Returns a path such as `spec.containers[0]`, or none where warnings are not
+    /// reported.
     fn path(&self) -> Option<String> {
         let mut path = match self.parent {
             Some(parent) => parent.path()?,
@@ -126,7 +126,7 @@ impl<'p> Location<'p> {
         Some(path)
     }
 
-    /// The innermost struct and the names of fields down to here.
+    /// Returns the innermost struct and the field names down to this location.
     fn go_path(&self) -> (Option<&'static Type>, String) {
         let mut names = Vec::new();
         let mut innermost = None;
@@ -147,8 +147,8 @@ impl<'p> Location<'p> {
     }
 }
 
-/// The type as Go prints it, as far as the table knows it: names of types that are
-/// nothing but text are not in it.
+/// Returns the type as Go prints it. Named string types are printed as `string`, since
+/// the table does not have their names.
 fn go_type(shape: &Shape) -> String {
     match shape {
         Shape::String => "string".to_owned(),
@@ -169,7 +169,7 @@ fn go_type(shape: &Shape) -> String {
     }
 }
 
-/// `v1.Deployment` of `api.apps.v1.Deployment`.
+/// Returns `v1.Deployment` for `api.apps.v1.Deployment`.
 fn struct_name(id: TypeId) -> String {
     let name = types().get(id).name;
     let package = name.rsplit('.').nth(1).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One value of a document, read by its shape.
+//! One value of a document, decoded by its shape.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -18,16 +18,15 @@ use crate::{Object, quantity};
 static TEXT: Shape = Shape::String;
 static INT32: Shape = Shape::Int32;
 
-/// What objects of kinds call themselves. The tables leave it out, since it is the same
-/// for all of them.
+/// Type metadata. The table of types leaves it out, since it is the same for all kinds.
 static META: [&str; 2] = ["apiVersion", "kind"];
 
-/// The types that say what they are even inside of others, such as the claims of a
+/// Types that keep their type metadata even when embedded, such as the volume claims of a
 /// StatefulSet.
 static NAMED: LazyLock<HashSet<TypeId>> =
     LazyLock::new(|| kinds().iter().map(|(_, kind)| kind.type_id()).collect());
 
-/// A value to be read: the seed and the visitor are one. Null gives nothing.
+/// A value to decode: seed and visitor in one. Null decodes to `None`.
 #[derive(Clone, Copy)]
 pub(super) struct Node<'p> {
     pub(super) shape: &'static Shape,
@@ -130,7 +129,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         self.check_depth()?;
         match self.shape {
             Shape::Map(of) => self.map(of, self.location, map),
-            // Nobody looks for problems in what is kept as it is.
+            // Raw JSON is kept verbatim, without reporting problems in it.
             Shape::Raw => self.map(self.shape, &self.location.child(Step::Separate), map),
             Shape::Struct(id) => match either(*id, |shape| matches!(shape, Shape::Struct(_))) {
                 Either::No => self.members(*id, map),
@@ -209,7 +208,7 @@ impl Node<'_> {
         location: &Location<'_>,
         mut from: A,
     ) -> Result<Option<Value>, A::Error> {
-        // A document of few bytes cannot announce a list of many elements.
+        // The hint is bounded, so that a short document cannot reserve much memory.
         let mut list = Vec::with_capacity(from.size_hint().unwrap_or(0).min(1024));
         loop {
             let location = &location.child(Step::Index(list.len()));
@@ -220,7 +219,7 @@ impl Node<'_> {
         }
     }
 
-    /// Go takes a list of numbers for bytes, too.
+    /// Go accepts a list of numbers as bytes.
     fn octets<'de, A: SeqAccess<'de>>(self, mut from: A) -> Result<Option<Value>, A::Error> {
         let mut octets = Vec::new();
         let location = self.location;
@@ -264,7 +263,7 @@ impl Node<'_> {
         let of = types().get(id);
         let root = self.location.is_root();
         let mut object = Object::new();
-        // Null is absence, but a second mention is a duplicate even so.
+        // Null means absent, but a second mention is still a duplicate.
         let mut nulls: Vec<&str> = Vec::new();
         while let Some(key) = from.next_key_seed(Key { id, root })? {
             let (name, shape) = match key {
@@ -321,7 +320,7 @@ impl Node<'_> {
         match self.shape {
             // No quantity looks like the name of a JSON type.
             Shape::Quantity => return self.quantity(found),
-            // Go names what it tried to read them as.
+            // Go names the type that it tried to decode into.
             Shape::Time | Shape::MicroTime => self.location.mismatch(found, &TEXT),
             Shape::IntOrString => self.location.mismatch(found, &INT32),
             shape => self.location.mismatch(found, shape),
@@ -343,13 +342,14 @@ impl Node<'_> {
     }
 }
 
-/// What is read of a type that is one of two things.
+/// The outcome of choosing one of two alternatives for a value.
 enum Either {
-    /// The type is no such type.
+    /// The type has no alternatives.
     No,
-    /// The alternative that fits.
+    /// The alternative that fits the value.
     This(&'static Shape),
-    /// Nothing fits; the text says so, or else it counts as nothing.
+    /// No alternative fits. The text is the error, if any; without one the value is
+    /// dropped.
     Neither(Option<&'static str>),
 }
 
@@ -406,7 +406,7 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// What Go makes of null where something must be.
+/// Returns the value that Go stores for null in a list or map.
 fn zero(shape: &Shape) -> Value {
     match shape {
         Shape::String | Shape::Bytes => Value::from(""),
@@ -424,9 +424,10 @@ fn zero(shape: &Shape) -> Value {
     }
 }
 
-/// Whole numbers have one form, however they were written.
+/// Returns a number in canonical form: whole numbers are integers however they were
+/// written.
 fn float(value: f64) -> Value {
-    // Up to here every whole number is exact.
+    // Whole numbers up to this one are exact.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() < EXACT {
         Value::from(value as i64)

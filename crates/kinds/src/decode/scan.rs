@@ -1,12 +1,12 @@
-//! Why a text is not JSON, in the words of Go.
+//! A JSON scanner that reports syntax errors as Go words them.
 //!
-//! Only failures come here, so this is written to find the same first wrong byte as Go's
-//! scanner, not to be fast. It needs no stack: nesting is a list.
+//! It runs only after a failure, so it is written to find the same first invalid byte as
+//! Go's scanner, not to be fast. It needs no stack: nesting is a list.
 
-/// Go gives up here.
+/// Go's maximum nesting depth.
 const MAX_DEPTH: usize = 10_000;
 
-/// What is wrong with the syntax of the text, if anything is.
+/// Returns the first syntax error of the text.
 pub(crate) fn syntax_error(text: &[u8]) -> Option<String> {
     Scanner { text, at: 0 }.document().err()
 }
@@ -18,15 +18,15 @@ struct Scanner<'a> {
     at: usize,
 }
 
-/// What may come next.
+/// What the scanner expects next.
 enum Next {
     Value,
-    /// A value or the end of the list that just began.
+    /// A value, or the end of the list that just began.
     ValueOrEnd,
-    /// A key or the end of the object that just began.
+    /// A key, or the end of the object that just began.
     KeyOrEnd,
     Key,
-    /// Whatever may follow a value in what surrounds it.
+    /// Any token that may follow a value in its container.
     Rest,
 }
 
@@ -197,7 +197,8 @@ impl Scanner<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// The next byte of something that has begun; to Go, a text ends with a space.
+    /// Returns the next byte of an unfinished token; in Go's scanner a text ends with a
+    /// space.
     fn inner(&mut self) -> u8 {
         let byte = self.peek();
         self.at += 1;
@@ -212,7 +213,7 @@ impl Scanner<'_> {
 }
 
 fn wrong(byte: u8, place: &str) -> String {
-    // Go takes the byte for a character, whatever it was a part of.
+    // Go prints the byte as a character, even if it is part of a longer one.
     let character = match byte {
         b'\'' => r"\'".to_owned(),
         b'"' => "\"".to_owned(),

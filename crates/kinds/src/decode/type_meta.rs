@@ -1,4 +1,4 @@
-//! What a document says it is.
+//! The `apiVersion` and `kind` of a document.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 
 use super::{DecodeError, scan, utf8};
 
-/// The kind and version that a document claims.
+/// The kind and version that a document declares.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeMeta {
-    /// `apiVersion`, if it is there and not null.
+    /// `apiVersion`, if it is present and not null.
     pub api_version: Option<String>,
-    /// `kind`, if it is there and not null.
+    /// `kind`, if it is present and not null.
     pub kind: Option<String>,
 }
 
-/// What a JSON document says it is. Its syntax is checked to the end.
+/// Reads the type metadata of a JSON document. Its syntax is checked to the end.
 pub fn type_meta_json(text: &[u8]) -> Result<TypeMeta, DecodeError> {
     let text = utf8(text)?;
     serde_json::from_str(text)
@@ -26,7 +26,7 @@ pub fn type_meta_json(text: &[u8]) -> Result<TypeMeta, DecodeError> {
         })
 }
 
-/// Reads an [`TypeMeta`] and nothing else.
+/// Deserializes a [`TypeMeta`] and ignores all other members.
 pub(super) struct TypeMetaOnly(pub(super) TypeMeta);
 
 impl<'de> Deserialize<'de> for TypeMetaOnly {
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for TypeMetaOnly {
 
 struct TypeMetaVisitor;
 
-/// What Go calls the struct into which it reads the claim.
+/// The name of the struct that Go decodes type metadata into.
 const GO_STRUCT: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
 impl<'de> Visitor<'de> for TypeMetaVisitor {
@@ -118,7 +118,7 @@ impl<'de> Deserialize<'de> for Member {
     }
 }
 
-/// A member that must be text or null.
+/// Reads a member that must be a string or null.
 fn text<'de, A: MapAccess<'de>>(map: &mut A, name: &str) -> Result<Option<String>, A::Error> {
     let found = match map.next_value::<serde_json::Value>()? {
         serde_json::Value::Null => return Ok(None),

@@ -1,8 +1,7 @@
-//! YAML, by way of the JSON that Kubernetes turns it into.
+//! YAML, decoded through the JSON that Kubernetes converts it to.
 //!
-//! Scalars are those of YAML 1.1 (`yes`, `0644`), since that is what manifests are
-//! written in. What YAML can do to a parser is bounded: depth, size, and how much
-//! aliases may repeat.
+//! Scalars follow YAML 1.1 (`yes`, `0644`), since manifests are written in it. Depth,
+//! size and alias expansion are bounded.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -19,18 +18,19 @@ use crate::patch::document;
 use crate::types::TypeId;
 use insula_gotext::quote;
 
-/// How deeply YAML may be nested: less than JSON, since its parser needs much more stack
-/// for each level (22 KiB if it is not optimised).
+/// Maximum nesting of YAML. It is lower than for JSON, since the parser needs much more
+/// stack for each level (22 KiB in an unoptimised build).
 pub const MAX_YAML_DEPTH: usize = 64;
 
-/// How many nodes aliases may add to a document. Manifests repeat a label or a container,
-/// not ten thousand of them, and a few lines of aliases must not keep a server busy.
+/// Maximum number of nodes that aliases may add to a document. Manifests repeat a label
+/// or a container, not ten thousand of them, and a few lines of aliases must not keep a
+/// server busy.
 const MAX_REPEATED: usize = 10_000;
 
 /// Reads an object from YAML. A second document is an error.
 pub fn yaml(of: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
-    // Most of what comes as YAML is JSON, which is read much faster. What is odd about it
-    // is told in the words of YAML.
+    // Most bodies sent as YAML are JSON, which is read much faster. Duplicate keys are
+    // still reported in the wording of YAML.
     if looks_like_json(text)
         && let Ok(decoded) = super::json(of, text)
         && !decoded.problems.iter().any(|text| text.starts_with("dup"))
@@ -46,7 +46,7 @@ pub fn yaml(of: TypeId, text: &[u8]) -> Result<Decoded, DecodeError> {
     Ok(decoded)
 }
 
-/// What a YAML document says it is. Its syntax is checked to the end.
+/// Reads the type metadata of a YAML document. Its syntax is checked to the end.
 pub fn type_meta_yaml(text: &[u8]) -> Result<TypeMeta, DecodeError> {
     if looks_like_json(text)
         && let Ok(type_meta) = type_meta_json(text)
@@ -59,7 +59,7 @@ pub fn type_meta_yaml(text: &[u8]) -> Result<TypeMeta, DecodeError> {
         .map_err(|error| DecodeError::not_json(&error.to_string()))
 }
 
-/// Reads any document, and says which keys are in it twice.
+/// Reads any YAML document, with the keys that occur twice in it.
 pub fn any_yaml(text: &[u8]) -> Result<(Value, Vec<String>), DecodeError> {
     if looks_like_json(text)
         && let Ok(read) = document::read(text)
@@ -74,7 +74,7 @@ fn looks_like_json(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"{")
 }
 
-/// The JSON of the document and the keys that are in it twice.
+/// Returns the document as JSON, with the keys that occur twice in it.
 pub(super) fn tree(text: &[u8]) -> Result<(Value, Vec<String>), DecodeError> {
     let text = std::str::from_utf8(text)
         .map_err(|_| DecodeError::Syntax("yaml: invalid leading UTF-8 octet".to_owned()))?;
@@ -108,16 +108,16 @@ fn sentence(error: &serde_saphyr::Error) -> String {
         serde_saphyr::Error::MultipleDocuments { .. } => "more than one document".to_owned(),
         error => error.to_string(),
     };
-    // The location goes first, as Go's YAML has it.
+    // The position goes first, as in Go's YAML.
     let text = text.split(" at line ").next().unwrap_or(&text);
     match error.location() {
-        // Go's YAML says nothing of the first line.
+        // Go's YAML does not mention the first line.
         Some(location) if location.line() > 1 => format!("yaml: line {}: {text}", location.line()),
         _ => format!("yaml: {text}"),
     }
 }
 
-/// Builds the JSON of a node.
+/// Builds the JSON value of a node.
 #[derive(Clone, Copy)]
 struct Tree<'a> {
     duplicates: &'a RefCell<Vec<String>>,
@@ -163,7 +163,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
         if !value.is_finite() {
             return Err(E::custom("a number that JSON does not have"));
         }
-        // As an i64 this far out is exact, whatever the double stands for.
+        // In this range the conversion to i64 is exact.
         let whole = value.fract() == 0.0 && value.abs() < 9.2e18;
         Ok(if whole {
             Value::from(value as i64)
@@ -203,7 +203,7 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 }
 
-/// A key as JSON has it, and as Go prints it.
+/// A map key as JSON has it, and as Go prints it.
 struct Key {
     name: String,
     printed: String,

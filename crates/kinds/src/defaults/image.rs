@@ -1,7 +1,7 @@
-//! How an image is pulled if nobody says.
+//! The default pull policy of an image.
 
-/// `Always` if the image's tag is, or stands for, `latest`; `IfNotPresent` otherwise,
-/// also for what names no image at all.
+/// Returns `Always` if the image's tag is `latest` or missing, `IfNotPresent` otherwise,
+/// also for an invalid image name.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     if latest(image) {
         "Always"
@@ -39,7 +39,7 @@ fn repository_is_valid(repository: &str) -> bool {
     path.split('/').all(component_is_valid)
 }
 
-/// A first part is a host if a path could not look like it.
+/// Whether the first component is a registry host: one that cannot be a path component.
 fn is_host(first: &str) -> bool {
     let upper = first.bytes().any(|byte| byte.is_ascii_uppercase());
     first.contains(['.', ':']) || first == "localhost" || upper
@@ -96,7 +96,7 @@ fn digest_is_valid(digest: &str) -> bool {
     })
 }
 
-/// Sixty-four hexadecimal digits are an image's identifier, not its name.
+/// Sixty-four hexadecimal digits are an image ID, not a name.
 fn is_identifier(image: &str) -> bool {
     image.len() == 64
         && image

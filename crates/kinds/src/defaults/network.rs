@@ -1,4 +1,4 @@
-//! Services, endpoints and policies of the network.
+//! Defaults of Services, endpoints and network policies.
 
 use serde_json::json;
 
@@ -59,7 +59,7 @@ fn session_affinity(spec: &mut Object) {
     }
 }
 
-/// Whether traffic comes to the service from outside of the cluster.
+/// Whether the service receives traffic from outside the cluster.
 pub(crate) fn reachable_from_outside(spec: &Object) -> bool {
     match tree::text(spec, "type") {
         "LoadBalancer" | "NodePort" => true,

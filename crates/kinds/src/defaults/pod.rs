@@ -1,11 +1,11 @@
-//! Pods and what they are made of, wherever it occurs.
+//! Defaults of pods and the types they contain.
 
 use serde_json::Value;
 
 use super::{Rule, image, resources, tree};
 use crate::Object;
 
-/// Where pods of long ago held what is now `initContainers`.
+/// Annotations that held `initContainers` before they were a field.
 const OBSOLETE_ANNOTATIONS: [&str; 4] = [
     "pod.beta.kubernetes.io/init-containers",
     "pod.alpha.kubernetes.io/init-containers",
@@ -102,7 +102,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
 ];
 
-/// What holds for a Pod only, not for a template of one.
+/// Defaults of Pods that do not apply to pod templates.
 fn pod(pod: &mut Object) {
     let spec = tree::child_mut(pod, "spec");
     let host_network = tree::boolean(spec, "hostNetwork");
@@ -116,7 +116,7 @@ fn pod(pod: &mut Object) {
     }
     resources::default_pod_resources(spec);
     tree::fill(spec, "enableServiceLinks", true);
-    // Templates keep a negative period, since they always did.
+    // Templates keep a negative period, as they always have in Kubernetes.
     if tree::number(spec, "terminationGracePeriodSeconds") < 0 {
         spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
     }
@@ -130,7 +130,7 @@ fn drop_obsolete_annotations(holder: &mut Object) {
     }
 }
 
-/// The account has two names for one thing; the newer one wins.
+/// The service account has two field names; `serviceAccountName` wins.
 fn service_account(spec: &mut Object) {
     if tree::is_empty(spec, "serviceAccountName") {
         tree::copy_if_set(spec, "serviceAccount", "serviceAccountName");
@@ -138,8 +138,8 @@ fn service_account(spec: &mut Object) {
     tree::copy_if_set(spec, "serviceAccountName", "serviceAccount");
 }
 
-/// Keeps one value and the list of which it is the first in step: the value wins, since
-/// writers that know no list write the value only.
+/// Keeps a value and the list that starts with it in sync. The value wins, since clients
+/// that do not know the list write only the value.
 fn sync_value_and_list(
     object: &mut Object,
     [one, many]: [&str; 2],
@@ -160,7 +160,7 @@ fn sync_value_and_list(
     }
 }
 
-/// Who limits a resource and requests none requests the limit.
+/// A container that limits a resource without requesting it requests the limit.
 fn default_requests_to_limits(container: &mut Object) {
     let Some(resources) = tree::existing_mut(container, "resources") else {
         return;
@@ -174,7 +174,7 @@ fn default_requests_to_limits(container: &mut Object) {
     }
 }
 
-/// On the host's network a container's port is the host's.
+/// On the host network a container port is also a host port.
 fn default_host_ports(container: &mut Object) {
     for port in tree::items_mut(container, "ports") {
         let number = tree::number(port, "containerPort");
@@ -187,7 +187,7 @@ fn container(container: &mut Object) {
     tree::fill_empty(container, "imagePullPolicy", policy);
 }
 
-/// A volume from nowhere is an empty directory.
+/// A volume without a source is an empty directory.
 fn volume(volume: &mut Object) {
     let sourced = volume
         .iter()

@@ -1,4 +1,4 @@
-//! Who may what, what may be, and what the cluster itself is made of.
+//! Defaults of RBAC, admission, quota, cluster and API extension kinds.
 
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
 ];
 
-/// A namespace is labelled with its name; one that has none yet is labelled later.
+/// Labels a namespace with its name; one without a name is labelled on create.
 fn namespace(namespace: &mut Object) {
     let metadata = tree::child_mut(namespace, "metadata");
     let name = tree::text(metadata, "name").to_owned();
@@ -112,8 +112,8 @@ fn node(status: &mut Object) {
     }
 }
 
-/// Limits for containers follow from one another: the default from the greatest, the
-/// request from the default, or else from the least.
+/// Derives missing container limits: the default limit from the maximum, the default
+/// request from the default limit or else from the minimum.
 fn limit_range(item: &mut Object) {
     if tree::text(item, "type") == "Container" {
         for (from, to) in [

@@ -1,5 +1,5 @@
-//! Lists of resources: amounts finer than a thousandth are rounded up, and a pod's own
-//! follow from those of its containers.
+//! Resource lists: quantities finer than a thousandth are rounded up, and resources of a
+//! pod are derived from those of its containers.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::Object;
 use crate::quantity::Quantity;
 use crate::types::Shape;
 
-/// Whether Kubernetes rounds what a field of this shape in this type holds.
+/// Whether Kubernetes rounds the quantities in a field of this shape and owner type.
 pub(super) fn rounded(of: &str, shape: &Shape) -> bool {
-    // The amounts that devices take are of another type in Go, and are kept.
+    // Device allocations have a different Go type, which is not rounded.
     let kept = of == "api.core.v1.NodeAllocatableResourceClaimStatus";
     let quantities = matches!(shape, Shape::Map(of) if **of == Shape::Quantity);
     quantities && !kept && of.starts_with("api.core.v1.")
 }
 
-/// Rounds the amounts in a field up to thousandths, away from zero.
+/// Rounds the quantities in a field up to thousandths, away from zero.
 pub(super) fn round(object: &mut Object, json: &str) {
     let Some(amounts) = tree::existing_mut(object, json) else {
         return;
@@ -30,8 +30,8 @@ pub(super) fn round(object: &mut Object, json: &str) {
     }
 }
 
-/// The canonical text of an amount in thousandths, if it was written finer than that:
-/// only the suffixes `u` and `n` are.
+/// Returns the canonical text in thousandths of a quantity that is written finer than
+/// that, with suffix `u` or `n`.
 fn thousandths(text: &str) -> Option<String> {
     let (digits, scale) = match text.strip_suffix('u') {
         Some(digits) => (digits, 1_000),
@@ -46,8 +46,8 @@ fn thousandths(text: &str) -> Option<String> {
     })
 }
 
-/// Completes the resources of a pod that has some of its own: what it requests is what
-/// its containers request, or else its limit.
+/// Completes the pod-level resources of a pod that has some: requests default to those of
+/// its containers, or else to the pod's limit.
 pub(super) fn default_pod_resources(spec: &mut Object) {
     let Some(own) = tree::child(spec, "resources") else {
         return;
@@ -101,8 +101,8 @@ fn huge_pages(resource: &str) -> bool {
     resource.starts_with("hugepages-")
 }
 
-/// What the containers need together: all that run at once, or the greediest of those
-/// that run before, each with the sidecars that were started before it.
+/// Returns what the containers need together: the sum of those that run at once, or the
+/// largest init container with the sidecars started before it, whichever is more.
 fn total(spec: &Object, list: &str) -> BTreeMap<String, Quantity> {
     let mut running = BTreeMap::new();
     for container in tree::items(spec, "containers") {

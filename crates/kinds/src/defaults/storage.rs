@@ -1,11 +1,11 @@
-//! Volumes, claims, classes and drivers.
+//! Defaults of volumes, claims, storage classes and CSI drivers.
 
 use super::Rule;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::run("api.core.v1.PersistentVolume", |volume| {
-        // Not a rule of the specification's type: an attachment that holds one inline
-        // keeps it as it is.
+        // Not a rule of the spec's type: a VolumeAttachment that holds one inline keeps
+        // it unchanged.
         let spec = super::tree::child_mut(volume, "spec");
         super::tree::fill_empty(spec, "persistentVolumeReclaimPolicy", "Retain");
         super::tree::fill(spec, "volumeMode", "Filesystem");

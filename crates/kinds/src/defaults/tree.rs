@@ -1,10 +1,10 @@
-//! Reading and writing objects as Go sees them: what is not there is zero.
+//! Access to the fields of an object with the semantics of Go: an absent field is zero.
 
 use serde_json::Value;
 
 use crate::Object;
 
-/// Whether Go would hold the zero value: nothing, false, 0, or empty.
+/// Whether the value is Go's zero value: null, false, 0 or empty.
 pub(crate) fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -16,7 +16,7 @@ pub(crate) fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Whether the field holds nothing; a pointer to zero is something, a plain zero is not.
+/// Whether the field is unset. Zero counts as set if Go holds a pointer.
 pub(crate) fn is_unset(object: &Object, json: &str, pointer: bool) -> bool {
     match object.get(json) {
         None | Some(Value::Null) => true,
@@ -29,36 +29,36 @@ pub(crate) fn is_empty(object: &Object, json: &str) -> bool {
     object.get(json).is_none_or(is_zero)
 }
 
-/// Whether the field is there, be it zero.
+/// Whether the field is present, even if it is zero.
 pub(crate) fn is_present(object: &Object, json: &str) -> bool {
     !is_unset(object, json, true)
 }
 
-/// Sets a pointer that is nil.
+/// Sets a field that is absent.
 pub(crate) fn fill(object: &mut Object, json: &str, value: impl Into<Value>) {
     if !is_present(object, json) {
         object.insert(json.to_owned(), value.into());
     }
 }
 
-/// Sets a plain value that is zero.
+/// Sets a field that is absent or zero.
 pub(crate) fn fill_empty(object: &mut Object, json: &str, value: impl Into<Value>) {
     if is_empty(object, json) {
         object.insert(json.to_owned(), value.into());
     }
 }
 
-/// The text of a field, empty if there is none.
+/// Returns the string in a field, empty if there is none.
 pub(crate) fn text<'a>(object: &'a Object, json: &str) -> &'a str {
     object.get(json).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The number of a field, 0 if there is none.
+/// Returns the integer in a field, 0 if there is none.
 pub(crate) fn number(object: &Object, json: &str) -> i64 {
     object.get(json).and_then(Value::as_i64).unwrap_or_default()
 }
 
-/// The truth of a field, false if there is none.
+/// Returns the boolean in a field, false if there is none.
 pub(crate) fn boolean(object: &Object, json: &str) -> bool {
     object
         .get(json)
@@ -66,12 +66,12 @@ pub(crate) fn boolean(object: &Object, json: &str) -> bool {
         .unwrap_or_default()
 }
 
-/// The object in a field.
+/// Returns the object in a field.
 pub(crate) fn child<'a>(object: &'a Object, json: &str) -> Option<&'a Object> {
     object.get(json).and_then(Value::as_object)
 }
 
-/// The object in a field; it is made if there is none.
+/// Returns the object in a field; creates it if there is none.
 pub(crate) fn child_mut<'a>(object: &'a mut Object, json: &str) -> &'a mut Object {
     let value = object.entry(json).or_insert(Value::Null);
     if !value.is_object() {
@@ -83,12 +83,12 @@ pub(crate) fn child_mut<'a>(object: &'a mut Object, json: &str) -> &'a mut Objec
     }
 }
 
-/// The object in a field, if it is there, to be changed.
+/// Returns the object in a field mutably, if there is one.
 pub(crate) fn existing_mut<'a>(object: &'a mut Object, json: &str) -> Option<&'a mut Object> {
     object.get_mut(json).and_then(Value::as_object_mut)
 }
 
-/// The elements of a list.
+/// Returns the elements of a list.
 pub(crate) fn list<'a>(object: &'a Object, json: &str) -> &'a [Value] {
     object
         .get(json)
@@ -96,12 +96,12 @@ pub(crate) fn list<'a>(object: &'a Object, json: &str) -> &'a [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// The objects in a list.
+/// Iterates over the objects in a list.
 pub(crate) fn items<'a>(object: &'a Object, json: &str) -> impl Iterator<Item = &'a Object> {
     list(object, json).iter().filter_map(Value::as_object)
 }
 
-/// The objects in a list, to be changed.
+/// Iterates mutably over the objects in a list.
 pub(crate) fn items_mut<'a>(
     object: &'a mut Object,
     json: &str,
@@ -110,7 +110,7 @@ pub(crate) fn items_mut<'a>(
     items.into_iter().flatten().filter_map(Value::as_object_mut)
 }
 
-/// Makes a field what it is in another object: there, or not there.
+/// Copies a field from one object to another, or removes it if it is absent.
 pub(crate) fn copy(from: &Object, to: &mut Object, json: &str) {
     match from.get(json) {
         Some(value) => to.insert(json.to_owned(), value.clone()),
@@ -118,7 +118,7 @@ pub(crate) fn copy(from: &Object, to: &mut Object, json: &str) {
     };
 }
 
-/// Adds a text to a list unless it is there.
+/// Appends a string to a list unless the list contains it.
 pub(crate) fn push_unique(object: &mut Object, json: &str, text: &str) {
     let value = object.entry(json).or_insert(Value::Null);
     match value {
@@ -128,7 +128,7 @@ pub(crate) fn push_unique(object: &mut Object, json: &str, text: &str) {
     }
 }
 
-/// Makes one field what another is, if that is not zero.
+/// Copies one field to another unless it is zero.
 pub(crate) fn copy_if_set(object: &mut Object, from: &str, to: &str) {
     if let Some(value) = object.get(from).filter(|value| !is_zero(value)).cloned() {
         object.insert(to.to_owned(), value);

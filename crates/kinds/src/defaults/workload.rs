@@ -1,4 +1,4 @@
-//! Controllers of pods, and what scales them.
+//! Defaults of workloads and autoscalers.
 
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::run("api.autoscaling.v2.HorizontalPodAutoscalerSpec", autoscaler),
 ];
 
-/// What a rolling update without numbers does.
+/// Sets the default parameters of a rolling update.
 fn default_rolling_update(spec: &mut Object, strategy: &str, numbers: [(&str, Value); 2]) {
     let strategy = tree::child_mut(spec, strategy);
     tree::fill_empty(strategy, "type", "RollingUpdate");
@@ -94,7 +94,7 @@ fn default_rolling_update(spec: &mut Object, strategy: &str, numbers: [(&str, Va
 
 fn stateful_set(spec: &mut Object) {
     let strategy = tree::child_mut(spec, "updateStrategy");
-    // Only who names no strategy at all gets the numbers of a rolling update.
+    // Only a StatefulSet without a strategy gets rolling update parameters.
     if tree::is_empty(strategy, "type") {
         strategy.insert("type".to_owned(), "RollingUpdate".into());
         tree::child_mut(strategy, "rollingUpdate");
@@ -104,7 +104,7 @@ fn stateful_set(spec: &mut Object) {
     {
         tree::fill(update, "partition", 0);
     }
-    // Claims in a set are whole objects, and are written as such.
+    // Claim templates are whole objects and carry their type metadata.
     for claim in tree::items_mut(spec, "volumeClaimTemplates") {
         claim.insert("apiVersion".to_owned(), "v1".into());
         claim.insert("kind".to_owned(), "PersistentVolumeClaim".into());
@@ -122,7 +122,7 @@ fn replication_controller(controller: &mut Object) {
 
 fn job(job: &mut Object) {
     let spec = tree::child_mut(job, "spec");
-    // Who wants one of many says so; who says nothing wants one.
+    // A Job with neither completions nor parallelism runs one pod.
     if !tree::is_present(spec, "completions") && !tree::is_present(spec, "parallelism") {
         spec.insert("completions".to_owned(), 1.into());
     }
@@ -140,7 +140,7 @@ fn job(job: &mut Object) {
     default_job_labels(job);
 }
 
-/// A job without labels has those of its template.
+/// A Job without labels gets those of its template.
 pub(crate) fn default_job_labels(job: &mut Object) {
     let labels = tree::child(job, "spec").and_then(template_labels);
     if let Some(labels) = labels {
@@ -180,8 +180,7 @@ fn autoscaler(spec: &mut Object) {
     }
 }
 
-/// The old version knows one metric; others are in an annotation, and if there are some
-/// the one is not a default.
+/// autoscaling/v1 has one metric; others are in an annotation, and suppress its default.
 fn autoscaler_v1(autoscaler: &mut Object) {
     let annotated = tree::child(autoscaler, "metadata")
         .and_then(|metadata| tree::child(metadata, "annotations"))

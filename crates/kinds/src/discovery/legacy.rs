@@ -1,11 +1,11 @@
-//! The documents that clients read who do not know the aggregated one.
+//! Discovery documents for clients that do not support the aggregated one.
 
 use serde::Serialize;
 
 use super::{Catalog, Document, Group, Resource, Root, Subresource, Version, group_version};
 use crate::Scope;
 
-/// `/api`: the versions of the core group, and where to reach the server.
+/// Builds `/api`: the versions of the core group, and the address of the server.
 pub fn api_versions(server_address: &str) -> Document {
     let versions = ApiVersions {
         kind: "APIVersions",
@@ -19,7 +19,7 @@ pub fn api_versions(server_address: &str) -> Document {
 }
 
 impl Catalog {
-    /// `/apis`: all groups but the core.
+    /// Builds `/apis`: all groups except the core group.
     pub fn api_group_list(&self) -> Document {
         let list = ApiGroupList {
             kind: "APIGroupList",
@@ -29,7 +29,7 @@ impl Catalog {
         Document::new("apimachinery.pkg.apis.meta.v1.APIGroupList", &list)
     }
 
-    /// `/apis/{group}`.
+    /// Builds `/apis/{group}`.
     pub fn api_group(&self, name: &str) -> Option<Document> {
         let mut groups = self.groups_under(Root::Apis);
         let group = groups.find(|group| group.name == name)?;
@@ -42,14 +42,14 @@ impl Catalog {
         Some(Document::new(name, &document))
     }
 
-    /// `/apis/{group}/{version}`, and `/api/v1` for the empty group.
+    /// Builds `/apis/{group}/{version}`, and `/api/v1` for the empty group.
     pub fn api_resource_list(&self, group: &str, version: &str) -> Option<Document> {
         let group = self.groups.iter().find(|found| found.name == group)?;
         let mut versions = group.versions.iter();
         let version = versions.find(|found| found.name == version)?;
         let list = ApiResourceList {
             kind: "APIResourceList",
-            // The core group's document never had one.
+            // The core group's document has no `apiVersion` upstream.
             api_version: (!group.name.is_empty()).then_some("v1"),
             group_version: group_version(group, version),
             resources: version.resources.iter().flat_map(entries).collect(),
@@ -59,7 +59,7 @@ impl Catalog {
     }
 }
 
-/// A resource and what is below it, as entries of one list.
+/// Returns a resource and its subresources as entries of one list.
 fn entries(resource: &Resource) -> impl Iterator<Item = ApiResource<'_>> {
     let below = resource.subresources.iter();
     let below = below.map(|sub| ApiResource::below(resource, sub));
@@ -167,7 +167,7 @@ struct ApiResource<'a> {
 
 impl<'a> ApiResource<'a> {
     fn of(resource: &'a Resource) -> Self {
-        // The kind's own group goes without saying here, also for custom resources.
+        // The kind's own group is omitted here, also for custom resources.
         Self {
             name: resource.name.clone(),
             singular_name: &resource.singular_resource,

@@ -1,5 +1,5 @@
-//! JSON as Go writes it: `<`, `>`, `&` and the two line separators of Unicode escaped,
-//! everything else beyond ASCII as it is.
+//! JSON text as Go writes it: `<`, `>`, `&` and the two line separators of Unicode are
+//! escaped, all other non-ASCII characters are not.
 
 use std::io::Write;
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// What each byte of a string needs: nothing, an escape, or a closer look.
+/// How each byte of a string is written: verbatim, escaped, or after a look at the bytes
+/// that follow.
 static CLASS: [u8; 256] = {
     let mut class = [PLAIN; 256];
     let mut byte = 0;
@@ -27,10 +28,10 @@ const PLAIN: u8 = 0;
 const ESCAPE: u8 = 1;
 const LOOK: u8 = 2;
 
-/// How U+2028 and U+2029 begin.
+/// The leading bytes of U+2028 and U+2029.
 const SEPARATOR: [u8; 2] = [0xe2, 0x80];
 
-/// A string.
+/// Writes a string.
 pub(crate) fn string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
@@ -83,7 +84,7 @@ fn escape(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(short);
 }
 
-/// Any value, as it is.
+/// Writes any value without a type.
 pub(crate) fn raw(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
@@ -120,11 +121,12 @@ pub(crate) fn raw(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// A double in Go's shortest form: an exponent only for what is very large or small.
+/// Writes a double in Go's shortest form, with an exponent only for very large or small
+/// values.
 pub(crate) fn float(value: f64, out: &mut Vec<u8>) {
     let size = value.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
-        // Rust writes the exponent as Go does, but for the sign.
+        // Rust writes the exponent as Go does, except for the sign.
         let text = format!("{value:e}");
         let text = match text.split_once("e-") {
             Some(_) => text,

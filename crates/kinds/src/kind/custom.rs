@@ -1,4 +1,4 @@
-//! Kinds that users define.
+//! Kinds of custom resources.
 
 use std::collections::BTreeMap;
 
@@ -7,46 +7,45 @@ use super::{
 };
 use crate::types::types;
 
-/// A kind that a user defined, in one version.
+/// A custom resource kind in one version.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
-    /// Its group.
+    /// The group.
     pub group: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// The plural in paths.
+    /// The plural name in paths.
     pub resource: String,
-    /// The singular that kubectl takes.
+    /// The singular name for kubectl.
     pub singular: String,
     /// The name in objects.
     pub kind: String,
-    /// The name in lists.
+    /// The kind of lists.
     pub list_kind: String,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub scope: Scope,
-    /// The short names that kubectl takes.
+    /// The short names for kubectl.
     pub short_names: Vec<String>,
-    /// The categories that kubectl takes.
+    /// The categories for kubectl.
     pub categories: Vec<String>,
-    /// Whether the status is written apart from the rest.
+    /// Whether it has a status subresource.
     pub status: bool,
-    /// Whether it can be scaled.
+    /// Whether it has a scale subresource.
     pub scale: bool,
-    /// The fields that a field selector may name beside those of the metadata.
+    /// The fields that field selectors support in addition to metadata.
     pub selectable: Vec<String>,
-    /// The columns of its table, the name included.
+    /// The columns of its table, including the name.
     pub columns: Vec<Column>,
-    /// The hash of the version in which its objects are stored; empty if that is not
-    /// served.
+    /// The storage version hash; empty if the storage version is not served.
     pub storage_version_hash: String,
 }
 
 impl Kind {
-    /// A kind that a user defined.
+    /// Builds the kind of a custom resource.
     ///
-    /// Its type is that of every object, metadata and nothing else, as the table of types
-    /// has nothing better: whoever reads or writes whole objects of it goes by its schema
-    /// instead. It has no place in the table, so it is not to be asked for its storage.
+    /// Its type is metadata only, since the table of types has no better one: whole
+    /// objects are read and written by their schema instead. It has no index in the
+    /// table, so callers must not use [`Kind::storage`].
     pub fn custom(of: CustomKind) -> Self {
         let type_name = "apimachinery.pkg.apis.meta.v1.PartialObjectMetadata";
         Self {
@@ -79,7 +78,8 @@ impl Kind {
     }
 }
 
-/// The order is that of Kubernetes for custom resources, which is not that of its own.
+/// The order that Kubernetes uses for custom resources, which differs from its built-in
+/// kinds.
 const VERBS: [&str; 8] = [
     "delete",
     "deletecollection",

@@ -1,9 +1,9 @@
-//! The order of versions.
+//! The order of API versions.
 
 use std::cmp::Ordering;
 
-/// How clients prefer versions, the best one first: stable ones, then beta, then alpha,
-/// each from high to low, then whatever is called otherwise.
+/// Orders versions by preference: stable ones, then beta, then alpha, each from high to
+/// low, then all others.
 pub fn version_order(a: &str, b: &str) -> Ordering {
     match (rank(a), rank(b)) {
         (Some(a), Some(b)) => b.cmp(&a),
@@ -13,10 +13,10 @@ pub fn version_order(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// `v2beta1` as its stage, its number and the number within the stage.
+/// Splits `v2beta1` into its stage, its number and the number within the stage.
 fn rank(version: &str) -> Option<(u8, u64, u64)> {
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // What a Go integer does not hold is no number.
+        // Numbers that overflow a Go integer do not count as version numbers.
         true => text.parse::<i64>().ok().map(i64::unsigned_abs),
         false => None,
     };

@@ -1,8 +1,8 @@
-//! The paths of kinds that users defined, in both versions.
+//! The paths of custom resources, in both versions.
 //!
-//! They differ in small things from those of other kinds: nothing comes in protobuf, there
-//! are no old watches, and a list is deleted by the parameters of a list. Their schemas are
-//! made by whoever knows the definitions.
+//! They differ in details from those of built-in kinds: no protobuf, no legacy watch
+//! paths, and delete-collection takes the parameters of a list. The schemas are supplied
+//! by the caller, which has the definitions.
 
 mod path;
 
@@ -25,7 +25,7 @@ const OBJECT_META: &str = "apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_META: &str = "apimachinery.pkg.apis.meta.v1.ListMeta";
 const SCALE: &str = "api.autoscaling.v1.Scale";
 
-/// What every document of version 3 refers to, without and with scales.
+/// The schemas shared by all version 3 documents, without and with `Scale`.
 static SHARED: LazyLock<[Object; 2]> = LazyLock::new(|| {
     let names = Names::new(&|_| true);
     let plain = [STATUS, DELETE_OPTIONS, PATCH_BODY, OBJECT_META, LIST_META];
@@ -36,7 +36,7 @@ static SHARED: LazyLock<[Object; 2]> = LazyLock::new(|| {
     ]
 });
 
-/// What some kinds that users defined add to the document of version 2.
+/// The addition of custom resources to the version 2 document.
 #[derive(Clone, Debug)]
 pub struct V2Part {
     pub(super) paths: Object,
@@ -44,7 +44,7 @@ pub struct V2Part {
 }
 
 impl V2Part {
-    /// The paths of the kinds, with the schemas of all of them by their names.
+    /// Builds the paths of the kinds, with all their schemas by name.
     pub fn new<'a>(kinds: impl IntoIterator<Item = &'a Kind>, schemas: Object) -> Self {
         let paths = kinds.into_iter().flat_map(paths);
         Self {
@@ -53,8 +53,8 @@ impl V2Part {
         }
     }
 
-    /// The part in protobuf. It makes a whole when it follows the document in protobuf, as
-    /// messages that follow each other are merged.
+    /// Encodes the part in protobuf. Appended to the document in protobuf it forms a
+    /// whole, as consecutive messages are merged.
     pub fn protobuf(&self) -> Vec<u8> {
         let mut out = Message::default();
         named_paths_and_definitions(&mut out, &self.paths, &self.definitions);
@@ -62,8 +62,8 @@ impl V2Part {
     }
 }
 
-/// The document of version 3 of a group and version in which only users define kinds, with
-/// the schemas of all of these by their names.
+/// Builds the version 3 document of a group and version that has only custom resources,
+/// with all their schemas by name.
 pub fn v3_custom_document<'a>(
     kinds: impl IntoIterator<Item = &'a Kind>,
     mut schemas: Object,
@@ -86,7 +86,7 @@ pub fn v3_custom_document<'a>(
     serde_json::to_vec(&document).expect("values are always JSON")
 }
 
-/// A document of version 3 with its members in the usual order.
+/// A version 3 document with its members in the usual order.
 #[derive(Serialize)]
 struct Document {
     openapi: &'static str,
@@ -100,14 +100,14 @@ struct Components {
     schemas: Object,
 }
 
-/// The name of a schema: `com.example.v1.Foo` for `Foo` in `example.com/v1`.
+/// Returns the name of a schema: `com.example.v1.Foo` for `Foo` in `example.com/v1`.
 pub fn schema_name(group: &str, version: &str, kind: &str) -> String {
     let domain: Vec<_> = group.rsplit('.').collect();
     format!("{}.{version}.{kind}", domain.join("."))
 }
 
 impl Path<'_> {
-    /// Whether it is that of a scale.
+    /// Whether this is the path of a scale subresource.
     fn scaled(&self) -> bool {
         let scale = full_name(SCALE);
         self.operations.iter().any(|of| of.response == scale)

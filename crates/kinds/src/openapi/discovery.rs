@@ -1,11 +1,11 @@
-//! The paths at which clients discover what is served.
+//! The discovery paths.
 
 use super::operation::{Body, Operation, Response};
 use super::path::{Path, root, version_id};
 use super::schema::INFO;
 use super::{group_id, tag};
 
-/// `/api/`.
+/// Returns the path `/api/`.
 pub(super) fn api() -> Path {
     let id = "getCoreAPIVersions".to_owned();
     path(
@@ -16,7 +16,7 @@ pub(super) fn api() -> Path {
     )
 }
 
-/// `/apis/`.
+/// Returns the path `/apis/`.
 pub(super) fn apis() -> Path {
     let id = "getAPIVersions".to_owned();
     path(
@@ -27,12 +27,12 @@ pub(super) fn apis() -> Path {
     )
 }
 
-/// `/version/`.
+/// Returns the path `/version/`.
 pub(super) fn version() -> Path {
     path("/version/", "version", "getCodeVersion".to_owned(), INFO)
 }
 
-/// `/apis/apps/`.
+/// Returns the path `/apis/apps/`.
 pub(super) fn group(group: &str) -> Path {
     let id = format!("get{}APIGroup", group_id(group));
     let place = format!("/apis/{group}/");
@@ -44,7 +44,7 @@ pub(super) fn group(group: &str) -> Path {
     )
 }
 
-/// `/apis/apps/v1/`.
+/// Returns the path `/apis/apps/v1/`.
 pub(super) fn api_version(group: &str, version: &str) -> Path {
     let id = format!("get{}APIResources", version_id(group, version));
     let place = format!("{}/", root(group, version));

@@ -1,5 +1,5 @@
-//! OpenAPI in protobuf, in the messages of gnostic: older kubectls and some operators read
-//! nothing else of version 2, and clients may ask for version 3 so.
+//! OpenAPI in protobuf, in the messages of gnostic. Older kubectls and some operators
+//! read version 2 in no other format, and clients may request version 3 in it.
 
 mod message;
 mod v3;
@@ -11,7 +11,7 @@ pub(super) use message::Message;
 use message::{items, members};
 pub use v3::v3_protobuf;
 
-/// The document of all kinds that `filter` lets through, in protobuf.
+/// Builds the version 2 document of all kinds that `filter` accepts, in protobuf.
 pub fn v2_protobuf(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
     let Document {
         swagger,
@@ -45,7 +45,7 @@ pub fn v2_protobuf(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// What documents consist of, and what is added to them.
+/// Writes the paths and definitions of a document or of an addition to it.
 pub(super) fn named_paths_and_definitions(out: &mut Message, paths: &Object, definitions: &Object) {
     out.nested(8, |out| out.named(2, paths, path_item));
     out.nested(9, |out| out.named(1, definitions, schema));
@@ -93,7 +93,7 @@ fn response(out: &mut Message, response: &Value) {
 
 fn parameters(out: &mut Message, number: u64, of: &Value) {
     for found in items(&of["parameters"]) {
-        // A parameter, not a reference to one.
+        // Field 1 is a parameter, not a reference to one.
         out.nested(number, |out| out.nested(1, |out| parameter(out, found)));
     }
 }
@@ -107,7 +107,7 @@ fn parameter(out: &mut Message, parameter: &Value) {
             out.nested(5, |out| schema(out, &parameter["schema"]));
         });
     }
-    // Parameters in queries and in paths have different numbers for the same things.
+    // Query and path parameters use different field numbers for the same properties.
     let (kind, kind_number, unique_number) = match parameter["in"] == "query" {
         true => (3, 6, 20),
         false => (4, 5, 19),
@@ -171,7 +171,7 @@ fn schema(out: &mut Message, of: &Value) {
     extensions(out, 31, of);
 }
 
-/// What Kubernetes adds.
+/// Writes the `x-kubernetes-*` extensions.
 fn extensions(out: &mut Message, number: u64, of: &Value) {
     let members = members(of);
     for (name, value) in members.filter(|(name, _)| name.starts_with("x-")) {

@@ -1,22 +1,22 @@
-//! Operations and their parameters, before they are written in either version.
+//! Operations and their parameters, independent of the OpenAPI version.
 
-/// What can be done at a path.
+/// An operation on a path.
 pub(super) struct Operation {
-    /// The method in small letters.
+    /// The method in lower case.
     pub(super) method: &'static str,
-    /// Its unique name.
+    /// The unique operation ID.
     pub(super) id: String,
-    /// What Kubernetes calls it; empty for discovery.
+    /// The value of `x-kubernetes-action`; empty for discovery.
     pub(super) action: &'static str,
-    /// The kind it is about.
+    /// The kind of the objects.
     pub(super) kind: Option<GroupVersionKind>,
-    /// The parameters of its own.
+    /// The parameters of this operation.
     pub(super) parameters: &'static [Parameter],
-    /// What it takes.
+    /// The request body.
     pub(super) body: Body,
-    /// What it gives.
+    /// The response body.
     pub(super) response: Response,
-    /// The codes with which it gives that.
+    /// The status codes of a successful response.
     pub(super) codes: &'static [u16],
 }
 
@@ -28,29 +28,29 @@ pub(super) struct GroupVersionKind {
     pub(super) kind: String,
 }
 
-/// What an operation takes.
+/// The request body of an operation.
 #[derive(Clone, Copy)]
 pub(super) enum Body {
-    /// Nothing.
+    /// No body.
     None,
     /// An object of the type.
     Required(&'static str),
-    /// An object of the type, or nothing.
+    /// An object of the type, or no body.
     Optional(&'static str),
     /// A patch in any of the formats.
     Patch,
 }
 
-/// What an operation gives.
+/// The response body of an operation.
 #[derive(Clone, Copy)]
 pub(super) enum Response {
     /// An object of the type.
     Object(&'static str),
-    /// A list of the type, or changes of it.
+    /// A list of the type, or its watch events.
     List(&'static str),
-    /// Text in a known format.
+    /// Log output as text.
     Log,
-    /// Whatever the other side of the connection says.
+    /// Any response of the proxied peer.
     Anything,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Parameter {
     pub(super) kind: &'static str,
 }
 
-/// Where a parameter stands.
+/// The location of a parameter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Path,
@@ -71,7 +71,7 @@ pub(super) enum Place {
 }
 
 impl Body {
-    /// The type of what is taken.
+    /// Returns the type of the body.
     pub(super) fn type_name(self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -80,12 +80,12 @@ impl Body {
         }
     }
 
-    /// Whether something must be sent.
+    /// Whether a body is required.
     pub(super) fn required(self) -> bool {
         matches!(self, Self::Required(_) | Self::Patch)
     }
 
-    /// The formats in which it is taken.
+    /// Returns the accepted media types.
     pub(super) fn media_types(self) -> &'static [&'static str] {
         match self {
             Self::Patch => &[
@@ -100,7 +100,7 @@ impl Body {
 }
 
 impl Response {
-    /// The type of what is given, unless it is text.
+    /// Returns the type of the body, unless it is text.
     pub(super) fn type_name(self) -> Option<&'static str> {
         match self {
             Self::Object(name) | Self::List(name) => Some(name),
@@ -108,7 +108,7 @@ impl Response {
         }
     }
 
-    /// The formats in which it is given.
+    /// Returns the media types of the response.
     pub(super) fn media_types(self) -> &'static [&'static str] {
         const ALL: [&str; 5] = [
             "application/json",
@@ -208,7 +208,7 @@ pub(super) const DELETE_COLLECTION: &[Parameter] = &[
     query("timeoutSeconds", "integer"),
 ];
 
-/// What a connection to a container takes.
+/// Returns the query parameters of a connect subresource.
 pub(super) fn connect_parameters(subresource: &str) -> &'static [Parameter] {
     match subresource {
         "attach" => &ATTACH,

@@ -1,4 +1,4 @@
-//! The paths of kinds, with what can be done there.
+//! The paths of built-in kinds and their operations.
 
 use super::operation::{
     Body, DELETE, DELETE_COLLECTION, GroupVersionKind, LIST, NAME, NAMESPACE, Operation, PATCH,
@@ -11,16 +11,16 @@ const STATUS: &str = "apimachinery.pkg.apis.meta.v1.Status";
 const DELETE_OPTIONS: &str = "apimachinery.pkg.apis.meta.v1.DeleteOptions";
 const WATCH_EVENT: &str = "apimachinery.pkg.apis.meta.v1.WatchEvent";
 
-/// A path, and what can be done there.
+/// A path and its operations.
 pub(super) struct Path {
     pub(super) path: String,
     pub(super) tag: String,
-    /// The parameters of all operations.
+    /// Parameters common to all operations.
     pub(super) parameters: Vec<Parameter>,
     pub(super) operations: Vec<Operation>,
 }
 
-/// All paths of a kind.
+/// Returns all paths of a kind.
 pub(super) fn paths_of_kind(kind: &Kind) -> Vec<Path> {
     let resource = Resource::new(kind);
     let mut paths = vec![resource.collection(), resource.item()];
@@ -37,7 +37,7 @@ pub(super) fn paths_of_kind(kind: &Kind) -> Vec<Path> {
     paths
 }
 
-/// A kind, and the parts of which its paths and names are made.
+/// A kind, and the parts that make up its paths and operation IDs.
 struct Resource<'a> {
     kind: &'a Kind,
     type_name: &'static str,
@@ -66,7 +66,7 @@ impl<'a> Resource<'a> {
         Self {
             kind,
             type_name,
-            // Kinds that cannot be listed have no list, and nobody asks for it.
+            // Kinds that cannot be listed have no list type, and it is not used.
             list_type_name: list.map_or(type_name, |id| types().get(id).name),
             root: root(&kind.group, &kind.version),
             place,
@@ -113,7 +113,7 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// The list of all namespaces.
+    /// The list across all namespaces.
     fn all_namespaces(&self) -> Path {
         let mut operations = Vec::new();
         if self.kind.supports("list") {
@@ -143,7 +143,7 @@ impl<'a> Resource<'a> {
         self.path(format!("{}/{{name}}", self.place), &[NAME], operations)
     }
 
-    /// What can be done with one object: read, replace, patch.
+    /// Returns the operations on one object: read, replace, patch.
     fn object_operations(
         &self,
         verbs: &[String],
@@ -181,7 +181,7 @@ impl<'a> Resource<'a> {
         operations
     }
 
-    /// The old paths of watch_paths, which some clients still use.
+    /// Returns the legacy watch paths, which some clients still use.
     fn watch_paths(&self) -> Vec<Path> {
         let watch = |path: String, name: String, action, own: &[Parameter]| {
             let events = Response::List(WATCH_EVENT);
@@ -205,7 +205,7 @@ impl<'a> Resource<'a> {
         paths
     }
 
-    /// The paths of a subresource.
+    /// Returns the paths of a subresource.
     fn subresource_paths(&self, sub: &Subresource) -> Vec<Path> {
         let place = format!("{}/{{name}}/{}", self.place, sub.name);
         let name = format!("{}{}", self.kind_id, capitalized(&sub.name));
@@ -235,7 +235,7 @@ impl<'a> Resource<'a> {
         vec![self.path(place, &[NAME], operations)]
     }
 
-    /// A connection to what is behind the object.
+    /// Returns the paths of a connect subresource.
     fn connect_paths(&self, sub: &Subresource, place: &str, kind: &GroupVersionKind) -> Vec<Path> {
         let connect = |suffix: &str, parameters: &'static [Parameter]| {
             let operations = methods(sub).into_iter().map(|method| {
@@ -257,7 +257,7 @@ impl<'a> Resource<'a> {
             let below = connect("WithPath", parameters);
             paths.push(self.path(format!("{place}/{{path}}"), &[NAME, PATH], below));
         }
-        // What is behind answers as it likes.
+        // The proxied peer ignores `pretty`.
         for path in &mut paths {
             path.parameters
                 .retain(|parameter| parameter.name != "pretty");
@@ -327,7 +327,7 @@ impl<'a> Resource<'a> {
     }
 }
 
-/// The methods with which one connect_paths.
+/// Returns the methods of a connect subresource.
 fn methods(sub: &Subresource) -> Vec<&'static str> {
     let method = |verb: &String| match verb.as_str() {
         "create" => Some("post"),
@@ -344,7 +344,7 @@ fn methods(sub: &Subresource) -> Vec<&'static str> {
     methods
 }
 
-/// The type of a kind that may be known as a subresource only.
+/// Finds the type of a kind that may be used by a subresource only.
 pub(super) fn type_of(kind: &GroupVersionKind) -> Option<&'static str> {
     let served = kinds().find_by_kind(&kind.group, &kind.version, &kind.kind);
     let id = match served {
@@ -358,7 +358,7 @@ pub(super) fn type_of(kind: &GroupVersionKind) -> Option<&'static str> {
     Some(types().get(id).name)
 }
 
-/// `/api/v1`, `/apis/apps/v1`.
+/// Returns the root of a version: `/api/v1`, `/apis/apps/v1`.
 pub(super) fn root(group: &str, version: &str) -> String {
     match group {
         "" => format!("/api/{version}"),
@@ -366,7 +366,7 @@ pub(super) fn root(group: &str, version: &str) -> String {
     }
 }
 
-/// `AppsV1`.
+/// Returns the version part of operation IDs: `AppsV1`.
 pub(super) fn version_id(group: &str, version: &str) -> String {
     format!("{}{}", group_id(group), capitalized(version))
 }

@@ -1,4 +1,4 @@
-//! Types as schemas.
+//! Types as OpenAPI schemas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::operation::GroupVersionKind;
 use super::path::{Path, type_of};
 use crate::{Field, Form, Kind, ListType, Object, Omit, Shape, Type, Value, kinds, types};
 
-/// The version of OpenAPI in which a schema is written.
+/// The OpenAPI version of a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     V2,
@@ -23,11 +23,11 @@ const RAW: &str = "apimachinery.pkg.runtime.RawExtension";
 const FIELDS: &str = "apimachinery.pkg.apis.meta.v1.FieldsV1";
 const PATCH: &str = "apimachinery.pkg.apis.meta.v1.Patch";
 const JSON: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON";
-/// What `/version` gives.
+/// The response of `/version`.
 pub(super) const INFO: &str = "apimachinery.pkg.version.Info";
 const META: &str = "apimachinery.pkg.apis.meta.v1.";
 
-/// All types that the paths name, and what those are made of, as schemas by name.
+/// Returns all types that the paths refer to, directly or indirectly, as schemas by name.
 pub(super) fn schemas(paths: &[Path], names: &Names, dialect: Dialect) -> Object {
     let operations = paths.iter().flat_map(|path| &path.operations);
     let named = operations.flat_map(|operation| {
@@ -37,7 +37,7 @@ pub(super) fn schemas(paths: &[Path], names: &Names, dialect: Dialect) -> Object
     schemas_of(named, names, dialect)
 }
 
-/// The types, and what those are made of, as schemas by name.
+/// Returns the types, and those that they refer to, as schemas by name.
 pub(super) fn schemas_of(
     named: impl IntoIterator<Item = &'static str>,
     names: &Names,
@@ -51,12 +51,12 @@ pub(super) fn schemas_of(
     reachable.into_iter().map(schema).collect()
 }
 
-/// The name of the type in documents.
+/// Returns the name of the type in documents.
 pub(super) fn full_name(name: &str) -> String {
     format!("io.k8s.{name}")
 }
 
-/// A reference to the type.
+/// Returns a reference to the type.
 pub(super) fn reference(name: &str, dialect: Dialect) -> Value {
     let place = match dialect {
         Dialect::V2 => "definitions",
@@ -82,7 +82,7 @@ fn collect_reachable(name: &'static str, reached: &mut BTreeSet<&'static str>) {
     }
 }
 
-/// The type that a field refers to, itself or in a list or map.
+/// Returns the type that a field refers to, directly or as the element of a list or map.
 fn named(shape: &Shape, owner: &str, field: &Field) -> Option<&'static str> {
     match shape {
         Shape::List(of) | Shape::WrappedList(of) | Shape::Map(of) => named(of, owner, field),
@@ -91,7 +91,8 @@ fn named(shape: &Shape, owner: &str, field: &Field) -> Option<&'static str> {
         Shape::IntOrString => Some(INT_OR_STRING),
         Shape::Time => Some(TIME),
         Shape::MicroTime => Some(MICRO_TIME),
-        // The table does not tell what kind of JSON it is; only these two are special.
+        // The table does not distinguish the types of raw JSON; only these two are
+        // special.
         Shape::Raw if field.json == "fieldsV1" => Some(FIELDS),
         Shape::Raw if owner.starts_with("apiextensions-apiserver.") => Some(JSON),
         Shape::Raw => Some(RAW),
@@ -99,13 +100,14 @@ fn named(shape: &Shape, owner: &str, field: &Field) -> Option<&'static str> {
     }
 }
 
-/// The kinds that have types, by the names of these.
+/// The kinds that each type represents, by type name.
 pub(super) struct Names {
     by_type: BTreeMap<&'static str, BTreeSet<GroupVersionKind>>,
 }
 
 impl Names {
-    /// Names of all kinds; options are kinds of every group that `filter` lets through.
+    /// Collects the kinds of all types; option types are kinds in every group that
+    /// `filter` accepts.
     pub(super) fn new(filter: &dyn Fn(&Kind) -> bool) -> Self {
         let mut names = Self {
             by_type: BTreeMap::new(),
@@ -174,7 +176,7 @@ fn gvk(group: &str, version: &str, kind: &str) -> GroupVersionKind {
     }
 }
 
-/// A kind as an extension names it.
+/// Returns a kind as the `x-kubernetes-group-version-kind` extension states it.
 pub(super) fn gvk_value(kind: &GroupVersionKind) -> Value {
     json!({"group": kind.group, "version": kind.version, "kind": kind.kind})
 }
@@ -187,7 +189,7 @@ fn schema(name: &'static str, names: &Names, dialect: Dialect) -> Value {
     }
 }
 
-/// A type that is no struct.
+/// Returns the schema of a type that is not a struct.
 fn leaf(name: &str, dialect: Dialect) -> Value {
     match (name, dialect) {
         (QUANTITY, Dialect::V2) => json!({"type": "string"}),
@@ -203,7 +205,7 @@ fn leaf(name: &str, dialect: Dialect) -> Value {
     }
 }
 
-/// The version of a server: all text.
+/// Returns the schema of the server version: all strings.
 fn info() -> Value {
     const REQUIRED: [&str; 9] = [
         "major",
@@ -231,7 +233,7 @@ fn object(of: &Type, names: &Names, dialect: Dialect) -> Value {
     let mut schema = Object::new();
     let mut properties = Object::new();
     if let Some(kinds) = names.of(of.name) {
-        // An event has a kind in name only.
+        // A WatchEvent has no type metadata.
         if of.kind() != "WatchEvent" {
             for member in ["apiVersion", "kind"] {
                 properties.insert(member.to_owned(), json!({"type": "string"}));
@@ -264,7 +266,7 @@ fn object(of: &Type, names: &Names, dialect: Dialect) -> Value {
     Value::Object(schema)
 }
 
-/// What the kind is called where, as there is nothing else to tell.
+/// Returns the description: kind, group and version, as the tables have no other.
 fn description(of: &Type, names: &Names) -> String {
     let mut kinds = names.of(of.name).into_iter().flatten();
     match (kinds.next(), kinds.next()) {
@@ -299,17 +301,18 @@ fn property(field: &Field, owner: &str, dialect: Dialect) -> Value {
     property
 }
 
-/// A field that is no list and no map.
+/// Returns the schema of a field that is neither a list nor a map.
 fn single(shape: &Shape, owner: &str, field: &Field, dialect: Dialect) -> Value {
     match (named(shape, owner, field), dialect) {
-        // In version 3 a reference has no neighbours.
+        // In version 3 a reference must not have siblings.
         (Some(name), Dialect::V3) => json!({"allOf": [reference(name, dialect)]}),
         (Some(name), Dialect::V2) => reference(name, dialect),
         (None, _) => scalar(shape),
     }
 }
 
-/// An element of a list or a map, which is never missing and so has a zero value.
+/// Returns the schema of a list or map element, which is never missing and so has a zero
+/// value as default.
 fn element(shape: &Shape, owner: &str, field: &Field, dialect: Dialect) -> Value {
     match shape {
         Shape::List(of) | Shape::WrappedList(of) => {
@@ -345,7 +348,7 @@ fn scalar(shape: &Shape) -> Value {
     }
 }
 
-/// The default that is stated, or the zero value of what is always written.
+/// Returns the stated default, or the zero value of a field that is always written.
 fn default(field: &Field) -> Option<Value> {
     if let Some(json) = field.default {
         return serde_json::from_str(json).ok();
@@ -375,7 +378,7 @@ fn map_type(field: &Field) -> Option<&'static str> {
     }
 }
 
-/// How patches and server-side apply treat the field.
+/// Adds the extensions for strategic merge patches and server-side apply.
 fn add_extensions(property: &mut Value, field: &Field) {
     let strategy = match (field.merge, field.retain_keys) {
         (true, true) => Some("merge,retainKeys"),

@@ -1,4 +1,4 @@
-//! OpenAPI version 2: one document for all.
+//! OpenAPI version 2: one document for all groups.
 
 use serde::Serialize;
 use serde_json::json;
@@ -11,24 +11,24 @@ use super::v3::code_text;
 use super::{VERSION, discovery};
 use crate::{Kind, Object, Value, kinds};
 
-/// The document of all kinds that `filter` lets through.
+/// Builds the document of all kinds that `filter` accepts.
 pub fn v2_document(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
     V2Base::new(filter).json
 }
 
-/// The document of the kinds that everybody has, to which those that users define are
-/// added without making it again.
+/// The document of the built-in kinds, to which custom resources are added without
+/// building it again.
 #[derive(Clone, Debug)]
 pub struct V2Base {
     json: Vec<u8>,
-    /// Where the last path ends.
+    /// The offset where the last path ends.
     paths_end: usize,
-    /// Where the last schema ends.
+    /// The offset where the last schema ends.
     definitions_end: usize,
 }
 
 impl V2Base {
-    /// Of all kinds that `filter` lets through.
+    /// Builds the document of all kinds that `filter` accepts.
     pub fn new(filter: &dyn Fn(&Kind) -> bool) -> Self {
         let document = document(filter);
         let mut json = Vec::new();
@@ -47,12 +47,12 @@ impl V2Base {
         }
     }
 
-    /// The document as it is.
+    /// Returns the document without additions.
     pub fn json(&self) -> &[u8] {
         &self.json
     }
 
-    /// The document with what a part adds.
+    /// Returns the document with the paths and schemas of a part added.
     pub fn with(&self, part: &V2Part) -> Vec<u8> {
         let (paths, rest) = self.json.split_at(self.paths_end);
         let (definitions, rest) = rest.split_at(self.definitions_end - self.paths_end);
@@ -66,7 +66,7 @@ impl V2Base {
     }
 }
 
-/// Writes a member of the document and says where the last member of that ends.
+/// Writes a member of the document and returns the offset where its last entry ends.
 fn member(name: &str, value: &impl Serialize, json: &mut Vec<u8>) -> usize {
     let before = if json.is_empty() { '{' } else { ',' };
     json.extend_from_slice(format!("{before}\"{name}\":").as_bytes());
@@ -74,7 +74,7 @@ fn member(name: &str, value: &impl Serialize, json: &mut Vec<u8>) -> usize {
     json.len() - 1
 }
 
-/// Writes members behind others that are there already.
+/// Appends members to existing ones.
 fn add(members: &Object, out: &mut Vec<u8>) {
     let json = serde_json::to_vec(members).expect("values are always JSON");
     if let Some(inner) = json.get(1..json.len().saturating_sub(1))
@@ -102,7 +102,7 @@ pub(super) fn document(filter: &dyn Fn(&Kind) -> bool) -> Document {
 
 fn paths(filter: &dyn Fn(&Kind) -> bool) -> Vec<Path> {
     let mut paths = vec![discovery::api(), discovery::apis(), discovery::version()];
-    // Kinds of a version follow each other in the table, and so do versions of a group.
+    // In the table, kinds of a version are adjacent, and so are versions of a group.
     let mut last = None;
     let mut last_group = None;
     for (_, kind) in kinds().iter().filter(|(_, kind)| filter(kind)) {
@@ -117,7 +117,7 @@ fn paths(filter: &dyn Fn(&Kind) -> bool) -> Vec<Path> {
     paths
 }
 
-/// A document before it is written.
+/// A document before serialization.
 pub(super) struct Document {
     pub(super) swagger: &'static str,
     pub(super) info: Value,

@@ -9,7 +9,8 @@ use super::schema::{Dialect, Names, gvk_value, reference, schemas};
 use super::{VERSION, discovery};
 use crate::{Kind, Object, Value, kinds};
 
-/// The paths of all documents, in order: `api`, `api/v1`, `apis`, `apis/apps`, ...
+/// Returns the paths of all documents, in order: `api`, `api/v1`, `apis`, `apis/apps`,
+/// ...
 pub fn v3_paths(filter: &dyn Fn(&Kind) -> bool) -> Vec<String> {
     let mut paths = vec!["api".to_owned(), "apis".to_owned(), "version".to_owned()];
     for (_, kind) in kinds().iter().filter(|(_, kind)| filter(kind)) {
@@ -23,8 +24,8 @@ pub fn v3_paths(filter: &dyn Fn(&Kind) -> bool) -> Vec<String> {
     paths
 }
 
-/// The document at one of the paths that [`v3_paths`] names, with the kinds that `filter`
-/// lets through.
+/// Builds the document at one of the paths that [`v3_paths`] returns, with the kinds that
+/// `filter` accepts.
 pub fn v3_document(path: &str, filter: &dyn Fn(&Kind) -> bool) -> Option<Vec<u8>> {
     let paths = paths_of(path, filter)?;
     let names = Names::new(filter);
@@ -161,7 +162,7 @@ pub(super) fn parameter(parameter: &Parameter) -> Value {
     }
 }
 
-/// What a status code means.
+/// Returns the description of a status code.
 pub(super) fn code_text(code: u16) -> &'static str {
     match code {
         200 => "OK",

@@ -1,4 +1,4 @@
-//! Patch documents from JSON, with what is odd about them.
+//! Decoding of patch documents from JSON, with warnings.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,11 +9,11 @@ use serde_json::error::Category;
 
 use crate::Object;
 
-/// Go stops collecting problems here.
+/// Go stops collecting warnings at this number.
 const MAX_PROBLEMS: usize = 100;
 
-/// A patch and what is odd about it: `duplicate field "a.b"`, `unknown field "[0].c"`, in
-/// the order of the document, each once.
+/// A patch and its warnings: `duplicate field "a.b"`, `unknown field "[0].c"`, in
+/// document order, each once.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub value: Value,
@@ -25,12 +25,12 @@ pub(crate) fn read(text: &[u8]) -> Result<Document, String> {
     read_with(text, None)
 }
 
-/// Reads a list of objects that have no other members than these.
+/// Reads a list of objects that have no members other than these.
 pub(super) fn read_list_of(text: &[u8], members: &[&str]) -> Result<Document, String> {
     read_with(text, Some(members))
 }
 
-/// What Go calls the type of a value.
+/// Returns the name of the JSON type as Go states it.
 pub fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -75,11 +75,11 @@ fn describe(error: &serde_json::Error) -> String {
     }
 }
 
-/// A value to be read, and its place in the document.
+/// A value to decode and its position in the document.
 struct Node<'a> {
     step: Step<'a>,
     outer: Option<&'a Node<'a>>,
-    /// What objects in the list at the root may have, if that is known.
+    /// The known members of objects in the list at the root, if restricted.
     members: Option<&'a [&'a str]>,
     problems: &'a RefCell<Vec<String>>,
 }
@@ -126,7 +126,7 @@ impl Node<'_> {
         path
     }
 
-    /// Whether an object here may have the member.
+    /// Whether objects at this position may have the member.
     fn is_known(&self, name: &str) -> bool {
         let in_root = self
             .outer

@@ -1,8 +1,8 @@
 //! JSON patches (RFC 6902), as leniently as Kubernetes applies them.
 //!
-//! Where the standard wants an error, Kubernetes has none: a `replace` of a member that
-//! is absent adds it, a `test` for null succeeds on what is absent, a `copy` of what is
-//! absent adds null, and lists are counted from their end by negative numbers.
+//! Where the standard requires an error, Kubernetes has none: a `replace` of an absent
+//! member adds it, a `test` for null succeeds on an absent member, a `copy` of an absent
+//! member adds null, and negative indexes count from the end of a list.
 
 use std::num::IntErrorKind;
 
@@ -12,24 +12,24 @@ use super::PatchError;
 use super::document::{Document, json_type, read_list_of};
 use insula_gotext::quote;
 
-/// How many operations a patch may have.
+/// Maximum number of operations in a patch.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// How many bytes of JSON all `copy` operations together may add: as much as a request may
-/// have.
+/// Maximum number of JSON bytes that all `copy` operations together may add: the maximum
+/// size of a request.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
-/// How deep a document may become: as deep as one that is read.
+/// Maximum depth of the patched document: that of a decoded one.
 const MAX_DEPTH: usize = 127;
 
-/// How many values may be moved in lists, or visited to find out how deep they are, by all
-/// operations together: ten thousand operations on one long list must not take minutes.
+/// Maximum number of values that all operations together may move in lists, or visit to
+/// measure depth: ten thousand operations on one long list must not take minutes.
 const MAX_WORK: usize = 100_000_000;
 
 const MEMBERS: [&str; 4] = ["op", "path", "from", "value"];
 
-/// Applies a JSON patch. Gives what is odd about the patch: members of operations that
-/// are there twice or that nobody knows.
+/// Applies a JSON patch. Returns warnings about duplicate and unknown members of
+/// operations.
 ///
 /// # Errors
 ///
@@ -42,29 +42,29 @@ pub fn json(document: &mut Value, patch: &[u8]) -> Result<Vec<String>, PatchErro
         let limit = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}");
         return Err(PatchError::TooLarge(format!("{limit}, got {count}")));
     }
-    // Clients are not told reason.
+    // As upstream, the response does not contain the reason.
     apply(document, operations).map_err(|_| PatchError::Unprocessable)?;
     let named = |problem| format!("json patch {problem}");
     Ok(problems.into_iter().map(named).collect())
 }
 
-/// Why a webhook's patch was not applied, in the words of the Go library that Kubernetes
-/// applies patches with.
+/// Why a webhook's patch was not applied, in the wording of the Go library that
+/// Kubernetes uses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookPatchError {
-    /// It is no patch.
+    /// The patch cannot be decoded.
     #[error("{0}")]
     Undecodable(String),
-    /// It does not apply.
+    /// The patch does not apply.
     #[error("{0}")]
     Inapplicable(String),
 }
 
-/// Applies a webhook's JSON patch, and says whether there was anything to apply.
+/// Applies a webhook's JSON patch. Returns whether it had any operation.
 ///
 /// # Errors
 ///
-/// If the patch is malformed or does not apply, with the reason that users are told.
+/// If the patch is malformed or does not apply, with the reason for the response.
 pub fn webhook_json(document: &mut Value, patch: &[u8]) -> Result<bool, WebhookPatchError> {
     let undecodable = WebhookPatchError::Undecodable;
     let list = crate::decode::any(patch).map_err(undecodable)?;
@@ -90,7 +90,7 @@ pub fn webhook_json(document: &mut Value, patch: &[u8]) -> Result<bool, WebhookP
             Value::Null => crate::Object::new(),
             other => return Err(wrong(&other, "Operation")),
         };
-        // What is no text is as good as absent, and fails when it is needed.
+        // A member that is not a string counts as absent, and fails when it is needed.
         let mut text = |name| match members.remove(name) {
             Some(Value::String(text)) => Some(text),
             _ => None,
@@ -119,7 +119,7 @@ fn apply(document: &mut Value, operations: Vec<Operation>) -> Result<(), String>
         .try_for_each(|operation| patcher.apply(operation))
 }
 
-/// One operation; what is missing is none, which is not the same as wrong.
+/// One operation. A missing member is `None`, and an error only where it is needed.
 struct Operation {
     op: Option<String>,
     path: Option<String>,
@@ -133,13 +133,13 @@ struct Patcher<'a> {
     work: usize,
 }
 
-/// A path, already split: the way to a container, and the key in it.
+/// A parsed path: the steps to a container, and the key in it.
 struct Path {
     steps: Vec<String>,
     key: String,
 }
 
-/// What a step gives, or the reason reason it is not taken.
+/// The result of a step, or the reason for its failure.
 type Step<T> = Result<T, String>;
 
 const MISSING: &str = "missing value";
@@ -178,7 +178,7 @@ impl Patcher<'_> {
         }
     }
 
-    /// The path, if there is something that could have its last step.
+    /// Parses a path and checks that its container exists.
     fn resolve(&mut self, op: &str, missing: &str, path: &str) -> Step<Path> {
         let refuse = || format!("{op} operation does not apply: {missing}: {MISSING}");
         let path = Path::parse(path).ok_or_else(refuse)?;
@@ -309,8 +309,8 @@ impl Patcher<'_> {
         equal.then_some(()).ok_or_else(failed)
     }
 
-    /// What is at the path: an absent member is found to be absent, but a list's element
-    /// must be there.
+    /// Returns the value at the path. An absent member is `None`, but an absent list
+    /// element is an error.
     fn get(&mut self, path: &Path) -> Step<Option<&Value>> {
         match self.container(path) {
             Some(Value::Object(object)) => Ok(object.get(&path.key)),
@@ -322,7 +322,7 @@ impl Patcher<'_> {
         }
     }
 
-    /// What has, or could have, the path's last step.
+    /// Returns the container of the path's last step.
     fn container(&mut self, path: &Path) -> Option<&mut Value> {
         let mut at = &mut *self.document;
         for step in &path.steps {
@@ -338,7 +338,7 @@ impl Patcher<'_> {
         (at.is_object() || at.is_array()).then_some(at)
     }
 
-    /// Whether the document stays readable with the value at the path.
+    /// Checks that the document stays within the depth limit with the value at the path.
     fn check_depth(&mut self, path: &Path, value: &Value) -> Step<()> {
         let mut visited = 0;
         let depth = depth_of(value, &mut visited);
@@ -367,7 +367,7 @@ fn no_path(op: &str) -> String {
 }
 
 impl Path {
-    /// What stands before the first slash does not matter, but there must be one.
+    /// Anything before the first slash is ignored, but there must be one.
     fn parse(text: &str) -> Option<Self> {
         let (_, path) = text.split_once('/')?;
         let mut steps: Vec<_> = path.split('/').map(unescape).collect();
@@ -376,7 +376,7 @@ impl Path {
     }
 }
 
-/// Reads `~1` and `~0` in one pass: what one gives is not read again.
+/// Unescapes `~1` and `~0` in one pass, so that the result of one is not unescaped again.
 fn unescape(step: &str) -> String {
     let mut parts = step.split('~');
     let mut unescaped = parts.next().unwrap_or_default().to_owned();
@@ -399,7 +399,7 @@ fn unescape(step: &str) -> String {
     unescaped
 }
 
-/// Why a key is no index.
+/// Why a key is not a valid index.
 enum IndexError {
     NotANumber(String),
     OutOfRange(String),
@@ -413,7 +413,7 @@ impl From<IndexError> for String {
     }
 }
 
-/// An index below the length; negative ones count from the end.
+/// Parses an index below the length; negative ones count from the end.
 fn index(key: &str, length: usize) -> Result<usize, IndexError> {
     let outside =
         || IndexError::OutOfRange(format!("Unable to access invalid index: {key}: {INDEX}"));

@@ -6,11 +6,11 @@ use super::PatchError;
 use super::document::{Document, json_type, read};
 use crate::Object;
 
-/// Applies a merge patch. Gives what is odd about the patch: members that are there twice.
+/// Applies a merge patch. Returns warnings about duplicate members.
 ///
 /// # Errors
 ///
-/// If the patch is no JSON object.
+/// If the patch is not a JSON object.
 pub fn merge(document: &mut Value, patch: &[u8]) -> Result<Vec<String>, PatchError> {
     let bad = |why| PatchError::BadRequest(format!("error decoding patch: {why}"));
     let Document { value, problems } = read(patch).map_err(bad)?;
@@ -39,7 +39,7 @@ fn merge_members(document: &mut Object, patch: Object) {
                 document.remove(&name);
             }
             (Some(Value::Object(inner)), Value::Object(patch)) => merge_members(inner, patch),
-            // What takes the place of an object is taken as it is.
+            // A value that replaces an object is taken verbatim.
             (Some(slot @ Value::Object(_)), value) => *slot = value,
             (_, value) => {
                 document.insert(name, pruned(value));
@@ -48,8 +48,8 @@ fn merge_members(document: &mut Object, patch: Object) {
     }
 }
 
-/// The value without the members that are null, in lists too: there is nothing that they
-/// could delete.
+/// Returns the value without null members, also inside lists, as there is nothing for
+/// them to delete.
 fn pruned(mut value: Value) -> Value {
     prune(&mut value);
     value

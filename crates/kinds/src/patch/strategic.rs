@@ -1,9 +1,9 @@
-//! Strategic merge patches: merge patches that know by which member the elements of a
-//! list are told apart, and that may carry directives.
+//! Strategic merge patches: merge patches that identify list elements by a merge key and
+//! may carry directives.
 //!
-//! What kubectl sends besides values: `$patch` says what to do with the map or element
-//! that has it, `$retainKeys` which members stay, `$setElementOrder/x` in which order the
-//! elements of `x` shall be, `$deleteFromPrimitiveList/x` which values leave `x`.
+//! Directives that kubectl sends: `$patch` states what to do with the map or element that
+//! contains it, `$retainKeys` which members to keep, `$setElementOrder/x` the order of
+//! the elements of `x`, `$deleteFromPrimitiveList/x` the values to remove from `x`.
 
 mod lists;
 mod order;
@@ -23,8 +23,8 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList";
 const SET_ELEMENT_ORDER: &str = "$setElementOrder";
 
-/// Applies a strategic merge patch to an object of the type. Gives what is odd about the
-/// patch: members that are there twice.
+/// Applies a strategic merge patch to an object of the type. Returns warnings about
+/// duplicate members.
 ///
 /// # Errors
 ///
@@ -49,22 +49,22 @@ pub fn strategic(
     Ok(problems)
 }
 
-/// What is known of a map.
+/// The schema of a map.
 #[derive(Clone, Copy)]
 enum Schema {
-    /// It is a struct.
+    /// A struct.
     Struct(TypeId),
-    /// It is a map, or anything: lists in it are replaced.
+    /// A map or any JSON: lists in it are replaced.
     Any,
 }
 
-/// What is known of a list.
+/// The schema of a list.
 #[derive(Clone, Copy)]
 struct ListSchema {
     merge: bool,
     key: Option<&'static str>,
     element: Schema,
-    /// What Go calls the kind of its elements.
+    /// The Go kind of its elements.
     element_kind: &'static str,
 }
 
@@ -131,7 +131,7 @@ fn merge_map(document: &mut Object, mut patch: Object, schema: Schema) -> Result
     Ok(())
 }
 
-/// What takes the place of a map when the patch has a directive for the whole.
+/// Returns the replacement of a map by a patch with a `$patch` directive.
 fn replacement(directive: Value, mut patch: Object) -> Result<Object, PatchError> {
     match directive.as_str() {
         Some("replace") => {
@@ -167,7 +167,7 @@ fn merge_member(
         }
         (_, _) if delete => {}
         (_, mut value) => {
-            // There is nothing here that null or a directive could do something to.
+            // The member is absent, so null and directives have nothing to act on.
             discard_nulls(&mut value);
             match without_directives(value) {
                 Some(value) => document.insert(name.to_owned(), value),
@@ -178,7 +178,7 @@ fn merge_member(
     Ok(())
 }
 
-/// Drops what the patch does not want to stay.
+/// Removes members that are not in `$retainKeys`.
 fn retain_keys(document: &mut Object, patch: &mut Object) -> Result<(), PatchError> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
@@ -222,7 +222,8 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// The value without the maps that have a directive; nothing if it is one itself.
+/// Returns the value without maps that have a directive; none if the value itself has
+/// one.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(object) if object.contains_key(PATCH) => None,

@@ -1,4 +1,4 @@
-//! Kinds of the cluster itself, each with a rule or two of its own.
+//! Cluster-level kinds, each with a rule or two of its own.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +20,7 @@ pub(super) fn create_namespace(namespace: &mut Object) {
 }
 
 pub(super) fn update_namespace(subresource: Option<&str>, old: &Object, namespace: &mut Object) {
-    // Only `finalize` takes finalizers away.
+    // Only `finalize` may remove finalizers.
     if subresource.is_none() {
         reset::restore_field(old, namespace, "spec", "finalizers");
     }
@@ -34,7 +34,7 @@ fn label_namespace(namespace: &mut Object) {
     labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
 }
 
-/// How a leader is elected by somebody else is behind a gate that is closed.
+/// Drops the fields of coordinated leader election: its feature gate is off.
 pub(super) fn drop_coordinated_election(lease: &mut Object, old: Option<&Object>) {
     for field in ["strategy", "preferredHolder"] {
         let had = old.and_then(|old| tree::child(old, "spec"));
@@ -55,7 +55,7 @@ pub(super) fn create_tenant(tenant: &mut Object) {
     tree::child_mut(tenant, "status").insert("phase".to_owned(), "Active".into());
 }
 
-/// Text that a client wrote as text is stored as the bytes that it is.
+/// Encodes `stringData` as base64 into `data`.
 pub(super) fn fold_string_data(secret: &mut Object) {
     let Some(Value::Object(texts)) = secret.remove("stringData") else {
         return;
@@ -66,7 +66,7 @@ pub(super) fn fold_string_data(secret: &mut Object) {
     }
 }
 
-/// A new node is not ready until it says so.
+/// Taints a new node as not ready until the kubelet reports otherwise.
 pub(super) fn create_node(node: &mut Object) {
     const TAINT: &str = "node.kubernetes.io/not-ready";
     let spec = tree::child_mut(node, "spec");
@@ -86,7 +86,8 @@ pub(super) fn create_node(node: &mut Object) {
     }
 }
 
-/// Nodes are no longer configured through the server; what was there may stay.
+/// Drops new dynamic kubelet configuration, which is no longer supported; existing
+/// configuration may stay.
 pub(super) fn update_node(subresource: Option<&str>, old: &Object, node: &mut Object) {
     let (parent, field) = match subresource {
         None => ("spec", "configSource"),
@@ -98,7 +99,7 @@ pub(super) fn update_node(subresource: Option<&str>, old: &Object, node: &mut Ob
     }
 }
 
-/// Secrets of an account are in its own namespace, so a name says it all.
+/// Keeps only the names of a service account's secrets, which are in its own namespace.
 pub(super) fn keep_secret_names(account: &mut Object) {
     for secret in tree::items_mut(account, "secrets") {
         secret.retain(|field, _| field == "name");
@@ -112,21 +113,21 @@ pub(super) fn name_limits(range: &mut Object, uid: &str) {
     }
 }
 
-/// Who asks for a certificate.
+/// The user who creates a certificate signing request.
 #[derive(Clone, Copy, Debug)]
 pub struct Requester<'a> {
-    /// The name of the user.
+    /// The user name.
     pub username: &'a str,
-    /// The identity of the user; may be empty.
+    /// The UID of the user; may be empty.
     pub uid: &'a str,
     /// The groups of the user.
     pub groups: &'a [String],
-    /// What else is known of the user: lists of text.
+    /// Extra attributes of the user: lists of strings.
     pub extra: &'a Object,
 }
 
-/// Writes into a new certificate request who asks. It follows [`super::create`], which
-/// forgets whom the client named.
+/// Sets the requester of a new certificate signing request. It runs after
+/// [`super::create`], which removes any requester set by the client.
 pub fn set_requester(request: &mut Object, by: Requester<'_>) {
     let spec = tree::child_mut(request, "spec");
     spec.insert("username".to_owned(), by.username.into());
@@ -144,8 +145,8 @@ pub(super) fn create_signing_request(request: &mut Object) {
     }
 }
 
-/// The specification never changes; a status leaves approvals alone, and an approval
-/// everything but conditions.
+/// The spec is immutable; a status update keeps approvals, and an approval changes
+/// conditions only.
 pub(super) fn update_signing_request(
     kind: &Kind,
     subresource: Option<&str>,
@@ -172,7 +173,8 @@ pub(super) fn update_signing_request(
     }
 }
 
-/// Puts back the conditions of a type, unless some came or went, which is refused later.
+/// Restores the conditions of a type, unless some were added or removed, which validation
+/// rejects later.
 fn keep_conditions(old: &Object, request: &mut Object, of: &str) {
     let is = |condition: &&Object| tree::text(condition, "type") == of;
     let before: Vec<Object> = tree::child(old, "status")
@@ -194,7 +196,7 @@ fn keep_conditions(old: &Object, request: &mut Object, of: &str) {
     }
 }
 
-/// Dates the conditions that a client left undated.
+/// Sets the times of conditions that the client left out.
 pub(super) fn set_condition_times(old: &Object, request: &mut Object, now: &str) {
     let empty = Object::new();
     let before = tree::child(old, "status").unwrap_or(&empty);
@@ -212,7 +214,7 @@ pub(super) fn set_condition_times(old: &Object, request: &mut Object, now: &str)
     }
 }
 
-/// The version in which objects are stored is one in which objects may be stored.
+/// Records the storage version in `status.storedVersions`.
 pub(super) fn add_stored_version(definition: &mut Object) {
     let stored = tree::child(definition, "spec").and_then(|spec| {
         let mut versions = tree::items(spec, "versions");
@@ -225,7 +227,7 @@ pub(super) fn add_stored_version(definition: &mut Object) {
     }
 }
 
-/// What the server serves by itself is there at once.
+/// Marks an APIService without a backend service as available.
 pub(super) fn create_api_service(service: &mut Object, now: &str) {
     let remote = tree::child(service, "spec").is_some_and(|spec| tree::is_present(spec, "service"));
     if !remote {
@@ -240,7 +242,7 @@ pub(super) fn create_api_service(service: &mut Object, now: &str) {
     }
 }
 
-/// A taint that does not say since when is there since now.
+/// Sets the time of taints without one.
 pub(super) fn set_taint_times(slice: &mut Object, now: &str) {
     let Some(spec) = tree::existing_mut(slice, "spec") else {
         return;

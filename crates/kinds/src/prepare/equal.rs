@@ -1,5 +1,5 @@
-//! Whether two objects are the same to Kubernetes: for plain values, absent and zero are
-//! alike; for pointers they are not; lists and maps that are empty might as well be absent.
+//! Semantic equality of objects as in Kubernetes: for plain values, absent and zero are
+//! equal; for pointers they are not; empty lists and maps equal absent ones.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::defaults::tree;
 use crate::kind::Kind;
 use crate::types::{Form, Shape, TypeId, types};
 
-/// Whether all but metadata and status is the same.
+/// Whether everything except metadata and status is equal.
 pub(super) fn specifications(kind: &Kind, old: &Object, new: &Object) -> bool {
     types()
         .members(kind.type_id())
@@ -25,8 +25,8 @@ pub(super) fn specifications(kind: &Kind, old: &Object, new: &Object) -> bool {
         })
 }
 
-/// Whether all that counts is the same in two objects of a kind that users define: the
-/// status is apart only if it is written apart.
+/// Whether two custom resources are equal except for metadata and, if it is a
+/// subresource, status.
 pub(super) fn custom_objects(kind: &Kind, old: &Object, new: &Object) -> bool {
     let counts = |member: &&String| match member.as_str() {
         "metadata" | "apiVersion" | "kind" => false,
@@ -37,7 +37,7 @@ pub(super) fn custom_objects(kind: &Kind, old: &Object, new: &Object) -> bool {
     members.all(|member| old.get(member) == new.get(member))
 }
 
-/// Whether a field below the top is the same in both.
+/// Whether a field of a top-level field is equal in both.
 pub(super) fn fields(kind: &Kind, path: [&str; 2], old: &Object, new: &Object) -> bool {
     let [top, json] = path;
     let empty = Object::new();
@@ -56,7 +56,7 @@ pub(super) fn fields(kind: &Kind, path: [&str; 2], old: &Object, new: &Object) -
     }
 }
 
-/// Whether labels or annotations are the same.
+/// Whether labels or annotations are equal.
 pub(super) fn metadata(old: &Object, new: &Object, json: &str) -> bool {
     let of = |object: &Object| {
         let metadata = tree::child(object, "metadata");
@@ -72,7 +72,7 @@ fn same(shape: &Shape, pointer: bool, left: Option<&Value>, right: Option<&Value
     let left = left.filter(|value| !value.is_null());
     let right = right.filter(|value| !value.is_null());
     if left.is_none() && right.is_none() {
-        // Types may be parts of themselves, so there would be no end to it.
+        // Stop here, as types may be recursive.
         return true;
     }
     if pointer && left.is_some() != right.is_some() {

@@ -1,4 +1,4 @@
-//! Pods: what the server decides when one is made, bound, extended or resized.
+//! Pods: fields that the server sets on create, binding, ephemeral containers and resize.
 
 use std::collections::BTreeMap;
 
@@ -34,14 +34,14 @@ pub(super) fn create(pod: &mut Object, now: &str) {
     pod.insert("status".to_owned(), Value::Object(status));
 }
 
-/// What a class gives to its pods.
+/// The priority that a PriorityClass gives to its pods.
 #[derive(Clone, Copy, Debug)]
 pub struct Priority<'a> {
-    /// The name of the class; empty if no class is named.
+    /// The name of the class; empty for none.
     pub class: &'a str,
-    /// The number.
+    /// The priority value.
     pub value: i64,
-    /// Whether its pods may take the place of others.
+    /// The preemption policy.
     pub preemption: &'a str,
 }
 
@@ -55,8 +55,8 @@ impl Default for Priority<'_> {
     }
 }
 
-/// Writes the priority that a pod's class gives, or that of the default class. It comes
-/// before [`super::create`], which cannot look classes up and gives 0 to a pod without.
+/// Sets the priority of the pod's class or of the default class. It runs before
+/// [`super::create`], which cannot look classes up and sets 0 if there is none.
 pub fn admit_priority(pod: &mut Object, priority: Priority<'_>) {
     set_priority(tree::child_mut(pod, "spec"), priority);
 }
@@ -69,8 +69,8 @@ fn set_priority(spec: &mut Object, priority: Priority<'_>) {
     tree::fill(spec, "preemptionPolicy", priority.preemption);
 }
 
-/// A pod that names no account runs as `default`. Pods that mirror files of a node have
-/// no account.
+/// Sets the service account of a pod without one to `default`. Mirror pods have no
+/// service account.
 pub fn admit_service_account(pod: &mut Object) {
     let mirror = tree::child(pod, "metadata")
         .and_then(|metadata| tree::child(metadata, "annotations"))
@@ -82,7 +82,7 @@ pub fn admit_service_account(pod: &mut Object) {
     }
 }
 
-/// A pod stays for a while on a node that is lost, unless it says otherwise.
+/// Tolerates lost nodes for a while, unless the pod states otherwise.
 fn add_default_tolerations(spec: &mut Object) {
     for trouble in ["not-ready", "unreachable"] {
         let key = format!("node.kubernetes.io/{trouble}");
@@ -103,8 +103,8 @@ fn add_default_tolerations(spec: &mut Object) {
     }
 }
 
-/// The qos_class of service follows from what is requested and limited: all of it and
-/// alike, some of it, or nothing.
+/// Returns the QoS class: guaranteed if all resources are limited and requested alike,
+/// burstable if some are, best effort if none is.
 pub(crate) fn qos_class(spec: &Object) -> &'static str {
     let empty = Object::new();
     let own = tree::child(spec, "resources");
@@ -121,7 +121,7 @@ pub(crate) fn qos_class(spec: &Object) -> &'static str {
     for resources in containers {
         sum(&mut requests, resources, "requests");
         let limited = sum(&mut limits, resources, "limits");
-        // A pod that has resources of its own and no limits is counts by its requests.
+        // A pod with pod-level resources and no limits is classified by its requests.
         let counts = own.is_none() || !tree::is_empty(resources, "limits");
         guaranteed &= limited == 2 || !counts;
     }
@@ -134,7 +134,7 @@ pub(crate) fn qos_class(spec: &Object) -> &'static str {
     }
 }
 
-/// Adds the processor and memory of a list, and says how many of the two it has.
+/// Adds the CPU and memory of a resource list and returns how many of the two it has.
 fn sum(total: &mut BTreeMap<&'static str, Quantity>, resources: &Object, list: &str) -> usize {
     let mut found = 0;
     for resource in ["cpu", "memory"] {
@@ -152,7 +152,7 @@ fn sum(total: &mut BTreeMap<&'static str, Quantity>, resources: &Object, list: &
     found
 }
 
-/// Profiles were annotations before they were fields.
+/// Sets AppArmor profiles from the annotations that preceded the fields.
 fn convert_app_armor_annotations(pod: &mut Object) {
     let annotations = tree::child(pod, "metadata")
         .and_then(|metadata| tree::child(metadata, "annotations"))
@@ -197,8 +197,8 @@ fn app_armor_profile(annotation: &str) -> Option<Value> {
     }
 }
 
-/// Terms that match by the pod's own labels are written out with their values, since the
-/// labels may change later.
+/// Expands `matchLabelKeys` into requirements with the current label values, since labels
+/// may change later.
 fn expand_match_label_keys(pod: &mut Object) {
     let labels = tree::child(pod, "metadata")
         .and_then(|metadata| tree::child(metadata, "labels"))
@@ -236,7 +236,7 @@ fn expand_term(term: &mut Object, labels: &Object, keys: &[(&str, &str)]) {
             }
         }
     }
-    // A term without a selector matches nothing, and goes on to.
+    // A term without a selector matches nothing and stays that way.
     if let Some(selector) = tree::existing_mut(term, "labelSelector") {
         for expression in expressions {
             push(selector, "matchExpressions", expression);
@@ -259,7 +259,7 @@ pub(super) fn update(kind: &Kind, subresource: Option<&str>, old: &Object, pod: 
     }
 }
 
-/// What the server gave at the creation, a client may leave out.
+/// Restores fields that the server set on create and the client left out.
 fn keep_server_set_fields(old: &Object, pod: &mut Object) {
     let empty = Object::new();
     let before = tree::child(old, "spec").unwrap_or(&empty);
@@ -272,7 +272,7 @@ fn keep_server_set_fields(old: &Object, pod: &mut Object) {
     add_default_tolerations(spec);
 }
 
-/// A status neither forgets the pod's qos_class nor which generation it has seen.
+/// Keeps the QoS class and the observed generations.
 fn keep_status(old: &Object, pod: &mut Object) {
     let empty = Object::new();
     let before = tree::child(old, "status").unwrap_or(&empty);
@@ -309,8 +309,8 @@ fn take_ephemeral_containers(old: &Object, pod: &mut Object) {
     spec.extend(written.map(|written| ("ephemeralContainers".to_owned(), written)));
 }
 
-/// Takes the resources of containers only. Containers that came, went or moved are taken
-/// as they are, and refused later.
+/// Applies the resources of containers only. Added, removed or reordered containers are
+/// kept for validation to reject.
 fn take_resources(old: &Object, pod: &mut Object) {
     let empty = Object::new();
     let before = tree::child(old, "spec").unwrap_or(&empty);
@@ -349,8 +349,8 @@ fn restore(old: &Object, pod: &mut Object) {
     reset::restore_user_metadata(old, pod);
 }
 
-/// Binds a pod to the node that a binding names, and takes over its labels and
-/// annotations. Whether the pod may be bound is the caller's question.
+/// Binds a pod to the node that a Binding names, and adopts its labels and annotations.
+/// The caller checks whether the pod may be bound.
 pub fn bind(pod: &mut Object, binding: &Object, now: &str) {
     let target = tree::child(binding, "target");
     let node = target.map(|target| tree::text(target, "name"));
@@ -369,7 +369,7 @@ pub fn bind(pod: &mut Object, binding: &Object, now: &str) {
     set_condition(status, scheduled, now);
 }
 
-/// Sets a condition; it keeps the time of its last change if its status does not change.
+/// Sets a condition; the transition time is kept if the status does not change.
 fn set_condition(status: &mut Object, condition: Value, now: &str) {
     let Value::Object(mut condition) = condition else {
         return;

@@ -1,16 +1,16 @@
-//! What a write leaves as it was, by the table of kinds.
+//! Fields that a write leaves unchanged, by the table of kinds.
 
 use crate::Object;
 use crate::defaults::tree;
 use crate::kind::Kind;
 
-/// Whether a write to the object, or to the subresource, leaves the field alone.
+/// Whether a write to the object or to the subresource leaves the field unchanged.
 pub(super) fn is_reset(kind: &Kind, subresource: Option<&str>, field: &str) -> bool {
     let kept = kind.reset_fields.get(subresource.unwrap_or("main"));
     kept.is_some_and(|kept| kept.iter().any(|path| path == field))
 }
 
-/// Puts back all that the write leaves alone.
+/// Restores all fields that the write leaves unchanged.
 pub(super) fn apply(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Object) {
     let kept = kind.reset_fields.get(subresource.unwrap_or("main"));
     for path in kept.into_iter().flatten() {
@@ -22,7 +22,7 @@ pub(super) fn apply(kind: &Kind, subresource: Option<&str>, old: &Object, new: &
     }
 }
 
-/// Puts back a field of a field.
+/// Restores a nested field.
 pub(super) fn restore_field(old: &Object, new: &mut Object, parent: &str, field: &str) {
     match tree::child(old, parent) {
         Some(before) => tree::copy(before, tree::child_mut(new, parent), field),
@@ -34,7 +34,7 @@ pub(super) fn restore_field(old: &Object, new: &mut Object, parent: &str, field:
     }
 }
 
-/// Puts back the metadata that a client writes, since a status has none of its own.
+/// Restores user-written metadata, which a status update does not change.
 pub(super) fn restore_user_metadata(old: &Object, new: &mut Object) {
     for field in [
         "labels",
@@ -48,7 +48,7 @@ pub(super) fn restore_user_metadata(old: &Object, new: &mut Object) {
     }
 }
 
-/// Puts back all metadata except what guards and records the write itself.
+/// Restores all metadata except the fields that guard and record the write itself.
 pub(super) fn restore_metadata(old: &Object, new: &mut Object) {
     let mut kept = tree::child(old, "metadata").cloned().unwrap_or_default();
     let written = tree::child_mut(new, "metadata");

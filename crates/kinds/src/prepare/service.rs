@@ -1,4 +1,4 @@
-//! Services: addresses and ports are given by the server and kept for life.
+//! Services: IPs and ports are allocated by the server and kept for life.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +22,8 @@ pub(super) fn create(service: &mut Object, with: &mut CreateContext<'_>) {
     allocate(service, with);
 }
 
-/// Gives a service the addresses and ports that its type needs and that it does not have.
-/// A creation does it by itself; after an update it gives what a new type needs.
+/// Allocates the IPs and ports that the service's type needs and that it does not have.
+/// [`super::create`] does this itself; after an update it serves a new type.
 pub fn allocate(service: &mut Object, with: &mut CreateContext<'_>) {
     let spec = tree::child_mut(service, "spec");
     if needs_address(spec) {
@@ -64,7 +64,7 @@ pub(super) fn update(old: &Object, service: &mut Object) {
     }
 }
 
-/// What a client leaves out is what the server gave before.
+/// Restores allocated values that the client left out.
 fn keep_allocated(before: &Object, spec: &mut Object) {
     if needs_address(before) && needs_address(spec) {
         for field in ["clusterIP", "clusterIPs"] {
@@ -84,8 +84,8 @@ fn keep_allocated(before: &Object, spec: &mut Object) {
     }
 }
 
-/// Ports are recognised by name; a number that another port of the service took over is
-/// not given back.
+/// Restores node ports by port name, except numbers that another port of the service has
+/// taken over.
 fn keep_ports(before: &Object, spec: &mut Object) {
     let taken = node_ports(spec);
     let given: BTreeMap<&str, i64> = tree::items(before, "ports")
@@ -100,7 +100,7 @@ fn keep_ports(before: &Object, spec: &mut Object) {
     }
 }
 
-/// The address and the list of which it is the first follow one another.
+/// Keeps `clusterIP` and the first of `clusterIPs` in sync.
 fn sync_cluster_ips(before: &Object, spec: &mut Object) {
     let (was, is) = (
         tree::text(before, "clusterIP"),
@@ -117,8 +117,8 @@ fn sync_cluster_ips(before: &Object, spec: &mut Object) {
     }
 }
 
-/// Takes back what a new type has no use for, unless the client changed it, which is
-/// refused later.
+/// Releases values that a new type does not use, unless the client changed them, which
+/// validation rejects later.
 fn release_unneeded(before: &Object, spec: &mut Object) {
     let same = |spec: &Object, field: &str| {
         before.get(field).filter(|value| !tree::is_zero(value))
@@ -156,11 +156,11 @@ fn release_unneeded(before: &Object, spec: &mut Object) {
     }
 }
 
-/// The families of a service are those of its addresses.
+/// Sets the IP families from the IPs.
 fn set_ip_families(spec: &mut Object) {
     let headless = tree::text(spec, "clusterIP") == NONE;
     let free = headless && tree::is_empty(spec, "selector");
-    // Without a selector its endpoints may be anything, so it promises both.
+    // Without a selector the endpoints may have any family, so the service is dual-stack.
     let policy = if free {
         "RequireDualStack"
     } else {
@@ -196,7 +196,7 @@ fn family(address: &str) -> &'static str {
     }
 }
 
-/// Ports of the service that are the same, for other protocols, share a port of the nodes.
+/// Allocates node ports. Ports with the same number and different protocols share one.
 fn allocate_ports(spec: &mut Object, with: &mut CreateContext<'_>) {
     if !needs_node_ports(spec) {
         return;
@@ -226,7 +226,7 @@ fn has_ports(spec: &Object) -> bool {
     matches!(tree::text(spec, "type"), "NodePort" | "LoadBalancer")
 }
 
-/// Whether ports are taken from the nodes; a balancer may do without.
+/// Whether the service needs node ports; a load balancer may do without.
 fn needs_node_ports(spec: &Object) -> bool {
     let without = spec.get("allocateLoadBalancerNodePorts") == Some(&Value::Bool(false));
     match tree::text(spec, "type") {
@@ -252,8 +252,8 @@ fn same_list(left: &Object, right: &Object, field: &str) -> bool {
     tree::list(left, field) == tree::list(right, field)
 }
 
-/// Endpoints say where they are in fields of their own; the old map is not written, and
-/// a node's name that only it holds moves.
+/// Drops the deprecated topology map, and moves a node name that only it holds to
+/// `nodeName`.
 pub(super) fn drop_topology(slice: &mut Object, old: Option<&Object>) {
     const HOST: &str = "kubernetes.io/hostname";
     let endpoints = |slice: &Object| tree::list(slice, "endpoints").to_vec();

@@ -32,7 +32,7 @@ pub(super) fn update_claim(old: &Object, claim: &mut Object) {
     sync_data_sources(spec);
 }
 
-/// Keeps what is in use from being deleted.
+/// Adds the finalizer that protects objects in use from deletion.
 pub(super) fn add_protection_finalizer(object: &mut Object, what: &str) {
     let finalizer = format!("kubernetes.io/{what}-protection");
     tree::push_unique(
@@ -42,7 +42,7 @@ pub(super) fn add_protection_finalizer(object: &mut Object, what: &str) {
     );
 }
 
-/// Sources in other namespaces are not served.
+/// Drops a `dataSourceRef` to another namespace, which is not supported.
 fn drop_namespaced_source(spec: &mut Object, used: bool) {
     let elsewhere = tree::child(spec, "dataSourceRef")
         .is_some_and(|reference| !tree::is_empty(reference, "namespace"));
@@ -51,7 +51,7 @@ fn drop_namespaced_source(spec: &mut Object, used: bool) {
     }
 }
 
-/// The older field only ever meant claims and snapshots; the rest was ignored.
+/// Drops a `dataSource` that is neither a claim nor a snapshot, which Kubernetes ignores.
 fn drop_unknown_source(spec: &mut Object, used: bool) {
     if used || tree::is_present(spec, "dataSourceRef") {
         return;
@@ -67,7 +67,7 @@ fn drop_unknown_source(spec: &mut Object, used: bool) {
     }
 }
 
-/// Two fields name one source: each follows the other.
+/// Keeps `dataSource` and `dataSourceRef` in sync.
 fn sync_data_sources(spec: &mut Object) {
     let given = |field: &str| tree::child(spec, field).cloned();
     match (given("dataSource"), given("dataSourceRef")) {
@@ -82,7 +82,7 @@ fn sync_data_sources(spec: &mut Object) {
     }
 }
 
-/// A phase that does not change keeps the time of its beginning.
+/// Keeps the transition time if the phase does not change.
 pub(super) fn keep_transition_time(old: &Object, volume: &mut Object) {
     let empty = Object::new();
     let before = tree::child(old, "status").unwrap_or(&empty);
@@ -93,7 +93,7 @@ pub(super) fn keep_transition_time(old: &Object, volume: &mut Object) {
     }
 }
 
-/// A phase that changes begins now, unless the client says when.
+/// Sets the transition time if the phase changes, unless the client set it.
 pub(super) fn set_transition_time(old: &Object, volume: &mut Object, now: &str) {
     const TRANSITION_TIME: &str = "lastPhaseTransitionTime";
     let empty = Object::new();

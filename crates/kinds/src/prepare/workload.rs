@@ -1,4 +1,4 @@
-//! Controllers of pods: what identifies their pods, and how they are scaled.
+//! Workloads: pod selectors, template generations and scaling.
 
 use serde_json::{Value, json};
 
@@ -9,8 +9,7 @@ use crate::kind::Kind;
 
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// Sets of long ago counted the changes of their template in their specification; what
-/// is left of it is an annotation.
+/// DaemonSets once counted template changes in their spec; an annotation remains.
 pub(super) fn create_daemon_set(set: &mut Object) {
     let given = template_generation(set).unwrap_or_default();
     write_template_generation(set, given.max(1));
@@ -42,7 +41,7 @@ fn write_template_generation(set: &mut Object, generation: i64) {
     );
 }
 
-/// A job selects its pods by its own identity, unless it is told to select by hand.
+/// Sets a selector by the Job's UID, unless the selector is manual.
 pub(super) fn create_job(job: &mut Object, uid: &str) {
     let name = tree::child(job, "metadata").map(|metadata| tree::text(metadata, "name"));
     let name = name.unwrap_or_default().to_owned();
@@ -61,12 +60,11 @@ pub(super) fn create_job(job: &mut Object, uid: &str) {
         let selector = tree::child_mut(tree::child_mut(spec, "selector"), "matchLabels");
         tree::fill(selector, "batch.kubernetes.io/controller-uid", uid);
     }
-    // The template's labels, now that there are some, are the job's if it has none.
+    // A Job without labels gets those of its template, which now has some.
     defaults::default_job_labels(job);
 }
 
-/// The scale of an object: how many it has and should have, and of what. None for kinds
-/// that are not scaled.
+/// Returns the Scale of an object; none for kinds that cannot be scaled.
 pub fn scale_of(kind: &Kind, object: &Object) -> Option<Object> {
     if !scaled(kind) {
         return None;
@@ -100,7 +98,7 @@ pub fn scale_of(kind: &Kind, object: &Object) -> Option<Object> {
     Some(scale)
 }
 
-/// Makes the object want so many replicas. The generation counts it, as for any change.
+/// Sets the desired replicas. The generation counts it like any change.
 pub fn apply_scale(kind: &Kind, object: &mut Object, replicas: i64) {
     if scaled(kind) {
         let spec = tree::child_mut(object, "spec");

@@ -1,4 +1,4 @@
-//! Who may do what, how much of it, and with which certificate.
+//! Role bindings, certificate signing requests, flow schemas and priority levels.
 
 use super::row::{At, Row};
 use crate::Value;

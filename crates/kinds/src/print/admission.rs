@@ -1,4 +1,4 @@
-//! Admission policies and what binds them.
+//! Admission policies and their bindings.
 
 use super::row::Row;
 use super::selector;
@@ -6,7 +6,7 @@ use crate::Value;
 
 const UNSET: &str = "<unset>";
 
-/// A policy, whose rules are at the path.
+/// Prints a policy with its rules at the path.
 pub(super) fn policy(row: &Row<'_>, rules: &str) -> Vec<Value> {
     let kind = row.at("spec.paramKind").if_exists();
     let kind = kind.map_or(UNSET.to_owned(), |kind| {

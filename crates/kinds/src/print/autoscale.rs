@@ -1,4 +1,4 @@
-//! Autoscalers: what is measured against what is wanted.
+//! Autoscalers: current and target metrics.
 
 use super::row::{At, Row, with_more};
 use crate::Value;
@@ -30,7 +30,7 @@ fn targets(row: &Row<'_>) -> String {
     let mut targets: Vec<_> = metrics
         .map(|(index, metric)| metric_target(metric, current.items().nth(index)))
         .collect();
-    // The first version of the kind knows one metric, and has it in fields of its own.
+    // autoscaling/v1 has one metric in fields of its own.
     let cpu = row.at("spec.targetCPUUtilizationPercentage");
     if cpu.exists() {
         let current = percent(row.at("status.currentCPUUtilizationPercentage"), UNKNOWN);
@@ -68,7 +68,7 @@ fn metric_target(metric: At<'_>, current: Option<At<'_>>) -> String {
     }
 }
 
-/// A metric that does not belong to pods: shared among them, or as it is.
+/// Formats a metric that is not per pod: as an average or as a value.
 fn of_value(target: At<'_>, current: Option<At<'_>>) -> String {
     let average = target.get("averageValue");
     if average.exists() {
@@ -80,7 +80,7 @@ fn of_value(target: At<'_>, current: Option<At<'_>>) -> String {
     format!("{now}/{}", value(target.get("value")))
 }
 
-/// A resource of containers: by amount, or by share of what they asked for.
+/// Formats a container resource: as an amount or as utilization.
 fn of_resource(target: At<'_>, current: Option<At<'_>>) -> String {
     let average = target.get("averageValue");
     if average.exists() {

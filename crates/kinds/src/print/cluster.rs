@@ -1,4 +1,4 @@
-//! What is neither workload, network, storage nor access.
+//! Nodes, ConfigMaps, events, quotas, priority classes, devices and API services.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub(super) fn node(row: &Row<'_>) -> Vec<Value> {
 }
 
 fn node_status(row: &Row<'_>) -> String {
-    // Of two conditions of the same type the last counts.
+    // Of two conditions of the same type the last one counts.
     let mut conditions = row.at("status.conditions").items().rev();
     let ready = conditions.find(|condition| condition.get("type").text() == "Ready");
     let status = match ready.map(|condition| condition.get("status").text()) {
@@ -80,7 +80,7 @@ pub(super) fn config_map(row: &Row<'_>) -> Vec<Value> {
     vec![row.name(), Value::from(count), row.age()]
 }
 
-/// An event, of either group: they name the same things differently.
+/// Prints an Event of either group; the field names differ.
 pub(super) fn event(row: &Row<'_>) -> Vec<Value> {
     let either = |core: &str, other: &str| row.at(core).if_exists().unwrap_or(row.at(other));
     let involved = either("involvedObject", "regarding");

@@ -1,4 +1,4 @@
-//! Services and what leads to them.
+//! Services, endpoints, ingresses and network policies.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ fn external_ip(row: &Row<'_>) -> String {
     }
 }
 
-/// The addresses of a load balancer, each once, in order.
+/// Returns the addresses of a load balancer, without duplicates, in order.
 fn addresses(ingress: At<'_>) -> String {
     let addresses = ingress.items().map(|entry| {
         let name = entry.get("hostname").text();
@@ -91,7 +91,7 @@ fn hosts(rules: At<'_>) -> String {
     }
     match (shown.join(","), more) {
         (hosts, _) if hosts.is_empty() => "*".to_owned(),
-        // Rules without a host are counted as if they had one.
+        // As in kubectl, the count includes rules without a host.
         (hosts, true) => format!("{hosts} + {} more...", rules.len() - MAX_HOSTS),
         (hosts, false) => hosts,
     }
@@ -128,7 +128,7 @@ pub(super) fn endpoints(row: &Row<'_>) -> Vec<Value> {
     vec![row.name(), Value::from(shown), row.age()]
 }
 
-/// All addresses of the subset at every port of it.
+/// Returns all addresses of the subset at every port of it.
 fn subset(subset: At<'_>) -> Vec<String> {
     let ips = || {
         let addresses = subset.get("addresses").items();
@@ -165,7 +165,7 @@ pub(super) fn endpoint_slice(row: &Row<'_>) -> Vec<Value> {
     ]
 }
 
-/// The port's number, or its name; all ports if it has neither.
+/// Returns the port's number, or its name; `*` if it has neither.
 fn slice_port(port: At<'_>) -> String {
     let number = port.get("port");
     match number.exists() {

@@ -1,4 +1,4 @@
-//! Pods: one word for what goes on in all containers.
+//! Pods: one status word derived from the states of all containers.
 
 use super::row::{At, Row};
 use crate::Value;
@@ -19,7 +19,7 @@ pub(super) fn pod(row: &Row<'_>) -> Vec<Value> {
     ]
 }
 
-/// `3`, or `3 (5m ago)` if it is known when the last one was.
+/// Formats restarts as `3`, or as `3 (5m ago)` if the time of the last one is known.
 fn restarts(row: &Row<'_>, restarts: &Restarts<'_>) -> String {
     match restarts.last {
         Some((_, last)) if restarts.count != 0 => {
@@ -35,28 +35,28 @@ struct Pod<'a> {
     conditions: At<'a>,
 }
 
-/// What is summary when one looks at all containers.
+/// Status, readiness and restarts of all containers.
 struct Summary<'a> {
     status: String,
     ready: usize,
     restarts: Restarts<'a>,
 }
 
-/// How often containers were started again, and when last.
+/// The number of restarts and the time of the last one.
 #[derive(Default)]
 struct Restarts<'a> {
     count: i64,
     last: Option<(i64, At<'a>)>,
 }
 
-/// What the init containers are at.
+/// Progress of the init containers.
 struct InitSummary<'a> {
-    /// Why the others do not run yet.
+    /// Why the regular containers do not run yet.
     status: Option<String>,
-    /// How many of those that keep running are ready.
+    /// The number of ready sidecars.
     ready: usize,
     restarts: Restarts<'a>,
-    /// Only of those that keep running.
+    /// Restarts of sidecars only.
     sidecar_restarts: Restarts<'a>,
 }
 
@@ -98,7 +98,7 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// What is said of the pod if its containers say nothing.
+    /// Returns the status of a pod without container states.
     fn phase(&self) -> String {
         let scheduled = self.conditions.items();
         let gated = scheduled
@@ -111,7 +111,7 @@ impl<'a> Pod<'a> {
         self.row.at("status.reason").text_or(phase).to_owned()
     }
 
-    /// InitSummary containers run one after the other: the first that is not done tells.
+    /// Init containers run in sequence: the first unfinished one determines the status.
     fn summarize_init(&self) -> InitSummary<'a> {
         let mut init = InitSummary {
             status: None,
@@ -151,7 +151,8 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// The first container that has something to tell tells, as the last is asked first.
+    /// Containers are visited in reverse, so the status of the first one with a state
+    /// wins.
     fn summarize_containers(
         &self,
         before: String,
@@ -189,7 +190,7 @@ impl<'a> Pod<'a> {
         summary
     }
 
-    /// One container is done, but what of the others?
+    /// Returns the status when a container has completed.
     fn completed(&self, running: bool, error: Option<String>) -> String {
         let ready = self.conditions.items().any(|condition| {
             condition.get("type").text() == "Ready" && condition.get("status").text() == "True"
@@ -202,7 +203,7 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// What is summary, unless the pod is being deleted.
+    /// Returns the status, considering a deletion in progress.
     fn status(&self, summary: String) -> String {
         if !self.row.deleting() {
             return summary;
@@ -216,9 +217,9 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// Whether the init container keeps running beside the others.
+    /// Whether the init container is a sidecar.
     fn is_sidecar(&self, name: &str) -> bool {
-        // Names are unique, and of two the last would count.
+        // Names are unique; of duplicates the last one would count.
         let mut named = self.init_containers.items().rev();
         let container = named.find(|container| container.get("name").text() == name);
         container.is_some_and(keeps_running)
@@ -253,7 +254,7 @@ fn keeps_running(container: At<'_>) -> bool {
     container.get("restartPolicy").text() == "Always"
 }
 
-/// How a container ended.
+/// Returns the reason of a container's termination.
 fn termination_reason(terminated: At<'_>) -> String {
     let reason = terminated.get("reason").text();
     let signal = terminated.get("signal").number();

@@ -1,11 +1,11 @@
-//! An object that is printed, and how its fields are read.
+//! An object being printed, and access to its fields.
 
 use crate::time::{Precision, human_duration, parse};
 use crate::{Object, Value};
 
 const NONE: &str = "<none>";
 
-/// An object that is printed, and when.
+/// An object being printed, and the current time.
 pub(super) struct Row<'a> {
     object: &'a Object,
     now: i64,
@@ -16,7 +16,7 @@ impl<'a> Row<'a> {
         Self { object, now }
     }
 
-    /// The field at the path, whose steps are separated by dots.
+    /// Returns the field at a dotted path.
     pub(super) fn at(&self, path: &str) -> At<'a> {
         let (first, rest) = path.split_once('.').unwrap_or((path, ""));
         let found = At(self.object.get(first));
@@ -27,40 +27,40 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The name of the object.
+    /// Returns the name of the object.
     pub(super) fn name(&self) -> Value {
         self.text("metadata.name")
     }
 
-    /// The text at the path, empty if there is none.
+    /// Returns the string at the path, empty if there is none.
     pub(super) fn text(&self, path: &str) -> Value {
         Value::from(self.at(path).text())
     }
 
-    /// The number at the path, 0 if there is none.
+    /// Returns the number at the path, 0 if there is none.
     pub(super) fn number(&self, path: &str) -> Value {
         Value::from(self.at(path).number())
     }
 
-    /// Whether it is true at the path.
+    /// Returns whether the boolean at the path is true.
     pub(super) fn flag(&self, path: &str) -> Value {
         Value::from(self.at(path).is_true())
     }
 
-    /// How many items or members there are at the path.
+    /// Returns the number of items or members at the path.
     pub(super) fn count(&self, path: &str) -> Value {
         Value::from(self.at(path).len())
     }
 
-    /// How long ago the object was created.
+    /// Returns the age of the object.
     pub(super) fn age(&self) -> Value {
         Value::from(self.since(self.at("metadata.creationTimestamp")))
     }
 
-    /// When the object was created.
+    /// Returns the creation time of the object.
     pub(super) fn created_at(&self) -> Value {
         let created = self.at("metadata.creationTimestamp").text();
-        // A time that was never set is Go's first second.
+        // Go prints its zero time for an unset time.
         let created = if created.is_empty() {
             "0001-01-01T00:00:00Z"
         } else {
@@ -69,17 +69,17 @@ impl<'a> Row<'a> {
         Value::from(created)
     }
 
-    /// Whether somebody asked to delete the object.
+    /// Whether the object is being deleted.
     pub(super) fn deleting(&self) -> bool {
         self.at("metadata.deletionTimestamp").exists()
     }
 
-    /// The annotation, empty if there is none.
+    /// Returns an annotation, empty if there is none.
     pub(super) fn annotation(&self, name: &str) -> &'a str {
         self.at("metadata.annotations").get(name).text()
     }
 
-    /// How long ago that was.
+    /// Returns the time elapsed since `time`.
     pub(super) fn since(&self, time: At<'_>) -> String {
         match time.seconds() {
             Some(then) => human_duration(self.now.saturating_sub(then)),
@@ -88,37 +88,37 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A value that may be missing; what has another form than expected counts as missing.
+/// A value that may be missing; a value of an unexpected type counts as missing.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a>(Option<&'a Value>);
 
 impl<'a> At<'a> {
-    /// The member called so, dots and all.
+    /// Returns a member by its exact name, which may contain dots.
     pub(super) fn get(self, name: &str) -> Self {
         Self(self.0.and_then(|value| value.get(name)))
     }
 
-    /// The field at the path, whose steps are separated by dots.
+    /// Returns the field at a dotted path.
     pub(super) fn at(self, path: &str) -> Self {
         path.split('.').fold(self, |at, name| at.get(name))
     }
 
-    /// Whether it is there.
+    /// Whether the value is present.
     pub(super) fn exists(self) -> bool {
         self.0.is_some_and(|value| !value.is_null())
     }
 
-    /// Itself, if it is there.
+    /// Returns itself if the value is present.
     pub(super) fn if_exists(self) -> Option<Self> {
         self.exists().then_some(self)
     }
 
-    /// Its text.
+    /// Returns the string.
     pub(super) fn text(self) -> &'a str {
         self.0.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Its text, or `other` if that is empty.
+    /// Returns the string, or `other` if it is empty.
     pub(super) fn text_or(self, other: &'a str) -> &'a str {
         match self.text() {
             "" => other,
@@ -126,32 +126,32 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Its text, or `<none>`.
+    /// Returns the string, or `<none>`.
     pub(super) fn text_or_none(self) -> &'a str {
         self.text_or(NONE)
     }
 
-    /// Its text, or `other` if it is not there at all.
+    /// Returns the string, or `other` if the value is missing.
     pub(super) fn set_or(self, other: &'a str) -> &'a str {
         if self.exists() { self.text() } else { other }
     }
 
-    /// Its number.
+    /// Returns the number.
     pub(super) fn number(self) -> i64 {
         self.0.and_then(Value::as_i64).unwrap_or_default()
     }
 
-    /// Whether it is true.
+    /// Whether the value is true.
     pub(super) fn is_true(self) -> bool {
         self.flag() == Some(true)
     }
 
-    /// Whether it is true or false, if it is there.
+    /// Returns the boolean, if there is one.
     pub(super) fn flag(self) -> Option<bool> {
         self.0.and_then(Value::as_bool)
     }
 
-    /// Its text or its number, as text.
+    /// Returns the string or number as text.
     pub(super) fn int_or_string(self) -> String {
         match self.0 {
             Some(Value::String(text)) => text.clone(),
@@ -160,7 +160,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// A quantity; what is missing is zero.
+    /// Returns the quantity; a missing one is zero.
     pub(super) fn quantity(self) -> String {
         match self.int_or_string() {
             text if text.is_empty() => "0".to_owned(),
@@ -168,14 +168,14 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Its time in seconds since 1970.
+    /// Returns the time in seconds since 1970.
     pub(super) fn seconds(self) -> Option<i64> {
-        // A fraction, where there is one, is dropped.
+        // A fraction of a second is dropped.
         let time = parse(self.text(), Precision::Seconds).ok()?;
         Some(time.seconds)
     }
 
-    /// Its items.
+    /// Iterates over the items.
     pub(super) fn items(self) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator {
         let items = self.0.and_then(Value::as_array);
         items
@@ -184,7 +184,7 @@ impl<'a> At<'a> {
             .map(|item| Self(Some(item)))
     }
 
-    /// Its members in the order of their names.
+    /// Iterates over the members, ordered by name.
     pub(super) fn members(self) -> impl Iterator<Item = (&'a str, Self)> {
         let members = self.0.and_then(Value::as_object).into_iter().flatten();
         let mut members: Vec<_> = members
@@ -194,7 +194,7 @@ impl<'a> At<'a> {
         members.into_iter()
     }
 
-    /// How many items or members it has.
+    /// Returns the number of items or members.
     pub(super) fn len(self) -> usize {
         match self.0 {
             Some(Value::Array(items)) => items.len(),
@@ -203,7 +203,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// The first item whose `type` is this.
+    /// Returns the first item with the `type`.
     pub(super) fn of_type(self, name: &str) -> Self {
         let mut found = self.items().filter(|item| item.get("type").text() == name);
         found.next().unwrap_or(Self(None))
@@ -214,13 +214,13 @@ impl<'a> At<'a> {
         self.of_type(condition).get("status").text() == "True"
     }
 
-    /// The texts of its items, with commas between them.
+    /// Returns the strings of the items, separated by commas.
     pub(super) fn joined(self) -> String {
         let texts: Vec<_> = self.items().map(Self::text).collect();
         texts.join(",")
     }
 
-    /// Its members as `name=value` with commas between them, or `<none>`.
+    /// Returns the members as `name=value` separated by commas, or `<none>`.
     pub(super) fn labels(self) -> String {
         let labels = self.members();
         let labels: Vec<_> = labels
@@ -232,7 +232,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// The names of its containers, and their images.
+    /// Returns the names of the containers, and their images.
     pub(super) fn containers(self) -> [Value; 2] {
         ["name", "image"].map(|member| {
             let texts: Vec<_> = self.items().map(|item| item.get(member).text()).collect();
@@ -241,7 +241,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// The texts with commas between them; those after the first `max` are only counted.
+/// Joins strings with a separator; those after the first `max` are only counted.
 pub(super) fn with_more(mut texts: Vec<String>, max: usize, comma: &str) -> String {
     let more = texts.len().saturating_sub(max);
     texts.truncate(max);

@@ -2,7 +2,8 @@
 
 use super::row::At;
 
-/// The selector as kubectl takes it; empty if it selects nothing or everything.
+/// Returns the selector in the syntax of kubectl; empty if it selects nothing or
+/// everything.
 pub(super) fn to_text(selector: At<'_>) -> Option<String> {
     let labels = selector.get("matchLabels").members();
     let mut requirements: Vec<(&str, String)> = labels
@@ -16,7 +17,7 @@ pub(super) fn to_text(selector: At<'_>) -> Option<String> {
     Some(texts.join(","))
 }
 
-/// The selector as text, or `<none>` if it has no requirements.
+/// Returns the selector as text, or `<none>` if it has no requirements.
 pub(super) fn or_none(selector: At<'_>) -> String {
     match to_text(selector) {
         None => "<error>".to_owned(),
@@ -39,7 +40,7 @@ fn requirement(expression: At<'_>) -> Option<String> {
     })
 }
 
-/// The selector as Go prints the struct.
+/// Returns the selector as Go prints the struct.
 pub(super) fn as_go(selector: At<'_>) -> String {
     let labels = selector.get("matchLabels").members();
     let labels: String = labels

@@ -1,4 +1,4 @@
-//! Volumes and what provides them.
+//! Volumes, claims, storage classes and CSI objects.
 
 use super::row::{At, Row};
 use crate::Value;
@@ -28,7 +28,7 @@ pub(super) fn persistent_volume(row: &Row<'_>) -> Vec<Value> {
 }
 
 pub(super) fn persistent_volume_claim(row: &Row<'_>) -> Vec<Value> {
-    // What the claim got is known only when it has a volume.
+    // The capacity is known only when the claim is bound to a volume.
     let bound = !row.at("spec.volumeName").text().is_empty();
     let (capacity, modes) = match bound {
         true => (
@@ -62,7 +62,7 @@ fn class(row: &Row<'_>) -> Value {
     Value::from(old.set_or(row.at("spec.storageClassName").text()))
 }
 
-/// The modes by their short names, each once, in the usual order.
+/// Returns the access modes by their short names, without duplicates, in the usual order.
 fn access_modes(modes: At<'_>) -> String {
     const SHORT: [(&str, &str); 4] = [
         ("ReadWriteOnce", "RWO"),

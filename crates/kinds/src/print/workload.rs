@@ -1,4 +1,4 @@
-//! What makes pods.
+//! Workloads.
 
 use super::row::Row;
 use super::selector;
@@ -37,7 +37,7 @@ fn replicas(row: &Row<'_>, selector: String) -> Vec<Value> {
 
 pub(super) fn deployment(row: &Row<'_>) -> Vec<Value> {
     let [names, images] = row.at("spec.template.spec.containers").containers();
-    // Unlike the other kinds, this one leaves an empty selector empty.
+    // Unlike other kinds, Deployments print an empty selector as empty.
     let selector = selector::to_text(row.at("spec.selector"));
     vec![
         row.name(),

@@ -1,4 +1,4 @@
-//! Trees from messages.
+//! Decoding of messages to trees.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,25 +11,25 @@ use super::wire::{BYTES, FIXED64, Reader, Tag, VARINT};
 use crate::types::{Field, Form, Shape, TypeId};
 use crate::{Object, quantity};
 
-/// How deep the tree may be. Less than what the parser of JSON takes, so that what was
-/// read here can be written as JSON, wrapped in a list, and read again.
+/// Maximum depth of the tree. It is lower than that of the JSON parser, so that a decoded
+/// object can be written as JSON, wrapped in a list, and read again.
 const MAX_DEPTH: usize = 120;
 
-/// How many messages one message may hold. The tree of a message of two bytes can take
-/// a thousand: a small body must not become a large tree.
+/// Maximum number of messages in a message. The tree of a two-byte message can take a
+/// thousand bytes: a small body must not become a large tree.
 const MAX_MESSAGES: usize = 100_000;
 
 /// Go's zero time, the beginning of year 1.
 const ZERO_TIME: i64 = -62_135_596_800;
 
-/// Reads a message of the type, as the tree that its JSON would give.
+/// Decodes a message of the type to the tree that its JSON would give.
 ///
-/// What Go would print though nothing was said of it is there with its zero value; what
-/// Go would leave out, or print as null, is absent.
+/// Members that Go writes even if they are unset are present with their zero value;
+/// members that Go omits or writes as null are absent.
 ///
 /// # Errors
 ///
-/// If the bytes are no such message, or nest too deeply.
+/// If the bytes are not such a message, or nest too deeply.
 pub fn decode(of: TypeId, message: &[u8]) -> Result<Object, Error> {
     let mut decoder = Decoder { messages: 0 };
     let mut object = Object::new();
@@ -42,8 +42,8 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Reads a message into the members of an object. A message may come in parts: each
-    /// adds to the object.
+    /// Decodes a message into the members of an object. A message may come in parts, each
+    /// of which adds to the object.
     fn members(
         &mut self,
         plan: &'static Plan,
@@ -86,7 +86,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Reads a value into what is there already: lists and maps grow, structs merge, and
+    /// Decodes a value into an existing one: lists and maps grow, structs merge, and
     /// anything else is replaced.
     fn add(
         &mut self,
@@ -142,7 +142,8 @@ impl Decoder {
         let list = array(slot);
         let numbers = matches!(shape, Shape::Bool | Shape::Int32 | Shape::Int64);
         if numbers && tag.wire == BYTES {
-            // Nobody writes packed lists, but whoever reads must take them.
+            // Kubernetes does not write packed lists, but a protobuf reader must accept
+            // them.
             let mut packed = Reader::new(reader.bytes()?);
             let one = Tag {
                 wire: VARINT,
@@ -203,7 +204,8 @@ impl Decoder {
         }
     }
 
-    /// A list if it has elements, else a struct if there is one, else true or false.
+    /// Decodes a type with alternatives: a list if it has elements, else a struct if
+    /// there is one, else a boolean.
     fn either(
         &mut self,
         plan: &'static Plan,
@@ -216,7 +218,8 @@ impl Decoder {
         let mut reader = Reader::new(message);
         while let Some(tag) = reader.tag(plan.of.kind())? {
             match plan.field(tag.number) {
-                // The tree shows only what is chosen, at the depth of the whole.
+                // The tree contains only the chosen alternative, at the depth of the
+                // whole.
                 Some(field) => {
                     let slot = &mut found[usize::from(field.number != 1)];
                     self.add(field, &field.shape, tag, &mut reader, slot, depth - 1)?;
@@ -278,12 +281,12 @@ impl Decoder {
                 }
                 Ok(value)
             }
-            // All other shapes have been told apart before.
+            // All other shapes have been handled before.
             _ => Ok(Value::Null),
         }
     }
 
-    /// The value of a map's entry that has none.
+    /// Returns the value of a map entry without one.
     fn zero_of(&mut self, shape: &Shape, depth: usize) -> Result<Value, Error> {
         let mut value = match shape {
             Shape::String | Shape::Bytes => Value::from(""),
@@ -311,7 +314,7 @@ impl Decoder {
     }
 }
 
-/// Adds the members that JSON shows though the message does not speak of them.
+/// Adds the members that JSON has even if the message lacks them.
 fn add_zeros(plan: &Plan, object: &mut Object) {
     for (name, zero) in plan.always() {
         if !object.contains_key(*name) {
@@ -327,7 +330,7 @@ fn zero_value(zero: Zero) -> Value {
         Zero::Text => Value::from(""),
         Zero::Quantity => Value::from("0"),
         Zero::Struct(id) => {
-            // Go cannot nest structs in themselves without a pointer: this ends.
+            // Go structs cannot contain themselves without a pointer, so this terminates.
             let mut object = Object::new();
             add_zeros(plan(id), &mut object);
             Value::Object(object)
@@ -355,7 +358,7 @@ fn time(field: &Field, message: &[u8], precision: Precision) -> Result<Value, Er
     }
     let nanos = i128::from(seconds) * 1_000_000_000 + i128::from(micros) * 1_000;
     let time = Timestamp::from_nanosecond(nanos).map_err(|_| out_of_range(field))?;
-    // Earlier years need a sign, which RFC 3339 does not know.
+    // Earlier years need a sign, which RFC 3339 does not allow.
     if seconds < ZERO_TIME {
         return Err(out_of_range(field));
     }
@@ -365,7 +368,7 @@ fn time(field: &Field, message: &[u8], precision: Precision) -> Result<Value, Er
     }))
 }
 
-/// Fields 1 and 2 of a message, both numbers.
+/// Returns fields 1 and 2 of a message, both integers.
 fn numbers(field: &Field, message: &[u8]) -> Result<[i64; 2], Error> {
     let mut numbers = [0; 2];
     let mut reader = Reader::new(message);
@@ -395,7 +398,7 @@ fn raw(field: &Field, message: &[u8]) -> Result<Value, Error> {
     }
 }
 
-/// The content of field 1 of a message that has no other.
+/// Returns the content of field 1 of a message without other fields.
 fn only_field<'a>(field: &Field, message: &'a [u8]) -> Result<Option<&'a [u8]>, Error> {
     let mut content = None;
     let mut reader = Reader::new(message);
@@ -426,7 +429,7 @@ fn int_or_string(field: &Field, message: &[u8]) -> Result<Value, Error> {
     }
 }
 
-/// Go prints whole numbers without a point, and so the tree has them as whole numbers.
+/// Go prints whole numbers without a decimal point, so the tree has them as integers.
 fn float(bits: u64) -> Option<Value> {
     let value = f64::from_bits(bits);
     if value.fract() == 0.0 && value.abs() < i64::MAX as f64 {
@@ -435,7 +438,7 @@ fn float(bits: u64) -> Option<Value> {
     Number::from_f64(value).map(Value::Number)
 }
 
-/// Go reads any bytes as text, and prints each that is not UTF-8 as U+FFFD.
+/// Go accepts any bytes as a string, and prints each invalid one as U+FFFD.
 fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! Messages from trees.
+//! Encoding of trees to messages.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,15 +10,15 @@ use super::wire::{FIXED64, put_bytes, put_nested, put_number, put_tag};
 use crate::Object;
 use crate::types::{Field, Form, Shape, TypeId};
 
-/// `metadata.tenant`, which Kubernetes does not have: an object without it
-/// has the bytes that Kubernetes would give it.
+/// `metadata.tenant`, which Kubernetes does not have: an object without it has the same
+/// bytes as in Kubernetes.
 const TENANT: (&str, u32) = ("tenant", 18);
 
-/// Appends the message of an object of the type, byte by byte as Go writes it: what is no
-/// pointer is written even if it is zero, fields come in the order of their numbers and
-/// maps in that of their keys.
+/// Appends the message of an object of the type with the same bytes as Go: fields other
+/// than pointers are written even if they are zero, fields are ordered by number and map
+/// entries by key.
 ///
-/// The tree is one that was read by its type; what does not fit is written as zero.
+/// The tree must have been decoded by its type; mismatching values are written as zero.
 pub fn encode(of: TypeId, object: &Object, out: &mut Vec<u8>) {
     for field in plan(of).fields() {
         match &field.shape {
@@ -56,7 +56,7 @@ fn put_map(shape: &Shape, number: u32, map: &Object, out: &mut Vec<u8>) {
     for (key, value) in map {
         put_nested(out, number, |out| {
             put_bytes(out, 1, key.as_bytes());
-            // Bytes are the only values that Go knows as nil.
+            // Only byte values can be nil in Go.
             if !(shape == &Shape::Bytes && value.is_null()) {
                 put_value(shape, 2, Some(value), out);
             }
@@ -85,7 +85,7 @@ fn put_value(shape: &Shape, number: u32, value: Option<&Value>, out: &mut Vec<u8
         Shape::WrappedList(inner) | Shape::List(inner) => {
             put_nested(out, number, |out| put_elements(inner, 1, value, out));
         }
-        // Go has no maps in lists or in maps.
+        // Kubernetes has no maps in lists or in maps.
         Shape::Map(_) => {}
     }
 }
@@ -104,7 +104,7 @@ fn put_struct(id: TypeId, value: Option<&Value>, out: &mut Vec<u8>) {
 fn put_either(id: TypeId, value: Option<&Value>, out: &mut Vec<u8>) {
     for field in plan(id).fields() {
         match (&field.shape, value) {
-            // A schema for what is allowed says that it is allowed.
+            // A schema implies that additional values are allowed.
             (Shape::Bool, Some(Value::Object(_))) => put_number(out, field.number, 1),
             (Shape::Bool, value)
             | (Shape::Struct(_), value @ Some(Value::Object(_)))

@@ -1,4 +1,4 @@
-//! What messages travel in.
+//! The envelope (`runtime.Unknown`) of messages, watch frames and lists.
 
 use super::Error;
 use super::encode::encode;
@@ -6,10 +6,10 @@ use super::wire::{BYTES, Reader, field_length, put_bytes, put_nested, put_tag, p
 use crate::Object;
 use crate::types::types;
 
-/// What every body and every object in an event begins with.
+/// The prefix of every body and of every object in a watch event.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// An opened body: a message and what it says it is.
+/// An opened body: a message and its type metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
     /// `v1`, `apps/v1`; may be empty.
@@ -24,7 +24,7 @@ pub struct Envelope<'a> {
 ///
 /// # Errors
 ///
-/// If it does not begin with `k8s\0` or no envelope follows.
+/// If it does not begin with `k8s\0` or is not followed by an envelope.
 pub fn open(body: &[u8]) -> Result<Envelope<'_>, Error> {
     if body.is_empty() {
         return Err(Error::NoData);
@@ -51,14 +51,14 @@ pub fn open(body: &[u8]) -> Result<Envelope<'_>, Error> {
     Ok(envelope)
 }
 
-/// Puts a message in an envelope.
+/// Wraps a message in an envelope.
 pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len() + api_version.len() + kind.len() + 24);
     seal_into(api_version, kind, raw, &mut out);
     out
 }
 
-/// Appends a message in an envelope.
+/// Appends a message wrapped in an envelope.
 pub fn seal_into(api_version: &str, kind: &str, raw: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(MAGIC);
     put_nested(out, 1, |out| {
@@ -66,17 +66,17 @@ pub fn seal_into(api_version: &str, kind: &str, raw: &[u8], out: &mut Vec<u8>) {
         put_bytes(out, 2, kind.as_bytes());
     });
     put_bytes(out, 2, raw);
-    // The encoding and the type of the content: always there, always empty.
+    // Content encoding and content type: always present, always empty.
     put_bytes(out, 3, b"");
     put_bytes(out, 4, b"");
 }
 
-/// A frame of a watch: its length and an event with a sealed object.
+/// Builds a watch frame: its length and an event with an enveloped object.
 pub fn watch_frame(event_type: &str, sealed_object: &[u8]) -> Vec<u8> {
     let object = field_length(1, sealed_object.len());
     let length = field_length(1, event_type.len()) + field_length(2, object);
     let mut frame = Vec::with_capacity(4 + length);
-    // An object has far less than 4 GiB.
+    // An object is far smaller than 4 GiB.
     frame.extend_from_slice(&(length as u32).to_be_bytes());
     put_bytes(&mut frame, 1, event_type.as_bytes());
     put_tag(&mut frame, 2, BYTES);
@@ -85,7 +85,7 @@ pub fn watch_frame(event_type: &str, sealed_object: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The message of a list of messages.
+/// Builds the message of a list from the messages of its items.
 pub fn list<'a>(list_meta: &Object, items: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut out = Vec::new();
     put_nested(&mut out, 1, |out| {

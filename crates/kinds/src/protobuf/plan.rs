@@ -1,4 +1,4 @@
-//! What reading and writing messages need to know of a type, worked out once.
+//! Per-type information for decoding and encoding messages, computed once.
 
 use std::sync::LazyLock;
 
@@ -13,14 +13,14 @@ static PLANS: LazyLock<Vec<Plan>> =
 pub(super) struct Plan {
     id: TypeId,
     pub of: &'static Type,
-    /// The fields in the order of their numbers.
+    /// The fields ordered by number.
     fields: Vec<&'static Field>,
-    /// The members that JSON has even when the message says nothing of them. Null is left
-    /// out, as it is wherever JSON is read.
+    /// The members that JSON has even if the message lacks them. Null is left out, as
+    /// everywhere in decoded JSON.
     always: Vec<(&'static str, Zero)>,
 }
 
-/// What a member is when nothing is said of it.
+/// The zero value of a member.
 #[derive(Clone, Copy)]
 pub(super) enum Zero {
     False,
@@ -30,7 +30,7 @@ pub(super) enum Zero {
     Struct(TypeId),
 }
 
-/// The plan of the type.
+/// Returns the plan of the type.
 pub(super) fn plan(id: TypeId) -> &'static Plan {
     let at = PLANS.binary_search_by_key(&id, |plan| plan.id);
     &PLANS[at.expect("every type has a plan")]
@@ -68,8 +68,8 @@ impl Plan {
     }
 }
 
-/// Whether JSON leaves out the member when it has this value. Structs are never empty, even
-/// if JSON shows them as something else.
+/// Whether JSON omits the member when it has this value. Structs are never empty, even if
+/// their JSON is not an object.
 pub(super) fn left_out(field: &Field, value: &Value) -> bool {
     let is_struct = matches!(
         field.shape,
@@ -79,8 +79,8 @@ pub(super) fn left_out(field: &Field, value: &Value) -> bool {
     value.is_null() || (!shown && is_empty(value))
 }
 
-/// Whether a list of the shape is wrapped in a message of its own. Go has a message only
-/// for its named lists of texts: a named list of structs is repeated like any other.
+/// Whether a list of the shape is wrapped in a message of its own. Go does so only for
+/// named lists of strings: a named list of structs is a repeated field.
 pub(super) fn is_wrapped(element: &Shape) -> bool {
     !matches!(element, Shape::Struct(_))
 }

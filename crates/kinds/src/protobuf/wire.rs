@@ -1,4 +1,4 @@
-//! The encoding of protobuf: tags, varints, lengths.
+//! The wire format of protobuf: tags, varints, lengths.
 
 use super::Error;
 
@@ -9,17 +9,17 @@ const GROUP: u8 = 3;
 const END_OF_GROUP: u8 = 4;
 const FIXED32: u8 = 5;
 
-/// Groups within groups that are skipped; nobody sends any.
+/// Maximum nesting of skipped groups, which no known client sends.
 const MAX_GROUPS: usize = 32;
 
-/// What stands before a field.
+/// The tag of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tag {
     pub number: u32,
     pub wire: u8,
 }
 
-/// Reads a message from its beginning to its end.
+/// A reader of one message.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -33,7 +33,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The tag of the next field of the message `of`; none at the end.
+    /// Returns the tag of the next field of the message `of`; none at the end.
     pub fn tag(&mut self, of: &'static str) -> Result<Option<Tag>, Error> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         Err(Error::Overflow)
     }
 
-    /// What follows a length.
+    /// Returns the bytes after a length prefix.
     pub fn bytes(&mut self) -> Result<&'a [u8], Error> {
         let length = self.varint()?;
         let length = usize::try_from(length).map_err(|_| Error::Truncated)?;
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Passes over the value of a field that nobody knows.
+    /// Skips the value of an unknown field.
     pub fn skip(&mut self, wire: u8) -> Result<(), Error> {
         let mut groups = 0;
         let mut wire = wire;
@@ -122,7 +122,7 @@ pub(super) fn put_tag(out: &mut Vec<u8>, number: u32, wire: u8) {
 
 pub(super) fn put_number(out: &mut Vec<u8>, number: u32, value: i64) {
     put_tag(out, number, VARINT);
-    // Negative numbers are written with all their 64 bits.
+    // Negative numbers are written with all 64 bits.
     put_varint(out, value as u64);
 }
 
@@ -132,11 +132,12 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// A field whose length is known only when its content has been written.
+/// Writes a field with a length that is known only afterwards.
 pub(super) fn put_nested(out: &mut Vec<u8>, number: u32, content: impl FnOnce(&mut Vec<u8>)) {
     put_tag(out, number, BYTES);
     let at = out.len();
-    // Most messages are short: leave room for one byte, and move the content if it needs more.
+    // Most messages are short: reserve one byte for the length, and move the content if
+    // it needs more.
     out.push(0);
     content(out);
     let length = out.len() - at - 1;
@@ -154,7 +155,7 @@ pub(super) fn put_nested(out: &mut Vec<u8>, number: u32, content: impl FnOnce(&m
     out[at + more] = rest as u8;
 }
 
-/// The bytes that a field with so many bytes of content takes.
+/// Returns the encoded size of a field with this many bytes of content.
 pub(super) fn field_length(number: u32, content: usize) -> usize {
     varint_length(u64::from(number) << 3) + varint_length(content as u64) + content
 }

@@ -1,4 +1,4 @@
-//! What volume claims use: themselves and storage, of their class too.
+//! Quota usage of volume claims: their count and storage, in total and by storage class.
 
 use super::{Amounts, ONE, amounts};
 use crate::Object;
@@ -8,10 +8,10 @@ use crate::quantity::Quantity;
 const CLAIMS: &str = "persistentvolumeclaims";
 const STORAGE: &str = "requests.storage";
 
-/// What stands between a class and what is limited of it.
+/// The infix between a storage class and the limited resource.
 const CLASS_INFIX: &str = ".storageclass.storage.k8s.io/";
 
-/// Where the class was found before it had a field.
+/// The annotation that named the class before it was a field.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 pub(super) fn is_used(name: &str) -> bool {
@@ -45,7 +45,8 @@ fn class(claim: &Object) -> &str {
     annotated.unwrap_or_else(|| spec.map_or("", |spec| tree::text(spec, "storageClassName")))
 }
 
-/// What was asked for, or what was already set aside for it if that is more; in whole bytes.
+/// Returns the requested storage, or the allocated storage if that is more, in whole
+/// bytes.
 fn storage(claim: &Object) -> Option<Quantity> {
     let spec = tree::child(claim, "spec");
     let asked = spec.and_then(|spec| tree::child(spec, "resources"));

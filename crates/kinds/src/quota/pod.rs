@@ -1,4 +1,5 @@
-//! What pods use: themselves while they are not over, and what their containers ask for.
+//! Quota usage of pods: their count and the resources of their containers, until they
+//! finish.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +9,10 @@ use crate::defaults::tree;
 use crate::prepare;
 use crate::time::{self, Precision};
 
-/// What a quota calls them that is not counted by number: the first three also as
-/// `requests.` and `limits.`.
+/// Compute resources, which quotas also name with the prefixes `requests.` and `limits.`.
 const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// What every container must say if a quota limits it.
+/// Resources that every container must state if a quota limits them.
 const REQUIRED: [&str; 6] = [
     "cpu",
     "memory",
@@ -34,7 +34,7 @@ pub(super) fn is_used(name: &str) -> bool {
         || asked.is_some_and(is_extended)
 }
 
-/// What is nobody's but who made it up: `example.com/gpu`.
+/// Whether this is an extended resource such as `example.com/gpu`.
 fn is_extended(name: &str) -> bool {
     let native = !name.contains('/') || name.contains("kubernetes.io/");
     name.starts_with(DEVICE_CLASS) || !native
@@ -47,7 +47,7 @@ pub(super) fn usage(pod: &Object, now: i64) -> Amounts {
     compute(&charged_requests(pod), &charged_limits(pod))
 }
 
-/// What the containers ask for, as quotas call it.
+/// Returns requests and limits by quota resource name.
 fn compute(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::from([("pods".to_owned(), ONE)]);
     for name in COMPUTE {
@@ -71,7 +71,7 @@ fn compute(requests: &Amounts, limits: &Amounts) -> Amounts {
     usage
 }
 
-/// What containers must say and do not, of what is limited.
+/// Returns the limited resources that containers do not state.
 pub(super) fn missing(hard: &Amounts, pod: &Object) -> Option<String> {
     let spec = spec(pod)?;
     if has_own_resources(spec) {
@@ -101,25 +101,26 @@ pub(super) fn missing(hard: &Amounts, pod: &Object) -> Option<String> {
     (!each.is_empty()).then(|| format!("must specify {}", each.join("; ")))
 }
 
-/// What a pod asks for, by its spec.
+/// Returns the requests in the spec of a pod.
 pub fn requests(pod: &Object) -> Amounts {
     total(pod, "requests", false)
 }
 
-/// What a pod is limited to, by its spec.
+/// Returns the limits in the spec of a pod.
 pub fn limits(pod: &Object) -> Amounts {
     total(pod, "limits", false)
 }
 
-/// What it asks for, with what its containers have by now if that is more, and what it costs
-/// to run it at all.
+/// Returns the requests, or what the containers have allocated if that is more, plus the
+/// pod overhead.
 fn charged_requests(pod: &Object) -> Amounts {
     let mut total = total(pod, "requests", true);
     add(&mut total, &amounts(spec(pod), "overhead"));
     total
 }
 
-/// The same of its limits, where there are any.
+/// Returns the limits, or what the containers have allocated if that is more, plus the
+/// pod overhead where there is a limit.
 fn charged_limits(pod: &Object) -> Amounts {
     let mut total = total(pod, "limits", true);
     for (name, more) in amounts(spec(pod), "overhead") {
@@ -130,8 +131,8 @@ fn charged_limits(pod: &Object) -> Amounts {
     total
 }
 
-/// The sum over the containers. Those that run before the others need no more than the
-/// largest of them, beside those that stay; what the pod says as a whole is what counts.
+/// Sums over the containers. Init containers need no more than the largest of them plus
+/// the sidecars started before it; pod-level resources take precedence.
 fn total(pod: &Object, list: &str, by_status: bool) -> Amounts {
     let Some(spec) = spec(pod) else {
         return Amounts::new();
@@ -164,7 +165,8 @@ fn total(pod: &Object, list: &str, by_status: bool) -> Amounts {
     total
 }
 
-/// What a container asks for and has by now: while it is being resized, the larger.
+/// Returns the resources of a container; during a resize, the larger of desired and
+/// allocated ones.
 fn effective(pod: &Object, container: &Object, list: &str) -> Amounts {
     let spec = amounts(tree::child(container, "resources"), list);
     let Some(status) = tree::child(pod, "status") else {
@@ -188,14 +190,14 @@ fn effective(pod: &Object, container: &Object, list: &str) -> Amounts {
     effective
 }
 
-/// Whether it was found that what is asked for cannot be had.
+/// Whether a pending resize is infeasible.
 fn is_infeasible(status: &Object) -> bool {
     let mut conditions = tree::items(status, "conditions");
     let pending = conditions.find(|of| tree::text(of, "type") == "PodResizePending");
     pending.is_some_and(|pending| tree::text(pending, "reason") == "Infeasible")
 }
 
-/// The larger of both, of each.
+/// Raises each quantity to the larger of the two.
 fn take_max(total: &mut Amounts, other: &Amounts) {
     for (name, amount) in other {
         let max = total.entry(name.clone()).or_insert(*amount);
@@ -205,7 +207,7 @@ fn take_max(total: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// What a pod may say as a whole.
+/// Whether the resource can be stated at pod level.
 fn is_pod_level_resource(name: &str) -> bool {
     ["cpu", "memory"].contains(&name) || name.starts_with(HUGE_PAGES)
 }
@@ -227,8 +229,8 @@ pub(super) fn spec(pod: &Object) -> Option<&Object> {
     tree::child(pod, "spec")
 }
 
-/// Whether it has run, or should be gone by now: nobody is charged for a pod whose node
-/// does not let go of it.
+/// Whether the pod has finished, or its deletion grace period has passed: a tenant is not
+/// charged for a pod that its node fails to remove.
 fn is_finished(pod: &Object, now: i64) -> bool {
     let phase = tree::child(pod, "status").map_or("", |status| tree::text(status, "phase"));
     if ["Succeeded", "Failed"].contains(&phase) {
@@ -261,7 +263,7 @@ pub(super) fn is_best_effort(pod: &Object) -> bool {
     }
 }
 
-/// Whether it says next to which pods of other namespaces it wants to be, or not to be.
+/// Whether the pod has affinity terms that select pods of other namespaces.
 pub(super) fn has_cross_namespace_affinity(pod: &Object) -> bool {
     let affinity = spec(pod).and_then(|spec| tree::child(spec, "affinity"));
     let Some(affinity) = affinity else {

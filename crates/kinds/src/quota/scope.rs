@@ -1,10 +1,10 @@
-//! Which objects a quota is about.
+//! Quota scopes: which objects a quota applies to.
 
 use super::{CountedResource, pod};
 use crate::Object;
 use crate::defaults::tree;
 
-/// One thing that must hold of an object.
+/// A condition on an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     name: String,
@@ -13,7 +13,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Those of a quota's spec.
+    /// Returns the scopes of a quota's spec.
     pub(super) fn all_of(spec: &Object) -> Vec<Self> {
         let plain = tree::list(spec, "scopes").iter().filter_map(|name| {
             Some(Self {
@@ -34,7 +34,7 @@ impl Scope {
         plain.chain(selected).collect()
     }
 
-    /// Whether the object is in it. Only pods and claims are in any.
+    /// Whether the object is in the scope. Only pods and claims can be.
     pub fn includes(&self, objects: CountedResource<'_>, object: &Object) -> bool {
         match (objects, self.name.as_str()) {
             (CountedResource::CLAIMS, "VolumeAttributesClass") => {
@@ -56,7 +56,7 @@ impl Scope {
         }
     }
 
-    /// Whether one of the names that an object has is meant; or that it has none.
+    /// Whether the scope matches one of the names of an object, or that it has none.
     fn has(&self, names: &[&str]) -> bool {
         let listed = |name: &&str| self.values.iter().any(|value| value == name);
         match self.operator.as_str() {
@@ -69,7 +69,7 @@ impl Scope {
     }
 }
 
-/// Every class of attributes that a claim has, asks for or is on its way to.
+/// Returns all volume attributes classes that a claim has, requests or is changing to.
 fn attribute_classes(claim: &Object) -> Vec<&str> {
     let status = tree::child(claim, "status");
     let change = status.and_then(|status| tree::child(status, "modifyVolumeStatus"));

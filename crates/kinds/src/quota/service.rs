@@ -1,4 +1,4 @@
-//! What services use: themselves, ports of nodes, load balancers.
+//! Quota usage of services: their count, node ports and load balancers.
 
 use super::{Amounts, ONE};
 use crate::Object;
@@ -19,7 +19,7 @@ pub(super) fn usage(service: &Object) -> Amounts {
     let balanced = tree::text(spec, "type") == "LoadBalancer";
     let node_ports = match tree::text(spec, "type") {
         "NodePort" => ports,
-        // Without allocation only those that the service itself names.
+        // Without allocation only explicit node ports count.
         "LoadBalancer" if spec.get("allocateLoadBalancerNodePorts") == Some(&false.into()) => {
             tree::items(spec, "ports")
                 .filter(|port| tree::number(port, "nodePort") != 0)

@@ -86,7 +86,7 @@ fn pods_use_container_sum_or_largest_init_container() {
         ],
         "overhead": {"cpu": "100m"},
     }});
-    // 4 and the one that stays are more than 1 + 2 + 500m.
+    // 4 plus the sidecar is more than 1 + 2 + 500m.
     assert_eq!(
         usage(CountedResource::PODS, pod),
         "count/pods=1,cpu=4600m,pods=1,requests.cpu=4600m"

@@ -1,4 +1,4 @@
-//! Selectors by field, and the values that they compare.
+//! Field selectors, and the field values that they compare.
 
 use std::borrow::Cow;
 
@@ -7,24 +7,24 @@ use serde_json::Value;
 use crate::{Kind, Object};
 use insula_gotext::quote;
 
-/// Requirements that fields of an object must all meet.
+/// A field selector: requirements that an object must all meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     requirements: Vec<FieldRequirement>,
 }
 
-/// What is required of one field.
+/// A requirement on one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldRequirement {
-    /// The field, by the name under which [`field_value`] knows it.
+    /// The field name as [`field_value`] knows it.
     pub field: String,
-    /// How the field and the value relate.
+    /// The operator.
     pub operator: FieldOperator,
-    /// The value, as text.
+    /// The value.
     pub value: String,
 }
 
-/// How a field and the value of a requirement relate.
+/// The operator of a field requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldOperator {
     /// `=` or `==`
@@ -34,11 +34,11 @@ pub enum FieldOperator {
 }
 
 impl FieldSelector {
-    /// Reads a selector such as `metadata.name=a,status.phase!=Running`. The error is a
-    /// sentence for the caller.
+    /// Parses a selector such as `metadata.name=a,status.phase!=Running`. The error is a
+    /// message for the client.
     pub fn parse(kind: &Kind, text: &str) -> Result<Self, String> {
         let mut terms = terms(text);
-        // Kubernetes sorts before it reads, which decides which error comes first.
+        // Kubernetes sorts before it parses, which determines the first error.
         terms.sort_unstable();
         let mut requirements = Vec::new();
         for term in terms.into_iter().filter(|term| !term.is_empty()) {
@@ -60,17 +60,17 @@ impl FieldSelector {
         Ok(Self { requirements })
     }
 
-    /// Whether it selects everything.
+    /// Whether the selector matches everything.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// What it requires.
+    /// Returns the requirements.
     pub fn requirements(&self) -> &[FieldRequirement] {
         &self.requirements
     }
 
-    /// Whether the values that `value` gives by field meet all requirements.
+    /// Whether the values that `value` returns by field meet all requirements.
     pub fn matches<'a>(&self, value: impl Fn(&str) -> Cow<'a, str>) -> bool {
         self.requirements.iter().all(|requirement| {
             let equal = value(&requirement.field) == requirement.value;
@@ -83,17 +83,17 @@ impl FieldSelector {
         self.matches(|field| field_value(kind, object, field).into())
     }
 
-    /// The only name that an object can have.
+    /// Returns the name that the selector requires, if any.
     pub fn name(&self) -> Option<&str> {
         self.exact("metadata.name")
     }
 
-    /// The only namespace that an object can be in.
+    /// Returns the namespace that the selector requires, if any.
     pub fn namespace(&self) -> Option<&str> {
         self.exact("metadata.namespace")
     }
 
-    /// The only value that the field can have.
+    /// Returns the value that the selector requires of the field, if any.
     pub fn exact(&self, field: &str) -> Option<&str> {
         let mut exact = self.requirements.iter().filter(|requirement| {
             requirement.field == field && requirement.operator == FieldOperator::Equals
@@ -102,7 +102,7 @@ impl FieldSelector {
     }
 }
 
-/// The value of a field that selectors may name; empty if there is none.
+/// Returns the value of a selectable field; empty if there is none.
 pub fn field_value(kind: &Kind, object: &Object, field: &str) -> String {
     let of = |path: &str| find(object, path);
     match (kind.kind.as_str(), field) {
@@ -114,7 +114,8 @@ pub fn field_value(kind: &Kind, object: &Object, field: &str) -> String {
             let first = of("status.podIPs").and_then(|ips| ips.get(0)?.get("ip"));
             print(first.or_else(|| of("status.podIP")))
         }
-        // Kubernetes takes the selector but knows no value: a list is no text.
+        // Kubernetes accepts the selector but has no value for it, as a list is not a
+        // string.
         ("Pod", "status.podIPs") => String::new(),
         ("Job", "status.successful") => or(of("status.succeeded"), "0"),
         ("ReplicationController", "status.replicas") => or(of(field), "0"),
@@ -123,7 +124,8 @@ pub fn field_value(kind: &Kind, object: &Object, field: &str) -> String {
     }
 }
 
-/// Events are stored in one form and served in two, so either may come here.
+/// Returns the value of an Event field. Events are stored in one group's form and served
+/// in two, so the object may have either.
 fn event_value(object: &Object, field: &str) -> String {
     let either = |a: &str, b: &str| {
         let a = print(find(object, a));
@@ -151,7 +153,7 @@ fn event_value(object: &Object, field: &str) -> String {
     }
 }
 
-/// The field's name as [`field_value`] knows it.
+/// Returns the field's name as [`field_value`] knows it.
 fn known(kind: &Kind, field: &str) -> Result<String, String> {
     let default = ["metadata.name", "metadata.namespace"];
     let listed = if kind.field_selectors.is_empty() {
@@ -205,7 +207,7 @@ fn unknown(kind: &Kind, field: &str) -> String {
     }
 }
 
-/// The parts between commas that no backslash precedes.
+/// Splits at commas that no backslash precedes.
 fn terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -225,7 +227,7 @@ fn terms(text: &str) -> Vec<&str> {
 }
 
 fn split(term: &str) -> Option<(&str, FieldOperator, &str)> {
-    // The first `=` belongs to the first operator, whichever that is.
+    // The first `=` belongs to the operator, whichever it is.
     let at = term.find('=')?;
     let (field, value) = (&term[..at], &term[at + 1..]);
     Some(match field.strip_suffix('!') {

@@ -1,4 +1,4 @@
-//! Selectors by label: as text in queries, as objects in specifications.
+//! Label selectors: as text in queries, as objects in specs.
 
 use std::fmt;
 
@@ -8,49 +8,49 @@ use crate::Object;
 use crate::field::FieldError;
 use crate::validate::{message, text};
 
-/// Requirements that labels must all meet.
+/// A label selector: requirements that labels must all meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<LabelRequirement>,
 }
 
-/// What is required of the value of one label.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelRequirement {
-    /// The label's key.
+    /// The label key.
     pub key: String,
-    /// How the label and the values relate.
+    /// The operator.
     pub operator: LabelOperator,
     /// The values.
     pub values: Vec<String>,
 }
 
-/// How a label and the values of a requirement relate.
+/// The operator of a label requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelOperator {
-    /// `=`: it is the value.
+    /// `=`: the label has the value.
     Equals,
-    /// `==`: the same, printed as it was written.
+    /// `==`: like `=`, printed as it was written.
     DoubleEquals,
-    /// `!=`: it is absent or another value.
+    /// `!=`: the label is absent or has another value.
     NotEquals,
-    /// `in`: it is one of the values.
+    /// `in`: the label has one of the values.
     In,
-    /// `notin`: it is absent or none of the values.
+    /// `notin`: the label is absent or has none of the values.
     NotIn,
-    /// It is there.
+    /// The label is present.
     Exists,
-    /// `!`: it is not there.
+    /// `!`: the label is absent.
     DoesNotExist,
-    /// `>`: it is a greater integer. The number is kept so that no match parses it again.
+    /// `>`: the label is a greater integer. The bound is parsed once, not at each match.
     GreaterThan(i64),
-    /// `<`: it is a smaller integer.
+    /// `<`: the label is a smaller integer.
     LessThan(i64),
 }
 
 impl LabelSelector {
-    /// Reads a selector such as `app=web,tier in (a,b),!old`. The error is a sentence for
-    /// the caller.
+    /// Parses a selector such as `app=web,tier in (a,b),!old`. The error is a message for
+    /// the client.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parser = Parser::new(text);
         let mut requirements = parser.requirements()?;
@@ -58,8 +58,8 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
-    /// The selector that an object holds as `matchLabels` and `matchExpressions`; an empty
-    /// one selects everything.
+    /// Reads a selector with `matchLabels` and `matchExpressions`; an empty one matches
+    /// everything.
     pub fn from_object(selector: &Object) -> Result<Self, String> {
         let mut requirements = Vec::new();
         if let Some(Value::Object(labels)) = selector.get("matchLabels") {
@@ -77,7 +77,8 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
-    /// The selector of exactly these labels, which are not checked; none select everything.
+    /// Creates a selector of exactly these labels, which are not validated; without
+    /// labels it matches everything.
     pub fn from_labels(labels: &Object) -> Self {
         let requirements = labels.iter().map(|(key, value)| LabelRequirement {
             key: key.clone(),
@@ -89,17 +90,17 @@ impl LabelSelector {
         }
     }
 
-    /// Whether it selects everything.
+    /// Whether the selector matches everything.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// What it requires, in the order of the keys.
+    /// Returns the requirements, ordered by key.
     pub fn requirements(&self) -> &[LabelRequirement] {
         &self.requirements
     }
 
-    /// Whether the labels that `label` gives by key meet all requirements.
+    /// Whether the labels that `label` returns by key meet all requirements.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements
             .iter()
@@ -113,7 +114,7 @@ impl LabelSelector {
 }
 
 impl LabelRequirement {
-    /// Whether the label's value, if it has one, is as required.
+    /// Whether the label's value, if any, meets the requirement.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| self.values.iter().any(|one| one == value);
         let number = || value.and_then(|text| text.parse::<i64>().ok());
@@ -162,7 +163,7 @@ impl fmt::Display for LabelRequirement {
     }
 }
 
-/// An operator as it is written, before its values are known.
+/// An operator as written, before its values are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sign {
     Equals,
@@ -199,7 +200,7 @@ fn expressed(expression: &Value) -> Result<LabelRequirement, String> {
     requirement(text("key"), sign, values.collect())
 }
 
-/// Checks what was read.
+/// Validates a parsed requirement.
 fn requirement(key: &str, sign: Sign, values: Vec<String>) -> Result<LabelRequirement, String> {
     let mut errors = Vec::new();
     errors.extend(bad_key("key", key));
@@ -275,11 +276,11 @@ impl Sign {
     }
 }
 
-/// A word or a sign of the text.
+/// A token of the selector text.
 #[derive(Clone, Copy)]
 enum Token<'a> {
     End,
-    /// `in` and `notin` are words, too: they can be keys and values.
+    /// `in` and `notin` are words, too, as they can be keys and values.
     Word(&'a str),
     Sign(&'a str),
 }
@@ -293,7 +294,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Reads tokens one ahead.
+/// A parser with one token of lookahead.
 struct Parser<'a> {
     rest: &'a str,
     next: Token<'a>,
@@ -413,7 +414,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Values up to the parenthesis; between two commas stands the empty one.
+    /// Parses values up to the closing parenthesis; between two commas is an empty value.
     fn listed(&mut self) -> Result<Vec<&'a str>, String> {
         let mut values = Vec::new();
         loop {
@@ -446,7 +447,7 @@ impl<'a> Parser<'a> {
         Ok(values)
     }
 
-    /// The next token, and reads the one after it.
+    /// Returns the current token and reads the next one.
     fn take(&mut self) -> Token<'a> {
         let token = self.next;
         self.next = self.read();

@@ -1,4 +1,4 @@
-//! Quantities, compared, and the names of what they measure.
+//! Comparison of quantities, and names of resources.
 
 use std::cmp::Ordering;
 
@@ -6,12 +6,12 @@ use super::check::Errors;
 use super::text;
 use super::tree::Node;
 
-/// A quantity in billionths: finer ones are rounded up before they are stored.
+/// A quantity in billionths; finer ones are rounded up before they are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Amount(i128);
 
 impl Amount {
-    /// The quantity at the place; zero if there is none.
+    /// Reads the quantity of a node; zero if there is none.
     pub fn of(node: &Node<'_>) -> Self {
         match node.int() {
             Some(number) => Self(i128::from(number).saturating_mul(BILLION)),
@@ -19,7 +19,7 @@ impl Amount {
         }
     }
 
-    /// Reads a quantity such as `1536Mi`.
+    /// Parses a quantity such as `1536Mi`.
     pub fn parse(text: &str) -> Option<Self> {
         let end = text
             .find(|letter: char| !letter.is_ascii_digit() && !matches!(letter, '.' | '+' | '-'))
@@ -59,22 +59,22 @@ impl Amount {
         Some(Self(if negative { -billionths } else { billionths }))
     }
 
-    /// Whether it has no fraction.
+    /// Whether the quantity is a whole number.
     pub fn is_whole(self) -> bool {
         self.0 % BILLION == 0
     }
 
-    /// Whether it is below, at or above zero.
+    /// Compares the quantity with zero.
     pub fn sign(self) -> Ordering {
         self.0.cmp(&0)
     }
 
-    /// How often the other fits, if it does so without rest.
+    /// Whether the quantity is a multiple of the other.
     fn divides(self, other: Self) -> bool {
         self.0 > 0 && other.0 % self.0 == 0
     }
 
-    /// How many times the other it is.
+    /// Returns the ratio to the other quantity.
     pub fn ratio(self, other: Self) -> f64 {
         self.0 as f64 / other.0 as f64
     }
@@ -127,7 +127,7 @@ const COUNTED: &[&str] = &[
     "services.loadbalancers",
 ];
 
-/// Whether Kubernetes itself knows the resource.
+/// Whether the resource is native to Kubernetes.
 pub(super) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
@@ -137,7 +137,7 @@ pub(super) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !name.starts_with("hugepages-")
 }
 
-/// Whether a quota without a group in its name counts it.
+/// Whether the name is a standard quota resource.
 pub(super) fn is_quota_resource(name: &str) -> bool {
     QUOTA.contains(&name)
         || name.starts_with("hugepages-")
@@ -150,7 +150,7 @@ fn is_extended(name: &str) -> bool {
         && text::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// The key of `node` is the name of a resource.
+/// Validates the key of `node` as a resource name.
 pub(super) fn resource_name(node: &Node<'_>, name: &str, errors: &mut Errors) {
     let messages = text::qualified_name(name);
     let standard = is_quota_resource(name) || name == "storage";
@@ -163,7 +163,7 @@ pub(super) fn resource_name(node: &Node<'_>, name: &str, errors: &mut Errors) {
     }
 }
 
-/// The key of `node` is the name of a resource that containers can have.
+/// Validates the key of `node` as a container resource name.
 pub(super) fn container_resource_name(node: &Node<'_>, name: &str, errors: &mut Errors) {
     resource_name(node, name, errors);
     let detail = if !name.contains('/') {
@@ -179,7 +179,7 @@ pub(super) fn container_resource_name(node: &Node<'_>, name: &str, errors: &mut 
     errors.push(node.invalid_as(&name.into(), detail));
 }
 
-/// The key of `node` is the name of a resource that quotas count.
+/// Validates the key of `node` as a quota resource name.
 pub(super) fn quota_resource_name(node: &Node<'_>, name: &str, errors: &mut Errors) {
     resource_name(node, name, errors);
     if !name.contains('/') && !is_quota_resource(name) {
@@ -187,7 +187,7 @@ pub(super) fn quota_resource_name(node: &Node<'_>, name: &str, errors: &mut Erro
     }
 }
 
-/// The quantity is not negative, and whole where it counts.
+/// Validates a quantity: not negative, and whole for countable resources.
 pub(super) fn resource_value(node: &Node<'_>, name: &str, errors: &mut Errors) {
     let amount = Amount::of(node);
     if amount.sign().is_lt() {
@@ -198,7 +198,7 @@ pub(super) fn resource_value(node: &Node<'_>, name: &str, errors: &mut Errors) {
     }
 }
 
-/// Limits and requests of a container, or of a whole pod.
+/// Validates the limits and requests of a container or a pod.
 pub(super) fn requirements(
     node: &Node<'_>,
     name: fn(&Node<'_>, &str, &mut Errors),

@@ -1,4 +1,4 @@
-//! Jobs: pods that end.
+//! Jobs and CronJobs.
 
 mod schedule;
 mod status;
@@ -14,7 +14,7 @@ use crate::FieldError;
 
 const INDEXED: &str = "requires indexed completion mode";
 
-/// A Job.
+/// Validates a Job.
 pub(super) fn job(object: &Node<'_>, errors: &mut Errors) {
     generated_selector(object, errors);
     let spec = object.get("spec");
@@ -30,7 +30,7 @@ pub(super) fn job(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// Unless its owner chose a selector, a job selects by its own UID.
+/// Validates the generated selector: unless it is manual, a Job selects by its own UID.
 fn generated_selector(job: &Node<'_>, errors: &mut Errors) {
     let spec = job.get("spec");
     let selector = spec.get("selector");
@@ -213,7 +213,7 @@ fn failure_action(spec: &Node<'_>, action: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// One of `known`; what is missing is told which.
+/// Validates a required value; the error for a missing one lists `known`.
 fn required_one_of(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
     if node.is_empty() {
         let known: Vec<_> = known.iter().map(|name| format!("\"{name}\"")).collect();
@@ -328,7 +328,7 @@ fn restart_policy(spec: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A Job that is changed.
+/// Validates an update of a Job.
 pub(super) fn job_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let (old, new) = (old.get("spec"), new.get("spec"));
     job_and_selector(&new, errors);
@@ -354,7 +354,7 @@ pub(super) fn job_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A suspended job may still be told where its pods run and what they get.
+/// Validates the template: a suspended Job may still change scheduling and resources.
 fn job_template(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let (before, after) = (old.get("template"), new.get("template"));
     if !old.get("suspend").is_true() {
@@ -393,17 +393,17 @@ fn job_template(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A CronJob that is created.
+/// Validates a new CronJob.
 pub(super) fn cron_job(object: &Node<'_>, errors: &mut Errors) {
     cron_spec(None, &object.get("spec"), errors);
     let name = object.get("metadata").get("name");
-    // Jobs get the name and eleven more characters.
+    // Jobs get the name plus eleven characters.
     if name.text().len() > 52 {
         errors.push(name.invalid("must be no more than 52 characters"));
     }
 }
 
-/// A CronJob that is changed.
+/// Validates an update of a CronJob.
 pub(super) fn cron_job_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     cron_spec(Some(&old.get("spec")), &new.get("spec"), errors);
 }

@@ -1,4 +1,4 @@
-//! Small rules that many fields share.
+//! Rules that many fields share; each appends an error for a violation.
 
 use std::net::IpAddr;
 
@@ -10,36 +10,36 @@ use super::tree::Node;
 use crate::FieldError;
 use crate::selector::LabelSelector;
 
-/// What is wrong so far.
+/// The errors found so far.
 pub type Errors = Vec<FieldError>;
 
-/// What changes are refused with.
+/// The error of a change to an immutable field.
 pub const IMMUTABLE: &str = "field is immutable";
 
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// The text has the form.
+/// Checks that the string has the format.
 pub fn format(node: &Node<'_>, rule: fn(&str) -> Messages, errors: &mut Errors) {
     for message in rule(node.text()) {
         errors.push(node.invalid_text(&message));
     }
 }
 
-/// The text has the form, if there is any.
+/// Checks that the string has the format, if it is set.
 pub fn format_if_set(node: &Node<'_>, rule: fn(&str) -> Messages, errors: &mut Errors) {
     if !node.is_empty() {
         format(node, rule, errors);
     }
 }
 
-/// The text is there and has the form.
+/// Checks that the string is set and has the format.
 pub fn required_format(node: &Node<'_>, rule: fn(&str) -> Messages, errors: &mut Errors) {
     if required(node, errors) {
         format(node, rule, errors);
     }
 }
 
-/// It is there and not empty.
+/// Checks that the field is set and not empty.
 pub fn required(node: &Node<'_>, errors: &mut Errors) -> bool {
     if node.is_empty() {
         errors.push(node.required(""));
@@ -47,56 +47,56 @@ pub fn required(node: &Node<'_>, errors: &mut Errors) -> bool {
     !node.is_empty()
 }
 
-/// The text is there and one of `known`, which errors name in this order.
+/// Checks that the string is set and one of `known`, which errors list in this order.
 pub fn one_of(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
     if required(node, errors) {
         one_of_if_set(node, known, errors);
     }
 }
 
-/// The text, if it is set, is one of `known`.
+/// Checks that the string, if set, is one of `known`.
 pub fn one_of_if_set(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
     if node.is_set() && !known.contains(&node.text()) {
         errors.push(node.not_supported(known));
     }
 }
 
-/// The integer is not negative.
+/// Checks that the integer is not negative.
 pub fn nonnegative(node: &Node<'_>, errors: &mut Errors) {
     if node.int().is_some_and(|number| number < 0) {
         errors.push(node.invalid(NOT_NEGATIVE));
     }
 }
 
-/// These members are not negative.
+/// Checks that the members are not negative.
 pub fn all_nonnegative<'a>(node: &Node<'a>, names: &[&'a str], errors: &mut Errors) {
     for name in names {
         nonnegative(&node.get(name), errors);
     }
 }
 
-/// The integer is above zero.
+/// Checks that the integer is positive.
 pub fn positive(node: &Node<'_>, errors: &mut Errors) {
     if node.int().unwrap_or_default() <= 0 {
         errors.push(node.invalid_int("must be greater than zero"));
     }
 }
 
-/// It is what it was.
+/// Checks that the field has not changed.
 pub fn immutable(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     if !new.same(old) {
         errors.push(new.invalid(IMMUTABLE));
     }
 }
 
-/// The number of a port.
+/// Validates a port number.
 pub fn port(node: &Node<'_>, errors: &mut Errors) {
     for message in text::port_number(node.int().unwrap_or_default()) {
         errors.push(node.invalid_int(&message));
     }
 }
 
-/// The number or the name of a port.
+/// Validates a port number or name.
 pub fn port_or_name(node: &Node<'_>, errors: &mut Errors) {
     match node.value() {
         Value::String(_) => format(node, text::port_name, errors),
@@ -104,7 +104,7 @@ pub fn port_or_name(node: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A user's or a group's number.
+/// Validates a user or group ID.
 pub fn posix_id(node: &Node<'_>, errors: &mut Errors) {
     if let Some(id) = node.int() {
         for message in text::posix_id(id) {
@@ -113,7 +113,7 @@ pub fn posix_id(node: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A number that is not negative, or a percentage.
+/// Validates a number that is not negative, or a percentage.
 pub fn int_or_percent(node: &Node<'_>, errors: &mut Errors) {
     match node.value() {
         Value::String(percent) => {
@@ -125,7 +125,7 @@ pub fn int_or_percent(node: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A percentage that is no more than 100 %.
+/// Validates a percentage of at most 100 %.
 pub fn not_above_100_percent(node: &Node<'_>, errors: &mut Errors) {
     let percent = node.text().strip_suffix('%');
     let percent = percent.and_then(|digits| digits.parse::<u64>().ok());
@@ -134,7 +134,7 @@ pub fn not_above_100_percent(node: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// The number, or that of the percentage.
+/// Returns the integer, or the number of the percentage.
 pub fn number_of(node: &Node<'_>) -> i64 {
     let percent = || {
         node.text()
@@ -145,12 +145,12 @@ pub fn number_of(node: &Node<'_>) -> i64 {
     node.int().unwrap_or_else(percent)
 }
 
-/// An IP address.
+/// Validates an IP address.
 pub fn ip(node: &Node<'_>, errors: &mut Errors) {
     format(node, ip_messages, errors);
 }
 
-/// What is wrong with an IP address.
+/// Returns the errors of an IP address.
 pub fn ip_messages(text: &str) -> Messages {
     let message = match text.parse::<IpAddr>() {
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
@@ -163,7 +163,7 @@ pub fn ip_messages(text: &str) -> Messages {
     vec![message.to_owned()]
 }
 
-/// Octets such as `010` were once read as decimal.
+/// Whether octets have leading zeros, which were once read as decimal.
 fn has_leading_zeros(address: &str) -> bool {
     let octets: Vec<_> = address.split('.').collect();
     octets.len() == 4
@@ -174,7 +174,7 @@ fn has_leading_zeros(address: &str) -> bool {
         })
 }
 
-/// A block of addresses such as `10.0.0.0/8`.
+/// Validates a block of addresses such as `10.0.0.0/8`.
 pub fn cidr(node: &Node<'_>, errors: &mut Errors) {
     let Some(block) = parse_cidr(node.text()) else {
         let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
@@ -194,7 +194,7 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
     IpNet::new(address.parse().ok()?, bits.parse().ok()?).ok()
 }
 
-/// A path that stays below where it begins.
+/// Validates a relative path without `..`.
 pub fn relative_path(node: &Node<'_>, errors: &mut Errors) {
     if node.text().starts_with('/') {
         errors.push(node.invalid_text("must be a relative path"));
@@ -202,7 +202,7 @@ pub fn relative_path(node: &Node<'_>, errors: &mut Errors) {
     no_backsteps(node, errors);
 }
 
-/// A relative path that no volume uses for itself.
+/// Validates a relative path that is not reserved for the volume implementation.
 pub fn non_reserved_path(node: &Node<'_>, errors: &mut Errors) {
     relative_path(node, errors);
     if node.text().starts_with("..") && !node.text().starts_with("../") {
@@ -210,17 +210,17 @@ pub fn non_reserved_path(node: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A path without `..`.
+/// Validates a path without `..`.
 pub fn no_backsteps(node: &Node<'_>, errors: &mut Errors) {
     if node.text().split('/').any(|part| part == "..") {
         errors.push(node.invalid_text("must not contain '..'"));
     }
 }
 
-/// A selector that selects the labels of the template, and is no empty one.
+/// Validates a selector that matches the labels of the template.
 pub fn selects_template(selector: &Node<'_>, labels: &Node<'_>, errors: &mut Errors) {
     let Some(selector) = selector.object() else {
-        // No selector selects nothing.
+        // A missing selector matches nothing.
         errors.push(labels.invalid(UNSELECTED));
         return;
     };
@@ -234,7 +234,7 @@ pub fn selects_template(selector: &Node<'_>, labels: &Node<'_>, errors: &mut Err
 
 const UNSELECTED: &str = "`selector` does not match template `labels`";
 
-/// A selector as Go prints it: `matchLabels` comes first.
+/// Formats a selector as Go does, with `matchLabels` first.
 pub fn printed_selector(selector: &Node<'_>) -> String {
     let members = ["matchLabels", "matchExpressions"].into_iter();
     let printed: Vec<_> = members
@@ -248,14 +248,14 @@ pub fn printed_selector(selector: &Node<'_>) -> String {
     }
 }
 
-/// The selector is what it was.
+/// Checks that the selector has not changed.
 pub fn immutable_selector(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     if !new.same(old) {
         errors.push(invalid_selector(new, IMMUTABLE));
     }
 }
 
-/// The selector is wrong.
+/// Returns the error of an invalid selector.
 pub fn invalid_selector(selector: &Node<'_>, detail: &str) -> FieldError {
     let printed = printed_selector(selector);
     FieldError::invalid_printed(selector.path.to_string(), &printed, detail)

@@ -1,4 +1,4 @@
-//! Configuration, secrets, namespaces, tenants, events and nodes.
+//! ConfigMaps, Secrets, Namespaces, Tenants, Events and Nodes.
 
 mod quota;
 
@@ -16,13 +16,13 @@ use super::tree::{Node, Path};
 use crate::FieldError;
 use crate::decode::syntax_error;
 
-/// 1 MiB, of values without their keys.
+/// 1 MiB of values, without their keys.
 const MAX_DATA_SIZE: usize = 1_048_576;
 const IMMUTABLE_DATA: &str = "field is immutable when `immutable` is set";
 const NOT_STANDARD_FINALIZER: &str =
     "name is neither a standard finalizer name nor is it fully qualified";
 
-/// A ConfigMap.
+/// Validates a ConfigMap.
 pub(super) fn config_map(object: &Node<'_>, errors: &mut Errors) {
     let (data, binary) = (object.get("data"), object.get("binaryData"));
     let mut size = 0;
@@ -38,7 +38,7 @@ pub(super) fn config_map(object: &Node<'_>, errors: &mut Errors) {
         size += decoded_len(value.text());
     }
     if size > MAX_DATA_SIZE {
-        // Kubernetes names no field, which it prints so.
+        // Kubernetes states no field, which prints as `[]`.
         errors.push(FieldError::too_long("[]", MAX_DATA_SIZE));
     }
 }
@@ -49,7 +49,7 @@ fn keys(value: &Node<'_>, key: &str, errors: &mut Errors) {
     }
 }
 
-/// How many bytes base64 stands for.
+/// Returns the number of bytes that base64 encodes.
 fn decoded_len(base64: &str) -> usize {
     let padding = base64
         .bytes()
@@ -59,7 +59,7 @@ fn decoded_len(base64: &str) -> usize {
     (base64.len() / 4 * 3).saturating_sub(padding)
 }
 
-/// A ConfigMap that is changed.
+/// Validates an update of a ConfigMap.
 pub(super) fn config_map_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     immutable_data(old, new, &["data", "binaryData"], errors);
 }
@@ -78,7 +78,7 @@ fn immutable_data<'a>(old: &Node<'a>, new: &Node<'a>, fields: &[&'a str], errors
     }
 }
 
-/// A Secret.
+/// Validates a Secret.
 pub(super) fn secret(object: &Node<'_>, errors: &mut Errors) {
     let data = object.get("data");
     let mut size = 0;
@@ -132,13 +132,13 @@ fn docker_config(config: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A Secret that is changed.
+/// Validates an update of a Secret.
 pub(super) fn secret_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     check::immutable(&old.get("type"), &new.get("type"), errors);
     immutable_data(old, new, &["data"], errors);
 }
 
-/// A Namespace.
+/// Validates a Namespace.
 pub(super) fn namespace(object: &Node<'_>, errors: &mut Errors) {
     let finalizers = object.get("spec").get("finalizers");
     for finalizer in finalizers.items() {
@@ -155,14 +155,14 @@ fn finalizer_name(finalizer: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// What is left to do before a Namespace can go.
+/// Validates the finalizers of a Namespace.
 pub(super) fn namespace_finalize(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     for finalizer in new.get("spec").get("finalizers").items() {
         finalizer_name(&finalizer, errors);
     }
 }
 
-/// The status of a Namespace or a Tenant.
+/// Validates the status of a Namespace or a Tenant.
 pub(super) fn phase(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let status = new.get("status");
     let phase = status.get("phase").at(status.path.field("Phase"));
@@ -183,7 +183,7 @@ pub(super) fn phase(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A Tenant.
+/// Validates a Tenant.
 pub(super) fn tenant(object: &Node<'_>, errors: &mut Errors) {
     for finalizer in object.get("spec").get("finalizers").items() {
         check::format(&finalizer, text::qualified_name, errors);
@@ -191,7 +191,7 @@ pub(super) fn tenant(object: &Node<'_>, errors: &mut Errors) {
     tenant_quota(object, errors);
 }
 
-/// What a tenant may have at most. The system's own space has no such limit.
+/// Validates the quota of a tenant. The system space has none.
 fn tenant_quota(object: &Node<'_>, errors: &mut Errors) {
     let quota = object.get("spec").get("quota");
     if quota.is_set() && object.get("metadata").get("name").text() == "system" {
@@ -208,19 +208,19 @@ fn tenant_quota(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// What is left to do before a Tenant can go.
+/// Validates the finalizers of a Tenant.
 pub(super) fn tenant_finalize(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     tenant(new, errors);
 }
 
 const NAMESPACE_MISMATCH: &str = "does not match event.namespace";
 
-/// An Event of the core; `events.k8s.io` asks for more.
+/// Validates an Event of the core group; `events.k8s.io` has more rules.
 pub(super) fn event(object: &Node<'_>, errors: &mut Errors) {
     any_event(object, "involvedObject", "reportingComponent", errors);
 }
 
-/// An Event of `events.k8s.io`.
+/// Validates an Event of `events.k8s.io`.
 pub(super) fn new_event(object: &Node<'_>, errors: &mut Errors) {
     any_event(object, "regarding", "reportingController", errors);
     event_series(object, errors);
@@ -262,7 +262,7 @@ fn event_series(object: &Node<'_>, errors: &mut Errors) {
 
 fn any_event<'a>(object: &Node<'a>, regarding: &'a str, reporter: &'a str, errors: &mut Errors) {
     let own = object.get("metadata").get("namespace");
-    // Kubernetes calls it so in both groups.
+    // Kubernetes states this path for both groups.
     let place = Path::default().field("involvedObject").field("namespace");
     let other = object.get(regarding).get("namespace").at(place);
     if !object.get("eventTime").is_set() {
@@ -299,7 +299,7 @@ fn event_fields<'a>(object: &Node<'a>, reporter: &'a str, errors: &mut Errors) {
     }
 }
 
-/// An Event of `events.k8s.io` that is changed counts, and does nothing else.
+/// Validates an update of an Event of `events.k8s.io`, which may only count occurrences.
 pub(super) fn new_event_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     any_event(new, "regarding", "reportingController", errors);
     if !new.get("series").same(&old.get("series")) {
@@ -325,7 +325,7 @@ pub(super) fn new_event_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Erro
     }
 }
 
-/// A Node.
+/// Validates a Node.
 pub(super) fn node(object: &Node<'_>, errors: &mut Errors) {
     taints(object, errors);
     node_resources(object, errors);
@@ -353,7 +353,7 @@ fn node_resources(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// Kubernetes calls taints metadata.
+/// Validates the taints of a Node. Kubernetes states a path below metadata.
 fn taints(object: &Node<'_>, errors: &mut Errors) {
     let place = Path::default().field("metadata").field("taints");
     let taints = object.get("spec").get("taints").at(place);
@@ -382,7 +382,7 @@ fn taints(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A Node that is changed.
+/// Validates an update of a Node.
 pub(super) fn node_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     node_resources(new, errors);
     let addresses = new.get("status").get("addresses");
@@ -405,7 +405,7 @@ pub(super) fn node_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     taints(new, errors);
 }
 
-/// What a binding of a pod to a node says.
+/// Validates the binding of a pod to a node.
 pub(super) fn binding(object: &Node<'_>, errors: &mut Errors) {
     let target = object.get("target");
     let kind = target.get("kind");

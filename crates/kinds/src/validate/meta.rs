@@ -1,4 +1,4 @@
-//! What is wrong with metadata, which all kinds share.
+//! Validation of metadata, which all kinds share.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use super::tree::Node;
 use crate::{FieldError, Kind};
 
 const IMMUTABLE: &str = "field is immutable";
-/// 256 KiB, of keys and values together.
+/// 256 KiB of keys and values together.
 const MAX_ANNOTATIONS_SIZE: usize = 262_144;
 const MAX_MANAGER_LENGTH: usize = 128;
 const MAX_SUBRESOURCE_LENGTH: usize = 256;
 
-/// Metadata of an object that is created.
+/// Validates the metadata of a new object.
 pub fn create(kind: &Kind, object: &Node<'_>, errors: &mut Vec<FieldError>) {
     let meta = object.get("metadata");
     names(kind, object, &meta, errors);
@@ -32,7 +32,7 @@ pub fn create(kind: &Kind, object: &Node<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Metadata of an object inside of another, of a kind that nobody needs to know.
+/// Validates the metadata of an embedded object of any kind.
 pub(super) fn embedded(object: &Node<'_>, errors: &mut Vec<FieldError>) {
     let meta = object.get("metadata");
     let (prefix, name) = (meta.get("generateName"), meta.get("name"));
@@ -61,7 +61,7 @@ pub(super) fn embedded(object: &Node<'_>, errors: &mut Vec<FieldError>) {
     managed_fields(&meta.get("managedFields"), errors);
 }
 
-/// Metadata that is changed, by the rules that every kind has.
+/// Validates an update of metadata by the rules of all kinds.
 pub fn update(old: &Node<'_>, new: &Node<'_>, errors: &mut Vec<FieldError>) {
     let (old, new) = (old.get("metadata"), new.get("metadata"));
     if old.get("deletionTimestamp").is_set() {
@@ -77,7 +77,7 @@ pub fn update(old: &Node<'_>, new: &Node<'_>, errors: &mut Vec<FieldError>) {
         }
     }
     for field in ["uid", "creationTimestamp"] {
-        // Absent is kept as it was, before or after this is asked.
+        // An absent value is restored from the old object elsewhere.
         if new.get(field).is_set() && !new.get(field).same(&old.get(field)) {
             errors.push(new.get(field).invalid(IMMUTABLE));
         }
@@ -93,7 +93,7 @@ pub fn update(old: &Node<'_>, new: &Node<'_>, errors: &mut Vec<FieldError>) {
     managed_fields(&new.get("managedFields"), errors);
 }
 
-/// Metadata that is changed, by the rules that most kinds repeat and extend.
+/// Validates an update of metadata by the rules that most kinds repeat and extend.
 pub(super) fn update_for_kind(
     kind: &Kind,
     old: &Node<'_>,
@@ -106,7 +106,7 @@ pub(super) fn update_for_kind(
     }
 }
 
-/// The groups that are served by a part of Kubernetes which does not know the standard
+/// Whether the group is served by a part of Kubernetes that does not check for standard
 /// finalizers.
 fn allows_any_finalizer(kind: &Kind) -> bool {
     kind.is_custom()
@@ -151,7 +151,7 @@ fn namespace(kind: &Kind, meta: &Node<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Labels, wherever they stand.
+/// Validates labels, also outside metadata.
 pub fn labels(labels: &Node<'_>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.entries() {
         label_key(labels, key, errors);
@@ -161,18 +161,18 @@ pub fn labels(labels: &Node<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A label's key that stands at `place` or is a key of it.
+/// Validates a label key at `place` or in it.
 pub(super) fn label_key(place: &Node<'_>, key: &str, errors: &mut Vec<FieldError>) {
     for message in text::qualified_name(key) {
         errors.push(place.invalid_as(&key.into(), &message));
     }
 }
 
-/// Annotations, wherever they stand.
+/// Validates annotations, also outside metadata.
 pub(super) fn annotations(annotations: &Node<'_>, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in annotations.entries() {
-        // Keys with capitals are old, and allowed.
+        // Keys with capitals are deprecated but allowed.
         for message in text::qualified_name(&key.to_lowercase()) {
             errors.push(annotations.invalid_as(&key.into(), &message));
         }
@@ -205,7 +205,7 @@ fn owners(owners: &Node<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The references with members in the order of Go.
+/// Formats owner references with their members in the order of Go.
 fn printed_owners(owners: &Node<'_>) -> String {
     let order = [
         "apiVersion",
@@ -226,12 +226,12 @@ fn printed_owners(owners: &Node<'_>) -> String {
     )
 }
 
-/// One reference; Kubernetes does not say which of them is wrong.
+/// Validates one owner reference; the error does not state which one, as in Kubernetes.
 fn owner_reference(owner: &Node<'_>, errors: &mut Vec<FieldError>) {
     let version = owner.get("apiVersion");
     let (group, number) = match version.text().split_once('/') {
         None => ("", version.text()),
-        // What has more parts than a group and a version has neither.
+        // A value with more than one slash has neither group nor version.
         Some((_, rest)) if rest.contains('/') => ("", ""),
         Some(parts) => parts,
     };
@@ -261,7 +261,7 @@ fn finalizers(finalizers: &Node<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Finalizers without a domain are known ones.
+/// Validates that finalizers without a domain are standard ones.
 pub(super) fn standard_finalizers(finalizers: &Node<'_>, errors: &mut Vec<FieldError>) {
     for finalizer in finalizers.items() {
         let name = finalizer.text();
@@ -323,7 +323,7 @@ fn manager(manager: &Node<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A selector as objects hold it.
+/// Validates a label selector in an object.
 pub fn selector(selector: &Node<'_>, errors: &mut Vec<FieldError>) {
     labels(&selector.get("matchLabels"), errors);
     for requirement in selector.get("matchExpressions").items() {

@@ -1,4 +1,4 @@
-//! What objects may be called.
+//! Rules for object names.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ enum Rule {
     IpAddress,
 }
 
-/// What is wrong with `name` as the name of `object`.
+/// Validates the name of an object.
 pub(super) fn name(kind: &Kind, object: &Node<'_>, name: &str) -> Messages {
     match rule(kind) {
         Rule::Subdomain => text::dns_subdomain(name),
@@ -32,7 +32,7 @@ pub(super) fn name(kind: &Kind, object: &Node<'_>, name: &str) -> Messages {
     }
 }
 
-/// What is wrong with `prefix` as the beginning of a name.
+/// Validates the prefix of a generated name.
 pub(super) fn generate_name(kind: &Kind, object: &Node<'_>, prefix: &str) -> Messages {
     match rule(kind) {
         Rule::Subdomain => text::dns_subdomain(&mask_trailing_dash(prefix)),
@@ -49,7 +49,7 @@ fn rule(kind: &Kind) -> Rule {
         ("", "Namespace" | "Service") | ("apps", "StatefulSet") => Rule::Label,
         ("", "Tenant") => Rule::Tenant,
         ("rbac.authorization.k8s.io", _) | ("", "Event")
-        // Kubernetes never gave these a rule of their own.
+        // Kubernetes has no rule of their own for these.
         | ("policy", "PodDisruptionBudget")
         | ("certificates.k8s.io", "CertificateSigningRequest") => Rule::PathSegment,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => Rule::Definition,
@@ -59,7 +59,7 @@ fn rule(kind: &Kind) -> Rule {
     }
 }
 
-/// `all` stands for every tenant in paths.
+/// Validates the name of a Tenant. `all` means every tenant in paths.
 fn tenant(name: &str) -> Messages {
     let mut messages = text::dns_label(name);
     if name == "all" {
@@ -68,7 +68,8 @@ fn tenant(name: &str) -> Messages {
     messages
 }
 
-/// `form` is what must look like a name.
+/// Validates the name of a definition; `form` is the part that must have the form of a
+/// name.
 fn definition(object: &Node<'_>, name: &str, form: &str) -> Messages {
     let spec = object.get("spec");
     let plural = spec.get("names").get("plural").text();
@@ -112,10 +113,11 @@ fn ip_address(name: &str) -> Messages {
     }
 }
 
-/// A prefix may end with a dash because more follows.
+/// Replaces a trailing dash, as more characters follow the prefix.
 fn mask_trailing_dash(prefix: &str) -> String {
     match prefix.strip_suffix('-') {
-        // What precedes the dash is replaced with it: only ASCII passes anyway.
+        // As upstream, the character before the dash is masked, too; only ASCII is valid
+        // anyway.
         Some(rest) if !rest.is_empty() => {
             let mut rest = rest.to_owned();
             rest.pop();

@@ -1,4 +1,4 @@
-//! Endpoints, ingresses and policies of the network.
+//! Endpoints, Ingresses, NetworkPolicies and service IPs.
 
 mod service;
 
@@ -16,7 +16,7 @@ use crate::FieldError;
 /// The protocols of ports.
 pub(super) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
-/// An Endpoints object.
+/// Validates an Endpoints object.
 pub(super) fn endpoints(object: &Node<'_>, errors: &mut Errors) {
     for subset in object.get("subsets").items() {
         let lists = ["addresses", "notReadyAddresses"];
@@ -51,7 +51,7 @@ fn app_protocol(port: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// An address that packets can be sent to from elsewhere.
+/// Validates an IP address that is reachable from other hosts.
 fn endpoint_ip(node: &Node<'_>, errors: &mut Errors) {
     let Ok(address) = node.text().parse::<IpAddr>() else {
         errors.push(node.invalid_text("must be a valid IP address"));
@@ -85,7 +85,7 @@ fn endpoint_ip(node: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// An EndpointSlice.
+/// Validates an EndpointSlice.
 pub(super) fn endpoint_slice(object: &Node<'_>, errors: &mut Errors) {
     let kind = object.get("addressType");
     check::one_of(&kind, &["FQDN", "IPv4", "IPv6"], errors);
@@ -182,12 +182,12 @@ fn slice_hints(hints: &Node<'_>, rule: fn(&str) -> text::Messages, errors: &mut 
     }
 }
 
-/// An EndpointSlice that is changed.
+/// Validates an update of an EndpointSlice.
 pub(super) fn endpoint_slice_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     check::immutable(&old.get("addressType"), &new.get("addressType"), errors);
 }
 
-/// An Ingress that is created.
+/// Validates a new Ingress.
 pub(super) fn ingress_create(object: &Node<'_>, errors: &mut Errors) {
     ingress(object, errors);
     let class = object.get("spec").get("ingressClassName");
@@ -200,7 +200,7 @@ pub(super) fn ingress_create(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// An Ingress.
+/// Validates an Ingress.
 pub(super) fn ingress(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let (backend, rules) = (spec.get("defaultBackend"), spec.get("rules"));
@@ -320,7 +320,7 @@ fn reference(reference: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// The status of an Ingress.
+/// Validates the status of an Ingress.
 pub(super) fn ingress_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let points = new.get("status").get("loadBalancer").get("ingress");
     for point in points.items() {
@@ -338,7 +338,7 @@ fn load_balancer_host(host: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// An IngressClass.
+/// Validates an IngressClass.
 pub(super) fn ingress_class(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let controller = spec.get("controller");
@@ -391,13 +391,13 @@ fn prefixed_path(node: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// An IngressClass that is changed.
+/// Validates an update of an IngressClass.
 pub(super) fn ingress_class_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let (old, new) = (old.get("spec"), new.get("spec"));
     check::immutable(&old.get("controller"), &new.get("controller"), errors);
 }
 
-/// A NetworkPolicy.
+/// Validates a NetworkPolicy.
 pub(super) fn network_policy(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     meta::selector(&spec.get("podSelector"), errors);
@@ -501,7 +501,7 @@ pub(super) fn ip_address(object: &Node<'_>, errors: &mut Errors) {
     check::format_if_set(&parent.get("namespace"), text::path_segment, errors);
 }
 
-/// An IPAddress that is changed.
+/// Validates an update of an IPAddress.
 pub(super) fn ip_address_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let parent = new.get("spec").get("parentRef");
     if parent.same(&old.get("spec").get("parentRef")) {
@@ -523,7 +523,7 @@ pub(super) fn ip_address_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Err
     ));
 }
 
-/// A ServiceCIDR.
+/// Validates a ServiceCIDR.
 pub(super) fn service_cidr(object: &Node<'_>, errors: &mut Errors) {
     let cidrs = object.get("spec").get("cidrs");
     if cidrs.is_empty() {
@@ -547,7 +547,7 @@ pub(super) fn service_cidr(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A ServiceCIDR that is changed.
+/// Validates an update of a ServiceCIDR.
 pub(super) fn service_cidr_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let (had, has) = (old.get("spec").get("cidrs"), new.get("spec").get("cidrs"));
     match (had.list().len(), has.list().len()) {

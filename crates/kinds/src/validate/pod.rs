@@ -1,4 +1,4 @@
-//! Pods and the templates of pods.
+//! Pods and pod templates.
 
 mod container;
 mod handler;
@@ -19,9 +19,9 @@ use super::meta;
 use super::text;
 use super::tree::Node;
 
-/// What parts of a pod need to know of the rest of it.
+/// The parts of a pod that rules for other parts depend on.
 struct Context<'a> {
-    /// The volumes without message, by name.
+    /// The valid volumes by name.
     volumes: HashMap<&'a str, Node<'a>>,
     /// The names of resource claims.
     claims: Vec<&'a str>,
@@ -29,11 +29,11 @@ struct Context<'a> {
     restart_policy: &'a str,
     host_users: bool,
     os: &'a str,
-    /// A pod, and not a template of pods.
+    /// Whether this is a pod, not a template.
     is_pod: bool,
 }
 
-/// A pod that is created.
+/// Validates a new pod.
 pub(super) fn create(pod: &Node<'_>, errors: &mut Errors) {
     metadata_and_spec(pod, errors);
     let spec = pod.get("spec");
@@ -49,7 +49,7 @@ pub(super) fn create(pod: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// What holds for a pod whenever it is written.
+/// Validates metadata and spec, on create and update.
 fn metadata_and_spec(pod: &Node<'_>, errors: &mut Errors) {
     let spec = pod.get("spec");
     annotations(&pod.get("metadata").get("annotations"), &spec, errors);
@@ -72,7 +72,7 @@ fn metadata_and_spec(pod: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// The template of a workload's pods.
+/// Validates the pod template of a workload.
 pub(super) fn template(template: &Node<'_>, errors: &mut Errors) {
     let (metadata, spec) = (template.get("metadata"), template.get("spec"));
     meta::labels(
@@ -115,7 +115,7 @@ fn trimmed_image(container: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A pod's specification; `pod` is there if it is one, and no template.
+/// Validates a pod's spec; `pod` is none for a template.
 pub(super) fn pod_spec(spec: &Node<'_>, pod: Option<&Node<'_>>, errors: &mut Errors) {
     let grace = spec.get("terminationGracePeriodSeconds");
     if !grace.is_set() {
@@ -168,7 +168,7 @@ pub(super) fn pod_spec(spec: &Node<'_>, pod: Option<&Node<'_>>, errors: &mut Err
     if spec.get("os").is_set() {
         let name = spec.get("os").get("name");
         if check::required(&name, errors) {
-            // Kubernetes names the structure.
+            // Kubernetes states the path of the struct.
             let name = name.at(spec.path.field("os"));
             check::one_of_if_set(&name, &["linux", "windows"], errors);
         }
@@ -308,7 +308,7 @@ fn host_users(spec: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
     if context.host_users {
         return;
     }
-    // Kubernetes spells two of the fields so.
+    // Kubernetes spells two of the fields this way.
     for (field, printed) in [
         ("hostNetwork", "hostNetwork"),
         ("hostPID", "HostPID"),

@@ -1,4 +1,5 @@
-//! Budgets, priorities, scaling, leases, runtimes and certificates.
+//! PodDisruptionBudgets, PriorityClasses, Leases, RuntimeClasses,
+//! CertificateSigningRequests, APIServices and Scales.
 
 mod autoscaler;
 
@@ -14,7 +15,7 @@ use super::tree::{Node, Path};
 use crate::FieldError;
 use insula_gotext::quote;
 
-/// A PodDisruptionBudget.
+/// Validates a PodDisruptionBudget.
 pub(super) fn disruption_budget(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let (min, max) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
@@ -32,7 +33,7 @@ pub(super) fn disruption_budget(object: &Node<'_>, errors: &mut Errors) {
     check::one_of_if_set(&spec.get("unhealthyPodEvictionPolicy"), &policies, errors);
 }
 
-/// Go prints the fields of a structure that has no other names for them.
+/// Returns the error with the spec as Go prints it, by Go field names.
 fn both_set(spec: &Node<'_>) -> FieldError {
     let value = |name| spec.get(name).value();
     let printed = format!(
@@ -46,7 +47,7 @@ fn both_set(spec: &Node<'_>) -> FieldError {
     FieldError::invalid_printed(spec.path.to_string(), &printed, detail)
 }
 
-/// The status of a PodDisruptionBudget.
+/// Validates the status of a PodDisruptionBudget.
 pub(super) fn disruption_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let counts = [
         "disruptionsAllowed",
@@ -59,7 +60,7 @@ pub(super) fn disruption_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Er
 
 const HIGHEST_USER_DEFINABLE_PRIORITY: i64 = 1_000_000_000;
 
-/// A PriorityClass.
+/// Validates a PriorityClass.
 pub(super) fn priority_class(object: &Node<'_>, errors: &mut Errors) {
     let (name, value) = (object.get("metadata").get("name"), object.get("value"));
     let number = value.int().unwrap_or_default();
@@ -93,7 +94,7 @@ fn system_priority(object: &Node<'_>, name: &str, value: i64) -> Option<String> 
     default.then(|| format!("globalDefault of {name} PriorityClass must be false"))
 }
 
-/// A PriorityClass that is changed.
+/// Validates an update of a PriorityClass.
 pub(super) fn priority_class_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let value = |of: &Node<'_>| of.get("value").int().unwrap_or_default();
     if value(old) != value(new) {
@@ -106,7 +107,7 @@ pub(super) fn priority_class_update(old: &Node<'_>, new: &Node<'_>, errors: &mut
     check::immutable(&old.get(field), &new.get(field), errors);
 }
 
-/// A Lease.
+/// Validates a Lease.
 pub(super) fn lease(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let duration = spec.get("leaseDurationSeconds");
@@ -124,7 +125,7 @@ pub(super) fn lease(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A RuntimeClass.
+/// Validates a RuntimeClass.
 pub(super) fn runtime_class(object: &Node<'_>, errors: &mut Errors) {
     check::required_format(&object.get("handler"), text::dns_label, errors);
     let overhead = object.get("overhead");
@@ -138,7 +139,7 @@ pub(super) fn runtime_class(object: &Node<'_>, errors: &mut Errors) {
     super::pod::tolerations(&scheduling.get("tolerations"), errors);
 }
 
-/// A RuntimeClass that is changed.
+/// Validates an update of a RuntimeClass.
 pub(super) fn runtime_class_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     check::immutable(&old.get("handler"), &new.get("handler"), errors);
 }
@@ -169,7 +170,7 @@ const USAGES: &[&str] = &[
     "timestamping",
 ];
 
-/// A CertificateSigningRequest.
+/// Validates a CertificateSigningRequest.
 pub(super) fn signing_request(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     if !is_pem(spec.get("request").text(), "CERTIFICATE REQUEST") {
@@ -207,7 +208,7 @@ pub(super) fn signing_request(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// Whether base64 holds a PEM block of the kind.
+/// Whether the base64 contains a PEM block of the type.
 fn is_pem(base64: &str, kind: &str) -> bool {
     use base64::Engine as _;
     let bytes = base64::engine::general_purpose::STANDARD.decode(base64);
@@ -281,22 +282,22 @@ fn conditions(conditions: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A CertificateSigningRequest that is changed.
+/// Validates an update of a CertificateSigningRequest.
 pub(super) fn signing_request_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     signing_changes(old, new, "", errors);
 }
 
-/// The status of a CertificateSigningRequest.
+/// Validates the status of a CertificateSigningRequest.
 pub(super) fn signing_request_status(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     signing_changes(old, new, "certificate", errors);
 }
 
-/// The approval of a CertificateSigningRequest.
+/// Validates the approval of a CertificateSigningRequest.
 pub(super) fn signing_request_approval(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     signing_changes(old, new, "approval", errors);
 }
 
-/// Approvals and certificates each have their own way of being set.
+/// Validates that approvals and certificates are set only through their subresources.
 fn signing_changes(old: &Node<'_>, new: &Node<'_>, may_set: &str, errors: &mut Errors) {
     signing_request(new, errors);
     let place = new.get("status").get("conditions");
@@ -338,7 +339,7 @@ fn signing_changes(old: &Node<'_>, new: &Node<'_>, may_set: &str, errors: &mut E
     }
 }
 
-/// An APIService.
+/// Validates an APIService.
 pub(super) fn api_service(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let (group, version) = (spec.get("group"), spec.get("version"));
@@ -381,7 +382,7 @@ pub(super) fn api_service(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// The Scale of a workload.
+/// Validates the Scale of a workload.
 pub(super) fn scale(object: &Node<'_>, errors: &mut Errors) {
     let place = Path::default().field("spec").field("replicas");
     check::nonnegative(&object.get("spec").get("replicas").at(place), errors);

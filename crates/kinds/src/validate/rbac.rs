@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Roles and role bindings.
 
 use super::check::{self, Errors};
 use super::meta;
@@ -9,14 +9,14 @@ use insula_gotext::quote;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// A Role.
+/// Validates a Role.
 pub(super) fn role(object: &Node<'_>, errors: &mut Errors) {
     for rule in object.get("rules").items() {
         policy_rule(&rule, true, errors);
     }
 }
 
-/// A ClusterRole.
+/// Validates a ClusterRole.
 pub(super) fn cluster_role(object: &Node<'_>, errors: &mut Errors) {
     for rule in object.get("rules").items() {
         policy_rule(&rule, false, errors);
@@ -62,12 +62,12 @@ fn policy_rule(rule: &Node<'_>, namespaced: bool, errors: &mut Errors) {
     }
 }
 
-/// A RoleBinding.
+/// Validates a RoleBinding.
 pub(super) fn role_binding(object: &Node<'_>, errors: &mut Errors) {
     binding(object, &["Role", "ClusterRole"], true, errors);
 }
 
-/// A ClusterRoleBinding.
+/// Validates a ClusterRoleBinding.
 pub(super) fn cluster_role_binding(object: &Node<'_>, errors: &mut Errors) {
     binding(object, &["ClusterRole"], false, errors);
 }
@@ -111,13 +111,13 @@ fn subject(subject: &Node<'_>, namespaced: bool, errors: &mut Errors) {
     }
 }
 
-/// A binding that is changed keeps its role.
+/// Validates an update of a binding: the role is immutable.
 pub(super) fn role_ref_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let role = new.get("roleRef");
     if role.same(&old.get("roleRef")) {
         return;
     }
-    // Go prints the fields of a struct that has no other names for them.
+    // Go prints the struct by Go field names.
     let text = |field| quote(role.get(field).text());
     let printed = format!(
         r#"{{"APIGroup":{},"Kind":{},"Name":{}}}"#,

@@ -1,24 +1,24 @@
-//! Questions that are answered and not stored.
+//! Access and token reviews, which are not stored.
 
 use super::check::Errors;
 use super::tree::{Node, Path};
 use crate::{FieldError, Object};
 use insula_gotext::quote;
 
-/// A SubjectAccessReview.
+/// Validates a SubjectAccessReview.
 pub(super) fn subject_access(object: &Node<'_>, errors: &mut Errors) {
     subject_spec(&object.get("spec"), errors);
     empty_metadata(object, &[], "must be empty", errors);
 }
 
-/// A SelfSubjectAccessReview.
+/// Validates a SelfSubjectAccessReview.
 pub(super) fn self_access(object: &Node<'_>, errors: &mut Errors) {
     attributes(&object.get("spec"), errors);
     selectors(&object.get("spec"), errors);
     empty_metadata(object, &[], "must be empty", errors);
 }
 
-/// A LocalSubjectAccessReview.
+/// Validates a LocalSubjectAccessReview.
 pub(super) fn local_access(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     subject_spec(&spec, errors);
@@ -58,7 +58,7 @@ fn attributes(spec: &Node<'_>, errors: &mut Errors) {
     match (resource.is_set(), path.is_set()) {
         (true, true) => {
             let detail = "cannot be specified in combination with resourceAttributes";
-            // Go prints the fields of a structure that has no other names for them.
+            // Go prints the struct by Go field names.
             let (at, verb) = (path.get("path"), path.get("verb"));
             let (at, verb) = (quote(at.text()), quote(verb.text()));
             let printed = format!(r#"{{"Path":{at},"Verb":{verb}}}"#);
@@ -94,7 +94,7 @@ fn selectors(spec: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// Reviews have no metadata, apart from what the server adds.
+/// Validates that a review has no metadata, except fields that the server sets.
 fn empty_metadata(object: &Node<'_>, known: &[&str], detail: &str, errors: &mut Errors) {
     let metadata = object.get("metadata");
     let allowed = ["managedFields", "creationTimestamp", "tenant"];
@@ -106,7 +106,7 @@ fn empty_metadata(object: &Node<'_>, known: &[&str], detail: &str, errors: &mut 
     }
 }
 
-/// A TokenReview.
+/// Validates a TokenReview.
 pub(super) fn token(object: &Node<'_>, errors: &mut Errors) {
     let token = object.get("spec").get("token");
     if token.is_empty() {

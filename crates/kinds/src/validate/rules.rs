@@ -1,4 +1,4 @@
-//! Which rules each kind has, apart from those of metadata.
+//! The validation rules of each kind, apart from metadata.
 
 use super::check::Errors;
 use super::tree::Node;
@@ -8,35 +8,35 @@ use crate::Kind;
 type ValidateObject = fn(&Node<'_>, &mut Errors);
 type ValidateUpdate = fn(&Node<'_>, &Node<'_>, &mut Errors);
 
-/// The rules of one kind.
+/// The validation rules of one kind.
 pub(super) struct Rules {
-    /// What holds whenever it is written, unless a change has other rules.
+    /// Validates the object on create and, unless the order excludes it, on update.
     pub whole: Option<ValidateObject>,
-    /// What holds when it is created, instead.
+    /// Validates the object on create instead of `whole`.
     pub create: Option<ValidateObject>,
-    /// What holds when it is changed.
+    /// Validates an update.
     pub change: Option<ValidateUpdate>,
-    /// How a change is judged.
+    /// The order of the checks of an update.
     pub order: Order,
-    /// How often the metadata of a change is judged: by all kinds, by this kind, and by
-    /// this kind as if the object were new. Clients see it in the causes.
+    /// How many times metadata is validated on update: by the rules of all kinds, by
+    /// those of this kind, and by those for new objects. Clients see it in the causes.
     pub metadata_passes: u8,
-    /// Subresources and what holds when they are changed.
+    /// Validates updates of subresources, by name.
     pub subresources: &'static [(&'static str, ValidateUpdate)],
-    /// It is never stored, and its metadata has no rules.
+    /// Whether the kind is never stored and its metadata not validated.
     pub transient: bool,
-    /// It has rules for names, but they come with those of the kind only.
+    /// Whether metadata is validated only by the generic rules, after those of the kind.
     pub plain: bool,
 }
 
-/// How a change is judged.
+/// The order of the checks of an update.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// As a whole, and then as a change.
+    /// The object, then the update.
     WholeFirst,
-    /// As a change, and then as a whole.
+    /// The update, then the object.
     ChangeFirst,
-    /// As a change only.
+    /// The update only.
     ChangeOnly,
 }
 
@@ -74,7 +74,7 @@ impl Rules {
         }
     }
 
-    /// The change comes first.
+    /// Validates the update before the object.
     const fn first(self, change: ValidateUpdate) -> Self {
         Self {
             change: Some(change),
@@ -83,7 +83,7 @@ impl Rules {
         }
     }
 
-    /// The change says all.
+    /// Validates the update only.
     const fn only(self, change: ValidateUpdate) -> Self {
         Self {
             change: Some(change),
@@ -107,7 +107,7 @@ impl Rules {
     }
 }
 
-/// The rules of the kind.
+/// Returns the rules of a kind.
 pub(super) fn rules(kind: &Kind) -> Rules {
     match kind.group.as_str() {
         "" => core_rules(&kind.kind),

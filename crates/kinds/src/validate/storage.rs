@@ -1,4 +1,4 @@
-//! Volumes, claims to them, and what provides them.
+//! Volumes, claims, storage classes and CSI objects.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ use super::text;
 use super::tree::{Node, Path, same};
 use crate::FieldError;
 
-/// 256 KiB, of keys and values together.
+/// 256 KiB of keys and values together.
 const MAX_PARAMETERS_SIZE: usize = 262_144;
 
-/// The kinds of volumes, in the order in which Kubernetes looks for them, and what each
-/// must have.
+/// Volume sources in the order in which Kubernetes checks them, and their required
+/// fields.
 const SOURCES: &[(&str, &[&str])] = &[
     ("hostPath", &["path"]),
     ("gcePersistentDisk", &["pdName"]),
@@ -42,7 +42,7 @@ const SOURCES: &[(&str, &[&str])] = &[
     ("csi", &[]),
 ];
 
-/// A PersistentVolume.
+/// Validates a PersistentVolume.
 pub(super) fn volume(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let modes = spec.get("accessModes");
@@ -143,7 +143,7 @@ fn attributes_class(spec: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A PersistentVolume that is changed.
+/// Validates an update of a PersistentVolume.
 pub(super) fn volume_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let (before, after) = (old.get("spec"), new.get("spec"));
     if SOURCES
@@ -165,7 +165,7 @@ pub(super) fn volume_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors)
     }
 }
 
-/// A secret for growing may be added later.
+/// Whether the source has not changed; a secret for expansion may be added later.
 fn is_same_source(kind: &str, before: &Node<'_>, after: &Node<'_>) -> bool {
     let without = |spec: &Node<'_>| {
         let mut source = spec.object().and_then(|spec| spec.get(kind)).cloned();
@@ -185,12 +185,12 @@ fn is_same_source(kind: &str, before: &Node<'_>, after: &Node<'_>) -> bool {
     )
 }
 
-/// A PersistentVolumeClaim.
+/// Validates a PersistentVolumeClaim.
 pub(super) fn claim(object: &Node<'_>, errors: &mut Errors) {
     pod::claim_spec(&object.get("spec"), errors);
 }
 
-/// A PersistentVolumeClaim that is changed.
+/// Validates an update of a PersistentVolumeClaim.
 pub(super) fn claim_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     claim(new, errors);
     let key = "volume.beta.kubernetes.io/storage-class";
@@ -238,13 +238,13 @@ pub(super) fn claim_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) 
     }
 }
 
-/// The new specification with the old values of what may change.
+/// Returns the new spec with the old values of all mutable fields.
 fn with_old_mutable_fields(before: &Node<'_>, after: &Node<'_>, bound: bool) -> Value {
     let mut mixed = after.value().clone();
     let Some(members) = mixed.as_object_mut() else {
         return mixed;
     };
-    // It is set once, when a volume is found; and a default class may come late.
+    // `volumeName` is set once, on binding; a default class may be set later.
     for field in ["volumeName", "storageClassName"] {
         let unset = if field == "volumeName" {
             before.get("volumeName").is_empty()
@@ -292,7 +292,7 @@ fn claim_size(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// The status of a PersistentVolumeClaim.
+/// Validates the status of a PersistentVolumeClaim.
 pub(super) fn claim_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     if new.get("spec").get("accessModes").is_empty() {
         let place = Path::default().field("Spec").field("accessModes");
@@ -305,7 +305,7 @@ pub(super) fn claim_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors)
     }
 }
 
-/// A StorageClass.
+/// Validates a StorageClass.
 pub(super) fn class(object: &Node<'_>, errors: &mut Errors) {
     provisioner(&object.get("provisioner"), errors);
     parameters(&object.get("parameters"), errors);
@@ -350,7 +350,7 @@ fn parameters(parameters: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A StorageClass that is changed.
+/// Validates an update of a StorageClass.
 pub(super) fn class_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     for field in [
         "parameters",
@@ -362,7 +362,7 @@ pub(super) fn class_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) 
     }
 }
 
-/// A VolumeAttributesClass.
+/// Validates a VolumeAttributesClass.
 pub(super) fn attributes(object: &Node<'_>, errors: &mut Errors) {
     provisioner(&object.get("driverName"), errors);
     parameters(&object.get("parameters"), errors);
@@ -372,7 +372,7 @@ pub(super) fn attributes(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A VolumeAttributesClass that is changed.
+/// Validates an update of a VolumeAttributesClass.
 pub(super) fn attributes_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     for field in ["driverName", "parameters"] {
         if !new.get(field).same(&old.get(field)) {
@@ -382,7 +382,7 @@ pub(super) fn attributes_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Err
     }
 }
 
-/// A VolumeAttachment.
+/// Validates a VolumeAttachment.
 pub(super) fn attachment(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     pod::driver(&spec.get("attacher"), errors);
@@ -406,7 +406,7 @@ pub(super) fn attachment(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A VolumeAttachment that is changed.
+/// Validates an update of a VolumeAttachment.
 pub(super) fn attachment_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     attachment(new, errors);
     let spec = new.get("spec");
@@ -432,7 +432,7 @@ pub(super) fn attachment_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Err
     ));
 }
 
-/// A CSIDriver.
+/// Validates a CSIDriver.
 pub(super) fn csi_driver(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     for (field, printed) in [
@@ -473,7 +473,7 @@ pub(super) fn csi_driver(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A CSIDriver that is changed.
+/// Validates an update of a CSIDriver.
 pub(super) fn csi_driver_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     csi_driver(new, errors);
     let (old, new) = (old.get("spec"), new.get("spec"));
@@ -485,7 +485,7 @@ pub(super) fn csi_driver_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Err
     check::immutable(&old.get(field), &new.get(field), errors);
 }
 
-/// A CSINode.
+/// Validates a CSINode.
 pub(super) fn csi_node(object: &Node<'_>, errors: &mut Errors) {
     let mut names = HashSet::new();
     for item in object.get("spec").get("drivers").items() {
@@ -511,7 +511,7 @@ pub(super) fn csi_node(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A CSIStorageCapacity.
+/// Validates a CSIStorageCapacity.
 pub(super) fn csi_capacity(object: &Node<'_>, errors: &mut Errors) {
     meta::selector(&object.get("nodeTopology"), errors);
     check::format(&object.get("storageClassName"), text::dns_subdomain, errors);
@@ -520,7 +520,7 @@ pub(super) fn csi_capacity(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A CSIStorageCapacity that is changed.
+/// Validates an update of a CSIStorageCapacity.
 pub(super) fn csi_capacity_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let field = "nodeTopology";
     check::immutable_selector(&old.get(field), &new.get(field), errors);

@@ -1,7 +1,6 @@
-//! The forms that text can be required to have; each says what is wrong in Kubernetes'
-//! own sentences.
+//! Formats of strings; each function returns the messages of Kubernetes for a violation.
 
-/// The sentences, none if all is well.
+/// Messages; none if the string is valid.
 pub type Messages = Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -10,12 +9,12 @@ const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of low
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const QUALIFIED_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-/// `lo..hi` as the sentence that names a range.
+/// Returns the message that states a range.
 pub fn range(lo: i64, hi: i64) -> String {
     format!("must be between {lo} and {hi}, inclusive")
 }
 
-/// A rule with its expression and examples, as all of them are worded.
+/// Formats a rule with its regular expression and examples.
 pub fn pattern(rule: &str, expression: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{rule} (regex used for validation is '{expression}')");
@@ -25,7 +24,7 @@ pub fn pattern(rule: &str, expression: &str, examples: &[&str]) -> String {
     format!("{rule} (e.g. {examples}regex used for validation is '{expression}')")
 }
 
-/// A DNS label: letters, digits and `-`, up to 63 of them.
+/// Validates a DNS label: lower-case letters, digits and `-`, at most 63.
 pub fn dns_label(text: &str) -> Messages {
     let mut messages = no_more_than(63, text);
     if !is_label(text) {
@@ -42,7 +41,7 @@ pub fn dns_label(text: &str) -> Messages {
     messages
 }
 
-/// A DNS label that begins with a letter.
+/// Validates a DNS label that begins with a letter.
 pub fn dns1035_label(text: &str) -> Messages {
     let mut messages = no_more_than(63, text);
     if !is_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
@@ -55,7 +54,7 @@ pub fn dns1035_label(text: &str) -> Messages {
     messages
 }
 
-/// DNS labels joined by dots, up to 253 bytes.
+/// Validates DNS labels joined by dots, at most 253 bytes.
 pub fn dns_subdomain(text: &str) -> Messages {
     let mut messages = no_more_than(253, text);
     if !is_subdomain(text) {
@@ -64,7 +63,7 @@ pub fn dns_subdomain(text: &str) -> Messages {
     messages
 }
 
-/// A subdomain whose labels may hold and begin with `_`, as names to search do.
+/// Validates a subdomain with labels that may contain and begin with `_`, as search domains do.
 pub fn dns_subdomain_with_underscore(text: &str) -> Messages {
     let mut messages = no_more_than(253, text);
     let is_label = |label: &str| {
@@ -81,7 +80,7 @@ pub fn dns_subdomain_with_underscore(text: &str) -> Messages {
     messages
 }
 
-/// A subdomain below `*.`.
+/// Validates a subdomain below `*.`.
 pub fn wildcard_subdomain(text: &str) -> Messages {
     let mut messages = no_more_than(253, text);
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
@@ -94,7 +93,7 @@ pub fn wildcard_subdomain(text: &str) -> Messages {
     messages
 }
 
-/// A name with an optional subdomain before `/`: a label's key.
+/// Validates a name with an optional subdomain before `/`, such as a label key.
 pub fn qualified_name(text: &str) -> Messages {
     let mut messages = Vec::new();
     let mut parts = text.split('/');
@@ -137,7 +136,7 @@ fn qualified_prefix(prefix: &str, messages: &mut Messages) {
     }
 }
 
-/// A label's value.
+/// Validates a label's value.
 pub fn label_value(text: &str) -> Messages {
     let mut messages = Vec::new();
     if text.len() > 63 {
@@ -156,7 +155,7 @@ pub fn label_value(text: &str) -> Messages {
     messages
 }
 
-/// What can stand between two slashes of a URL.
+/// Validates a path segment of a URL.
 pub fn path_segment(text: &str) -> Messages {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
@@ -164,7 +163,7 @@ pub fn path_segment(text: &str) -> Messages {
     path_segment_prefix(text)
 }
 
-/// What can begin a [`path_segment`].
+/// Validates the beginning of a [`path_segment`].
 pub fn path_segment_prefix(text: &str) -> Messages {
     let unsafe_parts = ["/", "%"].into_iter().filter(|part| text.contains(part));
     unsafe_parts
@@ -172,7 +171,7 @@ pub fn path_segment_prefix(text: &str) -> Messages {
         .collect()
 }
 
-/// The key of a ConfigMap or a Secret.
+/// Validates the key of a ConfigMap or a Secret.
 pub fn config_key(text: &str) -> Messages {
     let mut messages = no_more_than(253, text);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -191,7 +190,7 @@ pub fn config_key(text: &str) -> Messages {
     messages
 }
 
-/// The name of an environment variable.
+/// Validates the name of an environment variable.
 pub fn env_name(text: &str) -> Messages {
     let printable = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
     let mut messages = Vec::new();
@@ -204,7 +203,7 @@ pub fn env_name(text: &str) -> Messages {
     messages
 }
 
-/// The name of a port (RFC 6335).
+/// Validates the name of a port (RFC 6335).
 pub fn port_name(text: &str) -> Messages {
     let mut messages = no_more_than(15, text);
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
@@ -225,7 +224,7 @@ pub fn port_name(text: &str) -> Messages {
     messages
 }
 
-/// The number of a port.
+/// Validates a port number.
 pub fn port_number(port: i64) -> Messages {
     if (1..=65535).contains(&port) {
         Vec::new()
@@ -234,7 +233,7 @@ pub fn port_number(port: i64) -> Messages {
     }
 }
 
-/// A user's or a group's number.
+/// Validates a user or group ID.
 pub fn posix_id(id: i64) -> Messages {
     if (0..=i64::from(i32::MAX)).contains(&id) {
         Vec::new()
@@ -243,7 +242,7 @@ pub fn posix_id(id: i64) -> Messages {
     }
 }
 
-/// Digits and `%`.
+/// Validates a percentage: digits and `%`.
 pub fn percent(text: &str) -> Messages {
     let digits = text.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -256,7 +255,7 @@ pub fn percent(text: &str) -> Messages {
     )]
 }
 
-/// The name of an HTTP header.
+/// Validates the name of an HTTP header.
 pub fn header_name(text: &str) -> Messages {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if !text.is_empty() && text.bytes().all(allowed) {

@@ -1,4 +1,4 @@
-//! A value together with where it stands, so that every error names its place.
+//! A value and its path, so that every error names its field.
 
 use std::fmt;
 use std::rc::Rc;
@@ -7,25 +7,25 @@ use serde_json::Value;
 
 use crate::{FieldError, Object};
 
-/// What stands where nothing does.
+/// The value of absent fields.
 static NULL: Value = Value::Null;
 
-/// A place in an object and the value there, [`Value::Null`] if there is none.
+/// A path in an object and the value there, [`Value::Null`] if there is none.
 #[derive(Clone, Debug)]
 pub struct Node<'a> {
-    /// The place.
+    /// The path.
     pub path: Path<'a>,
     value: NodeValue<'a>,
 }
 
-/// The object itself is no [`Value`], and copying it into one would cost too much.
+/// The root is not a [`Value`], and copying it into one would be costly.
 #[derive(Clone, Copy, Debug)]
 enum NodeValue<'a> {
     Object(&'a Object),
     Value(&'a Value),
 }
 
-/// The way from the root; shared by all that stands below.
+/// A path from the root; prefixes are shared.
 #[derive(Clone, Debug, Default)]
 pub struct Path<'a>(Option<Rc<Step<'a>>>);
 
@@ -43,17 +43,17 @@ enum Name<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// `path.name`
+    /// Returns `path.name`.
     pub fn field(&self, name: &'a str) -> Self {
         self.step(Name::Field(name))
     }
 
-    /// `path[index]`
+    /// Returns `path[index]`.
     pub fn index(&self, index: usize) -> Self {
         self.step(Name::Index(index))
     }
 
-    /// `path[key]`
+    /// Returns `path[key]`.
     pub fn key(&self, key: &'a str) -> Self {
         self.step(Name::Key(key))
     }
@@ -80,7 +80,7 @@ impl fmt::Display for Path<'_> {
 }
 
 impl<'a> Node<'a> {
-    /// The whole object.
+    /// Returns the root node of an object.
     pub fn root(object: &'a Object) -> Self {
         Self {
             path: Path::default(),
@@ -88,7 +88,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The same value under another name.
+    /// Returns the same value at another path.
     pub fn at(&self, path: Path<'a>) -> Self {
         Self {
             path,
@@ -96,7 +96,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The member, which may be missing.
+    /// Returns a member, which may be missing.
     pub fn get(&self, name: &'a str) -> Self {
         Self {
             path: self.path.field(name),
@@ -104,7 +104,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The value of a map's key, which may be missing.
+    /// Returns the value of a map key, which may be missing.
     pub fn entry(&self, key: &'a str) -> Self {
         Self {
             path: self.path.key(key),
@@ -112,7 +112,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The elements of a list.
+    /// Iterates over the elements of a list.
     pub fn items(&self) -> impl Iterator<Item = Node<'a>> + use<'a> {
         let path = self.path.clone();
         let items = self.list().iter().enumerate();
@@ -122,7 +122,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The keys and values of a map.
+    /// Iterates over the entries of a map.
     pub fn entries(&self) -> impl Iterator<Item = (&'a str, Node<'a>)> + use<'a> {
         let path = self.path.clone();
         let entries = self.object().into_iter().flatten();
@@ -135,7 +135,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The members, if it is an object.
+    /// Returns the members, if the value is an object.
     pub fn object(&self) -> Option<&'a Object> {
         match self.value {
             NodeValue::Object(object) => Some(object),
@@ -143,27 +143,27 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The elements; none if it is no list.
+    /// Returns the elements; none if the value is not a list.
     pub fn list(&self) -> &'a [Value] {
         self.value().as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// The text; empty if there is none.
+    /// Returns the string; empty if there is none.
     pub fn text(&self) -> &'a str {
         self.value().as_str().unwrap_or_default()
     }
 
-    /// The integer, if there is one.
+    /// Returns the integer, if there is one.
     pub fn int(&self) -> Option<i64> {
         self.value().as_i64()
     }
 
-    /// Whether it is there and true.
+    /// Whether the value is true.
     pub fn is_true(&self) -> bool {
         self.value().as_bool() == Some(true)
     }
 
-    /// Whether anything is there.
+    /// Whether the value is present.
     pub fn is_set(&self) -> bool {
         match self.value {
             NodeValue::Object(_) => true,
@@ -171,7 +171,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether nothing is there, or text, a list or a map without content.
+    /// Whether the value is absent, or an empty string, list or map.
     pub fn is_empty(&self) -> bool {
         match self.value {
             NodeValue::Object(object) => object.is_empty(),
@@ -183,7 +183,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The value; the root has none.
+    /// Returns the value; null for the root.
     pub fn value(&self) -> &'a Value {
         match self.value {
             NodeValue::Object(_) => &NULL,
@@ -191,71 +191,71 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether both hold the same. Absent and empty lists or maps do not differ, because
-    /// they do not in Go's semantic equality.
+    /// Whether both values are equal. Absent and empty lists or maps are equal, as in
+    /// Go's semantic equality.
     pub fn same(&self, other: &Node<'_>) -> bool {
         same(self.value(), other.value())
     }
 
-    /// It must be there.
+    /// Returns the error of a missing field.
     pub fn required(&self, detail: &str) -> FieldError {
         FieldError::required(self.path.to_string(), detail)
     }
 
-    /// It must not be there, or not change.
+    /// Returns the error of a field that must not be set or changed.
     pub fn forbidden(&self, detail: &str) -> FieldError {
         FieldError::forbidden(self.path.to_string(), detail)
     }
 
-    /// Its value is wrong.
+    /// Returns the error of an invalid value.
     pub fn invalid(&self, detail: &str) -> FieldError {
         FieldError::invalid(self.path.to_string(), self.value(), detail)
     }
 
-    /// Its text is wrong; none is printed as empty text.
+    /// Returns the error of an invalid string; a missing one is printed as empty.
     pub fn invalid_text(&self, detail: &str) -> FieldError {
         FieldError::invalid_text(self.path.to_string(), self.text(), detail)
     }
 
-    /// Its integer is wrong; none is printed as zero.
+    /// Returns the error of an invalid integer; a missing one is printed as zero.
     pub fn invalid_int(&self, detail: &str) -> FieldError {
         let value = Value::from(self.int().unwrap_or_default());
         FieldError::invalid(self.path.to_string(), &value, detail)
     }
 
-    /// Another value belongs there than this one.
+    /// Returns the error of an invalid value that is printed as `value`.
     pub fn invalid_as(&self, value: &Value, detail: &str) -> FieldError {
         FieldError::invalid(self.path.to_string(), value, detail)
     }
 
-    /// Its text is none of these.
+    /// Returns the error of an unsupported string.
     pub fn not_supported(&self, supported: &[&str]) -> FieldError {
         let text = Value::from(self.text());
         FieldError::not_supported(self.path.to_string(), &text, supported)
     }
 
-    /// It was there before.
+    /// Returns the error of a duplicate value.
     pub fn duplicate(&self) -> FieldError {
         FieldError::duplicate(self.path.to_string(), self.value())
     }
 
-    /// It names what does not exist.
+    /// Returns the error of a reference to something that does not exist.
     pub fn not_found(&self) -> FieldError {
         FieldError::not_found(self.path.to_string(), self.value())
     }
 
-    /// It has too many bytes.
+    /// Returns the error of a value with too many bytes.
     pub fn too_long(&self, limit: usize) -> FieldError {
         FieldError::too_long(self.path.to_string(), limit)
     }
 
-    /// It has too many items.
+    /// Returns the error of a list with too many items.
     pub fn too_many(&self, limit: usize) -> FieldError {
         FieldError::too_many(self.path.to_string(), self.list().len(), limit)
     }
 }
 
-/// Whether both are the same to Go's semantic equality.
+/// Whether two values are equal by Go's semantic equality.
 pub fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {

@@ -1,4 +1,4 @@
-//! Workloads: what keeps pods running.
+//! Workloads that keep pods running.
 
 use super::check::{self, Errors};
 use super::meta;
@@ -8,7 +8,7 @@ use super::tree::Node;
 use crate::FieldError;
 use crate::selector::LabelSelector;
 
-/// A Deployment.
+/// Validates a Deployment.
 pub(super) fn deployment(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     check::nonnegative(&spec.get("replicas"), errors);
@@ -25,29 +25,29 @@ pub(super) fn deployment(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A Deployment that is changed.
+/// Validates an update of a Deployment.
 pub(super) fn deployment_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     deployment(new, errors);
     selector_update(old, new, errors);
 }
 
-/// A ReplicaSet that is changed.
+/// Validates an update of a ReplicaSet.
 pub(super) fn replica_set_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     replica_set(new, errors);
     selector_update(old, new, errors);
 }
 
-/// A workload that is changed keeps its selector.
+/// Validates an update of a workload: the selector is immutable.
 pub(super) fn selector_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let (old, new) = (old.get("spec"), new.get("spec"));
     check::immutable_selector(&old.get("selector"), &new.get("selector"), errors);
 }
 
-/// A ReplicaSet.
+/// Validates a ReplicaSet.
 pub(super) fn replica_set(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     check::all_nonnegative(&spec, &["replicas", "minReadySeconds"], errors);
-    // Kubernetes says so of both.
+    // Kubernetes uses this wording for both kinds.
     required_selector(&spec, "deployment", errors);
     replicated_template(&spec, "ReplicaSet", errors);
 }
@@ -65,7 +65,7 @@ fn required_selector(spec: &Node<'_>, kind: &str, errors: &mut Errors) {
     }
 }
 
-/// A template of pods that are all alike and never end.
+/// Validates the template of replicated pods, which must always restart.
 fn replicated_template(spec: &Node<'_>, kind: &str, errors: &mut Errors) {
     let (selector, template) = (spec.get("selector"), spec.get("template"));
     if let Some(selector) = selector.object()
@@ -82,7 +82,7 @@ fn replicated_template(spec: &Node<'_>, kind: &str, errors: &mut Errors) {
     restart_policy_always(&template, kind, errors);
 }
 
-/// A selector that is there and empty selects everything; one that is not there, nothing.
+/// Whether the selector is set and empty. It matches everything, a missing one nothing.
 fn is_empty_selector(selector: &Node<'_>) -> bool {
     selector.is_set()
         && selector.get("matchLabels").is_empty()
@@ -127,7 +127,7 @@ fn deployment_strategy(strategy: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// Go prints the whole strategy of a kind that it does not know.
+/// Returns the error of an unknown strategy type, with the strategy as Go prints it.
 fn unknown_strategy(strategy: &Node<'_>, known: &[&str]) -> FieldError {
     let rolling = strategy.get("rollingUpdate");
     let rolling = if rolling.is_set() {
@@ -142,7 +142,7 @@ fn unknown_strategy(strategy: &Node<'_>, known: &[&str]) -> FieldError {
     FieldError::not_supported_printed(strategy.path.to_string(), &printed, known)
 }
 
-/// How Go prints the way a StatefulSet rolls.
+/// Formats a StatefulSet's rolling update as Go does.
 fn printed_rolling(rolling: &Node<'_>) -> String {
     if !rolling.is_set() {
         return "null".to_owned();
@@ -155,7 +155,7 @@ fn printed_rolling(rolling: &Node<'_>) -> String {
     )
 }
 
-/// A StatefulSet.
+/// Validates a StatefulSet.
 pub(super) fn stateful_set(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     for claim in stateful_spec(&spec, errors) {
@@ -164,7 +164,7 @@ pub(super) fn stateful_set(object: &Node<'_>, errors: &mut Errors) {
     stateful_rest(&spec, true, errors);
 }
 
-/// What comes before the claims; gives those.
+/// Validates the fields before the claim templates, which it returns.
 fn stateful_spec<'a>(
     spec: &Node<'a>,
     errors: &mut Errors,
@@ -234,7 +234,7 @@ fn stateful_rest(spec: &Node<'_>, is_new: bool, errors: &mut Errors) {
         .object()
         .is_some_and(|of| LabelSelector::from_object(of).is_err())
     {
-        // Kubernetes has no more to say of it.
+        // Kubernetes states no detail here.
         let printed = check::printed_selector(&selector);
         let place = selector.path.to_string();
         errors.push(FieldError::invalid_without_detail(place, &printed));
@@ -244,7 +244,7 @@ fn stateful_rest(spec: &Node<'_>, is_new: bool, errors: &mut Errors) {
             check::selects_template(&selector, &labels, errors);
         }
         stateful_template(spec, &template, errors);
-        // They are judged twice.
+        // As in Kubernetes, labels are validated twice.
         let metadata = template.get("metadata");
         let labels = metadata.get("labels").at(template.path.field("labels"));
         meta::labels(&labels, errors);
@@ -256,7 +256,8 @@ fn stateful_rest(spec: &Node<'_>, is_new: bool, errors: &mut Errors) {
     restart_policy_always(&template, "StatefulSet", errors);
 }
 
-/// The controller gives pods a volume for each claim, and a name and a domain of its own.
+/// Validates the template as the controller completes it: with a volume for each claim,
+/// and its own hostname and subdomain.
 fn stateful_template(spec: &Node<'_>, template: &Node<'_>, errors: &mut Errors) {
     let claims = spec.get("volumeClaimTemplates");
     let mut object = template.object().cloned().unwrap_or_default();
@@ -282,7 +283,7 @@ fn stateful_template(spec: &Node<'_>, template: &Node<'_>, errors: &mut Errors) 
 
 const IMMUTABLE_FIELDS: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
 
-/// A StatefulSet that is changed.
+/// Validates an update of a StatefulSet.
 pub(super) fn stateful_set_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let (old, new) = (old.get("spec"), new.get("spec"));
     let claims = stateful_spec(&new, errors);
@@ -302,7 +303,7 @@ pub(super) fn stateful_set_update(old: &Node<'_>, new: &Node<'_>, errors: &mut E
     }
 }
 
-/// A DaemonSet.
+/// Validates a DaemonSet.
 pub(super) fn daemon_set(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let (selector, template) = (spec.get("selector"), spec.get("template"));
@@ -342,7 +343,7 @@ fn daemon_strategy(strategy: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A ReplicationController.
+/// Validates a ReplicationController.
 pub(super) fn replication_controller(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     check::nonnegative(&spec.get("minReadySeconds"), errors);
@@ -367,12 +368,12 @@ pub(super) fn replication_controller(object: &Node<'_>, errors: &mut Errors) {
     restart_policy_always(&template, "ReplicationController", errors);
 }
 
-/// A PodTemplate.
+/// Validates a PodTemplate.
 pub(super) fn pod_template(object: &Node<'_>, errors: &mut Errors) {
     pod::template(&object.get("template"), errors);
 }
 
-/// A ControllerRevision.
+/// Validates a ControllerRevision.
 pub(super) fn controller_revision(object: &Node<'_>, errors: &mut Errors) {
     check::nonnegative(&object.get("revision"), errors);
     let data = object.get("data");
@@ -383,13 +384,13 @@ pub(super) fn controller_revision(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A ControllerRevision that is changed.
+/// Validates an update of a ControllerRevision.
 pub(super) fn controller_revision_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     check::nonnegative(&new.get("revision"), errors);
     check::immutable(&old.get("data"), &new.get("data"), errors);
 }
 
-/// What a status counts, and which counts are parts of `replicas`.
+/// The counters of a status, and which of them are parts of `replicas`.
 struct Counts {
     counts: &'static [&'static str],
     parts: &'static [&'static str],
@@ -454,24 +455,24 @@ const DAEMON_SET: Counts = Counts {
     parts: &[],
 };
 
-/// The status of a Deployment.
+/// Validates the status of a Deployment.
 pub(super) fn deployment_status(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     counts(&DEPLOYMENT, "readyReplicas", new, errors);
     collisions(old, new, errors);
 }
 
-/// The status of a ReplicaSet or a ReplicationController.
+/// Validates the status of a ReplicaSet or a ReplicationController.
 pub(super) fn replica_set_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     counts(&REPLICA_SET, "readyReplicas", new, errors);
 }
 
-/// The status of a StatefulSet.
+/// Validates the status of a StatefulSet.
 pub(super) fn stateful_set_status(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     counts(&STATEFUL_SET, "status.readyReplicas", new, errors);
     collisions(old, new, errors);
 }
 
-/// The status of a DaemonSet.
+/// Validates the status of a DaemonSet.
 pub(super) fn daemon_set_status(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     counts(&DAEMON_SET, "", new, errors);
     collisions(old, new, errors);

@@ -1,4 +1,4 @@
-//! What is stored as a new object.
+//! Creation of objects.
 
 use insula_kinds::{Value, prepare};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What the server writes into objects that are created, updated, scaled and bound.
+//! Fields that the server sets in objects on create, update, scale and binding.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -46,7 +46,7 @@ fn updated(kind: &Kind, subresource: Option<&str>, old: &Value, new: Value) -> V
     Value::Object(new)
 }
 
-/// What is at a path such as `spec.ports.0.nodePort`; null if nothing is.
+/// Returns the value at a path such as `spec.ports.0.nodePort`; null if there is none.
 fn at(value: &Value, path: &str) -> Value {
     let pointer = format!("/{}", path.replace('.', "/"));
     value.pointer(&pointer).cloned().unwrap_or_default()

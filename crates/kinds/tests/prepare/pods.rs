@@ -1,4 +1,4 @@
-//! Pods, from their creation to their binding, and the scale of what controls them.
+//! Pods from creation to binding, and scaling of workloads.
 
 use insula_kinds::{Value, prepare};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What is stored in the place of an object, and what a write leaves alone.
+//! Updates of objects, and the fields that a write leaves unchanged.
 
 use insula_kinds::{Value, defaults, prepare};
 use serde_json::json;
@@ -59,7 +59,7 @@ fn update_resets_fields_it_does_not_own() {
         "spec": {"is": "new"},
         "status": {"is": "new"},
     });
-    // Which of spec, status, labels, annotations, owners a write takes.
+    // Which of spec, status, labels, annotations and owners a write changes.
     let cases = [
         (
             "apps",
@@ -174,7 +174,7 @@ fn update_keeps_server_owned_metadata() {
         "deletionGracePeriodSeconds": 1,
     }});
     let wrong = updated(maps, None, &old, wrong);
-    // What is wrong and immutable is left for validation to refuse.
+    // Invalid changes of immutable fields are left for validation to reject.
     assert_eq!(at(&wrong, "metadata.uid"), "other");
     assert_eq!(at(&wrong, "metadata.deletionGracePeriodSeconds"), 1);
     assert_eq!(at(&wrong, "metadata.creationTimestamp"), NOW);
@@ -186,7 +186,7 @@ fn update_keeps_server_owned_metadata() {
 fn generation_counts_spec_changes() {
     let old = |spec: Value| json!({"metadata": {"name": "a", "generation": 1}, "spec": spec});
     let cases = [
-        // The same, however it is written.
+        // Equal values in different notations.
         (
             "apps",
             "replicasets",
@@ -208,7 +208,7 @@ fn generation_counts_spec_changes() {
             json!({"metadata": {"labels": {"a": "b"}}}),
             1,
         ),
-        // Deployments count annotations, too, and slices of endpoints labels.
+        // Deployments also count annotations, and EndpointSlices labels.
         (
             "apps",
             "deployments",

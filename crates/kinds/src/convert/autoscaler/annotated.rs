@@ -1,8 +1,8 @@
-//! Metrics, behavior and conditions as the annotations of the old version hold them.
+//! Metrics, behavior and conditions in the annotations of autoscaling/v1.
 //!
-//! Metrics have a shape of their own there, with the target's parts beside the name. The
-//! behavior is spelt in capitals. Both are written in the order of Kubernetes, so that
-//! the text of an annotation does not depend on who wrote it.
+//! Metrics have a shape of their own there, with the parts of the target beside the name.
+//! Behavior has capitalized member names. Both are written in the member order of
+//! Kubernetes, so the text of an annotation does not depend on its writer.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -246,7 +246,7 @@ impl Metric {
         Self::from(metric, "current")
     }
 
-    /// Flattens what the new version has in `target` or `current`.
+    /// Flattens the `target` or `current` of a version 2 metric.
     fn from(metric: &Value, side: &str) -> Self {
         let target = side == "target";
         let only = |value: Amount, on: bool| if on { value } else { None };
@@ -398,7 +398,8 @@ impl Metric {
 }
 
 impl OfObject {
-    /// The old shape always holds a value; beside an average, nothing is none.
+    /// The flat shape always holds a value; an empty one beside an average counts as
+    /// absent.
     fn into_target(self) -> Value {
         let value = self.target_value.unwrap_or_else(|| "0".to_owned());
         let zero = value.parse::<Quantity>().is_ok_and(Quantity::is_zero);
@@ -446,7 +447,7 @@ fn percent(value: &Value, field: &str) -> Option<i32> {
     value.get(field)?.as_i64()?.try_into().ok()
 }
 
-/// The value without members that are null, at any depth.
+/// Removes null members at any depth.
 fn bare(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -458,9 +459,9 @@ fn bare(value: Value) -> Value {
     }
 }
 
-/// JSON with the escapes of Go, which has browsers in mind.
+/// Writes JSON with the HTML-safe escapes of Go.
 fn written<T: Serialize>(value: &T) -> String {
-    // Structs of texts and numbers are always JSON.
+    // Structs of strings and numbers always serialize.
     let plain = serde_json::to_string(value).unwrap_or_default();
     let mut escaped = String::with_capacity(plain.len());
     for letter in plain.chars() {

@@ -1,4 +1,4 @@
-//! The paths of a kind that a user defined, with what can be done there.
+//! The paths of one custom resource kind and their operations.
 
 use super::{DELETE_OPTIONS, PATCH_BODY, SCALE, STATUS, schema_name};
 use crate::Kind;
@@ -7,7 +7,7 @@ use crate::openapi::operation::{DELETE, NAME, NAMESPACE, PATCH, PRETTY, Paramete
 use crate::openapi::path::{root, version_id};
 use crate::openapi::schema::full_name;
 
-/// The formats in which objects come and go.
+/// The media types of objects.
 pub(super) const PLAIN: &[&str] = &["application/json", "application/yaml"];
 const PATCHES: &[&str] = &[
     "application/json-patch+json",
@@ -30,7 +30,7 @@ const LIST: &[Parameter] = &[
     query("watch", "boolean"),
 ];
 
-/// A path of a kind.
+/// A path and its operations.
 pub(super) struct Path<'a> {
     pub(super) kind: &'a Kind,
     pub(super) path: String,
@@ -38,7 +38,7 @@ pub(super) struct Path<'a> {
     pub(super) operations: Vec<Operation>,
 }
 
-/// What can be done at a path.
+/// An operation on a path.
 pub(super) struct Operation {
     pub(super) method: &'static str,
     pub(super) id: String,
@@ -46,7 +46,7 @@ pub(super) struct Operation {
     pub(super) parameters: &'static [Parameter],
     pub(super) consumes: &'static [&'static str],
     pub(super) body: Option<Body>,
-    /// The name of the schema of what it gives.
+    /// The name of the response schema.
     pub(super) response: String,
     pub(super) codes: &'static [u16],
 }
@@ -56,7 +56,7 @@ pub(super) struct Body {
     pub(super) required: bool,
 }
 
-/// All paths of a kind.
+/// Returns all paths of a kind.
 pub(super) fn paths(kind: &Kind) -> Vec<Path<'_>> {
     let paths = Paths::new(kind);
     let mut all = vec![paths.collection(), paths.item()];
@@ -75,7 +75,7 @@ pub(super) fn paths(kind: &Kind) -> Vec<Path<'_>> {
     all
 }
 
-/// A kind, and the parts of which its paths and names are made.
+/// A kind, and the parts that make up its paths and operation IDs.
 struct Paths<'a> {
     kind: &'a Kind,
     /// `namespaces/{namespace}/foos`.
@@ -132,8 +132,8 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// The list of all namespaces. Its parameters are those of the path, as nothing else
-    /// is done there.
+    /// The list across all namespaces. The query parameters belong to the path, as it has
+    /// no other operation.
     fn all_namespaces(&self) -> Path<'a> {
         let name = format!("{}ForAllNamespaces", self.kind.kind);
         let mut parameters = LIST.to_vec();
@@ -162,7 +162,7 @@ impl<'a> Paths<'a> {
         self.path(format!("{}/{{name}}", self.place), &[NAME], operations)
     }
 
-    /// Read, replace, patch.
+    /// Returns the operations on one object: read, replace, patch.
     fn object_operations(&self, name: &str, schema: &str) -> Vec<Operation> {
         let read = Operation {
             parameters: GET,

@@ -1,43 +1,43 @@
-//! Messages as they are written, and the JSON that they are written from.
+//! A writer of protobuf messages, and access to the JSON they are built from.
 
 use crate::Value;
 
-/// A message that is written.
+/// A message being written.
 #[derive(Default)]
 pub struct Message(Vec<u8>);
 
 impl Message {
-    /// What was written.
+    /// Returns the encoded message.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    /// Any value as YAML, which JSON is.
+    /// Writes any value as YAML, of which JSON is a subset.
     pub fn yaml(&mut self, value: &Value) {
         self.text(2, &format!("{value}\n"));
     }
 
-    /// A number, if it is there and not zero.
+    /// Writes a double, unless it is absent or zero.
     pub fn double(&mut self, number: u64, value: &Value) {
         if let Some(value) = value.as_f64().filter(|value| *value != 0.0) {
             self.fixed(number, value);
         }
     }
 
-    /// A number that is one of a choice.
+    /// Writes a double of a `oneof`, even if it is zero.
     pub fn fixed(&mut self, number: u64, value: f64) {
         const FIXED_64: u64 = 1;
         self.varint(number << 3 | FIXED_64);
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A truth that is one of a choice.
+    /// Writes a boolean of a `oneof`, even if it is false.
     pub fn choice(&mut self, number: u64, value: bool) {
         self.varint(number << 3);
         self.varint(u64::from(value));
     }
 
-    /// A whole number, if it is there and not zero.
+    /// Writes an integer, unless it is absent or zero.
     pub fn integer(&mut self, number: u64, value: &Value) {
         if let Some(value) = value.as_i64().filter(|value| *value != 0) {
             self.varint(number << 3);
@@ -46,40 +46,40 @@ impl Message {
         }
     }
 
-    /// A text, also an empty one.
+    /// Writes a string, even if it is empty.
     pub fn text(&mut self, number: u64, text: &str) {
         self.bytes(number, text.as_bytes());
     }
 
-    /// The text of a member, if it is there.
+    /// Writes the string of a member, if it is present.
     pub fn member(&mut self, number: u64, value: &Value) {
         if let Some(text) = value.as_str() {
             self.text(number, text);
         }
     }
 
-    /// The texts of a list.
+    /// Writes the strings of a list.
     pub fn texts(&mut self, number: u64, values: &Value) {
         for value in items(values) {
             self.member(number, value);
         }
     }
 
-    /// What is true.
+    /// Writes a boolean if it is true.
     pub fn flag(&mut self, number: u64, value: &Value) {
         if value == true {
             self.choice(number, true);
         }
     }
 
-    /// A message in the message.
+    /// Writes a nested message.
     pub fn nested(&mut self, number: u64, write: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         write(&mut inner);
         self.bytes(number, &inner.0);
     }
 
-    /// Members as a list of names and values.
+    /// Writes members as a list of names and values.
     pub fn named<'a>(
         &mut self,
         number: u64,
@@ -94,7 +94,7 @@ impl Message {
         }
     }
 
-    /// Bytes, also none.
+    /// Writes bytes, even if there are none.
     pub fn bytes(&mut self, number: u64, bytes: &[u8]) {
         const LENGTH_DELIMITED: u64 = 2;
         self.varint(number << 3 | LENGTH_DELIMITED);
@@ -111,12 +111,12 @@ impl Message {
     }
 }
 
-/// The members of an object; none of anything else.
+/// Iterates over the members of an object; anything else has none.
 pub fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-/// The items of a list; none of anything else.
+/// Returns the items of a list; anything else has none.
 pub fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

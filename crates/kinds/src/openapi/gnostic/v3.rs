@@ -1,9 +1,9 @@
-//! Documents of version 3, from their JSON.
+//! Version 3 documents, converted from JSON.
 
 use super::message::{Message, items, members};
 use crate::Value;
 
-/// A document of version 3 in protobuf; nothing of what is no document.
+/// Encodes a version 3 document in protobuf; an invalid document gives no bytes.
 pub fn v3_protobuf(document: &[u8]) -> Vec<u8> {
     let document: Value = serde_json::from_slice(document).unwrap_or_default();
     let mut out = Message::default();
@@ -66,7 +66,7 @@ fn operation(out: &mut Message, operation: &Value) {
     out.member(5, &operation["operationId"]);
     parameters(out, 6, operation);
     if let Some(body) = operation.get("requestBody") {
-        // A body, not a reference to one.
+        // Field 1 is a body, not a reference to one.
         out.nested(7, |out| out.nested(1, |out| request_body(out, body)));
     }
     out.nested(8, |out| {
@@ -112,7 +112,7 @@ fn parameter(out: &mut Message, parameter: &Value) {
     }
 }
 
-/// A schema, or a reference to one.
+/// Writes a schema or a reference to one.
 fn schema(out: &mut Message, of: &Value) {
     if of.get("$ref").is_some() {
         return out.nested(2, |out| {
@@ -184,7 +184,8 @@ fn bounds(out: &mut Message, of: &Value) {
     out.integer(22, &of["minProperties"]);
 }
 
-/// There is no message for defaults that are objects or lists: these are empty.
+/// Writes a default value. Gnostic has no message for objects and lists: these are left
+/// empty.
 fn default_value(out: &mut Message, default: &Value) {
     match default {
         Value::Number(number) => out.fixed(1, number.as_f64().unwrap_or_default()),
@@ -194,7 +195,7 @@ fn default_value(out: &mut Message, default: &Value) {
     }
 }
 
-/// What Kubernetes adds.
+/// Writes the `x-kubernetes-*` extensions.
 fn extensions(out: &mut Message, number: u64, of: &Value) {
     let members = members(of);
     for (name, value) in members.filter(|(name, _)| name.starts_with("x-")) {

@@ -1,4 +1,4 @@
-//! Lists whose elements are merged.
+//! Merging of list elements.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use crate::patch::PatchError;
 const LIST: &str = "[]interface {}";
 const MAP: &str = "map[string]interface {}";
 
-/// Merges the lists whose order the patch states, and takes both out of the patch.
+/// Merges the lists with a `$setElementOrder` directive and removes both from the patch.
 pub(super) fn merge_ordered(
     document: &mut Object,
     patch: &mut Object,
@@ -90,8 +90,8 @@ fn set_order(
     ordered(merged, &order, &live_order, key).map(Some)
 }
 
-/// The order of the live list when the patch has been merged. Kubernetes puts new elements
-/// where deleted ones were, as long as there are such places, and only those then count as
+/// Returns the order of the live list after the merge. Kubernetes puts new elements at
+/// the positions of deleted ones as long as there are any, and only those count as
 /// elements of the live list.
 fn order_after_deletions(
     live: &[Value],
@@ -109,7 +109,7 @@ fn order_after_deletions(
     Ok(order)
 }
 
-/// Merges a patch into a list; with `delete`, takes the values of the patch out of it.
+/// Merges a patch into a list; with `delete`, removes the values of the patch from it.
 pub(super) fn merge(
     live: &mut Vec<Value>,
     patch: Vec<Value>,
@@ -220,7 +220,7 @@ fn merge_by_key(
     Ok(live)
 }
 
-/// Whether the patch is all that shall be in the list.
+/// Whether the patch replaces the whole list.
 fn replaces(patch: &[Value]) -> bool {
     let directive = |element: &Value| element.get(PATCH).and_then(Value::as_str) == Some("replace");
     patch.iter().any(directive)
@@ -231,7 +231,7 @@ fn is_among(element: &Value, key: &str, keys: &HashSet<ElementKey>) -> bool {
     key.is_some_and(|key| keys.contains(&element_key(key)))
 }
 
-/// The keys of the elements that the patch deletes.
+/// Returns the keys of the elements that the patch deletes.
 fn deletions(patch: &[Value], key: &str) -> Result<HashSet<ElementKey>, PatchError> {
     let mut deleted = HashSet::new();
     for element in patch.iter().filter_map(Value::as_object) {
@@ -255,8 +255,9 @@ fn deletions(patch: &[Value], key: &str) -> Result<HashSet<ElementKey>, PatchErr
     Ok(deleted)
 }
 
-/// Whether all elements of the patch are in the order, as the order has them. What has a
-/// directive need not be, as long as the order goes on behind what comes before it.
+/// Checks that all elements of the patch occur in the stated order. Elements with a
+/// directive need not occur in it, as long as the order continues after the preceding
+/// element.
 fn in_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
     let mut elements = patch
         .iter()
@@ -293,7 +294,7 @@ fn same(left: &Value, right: &Value, key: Option<&str>) -> Result<bool, PatchErr
     Ok(key_of(left, key)? == key_of(right, key)?)
 }
 
-/// The member by which an element is told from others.
+/// Returns the merge key of an element.
 pub(super) fn key_of<'a>(element: &'a Value, key: &str) -> Result<&'a Value, PatchError> {
     let Value::Object(map) = element else {
         return Err(wrong_type(MAP, element));
@@ -301,7 +302,7 @@ pub(super) fn key_of<'a>(element: &'a Value, key: &str) -> Result<&'a Value, Pat
     map.get(key).ok_or_else(|| no_merge_key(map, key))
 }
 
-/// Whether elements are maps; all must be of the same type.
+/// Whether the elements are maps; all must be of the same type.
 fn elements_are_maps(live: &[Value], patch: &[Value]) -> Result<bool, PatchError> {
     let mut elements = live.iter().chain(patch);
     let Some(first) = elements.next() else {

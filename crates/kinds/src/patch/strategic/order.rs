@@ -1,8 +1,8 @@
 //! The order of a merged list.
 //!
-//! What the patch names comes in the order of the patch, what only the live list has in
-//! the order of the live list. Between the two, an element that only the live list has
-//! stays before the first element that came after it there.
+//! Elements of the patch keep the order of the patch, elements only in the live list keep
+//! the order of the live list. Between the two, an element only in the live list stays
+//! before the first element that followed it there.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::lists::key_of;
 use crate::patch::PatchError;
 
-/// What makes an element the same as another: its key or, if it has none, itself, as text
-/// so that it can be looked up.
+/// The identity of an element: its merge key or, without one, the element itself, as text
+/// for lookup.
 pub(super) type ElementKey = String;
 
-/// The places of elements in a list.
+/// The positions of elements in a list.
 #[derive(Default)]
 pub(super) struct Order {
     places: HashMap<ElementKey, usize>,
@@ -26,12 +26,12 @@ pub(super) fn element_key(value: &Value) -> ElementKey {
 }
 
 impl Order {
-    /// The order of a list; elements that have no key are refused.
+    /// Returns the order of a list; an element without the merge key is an error.
     pub fn of(list: &[Value], key: Option<&str>) -> Result<Self, PatchError> {
         Self::of_all_but(list, key, &HashSet::new())
     }
 
-    /// The order of a list from which some elements were taken.
+    /// Returns the order of a list without some elements.
     pub fn of_all_but(
         list: &[Value],
         key: Option<&str>,
@@ -47,7 +47,7 @@ impl Order {
         Ok(Self { places })
     }
 
-    /// Adds as many elements as there is room for, of those that it does not know.
+    /// Appends unknown elements as long as there is room.
     pub fn append<'a>(
         &mut self,
         elements: impl Iterator<Item = &'a Value>,
@@ -71,7 +71,7 @@ impl Order {
     }
 }
 
-/// Puts a merged list in order.
+/// Sorts a merged list.
 pub(super) fn ordered(
     merged: Vec<Value>,
     patch: &Order,

@@ -1,9 +1,9 @@
-//! When a CronJob runs: `minute hour day month weekday`.
+//! CronJob schedules: `minute hour day month weekday`.
 
 use crate::validate::check::Errors;
 use crate::validate::tree::Node;
 
-/// A field of a schedule: its min and greatest number, and names for numbers.
+/// A field of a schedule: its minimum and maximum, and names for numbers.
 struct Bounds {
     min: i64,
     max: i64,
@@ -40,7 +40,7 @@ const FIELDS: [Bounds; 5] = [
     },
 ];
 
-/// The schedule can be read, and leaves the time zone to its own field.
+/// Validates a schedule; the time zone belongs into its own field.
 pub(super) fn schedule(old: Option<&Node<'_>>, spec: &Node<'_>, errors: &mut Errors) {
     let schedule = spec.get("schedule");
     if let Err(message) = parse(schedule.text()) {
@@ -59,7 +59,7 @@ pub(super) fn schedule(old: Option<&Node<'_>>, spec: &Node<'_>, errors: &mut Err
     }
 }
 
-/// The time zone looks like one; which ones exist is not known here.
+/// Validates the form of a time zone; the server has no list of existing ones.
 pub(super) fn time_zone(zone: &Node<'_>, errors: &mut Errors) {
     if !zone.is_set() {
         return;
@@ -137,7 +137,7 @@ fn descriptor(text: &str) -> Result<(), String> {
 }
 
 impl Bounds {
-    /// `*`, `5`, `1-5`, each perhaps with `/step`.
+    /// Validates `*`, `5` or `1-5`, optionally followed by `/step`.
     fn check(&self, range: &str) -> Result<(), String> {
         let steps: Vec<_> = range.split('/').collect();
         let ends: Vec<_> = steps[0].split('-').collect();

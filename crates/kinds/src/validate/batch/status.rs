@@ -1,10 +1,11 @@
-//! How far a Job is.
+//! The status of Jobs.
 
 use crate::FieldError;
 use crate::validate::check::{self, Errors};
 use crate::validate::tree::Node;
 
-/// The status of a Job. Rules that are younger than jobs are asked only of what changes.
+/// Validates the status of a Job. Rules added after the first release of Jobs apply only to
+/// changed fields.
 pub(in crate::validate) fn job_status(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let (before, after) = (old.get("status"), new.get("status"));
     let counts = ["active", "succeeded", "failed", "ready", "terminating"];
@@ -36,7 +37,7 @@ pub(in crate::validate) fn job_status(old: &Node<'_>, new: &Node<'_>, errors: &m
     }
 }
 
-/// A job that ends, or has ended.
+/// Validates a Job that finishes or has finished.
 fn finished(before: &Node<'_>, after: &Node<'_>, errors: &mut Errors) {
     let turned = |kind| is(before, kind) != is(after, kind);
     let (complete, failed) = (is(after, "Complete"), is(after, "Failed"));

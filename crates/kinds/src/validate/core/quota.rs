@@ -1,4 +1,4 @@
-//! How much a namespace may have.
+//! ResourceQuotas and LimitRanges.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -17,13 +17,13 @@ const SCOPES: &[&str] = &[
     "CrossNamespacePodAffinity",
 ];
 
-/// A ResourceQuota.
+/// Validates a ResourceQuota.
 pub(in crate::validate) fn resource_quota(object: &Node<'_>, errors: &mut Errors) {
     quota_spec(&object.get("spec"), errors);
     quota_status(object, object, errors);
 }
 
-/// A ResourceQuota that is changed.
+/// Validates an update of a ResourceQuota.
 pub(in crate::validate) fn resource_quota_update(
     old: &Node<'_>,
     new: &Node<'_>,
@@ -43,7 +43,7 @@ pub(in crate::validate) fn resource_quota_update(
     }
 }
 
-/// The status of a ResourceQuota.
+/// Validates the status of a ResourceQuota.
 pub(in crate::validate) fn quota_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     for list in ["hard", "used"] {
         quota_list(&new.get("status").get(list), errors);
@@ -149,7 +149,7 @@ fn scope_requirement(spec: &Node<'_>, requirement: &Node<'_>, errors: &mut Error
     }
 }
 
-/// A LimitRange.
+/// Validates a LimitRange.
 pub(in crate::validate) fn limit_range(object: &Node<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for limit in object.get("spec").get("limits").items() {
@@ -213,7 +213,8 @@ fn limit_values(limit: &Node<'_>, errors: &mut Errors) {
     ] {
         resources.extend(limit.get(list).entries().map(|(resource, _)| resource));
     }
-    // What must not be above what: the two lists, the error's place, what is printed.
+    // Pairs that must be ordered: the two lists, the path of the error, and the printed
+    // names.
     let rules = [
         ("min", "max", "min", "min", "min value", "max value"),
         (

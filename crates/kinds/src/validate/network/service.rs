@@ -19,7 +19,7 @@ fn is_headless(spec: &Node<'_>) -> bool {
     addresses.list().len() == 1 && addresses.list()[0] == "None"
 }
 
-/// A Service.
+/// Validates a Service.
 pub(in crate::validate) fn service(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let (kind, ports) = (spec.get("type"), spec.get("ports"));
@@ -203,7 +203,7 @@ fn unique_ports(spec: &Node<'_>, errors: &mut Errors) {
     for port in ports.items() {
         let (protocol, number) = (port.get("protocol").text(), number(&port, "port"));
         if !seen.insert((protocol, number)) {
-            // Go prints the whole structure, of which only two fields are set.
+            // Go prints the whole struct, of which only two fields are set.
             let printed = format!(
                 r#"{{"Name":"","Protocol":{},"AppProtocol":null,"Port":{number},"TargetPort":0,"NodePort":0}}"#,
                 json!(protocol)
@@ -269,7 +269,7 @@ fn traffic(spec: &Node<'_>, errors: &mut Errors) {
         (false, _) => errors.push(health.invalid(
             "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
         )),
-        // The server allocates one.
+        // The server allocates a port.
         (true, 0) => {}
         (true, _) => check::port(&health, errors),
     }
@@ -282,7 +282,7 @@ fn traffic(spec: &Node<'_>, errors: &mut Errors) {
     check::one_of_if_set(&spec.get("trafficDistribution"), &distributions, errors);
 }
 
-/// A Service that is changed.
+/// Validates an update of a Service.
 pub(in crate::validate) fn service_update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let (before, after) = (old.get("spec"), new.get("spec"));
     let is = |spec: &Node<'_>, kind| spec.get("type").text() == kind;
@@ -354,7 +354,7 @@ fn ip_families_update(before: &Node<'_>, after: &Node<'_>, errors: &mut Errors) 
     }
 }
 
-/// The status of a Service.
+/// Validates the status of a Service.
 pub(in crate::validate) fn service_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let points = new.get("status").get("loadBalancer").get("ingress");
     if new.get("spec").get("type").text() != "LoadBalancer" && !points.is_empty() {

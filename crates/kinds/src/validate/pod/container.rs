@@ -11,7 +11,7 @@ use crate::validate::tree::Node;
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
-/// The containers that run side by side.
+/// Validates the regular containers.
 pub(super) fn containers(spec: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
     let containers = spec.get("containers");
     if containers.is_empty() {
@@ -31,7 +31,7 @@ pub(super) fn containers(spec: &Node<'_>, context: &Context<'_>, errors: &mut Er
     unique_host_ports(containers.items(), errors);
 }
 
-/// The containers that run before.
+/// Validates the init containers.
 pub(super) fn init_containers(spec: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
     let regular = spec.get("containers");
     let mut names: HashSet<_> = regular.items().map(|of| of.get("name").text()).collect();
@@ -69,7 +69,7 @@ pub(super) fn init_containers(spec: &Node<'_>, context: &Context<'_>, errors: &m
     }
 }
 
-/// The containers that were added to debug.
+/// Validates the ephemeral containers.
 pub(super) fn ephemeral_containers(spec: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
     let others = ["containers", "initContainers"];
     let others: HashSet<_> = others
@@ -123,7 +123,7 @@ fn duplicate_name(container: &Node<'_>) -> FieldError {
     FieldError::duplicate(name.path.to_string(), &name.text().into())
 }
 
-/// What holds for every container.
+/// Validates the fields that all containers share.
 fn common(container: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
     check::required_format(&container.get("name"), text::dns_label, errors);
     check::required(&container.get("image"), errors);
@@ -248,7 +248,8 @@ const ENV_FIELDS: &[&str] = &[
     "status.podIPs",
 ];
 
-/// A reference to a field of the pod; `known` are those without a subscript.
+/// Validates a reference to a field of the pod; `known` are the fields without a
+/// subscript.
 pub(super) fn field_reference(reference: &Node<'_>, known: &[&str], errors: &mut Errors) {
     let path = reference.get("fieldPath");
     if !check::required(&reference.get("apiVersion"), errors) || !check::required(&path, errors) {
@@ -288,7 +289,7 @@ pub(super) fn field_reference(reference: &Node<'_>, known: &[&str], errors: &mut
     }
 }
 
-/// What can be referred to somewhere.
+/// All fields that some reference may name.
 const ANY_FIELD: &[&str] = &[
     "metadata.annotations",
     "metadata.labels",
@@ -315,7 +316,7 @@ const RESOURCES: &[&str] = &[
     "requests.memory",
 ];
 
-/// A reference to what a container may use.
+/// Validates a reference to a container's resources.
 pub(super) fn resource_reference(reference: &Node<'_>, in_volume: bool, errors: &mut Errors) {
     let resource = reference.get("resource");
     let huge = ["requests.hugepages-", "limits.hugepages-"];
@@ -398,7 +399,8 @@ fn mounts(container: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
     }
 }
 
-/// Kubernetes does not say which of the mounts is wrong.
+/// Validates the subpath of a mount. As in Kubernetes, the error does not state which
+/// mount it is.
 fn sub_path<'a>(mounts: &Node<'a>, mount: &Node<'a>, errors: &mut Errors) {
     let (path, expression) = (mount.get("subPath"), mount.get("subPathExpr"));
     if !path.is_empty() {

@@ -1,11 +1,11 @@
-//! Probes, and what runs when a container starts or stops.
+//! Probes and lifecycle handlers.
 
 use super::Context;
 use crate::validate::check::{self, Errors};
 use crate::validate::text;
 use crate::validate::tree::Node;
 
-/// The three probes of a container.
+/// Validates the three probes of a container.
 pub(super) fn probes(container: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let probe = container.get(name);
@@ -36,7 +36,7 @@ pub(super) fn probes(container: &Node<'_>, context: &Context<'_>, errors: &mut E
     }
 }
 
-/// What runs after a container starts and before it stops.
+/// Validates the lifecycle handlers.
 pub(super) fn lifecycle(lifecycle: &Node<'_>, context: &Context<'_>, errors: &mut Errors) {
     for hook in ["postStart", "preStop"] {
         if lifecycle.get(hook).is_set() {

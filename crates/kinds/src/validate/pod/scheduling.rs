@@ -1,4 +1,4 @@
-//! Where a pod may run.
+//! Affinity, topology spread and tolerations.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const WEIGHT: &str = "must be in the range 1-100";
 const OPERATOR: &str = "not a valid selector operator";
 
-/// A pod's affinity to nodes and to other pods.
+/// Validates a pod's affinity to nodes and to other pods.
 pub(super) fn affinity(affinity: &Node<'_>, errors: &mut Errors) {
     let nodes = affinity.get("nodeAffinity");
     if nodes.get(REQUIRED).is_set() {
@@ -42,7 +42,7 @@ fn weight(term: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A selector of nodes, wherever one is required.
+/// Validates a required node selector.
 pub(in crate::validate) fn node_selector(selector: &Node<'_>, errors: &mut Errors) {
     let terms = selector.get("nodeSelectorTerms");
     if terms.is_empty() {
@@ -53,7 +53,7 @@ pub(in crate::validate) fn node_selector(selector: &Node<'_>, errors: &mut Error
     }
 }
 
-/// Values in a preference are not checked, and never were.
+/// Validates a node selector term. Kubernetes does not check values in preferences.
 fn node_term(term: &Node<'_>, check_values: bool, errors: &mut Errors) {
     for requirement in term.get("matchExpressions").items() {
         node_labels(&requirement, check_values, errors);
@@ -137,7 +137,7 @@ fn label_keys<'a>(term: &Node<'a>, field: &'a str, errors: &mut Errors) {
     }
 }
 
-/// How pods spread over places.
+/// Validates topology spread constraints.
 pub(super) fn spread(constraints: &Node<'_>, errors: &mut Errors) {
     let all: Vec<_> = constraints.items().collect();
     for (index, constraint) in all.iter().enumerate() {
@@ -184,7 +184,7 @@ fn minimal_domains(constraint: &Node<'_>, action: &str, errors: &mut Errors) {
     }
 }
 
-/// What a pod tolerates.
+/// Validates tolerations.
 pub(in crate::validate) fn tolerations(tolerations: &Node<'_>, errors: &mut Errors) {
     for toleration in tolerations.items() {
         let (key, operator) = (toleration.get("key"), toleration.get("operator"));
@@ -222,13 +222,13 @@ pub(in crate::validate) fn tolerations(tolerations: &Node<'_>, errors: &mut Erro
     }
 }
 
-/// What a taint does.
+/// Validates the effect of a taint.
 pub(in crate::validate) fn taint_effect(effect: &Node<'_>, errors: &mut Errors) {
     let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     check::one_of(effect, &known, errors);
 }
 
-/// Terms that select places by label, as storage classes hold them.
+/// Validates topology selector terms of storage classes.
 pub(in crate::validate) fn topology_terms(terms: &Node<'_>, errors: &mut Errors) {
     for term in terms.items() {
         let mut keys = HashSet::new();

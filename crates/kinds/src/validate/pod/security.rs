@@ -1,4 +1,4 @@
-//! What a pod and its containers are allowed to do.
+//! Security contexts of pods and containers.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use crate::validate::tree::Node;
 
 const PROFILES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
 
-/// The security context of a pod.
+/// Validates the security context of a pod.
 pub(super) fn pod(spec: &Node<'_>, errors: &mut Errors) {
     let context = spec.get("securityContext");
     if !context.is_set() {
@@ -38,7 +38,7 @@ pub(super) fn pod(spec: &Node<'_>, errors: &mut Errors) {
     check::one_of_if_set(&context.get("seLinuxChangePolicy"), &policies, errors);
 }
 
-/// The security context of a container.
+/// Validates the security context of a container.
 pub(super) fn container(context: &Node<'_>, pod: &Context<'_>, errors: &mut Errors) {
     if !context.is_set() {
         return;
@@ -71,7 +71,7 @@ fn escalation(context: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// Go prints the fields of a structure that has no other names for them.
+/// Returns an error with the context as Go prints it, by Go field names.
 fn invalid_context(context: &Node<'_>, detail: &str) -> FieldError {
     let fields = [
         ("capabilities", "Capabilities"),

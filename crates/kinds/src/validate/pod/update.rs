@@ -1,4 +1,4 @@
-//! What may change of a pod that exists.
+//! Updates of existing pods.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::validate::tree::Node;
 
 const IMMUTABLE_FIELDS: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// A pod that is changed.
+/// Validates an update of a pod.
 pub(in crate::validate) fn update(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     metadata_and_spec(new, errors);
     let (old, new) = (old.get("spec"), new.get("spec"));
@@ -102,7 +102,7 @@ fn scheduling_gates(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// The new specification with the old values of all that may change.
+/// Returns the new spec with the old values of all mutable fields.
 fn with_old_mutable_fields(
     old: &Map<String, Value>,
     new: &Map<String, Value>,
@@ -124,7 +124,7 @@ fn with_old_mutable_fields(
     if seconds(old).is_some_and(|seconds| seconds < 0) && seconds(new) == Some(1) {
         restore(grace);
     }
-    // A pod that no scheduler has seen yet may still be told where to run.
+    // A pod with scheduling gates may still change where it runs.
     if old
         .get("schedulingGates")
         .and_then(Value::as_array)
@@ -150,7 +150,7 @@ fn restore_images(old: Option<&Value>, new: Option<&mut Value>) {
     }
 }
 
-/// A pod's status that is changed.
+/// Validates an update of a pod's status.
 pub(in crate::validate) fn status(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let (before, after) = (old.get("status"), new.get("status"));
     for condition in after.get("conditions").items() {
@@ -175,7 +175,7 @@ pub(in crate::validate) fn status(old: &Node<'_>, new: &Node<'_>, errors: &mut E
     }
 }
 
-/// Containers that are added to debug a pod.
+/// Validates the addition of ephemeral containers.
 pub(in crate::validate) fn ephemeral_containers(
     old: &Node<'_>,
     new: &Node<'_>,
@@ -207,7 +207,7 @@ pub(in crate::validate) fn ephemeral_containers(
 
 const RESIZE: &str = "only cpu and memory resources are mutable";
 
-/// Containers that get more or less.
+/// Validates a resize of containers.
 pub(in crate::validate) fn resize(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     metadata_and_spec(new, errors);
     let (before, after) = (old.get("spec"), new.get("spec"));
@@ -284,7 +284,8 @@ fn drop_resources(containers: Option<&mut Value>) {
     }
 }
 
-/// The class of service: guaranteed if all containers have limits that equal requests.
+/// Returns the QoS class: guaranteed if the limits of all containers equal their
+/// requests.
 fn qos_class(spec: &Node<'_>) -> &'static str {
     let (mut any, mut guaranteed) = (false, true);
     for list in ["containers", "initContainers"] {

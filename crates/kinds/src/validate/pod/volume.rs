@@ -12,8 +12,8 @@ use crate::validate::tree::Node;
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const SEVERAL_SOURCES: &str = "may not specify more than 1 volume type";
 
-/// The kinds of volumes, in the order in which Kubernetes looks for them, and what each
-/// must have.
+/// Volume sources in the order in which Kubernetes checks them, and their required
+/// fields.
 const SOURCES: &[(&str, &[&str])] = &[
     ("emptyDir", &[]),
     ("hostPath", &["path"]),
@@ -55,7 +55,7 @@ const VOLUME_FIELDS: &[&str] = &[
     "metadata.uid",
 ];
 
-/// Checks the volumes and gives those without message, by name.
+/// Validates the volumes and returns the valid ones by name.
 pub(super) fn volumes<'a>(
     volumes: &Node<'a>,
     pod: &str,
@@ -154,7 +154,7 @@ fn details(
     }
 }
 
-/// The name of a CSI driver, which is there and not too long.
+/// Validates the name of a CSI driver.
 pub(in crate::validate) fn driver(name: &Node<'_>, errors: &mut Errors) {
     if !check::required(name, errors) {
         return;
@@ -167,7 +167,7 @@ pub(in crate::validate) fn driver(name: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// A path of the node; what follows is not said of one that is missing.
+/// Validates a host path; a missing path has no further errors.
 pub(in crate::validate) fn host_path(source: &Node<'_>, errors: &mut Errors) {
     if source.get("path").is_empty() {
         return;
@@ -186,7 +186,7 @@ pub(in crate::validate) fn host_path(source: &Node<'_>, errors: &mut Errors) {
     check::one_of_if_set(&source.get("type"), &known, errors);
 }
 
-/// A path of an NFS server.
+/// Validates an NFS volume source.
 pub(in crate::validate) fn nfs(source: &Node<'_>, errors: &mut Errors) {
     if !source.get("path").text().starts_with('/') {
         errors.push(source.get("path").invalid_text("must be an absolute path"));
@@ -283,7 +283,7 @@ fn service_account_token<'a>(source: &Node<'a>, token: &Node<'a>, errors: &mut E
         let detail = "may not specify a duration larger than 2^32 seconds";
         errors.push(seconds.invalid_int(detail));
     }
-    // Kubernetes calls it a path of the volume.
+    // Kubernetes states the path of the volume source.
     let path = token.get("path").at(source.path.field("path"));
     if check::required(&path, errors) {
         check::non_reserved_path(&path, errors);
@@ -346,7 +346,7 @@ const ACCESS_MODES: &[&str] = &[
     "ReadWriteOncePod",
 ];
 
-/// How a volume may be accessed.
+/// Validates the access modes of a volume.
 pub(in crate::validate) fn access_modes(modes: &Node<'_>, errors: &mut Errors) {
     let (mut exclusive, mut shared) = (false, false);
     for mode in modes.items() {
@@ -363,7 +363,7 @@ pub(in crate::validate) fn access_modes(modes: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// The specification of a claim.
+/// Validates the spec of a claim.
 pub(in crate::validate) fn claim_spec(spec: &Node<'_>, errors: &mut Errors) {
     let modes = spec.get("accessModes");
     if modes.is_empty() {

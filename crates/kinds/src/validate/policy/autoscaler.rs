@@ -13,7 +13,7 @@ const SOURCES: &[&str] = &[
     "Resource",
 ];
 
-/// The members of a metric in the order in which Kubernetes looks for them.
+/// Metric sources in the order in which Kubernetes checks them.
 const MEMBERS: &[(&str, &str)] = &[
     ("object", "Object"),
     ("external", "External"),
@@ -22,7 +22,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("containerResource", "ContainerResource"),
 ];
 
-/// A HorizontalPodAutoscaler of the version that is stored.
+/// Validates a HorizontalPodAutoscaler in the storage version.
 pub(in crate::validate) fn autoscaler(object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
     let (min, max) = (spec.get("minReplicas"), spec.get("maxReplicas"));
@@ -53,7 +53,7 @@ pub(in crate::validate) fn autoscaler(object: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-/// The status of a HorizontalPodAutoscaler.
+/// Validates the status of a HorizontalPodAutoscaler.
 pub(in crate::validate) fn autoscaler_status(_old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     let counts = ["currentReplicas", "desiredReplicas"];
     check::all_nonnegative(&new.get("status"), &counts, errors);
