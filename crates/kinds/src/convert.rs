@@ -22,10 +22,10 @@ pub fn convert(from: &Kind, to: &Kind, object: &mut Object) {
         (to.group.as_str(), to.version.as_str(), to.kind.as_str()),
     ) {
         (from, to) if from == to => {}
-        (("autoscaling", "v1", _), ("autoscaling", "v2", _)) => autoscaler::to_new(object),
-        (("autoscaling", "v2", _), ("autoscaling", "v1", _)) => autoscaler::to_old(object),
-        (("", _, "Event"), ("events.k8s.io", _, _)) => event::to_new(object),
-        (("events.k8s.io", _, _), ("", _, "Event")) => event::to_old(object),
+        (("autoscaling", "v1", _), ("autoscaling", "v2", _)) => autoscaler::to_v2(object),
+        (("autoscaling", "v2", _), ("autoscaling", "v1", _)) => autoscaler::to_v1(object),
+        (("", _, "Event"), ("events.k8s.io", _, _)) => event::to_events_group(object),
+        (("events.k8s.io", _, _), ("", _, "Event")) => event::to_core_group(object),
         _ => {}
     }
     object.insert("apiVersion".to_owned(), to.api_version().into());

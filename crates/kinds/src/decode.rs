@@ -18,7 +18,7 @@ use serde_json::Value;
 pub use custom::{custom_json, custom_value, custom_yaml};
 pub(crate) use scan::syntax_error;
 pub use type_meta::{TypeMeta, type_meta_json};
-pub use yaml::{MAX_YAML_DEPTH, any_yaml, type_meta_yaml, yaml};
+pub use yaml::{any_yaml, type_meta_yaml, yaml};
 
 use crate::Object;
 use crate::types::{Shape, TypeId, types};

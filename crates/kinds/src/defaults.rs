@@ -23,7 +23,7 @@ use crate::Object;
 use crate::kind::Kind;
 use crate::types::{Field, Omit, Shape, Type, TypeId, types};
 
-pub(crate) use network::reachable_from_outside;
+pub(crate) use network::is_externally_reachable;
 pub(crate) use workload::default_job_labels;
 
 static PLANS: LazyLock<Plans> = LazyLock::new(Plans::build);

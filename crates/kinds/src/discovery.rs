@@ -222,14 +222,14 @@ impl Document {
 
     /// Returns the document as an object of its type, including `kind` and `apiVersion`.
     pub fn object(&self) -> Object {
-        serde_json::from_slice(&self.json).expect("it was written by us")
+        serde_json::from_slice(&self.json).expect("the document was serialized in new")
     }
 
     /// Returns the type of the document, which determines its protobuf encoding.
     pub fn type_id(&self) -> TypeId {
         types()
             .find(self.type_name)
-            .expect("the table has all types of discovery")
+            .expect("the table has all discovery types")
     }
 }
 

@@ -11,7 +11,7 @@ use crate::types::{Field, Form, Omit, Shape, TypeId, types};
 
 static METADATA: LazyLock<TypeId> = LazyLock::new(|| {
     let metadata = types().find("apimachinery.pkg.apis.meta.v1.ObjectMeta");
-    metadata.expect("it is in the table")
+    metadata.expect("the table has the metadata type")
 });
 
 /// Writes an object as compact JSON without a newline: `kind`, `apiVersion`, then the

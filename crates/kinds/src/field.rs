@@ -75,7 +75,7 @@ impl FieldError {
     }
 
     /// Creates the error of an invalid value without further detail.
-    pub fn invalid_without_detail(field: impl Into<String>, printed: &str) -> Self {
+    pub(crate) fn invalid_without_detail(field: impl Into<String>, printed: &str) -> Self {
         Self::new(
             ErrorType::Invalid,
             field,
@@ -112,7 +112,7 @@ impl FieldError {
     }
 
     /// Appends a detail to the message.
-    pub fn with_detail(mut self, detail: &str) -> Self {
+    pub(crate) fn with_detail(mut self, detail: &str) -> Self {
         self.body = with(&self.body, detail);
         self
     }

@@ -13,11 +13,11 @@ pub struct Printed<'a>(pub &'a Value);
 
 /// A map as Go's `%v` prints it.
 #[derive(Debug)]
-pub struct PrintedMap<'a>(pub &'a Object);
+pub(crate) struct PrintedMap<'a>(pub &'a Object);
 
 /// A list as Go's `%v` prints it.
 #[derive(Debug)]
-pub struct PrintedList<'a>(pub &'a [Value]);
+pub(crate) struct PrintedList<'a>(pub &'a [Value]);
 
 /// Returns the name of the Go type that holds a value.
 pub fn type_name(value: &Value) -> &'static str {
@@ -33,7 +33,7 @@ pub fn type_name(value: &Value) -> &'static str {
 }
 
 /// Formats a value as Go's `%s` does, which is meant for strings only.
-pub fn as_text(value: &Value) -> String {
+pub(crate) fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "%!s(<nil>)".to_owned(),

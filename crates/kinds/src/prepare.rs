@@ -201,15 +201,11 @@ fn bumps_generation(kind: &Kind, old: &Object, new: &Object) -> bool {
         // Its spec is immutable.
         "PriorityClass" => false,
         // It is created without a generation, but counts changes.
-        "CSIDriver" => !equal::specifications(kind, old, new),
+        "CSIDriver" => !equal::specs(kind, old, new),
         _ if !tracks_generation(kind) => false,
-        "Deployment" => {
-            !equal::specifications(kind, old, new) || !equal::metadata(old, new, "annotations")
-        }
-        "EndpointSlice" => {
-            !equal::specifications(kind, old, new) || !equal::metadata(old, new, "labels")
-        }
-        _ => !equal::specifications(kind, old, new),
+        "Deployment" => !equal::specs(kind, old, new) || !equal::metadata(old, new, "annotations"),
+        "EndpointSlice" => !equal::specs(kind, old, new) || !equal::metadata(old, new, "labels"),
+        _ => !equal::specs(kind, old, new),
     }
 }
 

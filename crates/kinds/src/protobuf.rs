@@ -15,7 +15,7 @@ use crate::quantity::QuantityError;
 
 pub use decode::decode;
 pub use encode::encode;
-pub use envelope::{Envelope, list, open, seal, seal_into, watch_frame};
+pub use envelope::{Envelope, list, open, seal, watch_frame};
 
 /// Why a message cannot be decoded, worded as in Go where Go rejects it too.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -83,7 +83,7 @@ impl Quantity {
     }
 
     /// Returns the quantity in thousandths, rounded away from zero.
-    pub fn milli_value(self) -> i64 {
+    pub(crate) fn milli_value(self) -> i64 {
         saturate(divide_away(self.nanos, NANO / 1000))
     }
 

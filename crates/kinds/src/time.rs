@@ -109,11 +109,6 @@ pub fn now() -> String {
     Time::now().print(Precision::Seconds)
 }
 
-/// Returns the current time to the microsecond.
-pub fn now_micros() -> String {
-    Time::now().print(Precision::Micros)
-}
-
 /// Parses a time.
 pub fn parse(text: &str, precision: Precision) -> Result<Time, TimeError> {
     Parser {
@@ -477,7 +472,6 @@ mod tests {
     fn now_is_after_2025() {
         assert!(now().as_str() > "2025-01-01T00:00:00Z");
         assert_eq!(now().len(), 20);
-        assert_eq!(now_micros().len(), 27);
     }
 
     #[test]

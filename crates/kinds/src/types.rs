@@ -359,7 +359,11 @@ impl Shape {
             "qty" => Self::Quantity,
             "ios" => Self::IntOrString,
             "raw" => Self::Raw,
-            name => Self::Struct(*names.get(name).expect("the table is closed")),
+            name => Self::Struct(
+                *names
+                    .get(name)
+                    .expect("the table has every type it refers to"),
+            ),
         }
     }
 }

@@ -84,8 +84,8 @@ fn section() -> String {
 #[test]
 fn compatibility_page_lists_every_resource_and_verb() {
     let path = page();
-    let page = std::fs::read_to_string(&path).expect("the page is there");
-    let begin = page.find(BEGIN).expect("it has a section of resources");
+    let page = std::fs::read_to_string(&path).expect("the page exists");
+    let begin = page.find(BEGIN).expect("the page has a resource section");
     let end = page.find(END).expect("the section ends") + END.len();
     let wanted = section();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

@@ -4,7 +4,7 @@
 //! `INSULA_K8S_API_TESTDATA` or from Go's module cache. Without them the test reports
 //! that it was skipped.
 
-#![expect(clippy::unwrap_used, reason = "a test may")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use insula_kinds::{Object, TypeId, protobuf, types};
 const MODULE: &str = "k8s.io/api@v0.36.4/testdata/HEAD";
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test is reported")]
 fn upstream_fixtures_roundtrip_byte_by_byte() {
     let Some(folder) = fixtures() else {
         eprintln!(

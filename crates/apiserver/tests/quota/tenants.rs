@@ -397,7 +397,7 @@ async fn only_the_system_sets_valid_tenant_quotas() -> anyhow::Result<()> {
         .await?;
     assert_eq!(
         answer.message(),
-        "Tenant \"system\" is invalid: spec.quota: Forbidden: the space of the system has no quota"
+        "Tenant \"system\" is invalid: spec.quota: Forbidden: the system space has no quota"
     );
     Ok(())
 }

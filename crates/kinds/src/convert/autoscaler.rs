@@ -20,23 +20,23 @@ const ANNOTATIONS: [&str; 6] = [
     "scale-up-tolerance",
 ];
 
-pub(super) fn to_new(autoscaler: &mut Object) {
+pub(super) fn to_v2(autoscaler: &mut Object) {
     let annotations = take_annotations(autoscaler);
     let annotated = |name: &str| annotations.get(&format!("{PREFIX}{name}"));
     let text = |name: &str| annotated(name).and_then(Value::as_str);
-    new_spec(autoscaler, text("metrics"), text("behavior"));
-    new_status(autoscaler, text("current-metrics"), text("conditions"));
+    v2_spec(autoscaler, text("metrics"), text("behavior"));
+    v2_status(autoscaler, text("current-metrics"), text("conditions"));
 }
 
-fn new_spec(autoscaler: &mut Object, metrics: Option<&str>, behavior: Option<&str>) {
+fn v2_spec(autoscaler: &mut Object, metrics: Option<&str>, behavior: Option<&str>) {
     let spec = tree::child_mut(autoscaler, "spec");
-    let processor = spec.remove("targetCPUUtilizationPercentage");
+    let cpu = spec.remove("targetCPUUtilizationPercentage");
     let mut all = metrics
         .and_then(annotated::read_metrics)
         .unwrap_or_default();
-    match processor.filter(|percentage| !percentage.is_null()) {
-        Some(percentage) => all.push(processor_metric(percentage)),
-        None if all.is_empty() => all.push(processor_metric(80.into())),
+    match cpu.filter(|percentage| !percentage.is_null()) {
+        Some(percentage) => all.push(cpu_metric(percentage)),
+        None if all.is_empty() => all.push(cpu_metric(80.into())),
         None => {}
     }
     spec.insert("metrics".to_owned(), all.into());
@@ -45,15 +45,15 @@ fn new_spec(autoscaler: &mut Object, metrics: Option<&str>, behavior: Option<&st
     }
 }
 
-fn new_status(autoscaler: &mut Object, metrics: Option<&str>, conditions: Option<&str>) {
+fn v2_status(autoscaler: &mut Object, metrics: Option<&str>, conditions: Option<&str>) {
     let Some(status) = tree::existing_mut(autoscaler, "status") else {
         return;
     };
-    let processor = status.remove("currentCPUUtilizationPercentage");
+    let cpu = status.remove("currentCPUUtilizationPercentage");
     let metrics = metrics.and_then(annotated::read_current_metrics);
     // Annotated metrics carry more detail than the single CPU percentage.
     let metrics = metrics.or_else(|| {
-        let percentage = processor.filter(|percentage| !percentage.is_null())?;
+        let percentage = cpu.filter(|percentage| !percentage.is_null())?;
         Some(vec![json!({
             "type": "Resource",
             "resource": {"name": "cpu", "current": {"averageUtilization": percentage}},
@@ -67,14 +67,14 @@ fn new_status(autoscaler: &mut Object, metrics: Option<&str>, conditions: Option
     }
 }
 
-pub(super) fn to_old(autoscaler: &mut Object) {
+pub(super) fn to_v1(autoscaler: &mut Object) {
     take_annotations(autoscaler);
     let mut annotations = Vec::new();
     let spec = tree::child_mut(autoscaler, "spec");
-    let (processor, others): (Vec<Value>, Vec<Value>) = list(spec.remove("metrics"))
+    let (cpu, others): (Vec<Value>, Vec<Value>) = list(spec.remove("metrics"))
         .into_iter()
-        .partition(|metric| target_use(metric).is_some());
-    if let Some(percentage) = processor.first().and_then(target_use) {
+        .partition(|metric| target_utilization(metric).is_some());
+    if let Some(percentage) = cpu.first().and_then(target_utilization) {
         spec.insert("targetCPUUtilizationPercentage".to_owned(), percentage);
     }
     if !others.is_empty() {
@@ -84,7 +84,7 @@ pub(super) fn to_old(autoscaler: &mut Object) {
         annotations.push(("behavior", annotated::write_behavior(&behavior)));
     }
     if let Some(status) = tree::existing_mut(autoscaler, "status") {
-        old_status(status, &mut annotations);
+        v1_status(status, &mut annotations);
     }
     for (name, text) in annotations {
         let metadata = tree::child_mut(autoscaler, "metadata");
@@ -93,9 +93,9 @@ pub(super) fn to_old(autoscaler: &mut Object) {
     }
 }
 
-fn old_status(status: &mut Object, annotations: &mut Vec<(&str, String)>) {
+fn v1_status(status: &mut Object, annotations: &mut Vec<(&str, String)>) {
     let metrics = list(status.remove("currentMetrics"));
-    if let Some(percentage) = metrics.iter().rev().find_map(current_use) {
+    if let Some(percentage) = metrics.iter().rev().find_map(current_utilization) {
         status.insert("currentCPUUtilizationPercentage".to_owned(), percentage);
     }
     if !metrics.is_empty() {
@@ -123,7 +123,7 @@ fn take_annotations(autoscaler: &mut Object) -> Object {
     taken
 }
 
-fn processor_metric(percentage: Value) -> Value {
+fn cpu_metric(percentage: Value) -> Value {
     json!({
         "type": "Resource",
         "resource": {
@@ -134,19 +134,19 @@ fn processor_metric(percentage: Value) -> Value {
 }
 
 /// Returns the target percentage if the metric is the one that version 1 has.
-fn target_use(metric: &Value) -> Option<Value> {
-    processor_use(metric, "target")
+fn target_utilization(metric: &Value) -> Option<Value> {
+    cpu_utilization(metric, "target")
 }
 
-fn current_use(metric: &Value) -> Option<Value> {
-    processor_use(metric, "current")
+fn current_utilization(metric: &Value) -> Option<Value> {
+    cpu_utilization(metric, "current")
 }
 
-fn processor_use(metric: &Value, side: &str) -> Option<Value> {
+fn cpu_utilization(metric: &Value, side: &str) -> Option<Value> {
     let resource = metric.get("resource")?;
-    let processor = metric.get("type")? == "Resource" && resource.get("name")? == "cpu";
+    let cpu = metric.get("type")? == "Resource" && resource.get("name")? == "cpu";
     let percentage = resource.get(side)?.get("averageUtilization")?;
-    (processor && !percentage.is_null()).then(|| percentage.clone())
+    (cpu && !percentage.is_null()).then(|| percentage.clone())
 }
 
 fn list(value: Option<Value>) -> Vec<Value> {

@@ -13,13 +13,13 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-pub(super) fn to_new(event: &mut Object) {
+pub(super) fn to_events_group(event: &mut Object) {
     for (old, new) in NAMES {
         rename(event, old, new);
     }
 }
 
-pub(super) fn to_old(event: &mut Object) {
+pub(super) fn to_core_group(event: &mut Object) {
     for (old, new) in NAMES {
         rename(event, new, old);
     }

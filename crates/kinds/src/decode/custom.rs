@@ -12,7 +12,7 @@ use crate::types::{TypeId, types};
 
 static METADATA: LazyLock<TypeId> = LazyLock::new(|| {
     let metadata = types().find("apimachinery.pkg.apis.meta.v1.ObjectMeta");
-    metadata.expect("it is in the table")
+    metadata.expect("the table has the metadata type")
 });
 
 /// Reads a custom resource from JSON.

@@ -173,7 +173,7 @@ impl Node<'_> {
             Shape::Bytes => match bytes::canonical(&text) {
                 Ok(Cow::Borrowed(_)) => Ok(Some(Value::String(text.into_owned()))),
                 Ok(Cow::Owned(canonical)) => Ok(Some(Value::String(canonical))),
-                Err(at) => self.wrong(format!("illegal base64 data at input byte {at}")),
+                Err(at) => self.invalid(format!("illegal base64 data at input byte {at}")),
             },
             Shape::Time => self.time(text, Precision::Seconds),
             Shape::MicroTime => self.time(text, Precision::Micros),
@@ -191,14 +191,14 @@ impl Node<'_> {
             Ok(Some(Cow::Borrowed(_))) => Ok(Some(Value::String(text.into_owned()))),
             Ok(Some(Cow::Owned(canonical))) => Ok(Some(Value::String(canonical))),
             Ok(None) => Ok(None),
-            Err(error) => self.wrong(error.to_string()),
+            Err(error) => self.invalid(error.to_string()),
         }
     }
 
     fn quantity<E: Error>(self, text: &str) -> Result<Option<Value>, E> {
         match quantity::canonical(text) {
             Ok(canonical) => Ok(Some(Value::String(canonical))),
-            Err(error) => self.wrong(error.to_string()),
+            Err(error) => self.invalid(error.to_string()),
         }
     }
 
@@ -311,7 +311,7 @@ impl Node<'_> {
 
     fn neither<E: Error>(self, wrong: Option<&str>) -> Result<Option<Value>, E> {
         match wrong {
-            Some(wrong) => self.wrong(wrong.to_owned()),
+            Some(wrong) => self.invalid(wrong.to_owned()),
             None => Ok(None),
         }
     }
@@ -336,7 +336,7 @@ impl Node<'_> {
         Err(E::custom(""))
     }
 
-    fn wrong<E: Error>(self, text: String) -> Result<Option<Value>, E> {
+    fn invalid<E: Error>(self, text: String) -> Result<Option<Value>, E> {
         self.location.fail(DecodeError::Type(text));
         Err(E::custom(""))
     }

@@ -20,7 +20,7 @@ use insula_gotext::quote;
 
 /// Maximum nesting of YAML. It is lower than for JSON, since the parser needs much more
 /// stack for each level (22 KiB in an unoptimised build).
-pub const MAX_YAML_DEPTH: usize = 64;
+const MAX_YAML_DEPTH: usize = 64;
 
 /// Maximum number of nodes that aliases may add to a document. Manifests repeat a label
 /// or a container, not ten thousand of them, and a few lines of aliases must not keep a

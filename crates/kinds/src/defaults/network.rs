@@ -28,7 +28,7 @@ fn service(service: &mut Object) {
     let spec = tree::child_mut(service, "spec");
     session_affinity(spec);
     tree::fill_empty(spec, "type", "ClusterIP");
-    if reachable_from_outside(spec) {
+    if is_externally_reachable(spec) {
         tree::fill_empty(spec, "externalTrafficPolicy", "Cluster");
     }
     let kind = tree::text(spec, "type").to_owned();
@@ -60,7 +60,7 @@ fn session_affinity(spec: &mut Object) {
 }
 
 /// Whether the service receives traffic from outside the cluster.
-pub(crate) fn reachable_from_outside(spec: &Object) -> bool {
+pub(crate) fn is_externally_reachable(spec: &Object) -> bool {
     match tree::text(spec, "type") {
         "LoadBalancer" | "NodePort" => true,
         "ClusterIP" => !tree::is_empty(spec, "externalIPs"),

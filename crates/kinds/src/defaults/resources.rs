@@ -18,21 +18,21 @@ pub(super) fn rounded(of: &str, shape: &Shape) -> bool {
     quantities && !kept && of.starts_with("api.core.v1.")
 }
 
-/// Rounds the quantities in a field up to thousandths, away from zero.
+/// Rounds the quantities in a field up to canonical_milli, away from zero.
 pub(super) fn round(object: &mut Object, json: &str) {
     let Some(amounts) = tree::existing_mut(object, json) else {
         return;
     };
     for amount in amounts.values_mut() {
-        if let Some(rounded) = amount.as_str().and_then(thousandths) {
+        if let Some(rounded) = amount.as_str().and_then(canonical_milli) {
             *amount = Value::from(rounded);
         }
     }
 }
 
-/// Returns the canonical text in thousandths of a quantity that is written finer than
+/// Returns the canonical text in canonical_milli of a quantity that is written finer than
 /// that, with suffix `u` or `n`.
-fn thousandths(text: &str) -> Option<String> {
+fn canonical_milli(text: &str) -> Option<String> {
     let (digits, scale) = match text.strip_suffix('u') {
         Some(digits) => (digits, 1_000),
         None => (text.strip_suffix('n')?, 1_000_000),
@@ -163,7 +163,7 @@ mod tests {
             ("1Gi", None),
         ];
         for (text, wanted) in cases {
-            assert_eq!(thousandths(text).as_deref(), wanted, "{text}");
+            assert_eq!(canonical_milli(text).as_deref(), wanted, "{text}");
         }
     }
 

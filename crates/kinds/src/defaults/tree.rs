@@ -79,7 +79,7 @@ pub(crate) fn child_mut<'a>(object: &'a mut Object, json: &str) -> &'a mut Objec
     }
     match value {
         Value::Object(child) => child,
-        _ => unreachable!("it was just made an object"),
+        _ => unreachable!("the value was replaced by an object"),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::kind::Kind;
 use crate::types::{Form, Shape, TypeId, types};
 
 /// Whether everything except metadata and status is equal.
-pub(super) fn specifications(kind: &Kind, old: &Object, new: &Object) -> bool {
+pub(super) fn specs(kind: &Kind, old: &Object, new: &Object) -> bool {
     types()
         .members(kind.type_id())
         .filter(|field| !matches!(field.json, "metadata" | "status" | "apiVersion" | "kind"))
@@ -142,8 +142,8 @@ mod tests {
             of(json!({"type": "object", "not": {}})),
         );
         let [one, other] = [&one, &other].map(|value| value.as_object().unwrap());
-        assert!(specifications(kind, one, one));
-        assert!(!specifications(kind, one, other));
+        assert!(specs(kind, one, one));
+        assert!(!specs(kind, one, other));
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         let deployments = kinds().find("apps", "v1", "deployments").unwrap();
         let kind = kinds().get(deployments);
         let check = |left: Value, right: Value| {
-            specifications(kind, left.as_object().unwrap(), right.as_object().unwrap())
+            specs(kind, left.as_object().unwrap(), right.as_object().unwrap())
         };
         let cases = [
             (

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::CreateContext;
 use crate::Object;
-use crate::defaults::{reachable_from_outside, tree};
+use crate::defaults::{is_externally_reachable, tree};
 
 const NONE: &str = "None";
 
@@ -148,7 +148,7 @@ fn release_unneeded(before: &Object, spec: &mut Object) {
         ),
         ("allocateLoadBalancerNodePorts", balanced),
         ("loadBalancerClass", balanced),
-        ("externalTrafficPolicy", reachable_from_outside),
+        ("externalTrafficPolicy", is_externally_reachable),
     ] {
         if needs(before) && !needs(spec) && same(spec, field) {
             spec.remove(field);

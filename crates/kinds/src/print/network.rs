@@ -159,8 +159,8 @@ pub(super) fn endpoint_slice(row: &Row<'_>) -> Vec<Value> {
     vec![
         row.name(),
         row.text("addressType"),
-        Value::from(some_or_unset(ports)),
-        Value::from(some_or_unset(addresses)),
+        Value::from(joined_or_unset(ports)),
+        Value::from(joined_or_unset(addresses)),
         row.age(),
     ]
 }
@@ -174,7 +174,7 @@ fn slice_port(port: At<'_>) -> String {
     }
 }
 
-fn some_or_unset(texts: Vec<String>) -> String {
+fn joined_or_unset(texts: Vec<String>) -> String {
     match with_more(texts, 3, ",") {
         text if text.is_empty() => "<unset>".to_owned(),
         text => text,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Number, Value};
 
 use super::Error;
-use super::plan::{Plan, Zero, is_wrapped, left_out, plan};
+use super::plan::{Plan, Zero, is_omitted, is_wrapped, plan};
 use super::wire::{BYTES, FIXED64, Reader, Tag, VARINT};
 use crate::types::{Field, Form, Shape, TypeId};
 use crate::{Object, quantity};
@@ -80,7 +80,7 @@ impl Decoder {
     ) -> Result<(), Error> {
         let slot = object.entry(field.json).or_insert(Value::Null);
         self.add(field, &field.shape, tag, reader, slot, depth)?;
-        if left_out(field, slot) {
+        if is_omitted(field, slot) {
             object.remove(field.json);
         }
         Ok(())
@@ -482,14 +482,14 @@ fn array(slot: &mut Value) -> &mut Vec<Value> {
     if !slot.is_array() {
         *slot = Value::Array(Vec::new());
     }
-    slot.as_array_mut().expect("it was made one")
+    slot.as_array_mut().expect("the slot holds a list")
 }
 
 fn object(slot: &mut Value) -> &mut Object {
     if !slot.is_object() {
         *slot = Value::Object(Object::new());
     }
-    slot.as_object_mut().expect("it was made one")
+    slot.as_object_mut().expect("the slot holds an object")
 }
 
 fn depth_of(value: &Value) -> usize {

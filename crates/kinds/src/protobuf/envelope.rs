@@ -59,7 +59,7 @@ pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
 }
 
 /// Appends a message wrapped in an envelope.
-pub fn seal_into(api_version: &str, kind: &str, raw: &[u8], out: &mut Vec<u8>) {
+fn seal_into(api_version: &str, kind: &str, raw: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(MAGIC);
     put_nested(out, 1, |out| {
         put_bytes(out, 1, api_version.as_bytes());

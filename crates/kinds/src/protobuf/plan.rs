@@ -70,7 +70,7 @@ impl Plan {
 
 /// Whether JSON omits the member when it has this value. Structs are never empty, even if
 /// their JSON is not an object.
-pub(super) fn left_out(field: &Field, value: &Value) -> bool {
+pub(super) fn is_omitted(field: &Field, value: &Value) -> bool {
     let is_struct = matches!(
         field.shape,
         Shape::Struct(_) | Shape::Quantity | Shape::IntOrString | Shape::Raw

@@ -14,7 +14,7 @@ use crate::selector::LabelSelector;
 pub type Errors = Vec<FieldError>;
 
 /// The error of a change to an immutable field.
-pub const IMMUTABLE: &str = "field is immutable";
+pub(super) const IMMUTABLE: &str = "field is immutable";
 
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
@@ -26,7 +26,7 @@ pub fn format(node: &Node<'_>, rule: fn(&str) -> Messages, errors: &mut Errors) 
 }
 
 /// Checks that the string has the format, if it is set.
-pub fn format_if_set(node: &Node<'_>, rule: fn(&str) -> Messages, errors: &mut Errors) {
+pub(super) fn format_if_set(node: &Node<'_>, rule: fn(&str) -> Messages, errors: &mut Errors) {
     if !node.is_empty() {
         format(node, rule, errors);
     }
@@ -62,14 +62,14 @@ pub fn one_of_if_set(node: &Node<'_>, known: &[&str], errors: &mut Errors) {
 }
 
 /// Checks that the integer is not negative.
-pub fn nonnegative(node: &Node<'_>, errors: &mut Errors) {
+pub(super) fn nonnegative(node: &Node<'_>, errors: &mut Errors) {
     if node.int().is_some_and(|number| number < 0) {
         errors.push(node.invalid(NOT_NEGATIVE));
     }
 }
 
 /// Checks that the members are not negative.
-pub fn all_nonnegative<'a>(node: &Node<'a>, names: &[&'a str], errors: &mut Errors) {
+pub(super) fn all_nonnegative<'a>(node: &Node<'a>, names: &[&'a str], errors: &mut Errors) {
     for name in names {
         nonnegative(&node.get(name), errors);
     }
@@ -97,7 +97,7 @@ pub fn port(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// Validates a port number or name.
-pub fn port_or_name(node: &Node<'_>, errors: &mut Errors) {
+pub(super) fn port_or_name(node: &Node<'_>, errors: &mut Errors) {
     match node.value() {
         Value::String(_) => format(node, text::port_name, errors),
         _ => port(node, errors),
@@ -105,7 +105,7 @@ pub fn port_or_name(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// Validates a user or group ID.
-pub fn posix_id(node: &Node<'_>, errors: &mut Errors) {
+pub(super) fn posix_id(node: &Node<'_>, errors: &mut Errors) {
     if let Some(id) = node.int() {
         for message in text::posix_id(id) {
             errors.push(node.invalid(&message));
@@ -114,7 +114,7 @@ pub fn posix_id(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// Validates a number that is not negative, or a percentage.
-pub fn int_or_percent(node: &Node<'_>, errors: &mut Errors) {
+pub(super) fn int_or_percent(node: &Node<'_>, errors: &mut Errors) {
     match node.value() {
         Value::String(percent) => {
             for message in text::percent(percent) {
@@ -126,7 +126,7 @@ pub fn int_or_percent(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// Validates a percentage of at most 100 %.
-pub fn not_above_100_percent(node: &Node<'_>, errors: &mut Errors) {
+pub(super) fn not_above_100_percent(node: &Node<'_>, errors: &mut Errors) {
     let percent = node.text().strip_suffix('%');
     let percent = percent.and_then(|digits| digits.parse::<u64>().ok());
     if percent.is_some_and(|percent| percent > 100) {
@@ -151,7 +151,7 @@ pub fn ip(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// Returns the errors of an IP address.
-pub fn ip_messages(text: &str) -> Messages {
+pub(super) fn ip_messages(text: &str) -> Messages {
     let message = match text.parse::<IpAddr>() {
         Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
             "must not be an IPv4-mapped IPv6 address"
@@ -195,7 +195,7 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
 }
 
 /// Validates a relative path without `..`.
-pub fn relative_path(node: &Node<'_>, errors: &mut Errors) {
+pub(super) fn relative_path(node: &Node<'_>, errors: &mut Errors) {
     if node.text().starts_with('/') {
         errors.push(node.invalid_text("must be a relative path"));
     }
@@ -203,7 +203,7 @@ pub fn relative_path(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// Validates a relative path that is not reserved for the volume implementation.
-pub fn non_reserved_path(node: &Node<'_>, errors: &mut Errors) {
+pub(super) fn non_reserved_path(node: &Node<'_>, errors: &mut Errors) {
     relative_path(node, errors);
     if node.text().starts_with("..") && !node.text().starts_with("../") {
         errors.push(node.invalid_text("must not start with '..'"));
@@ -211,14 +211,14 @@ pub fn non_reserved_path(node: &Node<'_>, errors: &mut Errors) {
 }
 
 /// Validates a path without `..`.
-pub fn no_backsteps(node: &Node<'_>, errors: &mut Errors) {
+pub(super) fn no_backsteps(node: &Node<'_>, errors: &mut Errors) {
     if node.text().split('/').any(|part| part == "..") {
         errors.push(node.invalid_text("must not contain '..'"));
     }
 }
 
 /// Validates a selector that matches the labels of the template.
-pub fn selects_template(selector: &Node<'_>, labels: &Node<'_>, errors: &mut Errors) {
+pub(super) fn selects_template(selector: &Node<'_>, labels: &Node<'_>, errors: &mut Errors) {
     let Some(selector) = selector.object() else {
         // A missing selector matches nothing.
         errors.push(labels.invalid(UNSELECTED));
@@ -235,7 +235,7 @@ pub fn selects_template(selector: &Node<'_>, labels: &Node<'_>, errors: &mut Err
 const UNSELECTED: &str = "`selector` does not match template `labels`";
 
 /// Formats a selector as Go does, with `matchLabels` first.
-pub fn printed_selector(selector: &Node<'_>) -> String {
+pub(super) fn printed_selector(selector: &Node<'_>) -> String {
     let members = ["matchLabels", "matchExpressions"].into_iter();
     let printed: Vec<_> = members
         .filter(|name| !selector.get(name).is_empty())
@@ -249,14 +249,14 @@ pub fn printed_selector(selector: &Node<'_>) -> String {
 }
 
 /// Checks that the selector has not changed.
-pub fn immutable_selector(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
+pub(super) fn immutable_selector(old: &Node<'_>, new: &Node<'_>, errors: &mut Errors) {
     if !new.same(old) {
         errors.push(invalid_selector(new, IMMUTABLE));
     }
 }
 
 /// Returns the error of an invalid selector.
-pub fn invalid_selector(selector: &Node<'_>, detail: &str) -> FieldError {
+pub(super) fn invalid_selector(selector: &Node<'_>, detail: &str) -> FieldError {
     let printed = printed_selector(selector);
     FieldError::invalid_printed(selector.path.to_string(), &printed, detail)
 }

@@ -127,7 +127,7 @@ fn docker_config(config: &Node<'_>, errors: &mut Errors) {
     let bytes = base64::engine::general_purpose::STANDARD.decode(config.text());
     let bytes = bytes.unwrap_or_default();
     if serde_json::from_slice::<crate::Object>(&bytes).is_err() {
-        let detail = syntax_error(&bytes).unwrap_or_else(|| "it is no object".to_owned());
+        let detail = syntax_error(&bytes).unwrap_or_else(|| "not a JSON object".to_owned());
         errors.push(config.invalid_as(&"<secret contents redacted>".into(), &detail));
     }
 }
@@ -195,7 +195,7 @@ pub(super) fn tenant(object: &Node<'_>, errors: &mut Errors) {
 fn tenant_quota(object: &Node<'_>, errors: &mut Errors) {
     let quota = object.get("spec").get("quota");
     if quota.is_set() && object.get("metadata").get("name").text() == "system" {
-        errors.push(quota.forbidden("the space of the system has no quota"));
+        errors.push(quota.forbidden("the system space has no quota"));
     }
     let counted = ["objects", "namespaces", "customResourceDefinitions"];
     check::all_nonnegative(&quota, &counted, errors);

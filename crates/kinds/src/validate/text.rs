@@ -26,7 +26,7 @@ pub fn pattern(rule: &str, expression: &str, examples: &[&str]) -> String {
 
 /// Validates a DNS label: lower-case letters, digits and `-`, at most 63.
 pub fn dns_label(text: &str) -> Messages {
-    let mut messages = no_more_than(63, text);
+    let mut messages = max_length(63, text);
     if !is_label(text) {
         messages.push(if is_subdomain(text) {
             "must not contain dots".to_owned()
@@ -43,7 +43,7 @@ pub fn dns_label(text: &str) -> Messages {
 
 /// Validates a DNS label that begins with a letter.
 pub fn dns1035_label(text: &str) -> Messages {
-    let mut messages = no_more_than(63, text);
+    let mut messages = max_length(63, text);
     if !is_label(text) || !text.starts_with(|first: char| first.is_ascii_lowercase()) {
         messages.push(pattern(
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
@@ -56,7 +56,7 @@ pub fn dns1035_label(text: &str) -> Messages {
 
 /// Validates DNS labels joined by dots, at most 253 bytes.
 pub fn dns_subdomain(text: &str) -> Messages {
-    let mut messages = no_more_than(253, text);
+    let mut messages = max_length(253, text);
     if !is_subdomain(text) {
         messages.push(pattern(SUBDOMAIN_RULE, SUBDOMAIN, &["example.com"]));
     }
@@ -64,8 +64,8 @@ pub fn dns_subdomain(text: &str) -> Messages {
 }
 
 /// Validates a subdomain with labels that may contain and begin with `_`, as search domains do.
-pub fn dns_subdomain_with_underscore(text: &str) -> Messages {
-    let mut messages = no_more_than(253, text);
+pub(super) fn dns_subdomain_with_underscore(text: &str) -> Messages {
+    let mut messages = max_length(253, text);
     let is_label = |label: &str| {
         let label = label.strip_prefix('_').unwrap_or(label);
         is_label(&label.replace('_', "-"))
@@ -81,8 +81,8 @@ pub fn dns_subdomain_with_underscore(text: &str) -> Messages {
 }
 
 /// Validates a subdomain below `*.`.
-pub fn wildcard_subdomain(text: &str) -> Messages {
-    let mut messages = no_more_than(253, text);
+pub(super) fn wildcard_subdomain(text: &str) -> Messages {
+    let mut messages = max_length(253, text);
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
         messages.push(pattern(
             "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
@@ -164,7 +164,7 @@ pub fn path_segment(text: &str) -> Messages {
 }
 
 /// Validates the beginning of a [`path_segment`].
-pub fn path_segment_prefix(text: &str) -> Messages {
+pub(super) fn path_segment_prefix(text: &str) -> Messages {
     let unsafe_parts = ["/", "%"].into_iter().filter(|part| text.contains(part));
     unsafe_parts
         .map(|part| format!("may not contain '{part}'"))
@@ -172,8 +172,8 @@ pub fn path_segment_prefix(text: &str) -> Messages {
 }
 
 /// Validates the key of a ConfigMap or a Secret.
-pub fn config_key(text: &str) -> Messages {
-    let mut messages = no_more_than(253, text);
+pub(super) fn config_key(text: &str) -> Messages {
+    let mut messages = max_length(253, text);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if text.is_empty() || !text.bytes().all(allowed) {
         messages.push(pattern(
@@ -191,7 +191,7 @@ pub fn config_key(text: &str) -> Messages {
 }
 
 /// Validates the name of an environment variable.
-pub fn env_name(text: &str) -> Messages {
+pub(super) fn env_name(text: &str) -> Messages {
     let printable = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
     let mut messages = Vec::new();
     if text.is_empty() {
@@ -204,8 +204,8 @@ pub fn env_name(text: &str) -> Messages {
 }
 
 /// Validates the name of a port (RFC 6335).
-pub fn port_name(text: &str) -> Messages {
-    let mut messages = no_more_than(15, text);
+pub(super) fn port_name(text: &str) -> Messages {
+    let mut messages = max_length(15, text);
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if text.is_empty() || !text.bytes().all(allowed) {
         messages.push(
@@ -234,7 +234,7 @@ pub fn port_number(port: i64) -> Messages {
 }
 
 /// Validates a user or group ID.
-pub fn posix_id(id: i64) -> Messages {
+pub(super) fn posix_id(id: i64) -> Messages {
     if (0..=i64::from(i32::MAX)).contains(&id) {
         Vec::new()
     } else {
@@ -256,7 +256,7 @@ pub fn percent(text: &str) -> Messages {
 }
 
 /// Validates the name of an HTTP header.
-pub fn header_name(text: &str) -> Messages {
+pub(super) fn header_name(text: &str) -> Messages {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if !text.is_empty() && text.bytes().all(allowed) {
         return Vec::new();
@@ -268,7 +268,7 @@ pub fn header_name(text: &str) -> Messages {
     )]
 }
 
-fn no_more_than(limit: usize, text: &str) -> Messages {
+fn max_length(limit: usize, text: &str) -> Messages {
     if text.len() > limit {
         vec![format!("must be no more than {limit} characters")]
     } else {

@@ -218,7 +218,7 @@ impl<'a> Node<'a> {
     }
 
     /// Returns the error of an invalid integer; a missing one is printed as zero.
-    pub fn invalid_int(&self, detail: &str) -> FieldError {
+    pub(super) fn invalid_int(&self, detail: &str) -> FieldError {
         let value = Value::from(self.int().unwrap_or_default());
         FieldError::invalid(self.path.to_string(), &value, detail)
     }

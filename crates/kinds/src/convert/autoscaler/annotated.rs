@@ -1,7 +1,7 @@
 //! Metrics, behavior and conditions in the annotations of autoscaling/v1.
 //!
 //! Metrics have a shape of their own there, with the parts of the target beside the name.
-//! Behavior has capitalized member names. Both are written in the member order of
+//! Behavior has capitalized member names. Both are to_json in the member order of
 //! Kubernetes, so the text of an annotation does not depend on its writer.
 
 use serde::{Deserialize, Serialize};
@@ -17,20 +17,20 @@ struct Metric {
     #[serde(default, rename = "type")]
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    object: Option<OfObject>,
+    object: Option<ObjectMetric>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pods: Option<OfPods>,
+    pods: Option<PodsMetric>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    resource: Option<OfResource>,
+    resource: Option<ResourceMetric>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    container_resource: Option<OfResource>,
+    container_resource: Option<ResourceMetric>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    external: Option<External>,
+    external: Option<ExternalMetric>,
 }
 
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-struct OfObject {
+struct ObjectMetric {
     target: Reference,
     metric_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +63,7 @@ struct Reference {
 
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-struct OfPods {
+struct PodsMetric {
     metric_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_average_value: Amount,
@@ -75,7 +75,7 @@ struct OfPods {
 
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-struct OfResource {
+struct ResourceMetric {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_average_utilization: Option<i32>,
@@ -91,7 +91,7 @@ struct OfResource {
 
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-struct External {
+struct ExternalMetric {
     metric_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     metric_selector: Option<Selector>,
@@ -164,7 +164,9 @@ pub(super) fn read_current_metrics(text: &str) -> Option<Vec<Value>> {
 pub(super) fn read_conditions(text: &str) -> Option<Vec<Value>> {
     let conditions: Vec<Condition> = serde_json::from_str(text).ok()?;
     let conditions = conditions.iter().map(serde_json::to_value);
-    conditions.map(|value| value.ok().map(bare)).collect()
+    conditions
+        .map(|value| value.ok().map(without_nulls))
+        .collect()
 }
 
 pub(super) fn read_behavior(text: &str) -> Option<Value> {
@@ -180,14 +182,14 @@ pub(super) fn read_behavior(text: &str) -> Option<Value> {
             };
             Value::from_iter(policies.into_iter().map(policy))
         });
-        bare(json!({
+        without_nulls(json!({
             "stabilizationWindowSeconds": rules.stabilization_window_seconds,
             "selectPolicy": rules.select_policy,
             "policies": policies,
             "tolerance": rules.tolerance,
         }))
     };
-    let behavior = bare(json!({
+    let behavior = without_nulls(json!({
         "scaleUp": behavior.scale_up.map(rules),
         "scaleDown": behavior.scale_down.map(rules),
     }));
@@ -196,12 +198,12 @@ pub(super) fn read_behavior(text: &str) -> Option<Value> {
 
 pub(super) fn write_metrics(metrics: &[Value]) -> String {
     let metrics: Vec<Metric> = metrics.iter().map(Metric::from_target).collect();
-    written(&metrics)
+    to_json(&metrics)
 }
 
 pub(super) fn write_current_metrics(metrics: &[Value]) -> String {
     let metrics: Vec<Metric> = metrics.iter().map(Metric::from_current).collect();
-    written(&metrics)
+    to_json(&metrics)
 }
 
 pub(super) fn write_conditions(conditions: &[Value]) -> String {
@@ -213,7 +215,7 @@ pub(super) fn write_conditions(conditions: &[Value]) -> String {
         message: text(value, "message"),
     };
     let conditions: Vec<Condition> = conditions.iter().map(condition).collect();
-    written(&conditions)
+    to_json(&conditions)
 }
 
 pub(super) fn write_behavior(behavior: &Value) -> String {
@@ -231,7 +233,7 @@ pub(super) fn write_behavior(behavior: &Value) -> String {
             .map(|policies| policies.iter().map(policy).collect()),
         tolerance: amount(value, "tolerance"),
     };
-    written(&Behavior {
+    to_json(&Behavior {
         scale_up: part(behavior, "scaleUp").map(rules),
         scale_down: part(behavior, "scaleDown").map(rules),
     })
@@ -255,7 +257,7 @@ impl Metric {
             let values = part(of, side).unwrap_or(&Value::Null);
             let used = percent(values, "averageUtilization");
             let value = amount(values, "averageValue");
-            OfResource {
+            ResourceMetric {
                 name: text(of, "name"),
                 target_average_utilization: used.filter(|_| target),
                 target_average_value: only(value.clone(), target),
@@ -270,7 +272,7 @@ impl Metric {
                 let values = part(of, side).unwrap_or(&Value::Null);
                 let (name, selector) = identifier(of);
                 let object = part(of, "describedObject").unwrap_or(&Value::Null);
-                OfObject {
+                ObjectMetric {
                     target: Reference {
                         kind: text(object, "kind"),
                         name: text(object, "name"),
@@ -287,7 +289,7 @@ impl Metric {
                 let values = part(of, side).unwrap_or(&Value::Null);
                 let (name, selector) = identifier(of);
                 let value = needed(amount(values, "averageValue"));
-                OfPods {
+                PodsMetric {
                     metric_name: name,
                     target_average_value: only(value.clone(), target),
                     current_average_value: only(value, !target),
@@ -295,7 +297,7 @@ impl Metric {
                 }
             }),
             resource: part(metric, "resource").map(resource),
-            container_resource: part(metric, "containerResource").map(|of| OfResource {
+            container_resource: part(metric, "containerResource").map(|of| ResourceMetric {
                 container: Some(text(of, "container")),
                 ..resource(of)
             }),
@@ -304,7 +306,7 @@ impl Metric {
                 let (name, selector) = identifier(of);
                 let value = amount(values, "value");
                 let average = amount(values, "averageValue");
-                External {
+                ExternalMetric {
                     metric_name: name,
                     metric_selector: selector,
                     target_value: only(value.clone(), target),
@@ -317,7 +319,7 @@ impl Metric {
     }
 
     fn into_target(self) -> Value {
-        let resource = |of: OfResource| {
+        let resource = |of: ResourceMetric| {
             let kind = match of.target_average_utilization {
                 Some(_) => "Utilization",
                 None => "AverageValue",
@@ -332,9 +334,9 @@ impl Metric {
                 },
             })
         };
-        bare(json!({
+        without_nulls(json!({
             "type": self.kind,
-            "object": self.object.map(OfObject::into_target),
+            "object": self.object.map(ObjectMetric::into_target),
             "pods": self.pods.map(|of| json!({
                 "metric": {"name": of.metric_name, "selector": of.selector},
                 "target": {
@@ -360,7 +362,7 @@ impl Metric {
 
     fn into_current(self) -> Value {
         let needed = |value: Amount| value.unwrap_or_else(|| "0".to_owned());
-        let resource = |of: OfResource| {
+        let resource = |of: ResourceMetric| {
             json!({
                 "name": of.name,
                 "container": of.container,
@@ -370,7 +372,7 @@ impl Metric {
                 },
             })
         };
-        bare(json!({
+        without_nulls(json!({
             "type": self.kind,
             "object": self.object.map(|of| json!({
                 "describedObject": of.target.into_value(),
@@ -397,7 +399,7 @@ impl Metric {
     }
 }
 
-impl OfObject {
+impl ObjectMetric {
     /// The flat shape always holds a value; an empty one beside an average counts as
     /// absent.
     fn into_target(self) -> Value {
@@ -448,19 +450,19 @@ fn percent(value: &Value, field: &str) -> Option<i32> {
 }
 
 /// Removes null members at any depth.
-fn bare(value: Value) -> Value {
+fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
-            Value::from_iter(fields.map(|(field, value)| (field, bare(value))))
+            Value::from_iter(fields.map(|(field, value)| (field, without_nulls(value))))
         }
-        Value::Array(items) => Value::from_iter(items.into_iter().map(bare)),
+        Value::Array(items) => Value::from_iter(items.into_iter().map(without_nulls)),
         other => other,
     }
 }
 
 /// Writes JSON with the HTML-safe escapes of Go.
-fn written<T: Serialize>(value: &T) -> String {
+fn to_json<T: Serialize>(value: &T) -> String {
     // Structs of strings and numbers always serialize.
     let plain = serde_json::to_string(value).unwrap_or_default();
     let mut escaped = String::with_capacity(plain.len());

@@ -99,7 +99,7 @@ fn order_after_deletions(
     key: &'static str,
 ) -> Result<Order, PatchError> {
     let deleted = deletions(patch, key)?;
-    let mut order = Order::of_all_but(live, Some(key), &deleted)?;
+    let mut order = Order::of_all_except(live, Some(key), &deleted)?;
     let places = live
         .iter()
         .filter(|element| is_among(element, key, &deleted));

@@ -28,11 +28,11 @@ pub(super) fn element_key(value: &Value) -> ElementKey {
 impl Order {
     /// Returns the order of a list; an element without the merge key is an error.
     pub fn of(list: &[Value], key: Option<&str>) -> Result<Self, PatchError> {
-        Self::of_all_but(list, key, &HashSet::new())
+        Self::of_all_except(list, key, &HashSet::new())
     }
 
     /// Returns the order of a list without some elements.
-    pub fn of_all_but(
+    pub fn of_all_except(
         list: &[Value],
         key: Option<&str>,
         without: &HashSet<ElementKey>,

@@ -64,7 +64,7 @@ fn quota_spec(spec: &Node<'_>, errors: &mut Errors) {
         if !SCOPES.contains(&scope.text()) {
             errors.push(scopes.invalid("unsupported scope"));
         }
-        unfit_scope(spec, scope.text(), &scopes, errors);
+        incompatible_scope(spec, scope.text(), &scopes, errors);
     }
     conflicting_scopes(&scopes, scopes.items(), errors);
     let place = spec.path.field("scopeSelector").field("matchExpressions");
@@ -78,7 +78,7 @@ fn quota_spec(spec: &Node<'_>, errors: &mut Errors) {
     conflicting_scopes(&requirements, names, errors);
 }
 
-fn unfit_scope(spec: &Node<'_>, scope: &str, place: &Node<'_>, errors: &mut Errors) {
+fn incompatible_scope(spec: &Node<'_>, scope: &str, place: &Node<'_>, errors: &mut Errors) {
     let compute = [
         "cpu",
         "memory",
@@ -125,7 +125,7 @@ fn scope_requirement(spec: &Node<'_>, requirement: &Node<'_>, errors: &mut Error
     if !SCOPES.contains(&scope.text()) {
         errors.push(scope.invalid_text("unsupported scope"));
     }
-    unfit_scope(spec, scope.text(), requirement, errors);
+    incompatible_scope(spec, scope.text(), requirement, errors);
     let valued = ["PriorityClass", "VolumeAttributesClass"];
     let known = SCOPES.contains(&scope.text()) && !valued.contains(&scope.text());
     if known && operator.text() != "Exists" {
