@@ -1,7 +1,7 @@
 //! The certificate authority.
 
-mod issued;
-mod request;
+mod certificate_request;
+mod issued_certificate;
 mod subject;
 
 use std::fmt;
@@ -15,10 +15,10 @@ use ring::rand::{SecureRandom, SystemRandom};
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::certificate::X509Certificate;
 
-pub use self::issued::Issued;
-pub use self::request::{Request, RequestError};
+pub use self::certificate_request::{CertificateRequest, CertificateRequestError};
+pub use self::issued_certificate::IssuedCertificate;
 pub use self::subject::Subject;
-use crate::certificate::{self, tie};
+use crate::certificate::{self, tenant_binding};
 
 /// A CA: its certificate and its private key. `Debug` prints neither.
 pub struct Authority {
@@ -55,17 +55,17 @@ pub enum AuthorityError {
     Uid(Box<str>),
     /// Creating or signing the certificate failed.
     #[error("a certificate could not be created")]
-    Make(#[from] rcgen::Error),
+    Issue(#[from] rcgen::Error),
 }
 
 /// How far validity is backdated, to tolerate clients with slow clocks.
-const BACK: Duration = Duration::from_secs(5 * 60);
+const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
 impl Validity {
     /// Validity of this length, starting slightly before now.
     pub fn starting(now: SystemTime, length: Duration) -> Self {
         Self {
-            from: now - BACK,
+            from: now - CLOCK_SKEW,
             until: now + length,
         }
     }
@@ -73,12 +73,12 @@ impl Validity {
 
 impl Authority {
     /// Creates a CA with a new key.
-    pub fn make(name: &str, validity: Validity) -> Result<Self, AuthorityError> {
+    pub fn generate(name: &str, validity: Validity) -> Result<Self, AuthorityError> {
         Self::certify(name, KeyPair::generate()?, validity)
     }
 
     /// Creates a CA with an existing key.
-    pub fn make_with(
+    pub fn generate_with_key(
         name: &str,
         key_pem: &str,
         validity: Validity,
@@ -105,7 +105,7 @@ impl Authority {
     }
 
     /// Loads a CA from its certificate and key.
-    pub fn read(certificate_pem: &str, key_pem: &str) -> Result<Self, AuthorityError> {
+    pub fn from_pem(certificate_pem: &str, key_pem: &str) -> Result<Self, AuthorityError> {
         let der = pem::parse(certificate_pem).map_err(|_| AuthorityError::Certificate)?;
         let parsed = X509Certificate::from_der(der.contents());
         let (_, certificate) = parsed.map_err(|_| AuthorityError::Certificate)?;
@@ -124,13 +124,15 @@ impl Authority {
     }
 
     /// Reads a certificate, if this CA issued it.
-    pub fn recognise(&self, certificate_pem: &str) -> Option<Issued> {
+    pub fn recognise(&self, certificate_pem: &str) -> Option<IssuedCertificate> {
         let own = pem::parse(&self.certificate_pem).ok()?;
         let (_, own) = X509Certificate::from_der(own.contents()).ok()?;
         let der = pem::parse(certificate_pem).ok()?;
         let (_, certificate) = X509Certificate::from_der(der.contents()).ok()?;
         let signed = certificate.verify_signature(Some(own.public_key()));
-        signed.ok().and_then(|()| Issued::of(&certificate))
+        signed
+            .ok()
+            .and_then(|()| IssuedCertificate::of(&certificate))
     }
 
     /// Returns the validity of the CA's own certificate.
@@ -164,7 +166,7 @@ impl Authority {
         let name = "client";
         parameters.distinguished_name.push(DnType::CommonName, name);
         if let Some(uid) = &subject.tenant_uid {
-            let uri = tie::uri(uid).ok_or_else(|| AuthorityError::Uid(uid.clone()))?;
+            let uri = tenant_binding::uri(uid).ok_or_else(|| AuthorityError::Uid(uid.clone()))?;
             parameters.subject_alt_names = vec![SanType::URI(uri.try_into()?)];
         }
         let made = parameters.signed_by(public_key, &self.issuer)?;
@@ -233,13 +235,13 @@ fn serial() -> Result<SerialNumber, AuthorityError> {
 
 #[cfg(test)]
 mod tests {
-    use insula_core::{CREDENTIAL_ID, Proof, Space, Tie};
+    use insula_core::{CREDENTIAL_ID, Proof, Space, TenantBinding};
 
     use super::*;
     use crate::credential::Credential;
 
     fn authority() -> Authority {
-        Authority::make("test-ca", day()).unwrap()
+        Authority::generate("test-ca", day()).unwrap()
     }
 
     fn day() -> Validity {
@@ -256,13 +258,28 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let validity = day();
         let began = validity.from.duration_since(SystemTime::UNIX_EPOCH);
-        let began = Tie::At(began.unwrap().as_secs().try_into().unwrap());
-        for (groups, tenant, uid, tie) in [
-            (&[][..], None, None, Tie::Name),
-            (&["system:masters"], Some("system"), None, Tie::Name),
+        let began = TenantBinding::At(began.unwrap().as_secs().try_into().unwrap());
+        for (groups, tenant, uid, tenant_binding) in [
+            (&[][..], None, None, TenantBinding::Name),
+            (
+                &["system:masters"],
+                Some("system"),
+                None,
+                TenantBinding::Name,
+            ),
             (&["a", "b", "c", "ä", "a"], Some("t1"), None, began),
-            (&["a"], Some("t1"), Some("u-1"), Tie::Uid("u-1".into())),
-            (&["a", "b"], None, Some("u-1"), Tie::Uid("u-1".into())),
+            (
+                &["a"],
+                Some("t1"),
+                Some("u-1"),
+                TenantBinding::Uid("u-1".into()),
+            ),
+            (
+                &["a", "b"],
+                None,
+                Some("u-1"),
+                TenantBinding::Uid("u-1".into()),
+            ),
         ] {
             let subject = Subject {
                 user: "alice".to_owned(),
@@ -286,7 +303,7 @@ mod tests {
                 groups: subject.groups,
                 extra: [(CREDENTIAL_ID.to_owned(), vec![id])].into(),
                 tenant: subject.tenant,
-                tie,
+                tenant_binding,
                 proof: Proof::Certificate,
             };
             assert_eq!(credential, expected);
@@ -305,11 +322,11 @@ mod tests {
     #[test]
     fn ca_is_loaded_as_created_and_invalid_ones_are_rejected() {
         let (one, two) = (authority(), authority());
-        let read = |certificate: &str, key: &str| Authority::read(certificate, key).err();
+        let read = |certificate: &str, key: &str| Authority::from_pem(certificate, key).err();
         let (certificate, key) = (one.certificate_pem(), one.key_pem());
         assert!(read(certificate, &key).is_none());
         let until = SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000);
-        let long = Authority::make("long", Validity { until, ..day() }).unwrap();
+        let long = Authority::generate("long", Validity { until, ..day() }).unwrap();
         assert_eq!(long.validity().unwrap().until, until);
         let names = ["localhost".to_owned(), "10.0.0.1".to_owned()];
         let leaf_key = KeyPair::generate().unwrap();
@@ -341,7 +358,7 @@ mod tests {
         assert!(issued.is_for(&key) && !issued.is_for(&other));
         assert_eq!(two.recognise(&pem), None);
         assert_eq!(one.recognise("nonsense"), None);
-        let again = Authority::make_with("test-ca", &one.key_pem(), day()).unwrap();
+        let again = Authority::generate_with_key("test-ca", &one.key_pem(), day()).unwrap();
         assert_eq!(again.recognise(&pem), Some(issued));
     }
 

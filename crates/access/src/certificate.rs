@@ -1,11 +1,11 @@
 //! Client certificates.
 
-pub(crate) mod tie;
+pub(crate) mod tenant_binding;
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-use insula_core::{CREDENTIAL_ID, Extra, Proof, Tie};
+use insula_core::{CREDENTIAL_ID, Extra, Proof, TenantBinding};
 use ring::digest::{SHA256, digest};
 use x509_parser::asn1_rs::{FromDer, Oid, oid};
 use x509_parser::certificate::X509Certificate;
@@ -20,13 +20,13 @@ use crate::credential::{Credential, Membership, TenantError};
 pub enum CertificateError {
     /// The bytes are not one X.509 certificate.
     #[error("it is not an X.509 certificate")]
-    Form,
+    Malformed,
     /// The common name is missing or empty.
     #[error("its common name is empty")]
-    Nameless,
+    NoCommonName,
     /// There are several common names, so the user is ambiguous.
     #[error("it has more than one common name")]
-    Several,
+    MultipleCommonNames,
     /// A name or organization uses an encoding that is not supported.
     #[error("its subject is not in UTF-8 or ASCII")]
     Encoding,
@@ -35,7 +35,7 @@ pub enum CertificateError {
     Uid,
     /// The alternative names that bind it to a tenant's UID are malformed or ambiguous.
     #[error("the alternative names that bind it to a tenant are malformed")]
-    Tie,
+    TenantBinding,
     /// The tenant it names is invalid or ambiguous.
     #[error(transparent)]
     Tenant(#[from] TenantError),
@@ -51,7 +51,7 @@ const UID: Oid<'_> = oid!(1.3.6.1.4.1.57683.2);
 pub fn read(der: &[u8]) -> Result<Credential, CertificateError> {
     let certificate = parse(der)?;
     let mut credential = read_name(certificate.subject())?;
-    credential.tie = tie::read(&certificate, credential.tenant.as_ref())?;
+    credential.tenant_binding = tenant_binding::read(&certificate, credential.tenant.as_ref())?;
     let id = vec![fingerprint(der)];
     credential.extra.insert(CREDENTIAL_ID.to_owned(), id);
     Ok(credential)
@@ -63,8 +63,8 @@ pub fn validity(der: &[u8]) -> Result<Validity, CertificateError> {
     let of = certificate.validity();
     let (from, until) = (time(of.not_before), time(of.not_after));
     Ok(Validity {
-        from: from.ok_or(CertificateError::Form)?,
-        until: until.ok_or(CertificateError::Form)?,
+        from: from.ok_or(CertificateError::Malformed)?,
+        until: until.ok_or(CertificateError::Malformed)?,
     })
 }
 
@@ -72,9 +72,9 @@ pub fn validity(der: &[u8]) -> Result<Validity, CertificateError> {
 pub(crate) fn read_name(subject: &X509Name<'_>) -> Result<Credential, CertificateError> {
     let names = texts(subject.iter_common_name())?;
     let user = match names[..] {
-        [] | [""] => return Err(CertificateError::Nameless),
+        [] | [""] => return Err(CertificateError::NoCommonName),
         [user] => user.to_owned(),
-        _ => return Err(CertificateError::Several),
+        _ => return Err(CertificateError::MultipleCommonNames),
     };
     let uid = match texts(subject.iter_by_oid(&UID))?[..] {
         [] => None,
@@ -82,14 +82,14 @@ pub(crate) fn read_name(subject: &X509Name<'_>) -> Result<Credential, Certificat
         [uid] => Some(uid.to_owned()),
         _ => return Err(CertificateError::Uid),
     };
-    let membership = Membership::of(texts(subject.iter_organization())?)?;
+    let membership = Membership::from_groups(texts(subject.iter_organization())?)?;
     Ok(Credential {
         user,
         uid,
         groups: membership.groups,
         extra: Extra::new(),
         tenant: membership.tenant,
-        tie: Tie::Name,
+        tenant_binding: TenantBinding::Name,
         proof: Proof::Certificate,
     })
 }
@@ -105,10 +105,11 @@ pub(crate) fn time(time: ASN1Time) -> Option<SystemTime> {
 }
 
 fn parse(der: &[u8]) -> Result<X509Certificate<'_>, CertificateError> {
-    let (rest, certificate) = X509Certificate::from_der(der).map_err(|_| CertificateError::Form)?;
+    let (rest, certificate) =
+        X509Certificate::from_der(der).map_err(|_| CertificateError::Malformed)?;
     match rest {
         [] => Ok(certificate),
-        _ => Err(CertificateError::Form),
+        _ => Err(CertificateError::Malformed),
     }
 }
 
@@ -189,9 +190,9 @@ mod tests {
             ("tenant:t1", &[], &[], None),
         ] {
             let der = certificate(&subject(user, organizations));
-            let tie = match tenant {
-                None | Some("system") => Tie::Name,
-                Some(_) => Tie::At(beginning(&der)),
+            let tenant_binding = match tenant {
+                None | Some("system") => TenantBinding::Name,
+                Some(_) => TenantBinding::At(beginning(&der)),
             };
             let expected = Credential {
                 user: user.to_owned(),
@@ -202,7 +203,7 @@ mod tests {
                     .collect(),
                 extra: Extra::from([(CREDENTIAL_ID.to_owned(), vec![fingerprint(&der)])]),
                 tenant: tenant.map(|name| Space::parse(name).unwrap()),
-                tie,
+                tenant_binding,
                 proof: Proof::Certificate,
             };
             assert_eq!(read(&der), Ok(expected), "{user} {organizations:?}");
@@ -276,19 +277,19 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let der = parameters.self_signed(&key).unwrap().der().to_vec();
         assert_eq!(validity(&der), Ok(Validity { from, until }));
-        assert_eq!(validity(b"nonsense"), Err(CertificateError::Form));
+        assert_eq!(validity(b"nonsense"), Err(CertificateError::Malformed));
     }
 
     #[test]
     fn invalid_or_ambiguous_tenant_is_rejected() {
-        let bad = TenantError::Name(NotATenantName);
+        let bad = TenantError::InvalidName(NotATenantName);
         for (organizations, error) in [
             (&["tenant:"][..], bad),
             (&["tenant:a:b"], bad),
             (&["tenant:all"], bad),
             (&["dev", "tenant:"], bad),
-            (&["tenant:t1", "tenant:t2"], TenantError::Several),
-            (&["tenant:t1", "tenant:system"], TenantError::Several),
+            (&["tenant:t1", "tenant:t2"], TenantError::Multiple),
+            (&["tenant:t1", "tenant:system"], TenantError::Multiple),
         ] {
             let der = certificate(&subject("alice", organizations));
             assert_eq!(read(&der), Err(error.into()), "{organizations:?}");
@@ -300,11 +301,11 @@ mod tests {
         let second = DnType::CustomDnType(vec![2, 5, 4, 3]);
         let teletex = DnValue::TeletexString("tenant:t1".try_into().unwrap());
         for (attributes, error) in [
-            (vec![], CertificateError::Nameless),
-            (subject("", &["dev"]), CertificateError::Nameless),
+            (vec![], CertificateError::NoCommonName),
+            (subject("", &["dev"]), CertificateError::NoCommonName),
             (
                 vec![(DnType::CommonName, "a".into()), (second, "b".into())],
-                CertificateError::Several,
+                CertificateError::MultipleCommonNames,
             ),
             (
                 vec![
@@ -327,7 +328,7 @@ mod tests {
         let good = certificate(&subject("alice", &[]));
         let longer = [&good[..], &[0]].concat();
         for bad in [&[][..], b"alice", &good[..good.len() - 1], &longer] {
-            assert_eq!(read(bad), Err(CertificateError::Form));
+            assert_eq!(read(bad), Err(CertificateError::Malformed));
         }
     }
 }

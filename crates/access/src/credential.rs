@@ -1,6 +1,6 @@
 //! The claims of a credential, and the rule that finds the tenant among them.
 
-use insula_core::{Extra, NotATenantName, Proof, Space, Tie};
+use insula_core::{Extra, NotATenantName, Proof, Space, TenantBinding};
 
 /// The claims of a credential about its holder, before server policy is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Credential {
     /// The space that the credential names.
     pub tenant: Option<Space>,
     /// Which of all tenants that ever had this name the credential belongs to.
-    pub tie: Tie,
+    pub tenant_binding: TenantBinding,
     /// The type of credential.
     pub proof: Proof,
 }
@@ -32,10 +32,10 @@ pub const TENANT_PREFIX: &str = "tenant:";
 pub enum TenantError {
     /// More than one tenant is named.
     #[error("it names more than one tenant")]
-    Several,
+    Multiple,
     /// The name is not a valid tenant name.
     #[error("its tenant name is invalid: {0}")]
-    Name(NotATenantName),
+    InvalidName(NotATenantName),
 }
 
 /// Claimed groups, separated from the tenant that one of them names.
@@ -47,7 +47,7 @@ pub(crate) struct Membership {
 
 impl Membership {
     /// Parses the claimed groups of a credential.
-    pub fn of<'a>(claims: impl IntoIterator<Item = &'a str>) -> Result<Self, TenantError> {
+    pub fn from_groups<'a>(claims: impl IntoIterator<Item = &'a str>) -> Result<Self, TenantError> {
         let mut groups = Vec::new();
         let mut tenant = None;
         for claim in claims {
@@ -55,9 +55,9 @@ impl Membership {
                 groups.push(claim.to_owned());
                 continue;
             };
-            let named = Space::parse(name).map_err(TenantError::Name)?;
+            let named = Space::parse(name).map_err(TenantError::InvalidName)?;
             if tenant.replace(named).is_some() {
-                return Err(TenantError::Several);
+                return Err(TenantError::Multiple);
             }
         }
         Ok(Self { groups, tenant })
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn at_most_one_group_names_the_tenant_and_invalid_names_are_errors() {
         let space = |name| Some(Space::parse(name).unwrap());
-        let bad = TenantError::Name(NotATenantName);
+        let bad = TenantError::InvalidName(NotATenantName);
         for (claims, expected) in [
             (&[][..], Ok((&[][..], None))),
             (&["a", "b"], Ok((&["a", "b"], None))),
@@ -83,9 +83,9 @@ mod tests {
                 &["tenant", "tenants:t1"],
                 Ok((&["tenant", "tenants:t1"], None)),
             ),
-            (&["tenant:t1", "tenant:t2"], Err(TenantError::Several)),
-            (&["tenant:t1", "tenant:t1"], Err(TenantError::Several)),
-            (&["tenant:t1", "tenant:system"], Err(TenantError::Several)),
+            (&["tenant:t1", "tenant:t2"], Err(TenantError::Multiple)),
+            (&["tenant:t1", "tenant:t1"], Err(TenantError::Multiple)),
+            (&["tenant:t1", "tenant:system"], Err(TenantError::Multiple)),
             (&["tenant:"], Err(bad)),
             (&["tenant:t1", "tenant:"], Err(bad)),
             (&["tenant:all"], Err(bad)),
@@ -99,7 +99,7 @@ mod tests {
                 tenant,
             });
             assert_eq!(
-                Membership::of(claims.iter().copied()),
+                Membership::from_groups(claims.iter().copied()),
                 expected,
                 "{claims:?}"
             );

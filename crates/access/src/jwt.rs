@@ -11,7 +11,7 @@ mod jwk;
 mod key;
 mod key_set;
 mod signer;
-mod verified;
+mod token_cache;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -23,8 +23,8 @@ pub use self::claims::{Claims, Malformed, TimeError, Times};
 pub use self::jwk::{Jwk, Jwks};
 pub use self::key::{NotAPublicKey, PublicKey};
 pub use self::key_set::{KeySet, KeySetError};
-pub use self::signer::{NotASigningKey, Signer, Unsigned};
-pub use self::verified::Verified;
+pub use self::signer::{NotASigningKey, Signer, SigningError};
+pub use self::token_cache::TokenCache;
 
 /// A well-formed token. Its claims are not accessible until the signature is verified.
 pub struct Signed<'a> {
@@ -73,15 +73,15 @@ pub enum Error {
 }
 
 /// Upper bound on a token's size in bytes. Request headers of this server hold less.
-const LONGEST: usize = 16 << 10;
+const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 /// Upper bound on a key ID's length. Digests and names are shorter.
-const LONGEST_KEY_ID: usize = 256;
+const MAX_KEY_ID_LENGTH: usize = 256;
 
 impl<'a> Signed<'a> {
     /// Parses a token without verifying it.
     pub fn parse(token: &'a str) -> Result<Self, Error> {
-        if token.len() > LONGEST {
+        if token.len() > MAX_TOKEN_BYTES {
             return Err(Error::Size);
         }
         let (message, signature) = token.rsplit_once('.').ok_or(Error::Parts)?;
@@ -152,7 +152,7 @@ fn decode(part: &str) -> Result<Vec<u8>, Error> {
 /// but no legitimate key has one, so they are rejected as hostile.
 fn key_id(value: &Value) -> Result<String, Error> {
     let id = value.as_str().ok_or(Error::KeyId)?;
-    let length = 1..=LONGEST_KEY_ID;
+    let length = 1..=MAX_KEY_ID_LENGTH;
     // Base64 contains single slashes.
     let named = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~:=+/@".contains(&byte);
     let path = ["..", "./", "/.", "://"]

@@ -1,7 +1,7 @@
 //! Authentication data and authorization rules: principals, the spaces they may enter, and
 //! RBAC inside a space.
 //!
-//! A [`Credential`] holds what a certificate or a token claims. [`settle`] turns it into a
+//! A [`Credential`] holds what a certificate or a token claims. [`resolve_principal`] turns it into a
 //! principal, which belongs to exactly one space, and [`may_enter`] decides which spaces that
 //! principal may enter.
 //!
@@ -15,15 +15,18 @@
 mod authority;
 pub mod certificate;
 mod credential;
-mod entrance;
 pub mod jwt;
 pub mod oidc;
+mod principal;
 pub mod rbac;
-mod settle;
+mod space_entry;
 pub mod token_file;
 
-pub use authority::{Authority, AuthorityError, Issued, Request, RequestError, Subject, Validity};
+pub use authority::{
+    Authority, AuthorityError, CertificateRequest, CertificateRequestError, IssuedCertificate,
+    Subject, Validity,
+};
 pub use credential::{Credential, TENANT_PREFIX, TenantError};
-pub use entrance::may_enter;
-pub use settle::{NoTenant, settle};
+pub use principal::{NoTenant, resolve_principal};
+pub use space_entry::may_enter;
 pub use token_file::TokenFile;

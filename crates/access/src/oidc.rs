@@ -7,7 +7,7 @@
 mod error;
 mod settings;
 
-use insula_core::{CREDENTIAL_ID, Extra, Proof, RESERVED_PREFIX, Space, Tie};
+use insula_core::{CREDENTIAL_ID, Extra, Proof, RESERVED_PREFIX, Space, TenantBinding};
 use serde_json::Value;
 
 pub use self::error::Error;
@@ -31,7 +31,7 @@ pub struct Issuer {
 
 /// The credential that a token stands for, and its expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct AuthenticatedToken {
     /// The token's claims, mapped.
     pub credential: Credential,
     /// The expiry, in seconds since 1970.
@@ -49,7 +49,7 @@ impl Issuer {
 
     /// Checks, before a key is looked up, that an unverified token claims to be from this
     /// provider and uses an accepted algorithm.
-    pub fn expects(&self, signed: &Signed<'_>) -> Result<(), Error> {
+    pub fn check_unverified(&self, signed: &Signed<'_>) -> Result<(), Error> {
         if signed.claimed_issuer() != Some(&self.url) {
             return Err(Error::Issuer);
         }
@@ -61,7 +61,7 @@ impl Issuer {
     }
 
     /// Maps verified claims to a credential, at `now` in seconds since 1970.
-    pub fn holder(&self, claims: &Claims, now: i64) -> Result<Holder, Error> {
+    pub fn authenticate(&self, claims: &Claims, now: i64) -> Result<AuthenticatedToken, Error> {
         if claims.text("iss") != Some(&self.url) {
             return Err(Error::Issuer);
         }
@@ -80,10 +80,10 @@ impl Issuer {
             groups,
             extra: extra(claims),
             tenant,
-            tie: Tie::At(issued),
+            tenant_binding: TenantBinding::At(issued),
             proof: Proof::Oidc,
         };
-        Ok(Holder {
+        Ok(AuthenticatedToken {
             credential,
             expires,
         })
@@ -136,10 +136,10 @@ impl Issuer {
             None | Some((_, Value::Null)) => Vec::new(),
             Some((name, said)) => texts(said).ok_or_else(|| Error::Groups(name.to_owned()))?,
         };
-        let member = Membership::of(groups)?;
+        let member = Membership::from_groups(groups)?;
         let named = self.named_tenant(claims)?;
         let tenant = match (member.tenant, named) {
-            (Some(one), Some(other)) if one != other => return Err(TenantError::Several.into()),
+            (Some(one), Some(other)) if one != other => return Err(TenantError::Multiple.into()),
             (one, other) => one.or(other),
         };
         let prefixed = |group: String| format!("{}{group}", self.groups_prefix);
@@ -155,7 +155,7 @@ impl Issuer {
             .as_str()
             .ok_or_else(|| Error::Tenant(claim.to_owned()))?;
         let name = name.strip_prefix(TENANT_PREFIX).unwrap_or(name);
-        Ok(Some(Space::parse(name).map_err(TenantError::Name)?))
+        Ok(Some(Space::parse(name).map_err(TenantError::InvalidName)?))
     }
 }
 

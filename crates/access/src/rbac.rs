@@ -1,20 +1,20 @@
 //! Role-based access control inside one space.
 //!
 //! A [`Policy`] holds the roles and bindings of a space, layered over the built-in ones that
-//! all spaces share ([`bootstrap`]). It decides whether a user ([`Who`]) may perform a request
-//! ([`Act`]). Rules only allow; a request that no rule allows is not permitted.
+//! all spaces share ([`bootstrap`]). It decides whether a user ([`User`]) may perform a request
+//! ([`Attributes`]). Rules only allow; a request that no rule allows is not permitted.
 //!
-//! [`cover`] is the escalation check: a user who creates or binds a role may only grant
+//! [`escalation`] is the escalation check: a user who creates or binds a role may only grant
 //! permissions that they hold themselves.
 //!
 //! This module reads no clock, no store and no request. Objects are added by [`Policy::put`]
 //! and removed by [`Policy::remove`].
-mod act;
 mod aggregate;
+mod attributes;
 mod binding;
 pub mod bootstrap;
-pub mod cover;
 mod decision;
+pub mod escalation;
 mod index;
 mod layer;
 mod object;
@@ -22,7 +22,7 @@ mod policy;
 mod rule;
 mod selector;
 
-pub use act::{Act, Reach, ResourceAct, Who};
+pub use attributes::{Attributes, Reach, ResourceAttributes, User};
 pub use binding::RoleRef;
 pub use decision::{Decision, Reason, Unresolved, UnresolvedRole};
 pub use object::{ObjectError, RbacKind, RbacObject};

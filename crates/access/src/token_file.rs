@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use insula_core::{Extra, Proof, Tie};
+use insula_core::{Extra, Proof, TenantBinding};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
 use crate::credential::{Credential, Membership, TenantError};
@@ -57,7 +57,7 @@ pub enum LineProblem {
     NoUser,
     /// An earlier line has the same token, so its holder would be ambiguous.
     #[error("its token is already used by an earlier line")]
-    Twice,
+    DuplicateToken,
     /// The tenant it names is invalid or ambiguous.
     #[error(transparent)]
     Tenant(#[from] TenantError),
@@ -90,7 +90,7 @@ impl TokenFile {
             let fields = fields(text).map_err(wrong)?;
             let (token, credential) = holder(&fields).map_err(wrong)?;
             if holders.insert(digest_of(token), credential).is_some() {
-                return Err(wrong(LineProblem::Twice));
+                return Err(wrong(LineProblem::DuplicateToken));
             }
         }
         Ok(Self { holders })
@@ -130,14 +130,14 @@ fn holder(fields: &[String]) -> Result<(&str, Credential), LineProblem> {
         return Err(LineProblem::NoUser);
     }
     let groups = groups.split(',').map(str::trim);
-    let membership = Membership::of(groups.filter(|group| !group.is_empty()))?;
+    let membership = Membership::from_groups(groups.filter(|group| !group.is_empty()))?;
     let credential = Credential {
         user: user.clone(),
         uid: Some(uid.clone()).filter(|uid| !uid.is_empty()),
         groups: membership.groups,
         extra: Extra::new(),
         tenant: membership.tenant,
-        tie: Tie::Name,
+        tenant_binding: TenantBinding::Name,
         proof: Proof::StaticToken,
     };
     Ok((token, credential))
@@ -241,7 +241,7 @@ plain,carol,7,dev";
 
     #[test]
     fn error_names_the_line_and_never_the_token() {
-        let name = LineProblem::Tenant(TenantError::Name(NotATenantName));
+        let name = LineProblem::Tenant(TenantError::InvalidName(NotATenantName));
         for (line, problem) in [
             ("s3cret,alice", LineProblem::Fields(2)),
             ("s3cret", LineProblem::Fields(1)),
@@ -251,12 +251,12 @@ plain,carol,7,dev";
             ("s3cret,alice,42,\"dev", LineProblem::Quote),
             ("s3cret,alice,42,\"dev\"x", LineProblem::Quote),
             ("s3\"cret,alice,42", LineProblem::Quote),
-            ("first,alice,42", LineProblem::Twice),
+            ("first,alice,42", LineProblem::DuplicateToken),
             ("s3cret,alice,42,tenant:", name),
             ("s3cret,alice,42,\" tenant:all\"", name),
             (
                 "s3cret,alice,42,\"tenant:a,tenant:b\"",
-                LineProblem::Tenant(TenantError::Several),
+                LineProblem::Tenant(TenantError::Multiple),
             ),
         ] {
             let error = TokenFile::parse(&format!("first,bob,1\n\n{line}\n")).unwrap_err();

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use insula_access::rbac::ResourceAct;
+use insula_access::rbac::ResourceAttributes;
 use insula_core::{Principal, Revision};
 use insula_kinds::{FieldError, Kind, kinds, validate};
 use serde_json::{Value, json};
@@ -274,8 +274,13 @@ impl StatusError {
 
     /// The caller may not do this to a resource; `scope` says where, `why` what stands in
     /// the way if that is known.
-    pub fn forbidden(principal: &Principal, act: &ResourceAct<'_>, scope: &str, why: &str) -> Self {
-        let ResourceAct {
+    pub fn forbidden(
+        principal: &Principal,
+        act: &ResourceAttributes<'_>,
+        scope: &str,
+        why: &str,
+    ) -> Self {
+        let ResourceAttributes {
             verb,
             group,
             resource,

@@ -1,6 +1,6 @@
 //! Privilege escalation: users cannot grant permissions they do not have.
 
-use insula_access::{Request, Subject};
+use insula_access::{CertificateRequest, Subject};
 use insula_testkit::server::{
     CLUSTER_BINDINGS, CLUSTER_ROLES, Client, TestServer, bindings, roles, rule,
 };
@@ -611,7 +611,7 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 fn request(name: &str, signer: &str, subject: &Subject) -> anyhow::Result<Value> {
     let key = rcgen::KeyPair::generate()?;
-    let pem = Request::make(subject, &key)?;
+    let pem = CertificateRequest::create_pem(subject, &key)?;
     let engine = base64::engine::general_purpose::STANDARD;
     let pem = base64::Engine::encode(&engine, pem);
     Ok(

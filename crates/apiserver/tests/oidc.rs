@@ -11,7 +11,7 @@ use insula_access::jwt::{self, Algorithm, Signer};
 use insula_access::oidc::{self, Settings};
 use insula_apiserver::egress::trust::Trust;
 use insula_apiserver::pipeline::oidc::{Error, Pace, Provider, SetupError};
-use insula_core::{Proof, Space, Tie};
+use insula_core::{Proof, Space, TenantBinding};
 use insula_testkit::oidc::{FakeProvider, Hits, Manner};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -127,7 +127,7 @@ async fn valid_tokens_are_verified_once() -> Result<()> {
     assert_eq!(credential.user, format!("{}#alice", fake.url()));
     assert_eq!(credential.groups, ["dev"]);
     assert_eq!(credential.tenant, Space::parse("t1").ok());
-    assert_eq!(credential.tie, Tie::At(NOW - 60));
+    assert_eq!(credential.tenant_binding, TenantBinding::At(NOW - 60));
     assert_eq!(credential.proof, Proof::Oidc);
     let id = &credential.extra["authentication.kubernetes.io/credential-id"];
     assert_eq!(id, &["JTI=J1"]);
@@ -179,15 +179,15 @@ async fn tokens_of_other_issuers_or_audiences_are_refused_without_a_fetch() -> R
         ),
         (
             json!({"nbf": NOW + 61}),
-            jwt::TimeError::Early(NOW + 61).into(),
+            jwt::TimeError::NotYetValid(NOW + 61).into(),
         ),
         (
             json!({"iat": NOW + 61}),
-            jwt::TimeError::Future(NOW + 61).into(),
+            jwt::TimeError::IssuedInFuture(NOW + 61).into(),
         ),
         (
             json!({"groups": ["tenant:"]}),
-            insula_access::TenantError::Name(insula_core::NotATenantName).into(),
+            insula_access::TenantError::InvalidName(insula_core::NotATenantName).into(),
         ),
     ] {
         let found = trusting.authenticate(&fake.token(NOW, &said)?).await;

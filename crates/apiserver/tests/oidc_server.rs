@@ -403,7 +403,7 @@ async fn valid_certificates_take_precedence_and_invalid_ones_are_ignored() -> Re
     assert_eq!(whoami(&both).await?, json!(["carol", everybody, "t1"]));
     // A certificate of an untrusted CA.
     let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
-    let authority = Authority::make("insula test", validity)?;
+    let authority = Authority::generate("insula test", validity)?;
     let key = rcgen::KeyPair::generate()?;
     let issued = authority.issue_client(&subject, &key, validity)?;
     let ca = stage.server.authority().certificate_pem();

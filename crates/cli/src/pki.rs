@@ -158,10 +158,10 @@ impl Maker<'_> {
     fn authority(&self) -> Result<Authority, Failure> {
         match (self.read("ca.crt")?, self.read("ca.key")?) {
             (Some(certificate), Some(key)) => {
-                Authority::read(&certificate, &key).map_err(|error| self.unusable_ca(error))
+                Authority::from_pem(&certificate, &key).map_err(|error| self.unusable_ca(error))
             }
             (None, None) if !self.has_issued() => {
-                let made = Authority::make("insula-ca", Validity::starting(self.now, CA_LASTS));
+                let made = Authority::generate("insula-ca", Validity::starting(self.now, CA_LASTS));
                 let made = made.map_err(making)?;
                 self.write("ca.key", &made.key_pem())?;
                 self.write("ca.crt", made.certificate_pem())?;
@@ -170,7 +170,7 @@ impl Maker<'_> {
             // The first start ended between the two.
             (None, Some(key)) if !self.has_issued() => {
                 let validity = Validity::starting(self.now, CA_LASTS);
-                let made = Authority::make_with("insula-ca", &key, validity);
+                let made = Authority::generate_with_key("insula-ca", &key, validity);
                 let made = made.map_err(|error| self.unusable_ca(error))?;
                 self.write("ca.crt", made.certificate_pem())?;
                 Ok(made)

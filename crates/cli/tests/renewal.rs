@@ -153,7 +153,7 @@ fn short_lived_certificates_are_replaced_while_clients_stay_connected() {
 fn files_that_are_replaced_are_served_with() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let validity = Validity::starting(std::time::SystemTime::now(), Duration::from_secs(3600));
-    let ca = Authority::make("elsewhere", validity).unwrap();
+    let ca = Authority::generate("elsewhere", validity).unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (certificate, key) = (at("tls.crt"), at("tls.key"));
     let issue = || {

@@ -317,7 +317,7 @@ fn an_etcd_that_is_not_there_is_named() {
 fn a_provider_that_is_called_like_the_server_is_refused_with_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
-    let authority = Authority::make("provider", validity).unwrap();
+    let authority = Authority::generate("provider", validity).unwrap();
     let ca = folder.path().join("ca.crt");
     std::fs::write(&ca, authority.certificate_pem()).unwrap();
     let data = folder.path().join("data");

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use insula_access::{Authority, Request, Subject, Validity};
+use insula_access::{Authority, CertificateRequest, Subject, Validity};
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
 use insula_apiserver::status::Result;
@@ -135,7 +135,7 @@ fn certificate(
     let pem = spec["request"].as_str().unwrap_or("");
     let pem = STANDARD.decode(pem).ok();
     let pem = pem.and_then(|pem| String::from_utf8(pem).ok());
-    let request = Request::read(&pem.unwrap_or_default());
+    let request = CertificateRequest::from_pem(&pem.unwrap_or_default());
     let request = request.map_err(|error| invalid(format!("the request is not valid: {error}")))?;
     let subject = subject(request.subject, home)?;
     let validity = validity(authority, spec, now)?;
@@ -278,7 +278,8 @@ mod tests {
     fn a_certificate_holds_as_long_as_asked_for_and_no_longer_than_its_ca() {
         let now = SystemTime::now();
         let days = |days: u64| Duration::from_secs(days * 86_400);
-        let authority = |length| Authority::make("ca", Validity::starting(now, length)).unwrap();
+        let authority =
+            |length| Authority::generate("ca", Validity::starting(now, length)).unwrap();
         let until = |authority: &Authority, spec: Value| {
             let until = validity(authority, &spec, now).unwrap().until;
             until.duration_since(now).unwrap().as_secs()

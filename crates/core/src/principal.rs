@@ -18,7 +18,7 @@ pub struct Principal {
     /// Where the user belongs.
     pub home: Space,
     /// To which of all tenants that are ever called like the home.
-    pub tie: Tie,
+    pub tenant_binding: TenantBinding,
     /// How it was proved.
     pub proof: Proof,
 }
@@ -29,7 +29,7 @@ pub type Extra = BTreeMap<String, Vec<String>>;
 /// Which tenant a credential was made for. Names are given again: whoever belonged to a
 /// tenant that was deleted does not belong to the next one of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tie {
+pub enum TenantBinding {
     /// Whoever has the name: somebody vouches for it at every start of the server.
     Name,
     /// The tenant with this UID.
@@ -65,12 +65,12 @@ pub const RESERVED_PREFIX: &str = "system:";
 /// The extra that says which certificate or token it was: not the secret, but its name.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-impl Tie {
+impl TenantBinding {
     /// Whether it is to the tenant with this UID, which came about at `created`.
     pub fn holds(&self, uid: &str, created: i64) -> bool {
         match self {
             Self::Name => true,
-            Self::Uid(tied) => tied.as_ref() == uid,
+            Self::Uid(bound) => bound.as_ref() == uid,
             Self::At(time) => *time >= created,
         }
     }
@@ -100,18 +100,18 @@ mod tests {
     #[test]
     fn a_tie_to_a_tenant_is_not_to_the_next_one_of_its_name() {
         let (first, second) = (("uid-1", 100), ("uid-2", 200));
-        for (tie, to_first, to_second) in [
-            (Tie::Name, true, true),
-            (Tie::Uid("uid-1".into()), true, false),
-            (Tie::Uid("uid-2".into()), false, true),
-            (Tie::Uid("".into()), false, false),
+        for (binding, to_first, to_second) in [
+            (TenantBinding::Name, true, true),
+            (TenantBinding::Uid("uid-1".into()), true, false),
+            (TenantBinding::Uid("uid-2".into()), false, true),
+            (TenantBinding::Uid("".into()), false, false),
             // Made while the first was there, after which came the second.
-            (Tie::At(100), true, false),
-            (Tie::At(199), true, false),
-            (Tie::At(99), false, false),
+            (TenantBinding::At(100), true, false),
+            (TenantBinding::At(199), true, false),
+            (TenantBinding::At(99), false, false),
         ] {
-            assert_eq!(tie.holds(first.0, first.1), to_first, "{tie:?}");
-            assert_eq!(tie.holds(second.0, second.1), to_second, "{tie:?}");
+            assert_eq!(binding.holds(first.0, first.1), to_first, "{binding:?}");
+            assert_eq!(binding.holds(second.0, second.1), to_second, "{binding:?}");
         }
     }
 }

@@ -87,7 +87,7 @@ impl FakeProvider {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
-        let authority = Authority::make("fake provider", validity)?;
+        let authority = Authority::generate("fake provider", validity)?;
         let acceptor = acceptor(&authority, address, validity)?;
         let shared = Arc::new(Shared {
             url: format!("https://{address}"),

@@ -159,7 +159,7 @@ impl TestServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
-        let authority = Arc::new(Authority::make("insula test", validity)?);
+        let authority = Arc::new(Authority::generate("insula test", validity)?);
         let key = rcgen::KeyPair::generate()?;
         let names = ["localhost".to_owned(), address.ip().to_string()];
         let certificate = authority.issue_server(&names, &key, validity)?;

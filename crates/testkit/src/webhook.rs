@@ -91,7 +91,7 @@ impl FakeWebhook {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
-        let authority = Authority::make("fake webhook", validity)?;
+        let authority = Authority::generate("fake webhook", validity)?;
         let acceptor = acceptor(&authority, names, address, validity)?;
         let shared = Arc::new(Shared {
             script: Mutex::new(Arc::new(move |_| reply.clone())),

@@ -1,6 +1,6 @@
 //! The subject of a client certificate.
 
-use insula_core::{Space, Tie};
+use insula_core::{Space, TenantBinding};
 use rcgen::SigningKey;
 use yasna::DERWriterSeq;
 use yasna::models::ObjectIdentifier;
@@ -36,7 +36,7 @@ const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 impl Subject {
     /// Reads the subject of a certificate in PEM.
     pub fn read(certificate_pem: &str) -> Result<Self, CertificateError> {
-        let pem = pem::parse(certificate_pem).map_err(|_| CertificateError::Form)?;
+        let pem = pem::parse(certificate_pem).map_err(|_| CertificateError::Malformed)?;
         certificate::read(pem.contents()).map(Self::from)
     }
 
@@ -105,9 +105,9 @@ impl From<Credential> for Subject {
             user: credential.user,
             groups: credential.groups,
             tenant: credential.tenant,
-            tenant_uid: match credential.tie {
-                Tie::Uid(uid) => Some(uid),
-                Tie::Name | Tie::At(_) => None,
+            tenant_uid: match credential.tenant_binding {
+                TenantBinding::Uid(uid) => Some(uid),
+                TenantBinding::Name | TenantBinding::At(_) => None,
             },
         }
     }

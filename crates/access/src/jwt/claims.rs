@@ -30,10 +30,10 @@ pub enum TimeError {
     Expired(i64),
     /// Its validity starts at this time.
     #[error("the token is not valid yet")]
-    Early(i64),
+    NotYetValid(i64),
     /// It was issued at this time, which is in the future.
     #[error("the token is issued in the future")]
-    Future(i64),
+    IssuedInFuture(i64),
 }
 
 /// Tolerated clock skew, in seconds.
@@ -90,10 +90,10 @@ impl Times {
         if let Some(not_before) = self.not_before
             && soon < not_before
         {
-            return Err(TimeError::Early(not_before));
+            return Err(TimeError::NotYetValid(not_before));
         }
         match self.issued {
-            Some(issued) if soon < issued => Err(TimeError::Future(issued)),
+            Some(issued) if soon < issued => Err(TimeError::IssuedInFuture(issued)),
             _ => Ok(()),
         }
     }
@@ -144,10 +144,18 @@ mod tests {
             (json!({"exp": 1e300}), i64::MAX, Ok(())),
             (json!({"exp": u64::MAX}), i64::MAX, Ok(())),
             (json!({"nbf": 1000}), 940, Ok(())),
-            (json!({"nbf": 1000}), 939, Err(TimeError::Early(1000))),
-            (json!({"nbf": 1e300}), 0, Err(TimeError::Early(i64::MAX))),
+            (json!({"nbf": 1000}), 939, Err(TimeError::NotYetValid(1000))),
+            (
+                json!({"nbf": 1e300}),
+                0,
+                Err(TimeError::NotYetValid(i64::MAX)),
+            ),
             (json!({"iat": 1000}), 940, Ok(())),
-            (json!({"iat": 1000}), 939, Err(TimeError::Future(1000))),
+            (
+                json!({"iat": 1000}),
+                939,
+                Err(TimeError::IssuedInFuture(1000)),
+            ),
             (json!({"iat": 1000}), i64::MAX, Ok(())),
             (json!({"exp": 2000, "nbf": 1000, "iat": 1000}), 1500, Ok(())),
             (

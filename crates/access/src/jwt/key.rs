@@ -113,7 +113,7 @@ impl PublicKey {
             only: only.map_err(|_| NotAPublicKey)?,
             material: material.ok_or(NotAPublicKey)?,
         };
-        let fits = key.only.is_none_or(|only| key.does(only));
+        let fits = key.only.is_none_or(|only| key.supports(only));
         fits.then_some(key).ok_or(NotAPublicKey)
     }
 
@@ -155,7 +155,7 @@ impl PublicKey {
     }
 
     /// Reports whether it supports the algorithm and is intended for it.
-    pub fn does(&self, algorithm: Algorithm) -> bool {
+    pub fn supports(&self, algorithm: Algorithm) -> bool {
         let of_its_type = matches!(
             (&self.material, algorithm.verification()),
             (Material::Rsa(_), Verification::Rsa(_))
@@ -167,7 +167,7 @@ impl PublicKey {
 
     /// Checks that it signed this token.
     pub(super) fn check(&self, signed: &Signed<'_>) -> Result<(), Error> {
-        if !self.does(signed.algorithm()) {
+        if !self.supports(signed.algorithm()) {
             return Err(Error::Mismatch);
         }
         let (message, signature) = (signed.message(), signed.signature());

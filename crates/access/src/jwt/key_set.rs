@@ -19,26 +19,26 @@ pub struct KeySet {
 pub enum KeySetError {
     /// It is not a JSON Web Key Set.
     #[error("it is not a JSON Web Key Set")]
-    Form,
+    Malformed,
     /// It has too many keys.
     #[error("it has more than 64 keys")]
-    Many,
+    TooManyKeys,
 }
 
 /// Upper bound on the keys of a set, because a token without a key ID is tried with each.
-const MOST: usize = 64;
+const MAX_KEYS: usize = 64;
 
 impl KeySet {
     /// Parses a JSON Web Key Set. Keys that are not for verification, or of an unsupported
     /// type, are skipped: a provider may publish them for other clients.
     pub fn from_jwks(jwks: &[u8]) -> Result<Self, KeySetError> {
-        let members = json::object(jwks).ok_or(KeySetError::Form)?;
+        let members = json::object(jwks).ok_or(KeySetError::Malformed)?;
         let Some(Value::Array(published)) = members.get("keys") else {
-            return Err(KeySetError::Form);
+            return Err(KeySetError::Malformed);
         };
         let keys: Self = published.iter().filter_map(read).collect();
-        if keys.keys.len() > MOST {
-            return Err(KeySetError::Many);
+        if keys.keys.len() > MAX_KEYS {
+            return Err(KeySetError::TooManyKeys);
         }
         Ok(keys)
     }

@@ -26,7 +26,7 @@ pub struct NotASigningKey;
 /// Signing failed, because the system returned no random bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a token could not be signed")]
-pub struct Unsigned;
+pub struct SigningError;
 
 impl Signer {
     /// Creates a signer from a private key in PKCS #8.
@@ -48,12 +48,12 @@ impl Signer {
     }
 
     /// Returns a signed token with these claims.
-    pub fn sign(&self, claims: &Value) -> Result<String, Unsigned> {
+    pub fn sign(&self, claims: &Value) -> Result<String, SigningError> {
         let header = json!({"alg": Algorithm::Es256.name(), "kid": self.public.id()});
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let message = format!("{}.{}", part(&header), part(claims));
         let signature = self.pair.sign(&self.random, message.as_bytes());
-        let signature = signature.map_err(|_| Unsigned)?;
+        let signature = signature.map_err(|_| SigningError)?;
         let signature = URL_SAFE_NO_PAD.encode(signature.as_ref());
         Ok(format!("{message}.{signature}"))
     }

@@ -385,15 +385,15 @@ fn only_keys_for_verification_are_taken_from_a_set() {
         assert_eq!(read.keys().len(), 1 + usize::from(expected), "{key}");
     }
     for (text, expected) in [
-        ("", KeySetError::Form),
-        ("[]", KeySetError::Form),
-        ("{}", KeySetError::Form),
-        (r#"{"keys":{}}"#, KeySetError::Form),
-        (r#"{"keys":[],"keys":[]}"#, KeySetError::Form),
-        ("<html>", KeySetError::Form),
+        ("", KeySetError::Malformed),
+        ("[]", KeySetError::Malformed),
+        ("{}", KeySetError::Malformed),
+        (r#"{"keys":{}}"#, KeySetError::Malformed),
+        (r#"{"keys":[],"keys":[]}"#, KeySetError::Malformed),
+        ("<html>", KeySetError::Malformed),
         (
             &json!({"keys": vec![ec.clone(); 65]}).to_string(),
-            KeySetError::Many,
+            KeySetError::TooManyKeys,
         ),
     ] {
         assert_eq!(KeySet::from_jwks(text.as_bytes()), Err(expected), "{text}");

@@ -99,8 +99,8 @@ fn when(error: TimeError) -> String {
         TimeError::Expired(at) => {
             format!("oidc: token is expired (Token Expiry: {})", date(at))
         }
-        TimeError::Early(_) => "oidc: token is not valid yet".to_owned(),
-        TimeError::Future(_) => "oidc: token is issued in the future".to_owned(),
+        TimeError::NotYetValid(_) => "oidc: token is not valid yet".to_owned(),
+        TimeError::IssuedInFuture(_) => "oidc: token is issued in the future".to_owned(),
     }
 }
 

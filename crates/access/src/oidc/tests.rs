@@ -48,14 +48,14 @@ fn token_maps_to_a_credential() {
         settings.username_prefix = Some("oidc:".to_owned());
     });
     let said = json!({"groups": ["dev", "tenant:t1", "system:masters"], "jti": "J1"});
-    let holder = issuer.holder(&claims(said), NOW).unwrap();
+    let holder = issuer.authenticate(&claims(said), NOW).unwrap();
     let expected = Credential {
         user: "oidc:alice".to_owned(),
         uid: None,
         groups: vec!["o:dev".to_owned(), "o:system:masters".to_owned()],
         extra: [(CREDENTIAL_ID.to_owned(), vec!["JTI=J1".to_owned()])].into(),
         tenant: Some(space("t1")),
-        tie: Tie::At(NOW - 10),
+        tenant_binding: TenantBinding::At(NOW - 10),
         proof: Proof::Oidc,
     };
     assert_eq!(holder.credential, expected);
@@ -150,7 +150,7 @@ fn user_name_is_the_claim_with_its_prefix() {
             settings.username_claim = claim.to_owned();
             settings.username_prefix = prefix.map(str::to_owned);
         });
-        let holder = issuer.holder(&claims(said.clone()), NOW);
+        let holder = issuer.authenticate(&claims(said.clone()), NOW);
         let user = holder.map(|holder| holder.credential.user);
         assert_eq!(
             user,
@@ -162,8 +162,8 @@ fn user_name_is_the_claim_with_its_prefix() {
 
 #[test]
 fn tenant_is_named_consistently_by_group_or_claim() {
-    let bad = || Error::Membership(TenantError::Name(NotATenantName));
-    let several = || Error::Membership(TenantError::Several);
+    let bad = || Error::Membership(TenantError::InvalidName(NotATenantName));
+    let several = || Error::Membership(TenantError::Multiple);
     let no_text = || Error::Tenant("tenant".to_owned());
     let no_groups = || Error::Groups("groups".to_owned());
     for (said, expected) in [
@@ -228,7 +228,7 @@ fn tenant_is_named_consistently_by_group_or_claim() {
         ),
     ] {
         let issuer = issuer(|settings| settings.tenant_claim = Some("tenant".to_owned()));
-        let holder = issuer.holder(&claims(said.clone()), NOW);
+        let holder = issuer.authenticate(&claims(said.clone()), NOW);
         let found = holder.map(|holder| {
             let groups = holder.credential.groups.join("|");
             (holder.credential.tenant, groups)
@@ -240,12 +240,15 @@ fn tenant_is_named_consistently_by_group_or_claim() {
     let mut said = json!({"iss": URL, "aud": "insula", "sub": "alice", "iat": NOW, "exp": NOW});
     said["tenant"] = Value::Null;
     let strict = issuer(|settings| settings.tenant_claim = Some("tenant".to_owned()));
-    assert_eq!(strict.holder(&signed(&said), NOW), Err(no_text()));
+    assert_eq!(strict.authenticate(&signed(&said), NOW), Err(no_text()));
     // As in Kubernetes, null groups are no groups.
     said["groups"] = Value::Null;
     let lax = issuer(|_| {});
     assert_eq!(
-        lax.holder(&signed(&said), NOW).unwrap().credential.groups,
+        lax.authenticate(&signed(&said), NOW)
+            .unwrap()
+            .credential
+            .groups,
         [""; 0]
     );
 }
@@ -254,7 +257,7 @@ fn tenant_is_named_consistently_by_group_or_claim() {
 fn claims_that_are_not_configured_are_ignored() {
     let issuer = issuer(|settings| settings.groups_claim = None);
     let said = json!({"groups": ["tenant:t1", "dev"], "tenant": "t2", "roles": ["x"]});
-    let credential = issuer.holder(&claims(said), NOW).unwrap().credential;
+    let credential = issuer.authenticate(&claims(said), NOW).unwrap().credential;
     assert_eq!(credential.tenant, None);
     assert_eq!(credential.groups, [""; 0]);
     assert_eq!(credential.extra, Extra::new());
@@ -264,11 +267,11 @@ fn claims_that_are_not_configured_are_ignored() {
 #[test]
 fn groups_prefix_cannot_name_a_tenant() {
     let issuer = issuer(|settings| settings.groups_prefix = TENANT_PREFIX.to_owned());
-    let credential = issuer.holder(&claims(json!({"groups": ["t2"]})), NOW);
+    let credential = issuer.authenticate(&claims(json!({"groups": ["t2"]})), NOW);
     let credential = credential.unwrap().credential;
     assert_eq!(credential.tenant, None);
     let home = space("t1");
-    let principal = crate::settle(credential, Some(&home)).unwrap();
+    let principal = crate::resolve_principal(credential, Some(&home)).unwrap();
     assert_eq!(principal.groups, ["system:authenticated"]);
     assert_eq!(principal.home, home);
 }
@@ -317,11 +320,11 @@ fn token_must_match_audience_issuer_and_time() {
         ),
         (
             json!({"nbf": NOW + 61}),
-            Some(TimeError::Early(NOW + 61).into()),
+            Some(TimeError::NotYetValid(NOW + 61).into()),
         ),
         (
             json!({"iat": NOW + 61}),
-            Some(TimeError::Future(NOW + 61).into()),
+            Some(TimeError::IssuedInFuture(NOW + 61).into()),
         ),
         (json!({"hd": null}), Some(Error::Required("hd".to_owned()))),
         (json!({"hd": "y"}), Some(Error::Unequal("hd".to_owned()))),
@@ -331,7 +334,7 @@ fn token_must_match_audience_issuer_and_time() {
         for (name, value) in said.as_object().unwrap() {
             all[name] = value.clone();
         }
-        let found = issuer.holder(&claims(all), NOW);
+        let found = issuer.authenticate(&claims(all), NOW);
         assert_eq!(found.err(), expected, "{said}");
     }
 }
@@ -395,7 +398,7 @@ fn foreign_tokens_are_rejected_before_any_key_lookup() {
     ] {
         let token = signer.sign(&said).unwrap();
         let signed = Signed::parse(&token).unwrap();
-        assert_eq!(issuer.expects(&signed), expected, "{said}");
+        assert_eq!(issuer.check_unverified(&signed), expected, "{said}");
     }
 }
 

@@ -13,13 +13,13 @@ use super::selector::Selector;
 /// A few thousand roles that all select each other would take minutes and gigabytes. This
 /// bound takes some milliseconds, and suffices for a thousand roles of which a few hundred
 /// are aggregated.
-const MOST_STEPS: usize = 1 << 19;
+const MAX_STEPS: usize = 1 << 19;
 
 /// The cluster roles of a space: its own, and the built-in ones that they do not replace.
 #[derive(Clone, Copy, Debug)]
 pub struct Roles<'a> {
     pub own: &'a ByName,
-    pub below: &'a ByName,
+    pub built_in: &'a ByName,
 }
 
 /// Cluster roles by name.
@@ -31,7 +31,7 @@ pub type Aggregated = HashMap<Box<str>, RuleList>;
 impl<'a> Roles<'a> {
     /// The role of this name.
     pub fn get(self, name: &str) -> Option<&'a ClusterRole> {
-        self.own.get(name).or_else(|| self.below.get(name))
+        self.own.get(name).or_else(|| self.built_in.get(name))
     }
 
     /// Computes the rules of every aggregated role.
@@ -43,20 +43,20 @@ impl<'a> Roles<'a> {
     /// When the step budget is used up, no more rules are added: aggregation fails closed.
     pub fn aggregate(self) -> Aggregated {
         let roles = self.sorted();
-        let mut steps = Steps(MOST_STEPS);
+        let mut steps = Steps(MAX_STEPS);
         let graph = Graph::new(&roles, &mut steps);
-        let mut walk = Walk::new(&graph, &mut steps);
+        let mut traversal = Traversal::new(&graph, &mut steps);
         let aggregated = roles.iter().enumerate().filter_map(|(at, (name, role))| {
             let is_aggregated = matches!(role.source, Source::Aggregated(_));
-            is_aggregated.then(|| ((*name).into(), walk.from(at)))
+            is_aggregated.then(|| ((*name).into(), traversal.from(at)))
         });
         aggregated.collect()
     }
 
     fn sorted(self) -> Vec<(&'a str, &'a ClusterRole)> {
-        let below = self.below.iter();
-        let below = below.filter(|(name, _)| !self.own.contains_key(*name));
-        let mut roles: Vec<_> = self.own.iter().chain(below).collect();
+        let built_in = self.built_in.iter();
+        let built_in = built_in.filter(|(name, _)| !self.own.contains_key(*name));
+        let mut roles: Vec<_> = self.own.iter().chain(built_in).collect();
         roles.sort_unstable_by_key(|(name, _)| *name);
         roles
             .into_iter()
@@ -87,7 +87,7 @@ enum Node {
     /// A role with rules of its own.
     Own(Vec<usize>),
     /// A role that aggregates these roles.
-    MadeOf(Vec<usize>),
+    Aggregated(Vec<usize>),
 }
 
 impl<'a> Graph<'a> {
@@ -102,7 +102,7 @@ impl<'a> Graph<'a> {
         };
         let nodes = roles.iter().map(|(_, role)| match &role.source {
             Source::Own(rules) => Node::Own(rules.iter().map(&mut number).collect()),
-            Source::Aggregated(selectors) => Node::MadeOf(select(roles, selectors, steps)),
+            Source::Aggregated(selectors) => Node::Aggregated(select(roles, selectors, steps)),
         });
         let nodes = nodes.collect();
         Self { nodes, rules }
@@ -120,20 +120,20 @@ fn select(roles: &[(&str, &ClusterRole)], selectors: &[Selector], steps: &mut St
 }
 
 /// Traversals of the graph. Visited roles and rules are marked with the traversal's number.
-struct Walk<'a> {
+struct Traversal<'a> {
     graph: &'a Graph<'a>,
     steps: &'a mut Steps,
-    way: usize,
+    round: usize,
     seen: Vec<usize>,
     known: Vec<usize>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Traversal<'a> {
     fn new(graph: &'a Graph<'a>, steps: &'a mut Steps) -> Self {
         Self {
             graph,
             steps,
-            way: 0,
+            round: 0,
             seen: vec![0; graph.nodes.len()],
             known: vec![0; graph.rules.len()],
         }
@@ -141,7 +141,7 @@ impl<'a> Walk<'a> {
 
     /// Collects the rules reachable from a role, in the order of the traversal.
     fn from(&mut self, role: usize) -> RuleList {
-        self.way += 1;
+        self.round += 1;
         let mut rules = Vec::new();
         // An explicit stack: a chain of roles may be longer than the thread's stack allows.
         let mut stack = vec![std::slice::from_ref(&role).iter()];
@@ -153,11 +153,11 @@ impl<'a> Walk<'a> {
             if !self.steps.take(1) {
                 break;
             }
-            if std::mem::replace(&mut self.seen[role], self.way) == self.way {
+            if std::mem::replace(&mut self.seen[role], self.round) == self.round {
                 continue;
             }
             match &self.graph.nodes[role] {
-                Node::MadeOf(roles) => stack.push(roles.iter()),
+                Node::Aggregated(roles) => stack.push(roles.iter()),
                 Node::Own(own) => self.add(own, &mut rules),
             }
         }
@@ -166,8 +166,8 @@ impl<'a> Walk<'a> {
 
     fn add(&mut self, own: &[usize], rules: &mut Vec<Arc<Rule>>) {
         for &rule in own {
-            if self.steps.take(1) && self.known[rule] != self.way {
-                self.known[rule] = self.way;
+            if self.steps.take(1) && self.known[rule] != self.round {
+                self.known[rule] = self.round;
                 rules.push(Arc::clone(self.graph.rules[rule]));
             }
         }

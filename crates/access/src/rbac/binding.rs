@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::Deserialize;
 
-use super::act::Who;
+use super::attributes::User;
 use super::decision::UnresolvedRole;
 use insula_gotext::quote::Quoted;
 
@@ -74,7 +74,7 @@ impl Binding {
 
     /// Describes the binding as Kubernetes does, with the first of its subjects that matches
     /// the user.
-    pub fn describe(&self, who: Who<'_>, f: &mut Formatter<'_>) -> fmt::Result {
+    pub fn describe(&self, user: User<'_>, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.namespace {
             None => write!(f, "ClusterRoleBinding {}", Quoted(&self.name))?,
             Some(namespace) => {
@@ -83,7 +83,7 @@ impl Binding {
             }
         }
         write!(f, " of {} {}", self.role_kind, Quoted(&self.role))?;
-        match self.subjects.iter().find(|subject| subject.is(who)) {
+        match self.subjects.iter().find(|subject| subject.is(user)) {
             Some(subject) => write!(f, " to {subject}"),
             None => Ok(()),
         }
@@ -101,12 +101,12 @@ impl Binding {
 
 impl Subject {
     /// Reports whether it refers to this user.
-    pub fn is(&self, who: Who<'_>) -> bool {
+    pub fn is(&self, user: User<'_>) -> bool {
         match self {
-            Self::User(name) => **name == *who.user,
-            Self::Group(name) => who.groups.iter().any(|group| **group == **name),
-            Self::ServiceAccount { namespace, name } => who
-                .user
+            Self::User(name) => **name == *user.name,
+            Self::Group(name) => user.groups.iter().any(|group| **group == **name),
+            Self::ServiceAccount { namespace, name } => user
+                .name
                 .strip_prefix(SERVICE_ACCOUNT)
                 .and_then(|rest| rest.strip_prefix(&**namespace))
                 .and_then(|rest| rest.strip_prefix(':'))

@@ -99,7 +99,7 @@ impl Table {
         let cluster_role_bindings = read(RbacKind::ClusterRoleBinding);
         let aggregated = Roles {
             own: &layer.cluster_roles,
-            below: &ByName::new(),
+            built_in: &ByName::new(),
         }
         .aggregate();
         for role in &mut cluster_roles {

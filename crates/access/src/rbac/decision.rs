@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::act::Who;
+use super::attributes::User;
 use super::binding::Binding;
 use insula_gotext::quote::Quoted;
 
@@ -16,7 +16,7 @@ pub(super) enum Verdict<'a> {
     Master,
     Granted {
         binding: &'a Binding,
-        who: Who<'a>,
+        user: User<'a>,
     },
     NoOpinion(Unresolved),
 }
@@ -73,9 +73,9 @@ impl Reason<'_> {
 impl Display for Reason<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Verdict::Granted { binding, who } => {
+            Verdict::Granted { binding, user } => {
                 f.write_str("RBAC: allowed by ")?;
-                binding.describe(*who, f)
+                binding.describe(*user, f)
             }
             Verdict::NoOpinion(unresolved) if !unresolved.is_empty() => {
                 write!(f, "RBAC: {unresolved}")

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::act::Who;
+use super::attributes::User;
 use super::binding::{Binding, SERVICE_ACCOUNT, Subject};
 
 /// The bindings of one namespace, or the cluster role bindings.
@@ -69,13 +69,13 @@ impl Bindings {
     }
 
     /// Iterates over the grants of a user and their groups.
-    pub fn of<'a>(&'a self, who: Who<'a>) -> impl Iterator<Item = &'a Grant> {
-        let user = self.users.get(who.user);
-        let groups = who
+    pub fn of<'a>(&'a self, user: User<'a>) -> impl Iterator<Item = &'a Grant> {
+        let own = self.users.get(user.name);
+        let groups = user
             .groups
             .iter()
             .filter_map(|group| self.groups.get(&**group));
-        user.into_iter().chain(groups).flatten()
+        own.into_iter().chain(groups).flatten()
     }
 
     fn place(&mut self, subject: &Subject) -> (&mut Grants, Box<str>) {

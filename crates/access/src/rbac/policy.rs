@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use insula_core::MASTERS;
 
-use super::act::{Act, Reach, Who};
 use super::aggregate::{Aggregated, Roles};
+use super::attributes::{Attributes, Reach, User};
 use super::binding::{Binding, RoleRef};
 use super::bootstrap;
 use super::decision::{Decision, Unresolved, Verdict};
@@ -69,28 +69,33 @@ impl Policy {
     /// [`Policy::rules`].
     ///
     /// Allowing a request allocates nothing.
-    pub fn decide<'a>(&'a self, who: Who<'a>, act: &Act<'_>, reach: Reach) -> Decision<'a> {
-        if who.groups.iter().any(|group| group == MASTERS) {
+    pub fn decide<'a>(
+        &'a self,
+        user: User<'a>,
+        attributes: &Attributes<'_>,
+        reach: Reach,
+    ) -> Decision<'a> {
+        if user.groups.iter().any(|group| group == MASTERS) {
             return Decision(Verdict::Master);
         }
         let mut complete = true;
-        for place in self.places(act.namespace(), reach) {
-            if let Some(binding) = self.find(place, who, act, &mut complete) {
-                return Decision(Verdict::Granted { binding, who });
+        for place in self.places(attributes.namespace(), reach) {
+            if let Some(binding) = self.find(place, user, attributes, &mut complete) {
+                return Decision(Verdict::Granted { binding, user });
             }
         }
         Decision(Verdict::NoOpinion(match complete {
             true => Unresolved::default(),
-            false => self.rules(who, act.namespace(), reach).unresolved,
+            false => self.rules(user, attributes.namespace(), reach).unresolved,
         }))
     }
 
     /// Returns every rule that applies to the user in the namespace, or outside namespaces.
     /// The implicit permissions of `system:masters` are not included.
-    pub fn rules(&self, who: Who<'_>, namespace: Option<&str>, reach: Reach) -> Rules {
+    pub fn rules(&self, user: User<'_>, namespace: Option<&str>, reach: Reach) -> Rules {
         let mut found = Rules::default();
         for place in self.places(namespace.filter(|name| !name.is_empty()), reach) {
-            for binding in place.bindings(who) {
+            for binding in place.bindings(user) {
                 match self.rules_of(binding) {
                     Some(rules) => found.rules.extend(rules.iter().cloned()),
                     None => found.unresolved.0.push(binding.unresolved()),
@@ -133,7 +138,7 @@ impl Policy {
     fn cluster_roles(&self) -> Roles<'_> {
         Roles {
             own: &self.own.cluster_roles,
-            below: &bootstrap::layer().cluster_roles,
+            built_in: &bootstrap::layer().cluster_roles,
         }
     }
 
@@ -166,18 +171,20 @@ impl Policy {
     fn find<'a>(
         &'a self,
         place: Place<'a>,
-        who: Who<'a>,
-        act: &Act<'_>,
+        user: User<'a>,
+        attributes: &Attributes<'_>,
         complete: &mut bool,
     ) -> Option<&'a Binding> {
         let mut found: Option<&Binding> = None;
-        for binding in place.grants(who) {
+        for binding in place.grants(user) {
             if found.is_some_and(|found| found.name <= binding.name) {
                 continue;
             }
             match self.rules_of(binding) {
                 None => *complete = false,
-                Some(rules) if rules.iter().any(|rule| rule.allows(act)) => found = Some(binding),
+                Some(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
+                    found = Some(binding)
+                }
                 Some(_) => {}
             }
         }
@@ -194,10 +201,10 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     /// For each role granted to the user or a group, the first binding that grants it.
-    fn grants(self, who: Who<'a>) -> impl Iterator<Item = &'a Binding> {
-        let own = self.own.into_iter().flat_map(move |own| own.of(who));
+    fn grants(self, user: User<'a>) -> impl Iterator<Item = &'a Binding> {
+        let own = self.own.into_iter().flat_map(move |own| own.of(user));
         let own = own.filter_map(|grant| grant.bindings().next());
-        let built_in = self.built_in.into_iter().flat_map(move |of| of.of(who));
+        let built_in = self.built_in.into_iter().flat_map(move |of| of.of(user));
         let built_in = built_in.filter_map(move |grant| {
             let mut bindings = grant.bindings();
             bindings.find(|binding| !self.replaces(binding))
@@ -206,9 +213,9 @@ impl<'a> Place<'a> {
     }
 
     /// All bindings of the user, sorted by name.
-    fn bindings(self, who: Who<'a>) -> Vec<&'a Binding> {
-        let own = self.own.into_iter().flat_map(|own| own.of(who));
-        let built_in = self.built_in.into_iter().flat_map(|of| of.of(who));
+    fn bindings(self, user: User<'a>) -> Vec<&'a Binding> {
+        let own = self.own.into_iter().flat_map(|own| own.of(user));
+        let built_in = self.built_in.into_iter().flat_map(|of| of.of(user));
         let built_in = built_in.flat_map(|grant| grant.bindings());
         let built_in = built_in.filter(|binding| !self.replaces(binding));
         let own = own.flat_map(|grant| grant.bindings());
@@ -229,7 +236,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::rbac::act::ResourceAct;
+    use crate::rbac::attributes::ResourceAttributes;
     use crate::rbac::rule::CHECKS;
 
     const ROLES: usize = 200;
@@ -263,14 +270,21 @@ mod tests {
 
     /// Returns whether the request is allowed, and how many rules were evaluated.
     fn count(policy: &Policy, user: &str, resource: &str) -> (bool, usize) {
-        let act = Act::Resource(ResourceAct {
+        let attributes = Attributes::Resource(ResourceAttributes {
             verb: "get",
             resource,
             namespace: Some("x"),
-            ..ResourceAct::default()
+            ..ResourceAttributes::default()
         });
         let before = CHECKS.get();
-        let decision = policy.decide(Who { user, groups: &[] }, &act, Reach::Home);
+        let decision = policy.decide(
+            User {
+                name: user,
+                groups: &[],
+            },
+            &attributes,
+            Reach::Home,
+        );
         (decision.is_allowed(), CHECKS.get() - before)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::act::{Act, ResourceAct};
+use super::attributes::{Attributes, ResourceAttributes};
 
 /// One rule of a role. It allows each of its verbs on each of its resources in each of its
 /// groups, or on each of its paths.
@@ -40,18 +40,18 @@ pub(super) type RuleList = Arc<[Arc<Rule>]>;
 
 impl Rule {
     /// Reports whether the rule allows the request.
-    pub fn allows(&self, act: &Act<'_>) -> bool {
+    pub fn allows(&self, attributes: &Attributes<'_>) -> bool {
         #[cfg(test)]
         CHECKS.with(|checks| checks.set(checks.get() + 1));
-        match act {
+        match attributes {
             // Groups and resources first: they rule out most candidates.
-            Act::Resource(act) => {
-                has_or_star(&self.api_groups, act.group)
-                    && self.names_resource(act)
-                    && has_or_star(&self.verbs, act.verb)
-                    && self.names_object(act.name)
+            Attributes::Resource(attributes) => {
+                has_or_star(&self.api_groups, attributes.group)
+                    && self.names_resource(attributes)
+                    && has_or_star(&self.verbs, attributes.verb)
+                    && self.names_object(attributes.name)
             }
-            Act::Path { verb, path } => {
+            Attributes::NonResource { verb, path } => {
                 let mut urls = self.non_resource_urls.iter();
                 urls.any(|url| url_covers(url, path)) && has_or_star(&self.verbs, verb)
             }
@@ -72,16 +72,16 @@ impl Rule {
         size_of::<Self>() + texts
     }
 
-    fn names_resource(&self, act: &ResourceAct<'_>) -> bool {
-        let part = act.subresource.filter(|part| !part.is_empty());
+    fn names_resource(&self, attributes: &ResourceAttributes<'_>) -> bool {
+        let part = attributes.subresource.filter(|part| !part.is_empty());
         self.resources.iter().any(|resource| {
             resource == "*"
                 || match part {
-                    None => resource == act.resource,
+                    None => resource == attributes.resource,
                     Some(part) => resource
                         .strip_suffix(part)
                         .and_then(|whole| whole.strip_suffix('/'))
-                        .is_some_and(|whole| whole == "*" || whole == act.resource),
+                        .is_some_and(|whole| whole == "*" || whole == attributes.resource),
                 }
         })
     }
@@ -133,12 +133,12 @@ mod tests {
     }
 
     /// Parses `verb group/resource/subresource name`, with `-` for an absent part.
-    fn act(text: &str) -> Act<'_> {
+    fn attributes(text: &str) -> Attributes<'_> {
         let words: Vec<&str> = text.split(' ').collect();
         let of: Vec<&str> = words[1].split('/').collect();
         let given = |text: &'static str| (text != "-").then_some(text);
         let leak = |text: &str| given(String::from(text).leak());
-        Act::Resource(ResourceAct {
+        Attributes::Resource(ResourceAttributes {
             verb: words[0],
             group: of[0],
             resource: of[1],
@@ -216,7 +216,7 @@ mod tests {
             (names(&["*"]), "list /pods", false),
         ];
         for (rule, asked, allowed) in cases {
-            assert_eq!(rule.allows(&act(asked)), allowed, "{rule:?} {asked}");
+            assert_eq!(rule.allows(&attributes(asked)), allowed, "{rule:?} {asked}");
         }
     }
 
@@ -226,12 +226,12 @@ mod tests {
             "verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"],
         });
         let asked = |subresource, name| {
-            Act::Resource(ResourceAct {
+            Attributes::Resource(ResourceAttributes {
                 verb: "get",
                 resource: "pods",
                 subresource,
                 name,
-                ..ResourceAct::default()
+                ..ResourceAttributes::default()
             })
         };
         for (subresource, name, allowed) in [
@@ -264,18 +264,18 @@ mod tests {
             (&[], "/api", false),
         ] {
             for (verb, holds) in [("get", allowed), ("post", false)] {
-                let found = of(urls).allows(&Act::Path { verb, path });
+                let found = of(urls).allows(&Attributes::NonResource { verb, path });
                 assert_eq!(found, holds, "{urls:?} {verb} {path}");
             }
         }
         let all = rule(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
-        let path = Act::Path {
+        let path = Attributes::NonResource {
             verb: "get",
             path: "/healthz",
         };
         assert!(!all.allows(&path), "resource rules allow no paths");
         assert!(
-            !of(&["*"]).allows(&act("get /pods")),
+            !of(&["*"]).allows(&attributes("get /pods")),
             "path rules allow no resources"
         );
     }

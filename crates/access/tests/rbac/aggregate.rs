@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use insula_access::rbac::{Policy, RbacKind, Reach, RoleRef};
 use serde_json::{Value, json};
 
-use crate::{binding, get, object, who};
+use crate::{binding, caller, get, object};
 
 /// A role with these labels, each `"key": "true"`, that allows one resource.
 fn leaf(name: &str, labels: &[&str], resource: &str) -> Value {
@@ -178,9 +178,9 @@ fn labelled_role_extends_the_built_in_roles_and_their_holders() {
     let mut policy = Policy::new();
     policy.put(object(kind, &value));
     let is_allowed = |policy: &Policy| {
-        let act = get("widgets", Some("x"));
+        let attributes = get("widgets", Some("x"));
         policy
-            .decide(who("alice", &[]), &act, Reach::Home)
+            .decide(caller("alice", &[]), &attributes, Reach::Home)
             .is_allowed()
     };
     let count =

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use insula_access::rbac::bootstrap::{find, objects};
-use insula_access::rbac::{Act, Policy, RbacKind, Reach, RoleRef, Rule};
+use insula_access::rbac::{Attributes, Policy, RbacKind, Reach, RoleRef, Rule};
 use serde_json::{Value, json};
 
-use crate::{binding, get, object, role, texts, who};
+use crate::{binding, caller, get, object, role, texts};
 
 #[test]
 fn built_in_objects_are_those_of_kubernetes_sorted_by_key() {
@@ -113,10 +113,10 @@ fn served_rules_of_built_in_roles_are_the_effective_ones() {
 #[test]
 fn discovery_is_allowed_to_authenticated_users_only() {
     let policy = Policy::new();
-    let path = |path| Act::Path { verb: "get", path };
+    let path = |path| Attributes::NonResource { verb: "get", path };
     let authenticated = texts(&["system:authenticated"]);
     let unauthenticated = texts(&["system:unauthenticated"]);
-    for (act, known, unknown) in [
+    for (attributes, known, unknown) in [
         (path("/version"), true, true),
         (path("/healthz"), true, true),
         (path("/api"), true, false),
@@ -127,8 +127,8 @@ fn discovery_is_allowed_to_authenticated_users_only() {
     ] {
         for (groups, expected) in [(&authenticated, known), (&unauthenticated, unknown)] {
             for reach in [Reach::Home, Reach::Elsewhere] {
-                let decision = policy.decide(who("alice", groups), &act, reach);
-                assert_eq!(decision.is_allowed(), expected, "{act:?} {groups:?}");
+                let decision = policy.decide(caller("alice", groups), &attributes, reach);
+                assert_eq!(decision.is_allowed(), expected, "{attributes:?} {groups:?}");
             }
         }
     }
@@ -137,12 +137,12 @@ fn discovery_is_allowed_to_authenticated_users_only() {
 #[test]
 fn object_of_the_space_replaces_the_built_in_one_while_it_exists() {
     let groups = texts(&["system:authenticated"]);
-    let asked = |policy: &Policy, user: &str, act: &Act<'_>| {
+    let asked = |policy: &Policy, user: &str, attributes: &Attributes<'_>| {
         policy
-            .decide(who(user, &groups), act, Reach::Home)
+            .decide(caller(user, &groups), attributes, Reach::Home)
             .is_allowed()
     };
-    let api = Act::Path {
+    let api = Attributes::NonResource {
         verb: "get",
         path: "/api",
     };
@@ -183,7 +183,7 @@ fn object_of_the_space_replaces_the_built_in_one_while_it_exists() {
 fn replaced_built_in_binding_is_not_listed_beside_its_replacement() {
     let mut policy = Policy::new();
     let groups = texts(&["system:authenticated"]);
-    let alice = who("alice", &groups);
+    let alice = caller("alice", &groups);
     let before = policy.rules(alice, None, Reach::Home).rules.len();
     let name = "system:basic-user";
     let (kind, value) = binding(name, None, "ClusterRole/nosuch", &["User/alice"]);

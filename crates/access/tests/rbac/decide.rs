@@ -1,13 +1,19 @@
 //! Authorization decisions and their reasons.
 
-use insula_access::rbac::{Act, Policy, RbacKind, Reach, RoleRef};
+use insula_access::rbac::{Attributes, Policy, RbacKind, Reach, RoleRef};
 
-use crate::{binding, get, object, policy, role, texts, who};
+use crate::{binding, caller, get, object, policy, role, texts};
 
 /// Formats a decision: `yes` or `no`, followed by a colon and the reason if there is one.
-fn decide(policy: &Policy, user: &str, groups: &[&str], act: &Act<'_>, reach: Reach) -> String {
+fn decide(
+    policy: &Policy,
+    user: &str,
+    groups: &[&str],
+    attributes: &Attributes<'_>,
+    reach: Reach,
+) -> String {
     let groups = texts(groups);
-    let decision = policy.decide(who(user, &groups), act, reach);
+    let decision = policy.decide(caller(user, &groups), attributes, reach);
     let said = if decision.is_allowed() { "yes" } else { "no" };
     let reason = decision.reason();
     assert_eq!(reason.is_empty(), reason.to_string().is_empty());
@@ -122,7 +128,7 @@ fn paths_are_granted_by_cluster_role_bindings_only() {
         (RbacKind::ClusterRole, paths),
         binding("b", Some("x"), "ClusterRole/r", &["User/alice"]),
     ]);
-    let metrics = Act::Path {
+    let metrics = Attributes::NonResource {
         verb: "get",
         path: "/metrics",
     };
@@ -141,18 +147,18 @@ fn paths_are_granted_by_cluster_role_bindings_only() {
 fn masters_may_do_everything_without_a_reason() {
     let policy = Policy::new();
     for reach in [Reach::Home, Reach::Elsewhere] {
-        for act in [
+        for attributes in [
             get("anything", None),
             get("anything", Some("x")),
-            Act::Path {
+            Attributes::NonResource {
                 verb: "put",
                 path: "/x",
             },
         ] {
             let masters = &["dev", "system:masters"];
-            assert_eq!(decide(&policy, "root", masters, &act, reach), "yes");
+            assert_eq!(decide(&policy, "root", masters, &attributes, reach), "yes");
             assert_eq!(
-                decide(&policy, "system:masters", &["dev"], &act, reach),
+                decide(&policy, "system:masters", &["dev"], &attributes, reach),
                 "no"
             );
         }
@@ -292,7 +298,7 @@ fn changes_take_effect_at_once_and_removal_frees_all_memory() {
     let pods = || get("pods", Some("x"));
     let is_allowed = |policy: &Policy, user: &str| {
         policy
-            .decide(who(user, &[]), &pods(), Reach::Home)
+            .decide(caller(user, &[]), &pods(), Reach::Home)
             .is_allowed()
     };
     let put = |policy: &mut Policy, (kind, value): (RbacKind, serde_json::Value)| {
@@ -350,7 +356,7 @@ fn rules_are_ordered_by_binding_and_repeated_per_binding() {
         binding("9", Some("x"), "Role/nosuch", &["User/alice"]),
     ]);
     let groups = texts(&["dev", "dev"]);
-    let alice = who("alice", &groups);
+    let alice = caller("alice", &groups);
     for (namespace, reach, resources, unresolved) in [
         (None, Reach::Home, &["nodes", "pods", "pods"][..], ""),
         (Some(""), Reach::Home, &["nodes", "pods", "pods"], ""),

@@ -4,10 +4,10 @@
 mod aggregate;
 mod bootstrap;
 mod decide;
-mod escalate;
+mod escalation;
 mod reference;
 
-use insula_access::rbac::{Act, Policy, RbacKind, RbacObject, ResourceAct, Who};
+use insula_access::rbac::{Attributes, Policy, RbacKind, RbacObject, ResourceAttributes, User};
 use serde_json::{Value, json};
 
 /// Parses an object.
@@ -61,18 +61,18 @@ fn binding(
 }
 
 /// A `get` of an object in the core group.
-fn get<'a>(resource: &'a str, namespace: Option<&'a str>) -> Act<'a> {
-    Act::Resource(ResourceAct {
+fn get<'a>(resource: &'a str, namespace: Option<&'a str>) -> Attributes<'a> {
+    Attributes::Resource(ResourceAttributes {
         verb: "get",
         resource,
         namespace,
         name: Some("it"),
-        ..ResourceAct::default()
+        ..ResourceAttributes::default()
     })
 }
 
-const fn who<'a>(user: &'a str, groups: &'a [String]) -> Who<'a> {
-    Who { user, groups }
+const fn caller<'a>(user: &'a str, groups: &'a [String]) -> User<'a> {
+    User { name: user, groups }
 }
 
 fn texts(list: &[&str]) -> Vec<String> {

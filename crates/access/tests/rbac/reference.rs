@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use insula_access::rbac::{Act, Policy, RbacKind, Reach, ResourceAct, Rule, Who, bootstrap};
+use insula_access::rbac::{
+    Attributes, Policy, RbacKind, Reach, ResourceAttributes, Rule, User, bootstrap,
+};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
 
-use crate::escalate::rule;
+use crate::escalation::rule;
 use crate::object;
 
 /// Kind, namespace (empty if none) and name.
@@ -111,14 +113,14 @@ impl Reference {
     }
 
     /// The bindings of a user with their rules, in order.
-    fn bound(&self, who: Who<'_>, namespace: Option<&str>, reach: Reach) -> Vec<Bound> {
+    fn bound(&self, caller: User<'_>, namespace: Option<&str>, reach: Reach) -> Vec<Bound> {
         let mut bound = Vec::new();
         for place in [Some(""), namespace.filter(|_| reach == Reach::Home)] {
             let Some(place) = place else { continue };
             for ((kind, namespace, name), binding) in &self.0 {
                 let subjects = binding["subjects"].as_array();
                 let mut subjects = subjects.into_iter().flatten();
-                let subject = subjects.find_map(|subject| applies(subject, namespace, who));
+                let subject = subjects.find_map(|subject| applies(subject, namespace, caller));
                 if let (true, Some(subject)) = (namespace == place, subject) {
                     let shown = match kind {
                         RbacKind::RoleBinding => format!("RoleBinding \"{name}/{namespace}\""),
@@ -147,12 +149,17 @@ impl Reference {
         }
     }
 
-    fn decide(&self, who: Who<'_>, act: &Act<'_>, reach: Reach) -> (bool, String) {
-        let bound = self.bound(who, act.namespace(), reach);
+    fn decide(
+        &self,
+        caller: User<'_>,
+        attributes: &Attributes<'_>,
+        reach: Reach,
+    ) -> (bool, String) {
+        let bound = self.bound(caller, attributes.namespace(), reach);
         let mut errors: Vec<String> = Vec::new();
         for binding in bound {
             match binding.rules {
-                Ok(rules) if rules.iter().any(|rule| rule.allows(act)) => {
+                Ok(rules) if rules.iter().any(|rule| rule.allows(attributes)) => {
                     return (true, binding.reason);
                 }
                 Ok(_) => {}
@@ -185,13 +192,13 @@ fn selects(selector: &Value, role: &Value) -> bool {
         .all(|(key, value)| role["metadata"]["labels"].get(key) == Some(value))
 }
 
-fn applies(subject: &Value, namespace: &str, who: Who<'_>) -> Option<String> {
+fn applies(subject: &Value, namespace: &str, caller: User<'_>) -> Option<String> {
     let text = |field| subject[field].as_str().unwrap_or_default();
     let name = text("name");
     let (applies, shown) = match text("kind") {
-        "User" => (who.user == name, format!("User \"{name}\"")),
+        "User" => (caller.name == name, format!("User \"{name}\"")),
         "Group" => {
-            let is_in = who.groups.iter().any(|group| group == name);
+            let is_in = caller.groups.iter().any(|group| group == name);
             (is_in, format!("Group \"{name}\""))
         }
         _ => {
@@ -199,7 +206,7 @@ fn applies(subject: &Value, namespace: &str, who: Who<'_>) -> Option<String> {
             let namespace = if own.is_empty() { namespace } else { own };
             let user = format!("system:serviceaccount:{namespace}:{name}");
             let shown = format!("ServiceAccount \"{name}/{namespace}\"");
-            (who.user == user && !namespace.is_empty(), shown)
+            (caller.name == user && !namespace.is_empty(), shown)
         }
     };
     applies.then_some(shown)
@@ -287,7 +294,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 fn question() -> impl Strategy<Value = Question> {
-    let who = (select(&USERS[..]), subsequence(&GROUPS[..], 0..=2));
+    let caller = (select(&USERS[..]), subsequence(&GROUPS[..], 0..=2));
     let resources = [
         ("pods", None),
         ("pods", Some("log")),
@@ -295,7 +302,7 @@ fn question() -> impl Strategy<Value = Question> {
         ("leases", None),
         ("rest", Some("log")),
     ];
-    let act = (
+    let attributes = (
         select(&["get", "list", "update", "create"][..]),
         select(&["", "apps", "coordination.k8s.io"][..]),
         select(resources.to_vec()),
@@ -304,25 +311,25 @@ fn question() -> impl Strategy<Value = Question> {
         prop::option::weighted(0.2, select(&["/a", "/a/b", "/api", "/healthz", "/x"][..])),
     );
     let reach = select(&[Reach::Home, Reach::Home, Reach::Elsewhere][..]);
-    (who, act, reach).prop_map(|((user, groups), act, reach)| Question {
+    (caller, attributes, reach).prop_map(|((user, groups), attributes, reach)| Question {
         user: user.to_owned(),
         groups: groups.into_iter().map(str::to_owned).collect(),
-        verb: act.0,
-        group: act.1,
-        resource: act.2,
-        namespace: act.3,
-        name: act.4,
-        path: act.5,
+        verb: attributes.0,
+        group: attributes.1,
+        resource: attributes.2,
+        namespace: attributes.3,
+        name: attributes.4,
+        path: attributes.5,
         reach,
     })
 }
 
 impl Question {
-    fn act(&self) -> Act<'_> {
+    fn attributes(&self) -> Attributes<'_> {
         let verb = self.verb;
         match self.path {
-            Some(path) => Act::Path { verb, path },
-            None => Act::Resource(ResourceAct {
+            Some(path) => Attributes::NonResource { verb, path },
+            None => Attributes::Resource(ResourceAttributes {
                 verb,
                 group: self.group,
                 resource: self.resource.0,
@@ -335,21 +342,21 @@ impl Question {
 }
 
 fn agrees(policy: &Policy, reference: &Reference, asked: &Question) -> Result<(), TestCaseError> {
-    let who = Who {
-        user: &asked.user,
+    let caller = User {
+        name: &asked.user,
         groups: &asked.groups,
     };
-    let decision = policy.decide(who, &asked.act(), asked.reach);
+    let decision = policy.decide(caller, &asked.attributes(), asked.reach);
     let found = (decision.is_allowed(), decision.reason().to_string());
     prop_assert_eq!(
         found,
-        reference.decide(who, &asked.act(), asked.reach),
+        reference.decide(caller, &asked.attributes(), asked.reach),
         "{:?}",
         asked
     );
     // Rules are compared per binding; rules within an aggregation cycle are unordered.
-    let rules = policy.rules(who, asked.namespace, asked.reach);
-    let bound = reference.bound(who, asked.namespace, asked.reach);
+    let rules = policy.rules(caller, asked.namespace, asked.reach);
+    let bound = reference.bound(caller, asked.namespace, asked.reach);
     let mut left = &rules.rules[..];
     let mut unresolved = rules.unresolved.iter();
     for binding in bound {

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use insula_access::{Credential, TokenFile, settle};
+use insula_access::{Credential, TokenFile, resolve_principal};
 use insula_core::{Principal, Space, Spaces};
 use rustls::pki_types::CertificateDer;
 
@@ -268,7 +268,7 @@ impl Authenticator {
     }
 
     fn settle(&self, credential: Credential) -> Result<Arc<Principal>> {
-        let principal = settle(credential, self.default_tenant.as_ref());
+        let principal = resolve_principal(credential, self.default_tenant.as_ref());
         principal
             .map(Arc::new)
             .map_err(|error| StatusError::no_tenant(&error.to_string()))

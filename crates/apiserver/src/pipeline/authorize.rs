@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use insula_access::may_enter;
-use insula_access::rbac::{Act, Policy, Reach, ResourceAct, Who};
+use insula_access::rbac::{Attributes, Policy, Reach, ResourceAttributes, User};
 use insula_core::{Principal, Space, Spaces, Verb};
 use insula_kinds::selector::FieldSelector;
 
@@ -102,15 +102,15 @@ impl Granted {
     }
 
     /// Whether the caller may do something else too, in the same space.
-    pub async fn may(&self, registry: &Registry, act: ResourceAct<'_>) -> Result<bool> {
-        let act = Act::Resource(act);
+    pub async fn may(&self, registry: &Registry, act: ResourceAttributes<'_>) -> Result<bool> {
+        let act = Attributes::Resource(act);
         let verdict = decide(registry, &self.principal, &self.spaces, &act).await?;
         Ok(verdict.allowed)
     }
 
     /// Refuses if the caller may not do something else too, in the same space.
-    pub async fn must(&self, registry: &Registry, also: ResourceAct<'_>) -> Result<()> {
-        let act = Act::Resource(also);
+    pub async fn must(&self, registry: &Registry, also: ResourceAttributes<'_>) -> Result<()> {
+        let act = Attributes::Resource(also);
         let verdict = decide(registry, &self.principal, &self.spaces, &act).await?;
         if verdict.allowed {
             return Ok(());
@@ -133,7 +133,13 @@ impl Granted {
         let asked = act(&self.path, self.name.as_deref());
         let life = registry.cache().space_state(&principal.home);
         let verdict = life.map_or_else(Verdict::default, |life| {
-            judge(registry, &life, principal, spaces, &Act::Resource(asked))
+            judge(
+                registry,
+                &life,
+                principal,
+                spaces,
+                &Attributes::Resource(asked),
+            )
         });
         if verdict.allowed {
             return Ok(());
@@ -191,12 +197,12 @@ pub async fn permit(
     registry: &Registry,
     principal: &Principal,
     spaces: &Spaces,
-    act: &ResourceAct<'_>,
+    act: &ResourceAttributes<'_>,
 ) -> Result<String> {
     if !enters_all(registry, principal, spaces).await? {
         return Err(StatusError::forbidden(principal, act, &outside(spaces), ""));
     }
-    let verdict = decide(registry, principal, spaces, &Act::Resource(*act)).await?;
+    let verdict = decide(registry, principal, spaces, &Attributes::Resource(*act)).await?;
     if !verdict.allowed {
         let scope = scope(principal, spaces, act.namespace);
         return Err(StatusError::forbidden(
@@ -221,7 +227,7 @@ pub async fn authorize_path(
     let spaces = Spaces::One(space.clone());
     let within = enters(registry, principal, space).await?;
     let below = below_prefix(path);
-    let act = Act::Path { verb, path: below };
+    let act = Attributes::NonResource { verb, path: below };
     let verdict = match within {
         true => decide(registry, principal, &spaces, &act).await?,
         false => Verdict::default(),
@@ -244,7 +250,7 @@ pub async fn decide(
     registry: &Registry,
     principal: &Principal,
     spaces: &Spaces,
-    act: &Act<'_>,
+    act: &Attributes<'_>,
 ) -> Result<Verdict> {
     registry.await_own_writes().await;
     let life = registry.find_space(&principal.home).await?;
@@ -258,7 +264,7 @@ pub fn decide_now(
     registry: &Registry,
     principal: &Principal,
     spaces: &Spaces,
-    act: &Act<'_>,
+    act: &Attributes<'_>,
 ) -> Verdict {
     let life = registry.cache().space_state(&principal.home);
     life.map_or_else(Verdict::default, |life| {
@@ -267,7 +273,7 @@ pub fn decide_now(
 }
 
 /// Whether somebody of the space may do this in it, with what the cache shows.
-pub fn decide_within(registry: &Registry, space: &Space, who: Who<'_>, act: &Act<'_>) -> Verdict {
+pub fn decide_within(registry: &Registry, space: &Space, who: User<'_>, act: &Attributes<'_>) -> Verdict {
     let life = registry.cache().space_state(space);
     life.map_or_else(Verdict::default, |life| {
         policy::ask(registry.cache(), &life, space, |policy| {
@@ -305,7 +311,7 @@ fn judge(
     life: &Arc<SpaceState>,
     principal: &Principal,
     spaces: &Spaces,
-    act: &Act<'_>,
+    act: &Attributes<'_>,
 ) -> Verdict {
     if !may_enter(principal, spaces) || !is_tied(principal, life) {
         return Verdict::default();
@@ -321,9 +327,9 @@ fn judge(
 }
 
 /// Who asks, as a policy knows them.
-pub fn who(principal: &Principal) -> Who<'_> {
-    Who {
-        user: &principal.user,
+pub fn who(principal: &Principal) -> User<'_> {
+    User {
+        name: &principal.user,
         groups: &principal.groups,
     }
 }
@@ -358,7 +364,7 @@ pub async fn enters(registry: &Registry, principal: &Principal, space: &Space) -
 
 /// Whether the principal belongs to this tenant, and not to a former one of its name.
 fn is_tied(principal: &Principal, life: &SpaceState) -> bool {
-    principal.is_system() || principal.tie.holds(&life.uid, life.created)
+    principal.is_system() || principal.tenant_binding.holds(&life.uid, life.created)
 }
 
 /// Only those who may work in a space learn that there is none.
@@ -373,13 +379,13 @@ async fn must_exist(registry: &Registry, spaces: &Spaces) -> Result<()> {
 }
 
 /// What a request for objects is to a policy. A namespace is in itself.
-pub fn act<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAct<'a> {
+pub fn act<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAttributes<'a> {
     let kind = path.of();
     let namespace = match path.kind.is(core_kind("namespaces")) {
         true => path.name.as_deref(),
         false => path.namespace.as_deref(),
     };
-    ResourceAct {
+    ResourceAttributes {
         verb: path.verb.as_str(),
         group: &kind.group,
         resource: &kind.resource,

@@ -11,9 +11,11 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::HeaderName;
-use insula_access::rbac::{Act, ResourceAct};
-use insula_access::{Credential, TENANT_PREFIX, settle};
-use insula_core::{AUTHENTICATED, Extra, Principal, Proof, RESERVED_PREFIX, Space, Spaces, Tie};
+use insula_access::rbac::{Attributes, ResourceAttributes};
+use insula_access::{Credential, TENANT_PREFIX, resolve_principal};
+use insula_core::{
+    AUTHENTICATED, Extra, Principal, Proof, RESERVED_PREFIX, Space, Spaces, TenantBinding,
+};
 use percent_encoding::percent_decode_str;
 
 pub use self::constrained::Asked;
@@ -44,7 +46,7 @@ struct Wanted {
 #[derive(Clone, Copy, Debug)]
 struct Part<'a> {
     /// What is asked of it.
-    act: ResourceAct<'a>,
+    act: ResourceAttributes<'a>,
     /// Whether it is the server's to give.
     reserved: bool,
 }
@@ -137,7 +139,7 @@ impl Wanted {
         };
         let account = AccountName::parse(&self.user);
         let mut parts = vec![match account {
-            Some(account) => free(ResourceAct {
+            Some(account) => free(ResourceAttributes {
                 namespace: Some(account.namespace),
                 ..impersonating("", "serviceaccounts", None, account.name)
             }),
@@ -169,9 +171,9 @@ impl Wanted {
             return Err(StatusError::bad_request("more than one tenant is named"));
         }
         let home = named.unwrap_or_else(|| caller.home.clone());
-        let tie = match home == caller.home {
-            true => caller.tie.clone(),
-            false => Tie::Name,
+        let tenant_binding = match home == caller.home {
+            true => caller.tenant_binding.clone(),
+            false => TenantBinding::Name,
         };
         let given = self.given();
         let anonymous =
@@ -182,10 +184,10 @@ impl Wanted {
             groups: self.groups.clone(),
             extra: self.extra.clone(),
             tenant: Some(home),
-            tie,
+            tenant_binding,
             proof: Proof::Impersonation,
         };
-        let mut principal = settle(credential, None).map_err(StatusError::internal)?;
+        let mut principal = resolve_principal(credential, None).map_err(StatusError::internal)?;
         principal.groups.retain(|group| !given.contains(group));
         principal.groups.splice(0..0, given);
         if anonymous {
@@ -217,8 +219,8 @@ const fn impersonating<'a>(
     resource: &'a str,
     subresource: Option<&'a str>,
     name: &'a str,
-) -> ResourceAct<'a> {
-    ResourceAct {
+) -> ResourceAttributes<'a> {
+    ResourceAttributes {
         verb: "impersonate",
         group,
         resource,
@@ -231,7 +233,7 @@ const fn impersonating<'a>(
 async fn ask(registry: &Registry, caller: &Principal, part: Part<'_>) -> Result<()> {
     let Part { act, reserved } = part;
     let home = Spaces::One(caller.home.clone());
-    let verdict = decide(registry, caller, &home, &Act::Resource(act)).await?;
+    let verdict = decide(registry, caller, &home, &Attributes::Resource(act)).await?;
     if verdict.allowed && (!reserved || caller.is_system()) {
         return Ok(());
     }

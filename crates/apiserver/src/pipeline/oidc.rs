@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use insula_access::Credential;
-use insula_access::jwt::{self, Claims, KeySet, Signed, Verified};
+use insula_access::jwt::{self, Claims, KeySet, Signed, TokenCache};
 use insula_access::oidc::{self, Issuer, Settings, SettingsError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -70,7 +70,7 @@ pub enum Error {
 /// nothing is left of what the old ones have proved.
 struct Keys {
     set: KeySet,
-    verified: Verified<Credential>,
+    verified: TokenCache<Credential>,
 }
 
 /// How much longer than a fetch a request waits for newer keys.
@@ -128,15 +128,15 @@ impl Provider {
             return Ok(credential);
         }
         let signed = Signed::parse(token).map_err(oidc::Error::from)?;
-        self.issuer.expects(&signed)?;
+        self.issuer.check_unverified(&signed)?;
         let Some(keys) = known else {
             return Err(Error::NotReady(self.url().to_owned()));
         };
         let (keys, claims) = self.verify(&signed, keys).await?;
-        let holder = self.issuer.holder(claims, now)?;
+        let holder = self.issuer.authenticate(claims, now)?;
         let credential = Arc::new(holder.credential);
         keys.verified
-            .keep(token, holder.expires, Arc::clone(&credential));
+            .insert(token, holder.expires, Arc::clone(&credential));
         Ok(credential)
     }
 

@@ -3,7 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use insula_access::Request;
+use insula_access::CertificateRequest;
 use insula_core::{MASTERS, Principal};
 use insula_kinds::{Object, Value, kinds, prepare};
 use serde_json::json;
@@ -60,7 +60,7 @@ pub fn refuse_masters(address: &Address, object: &Object) -> Result<()> {
     }
     let pem = STANDARD.decode(text("request")).unwrap_or_default();
     // What cannot be read is refused for that, by who validates and by who signs.
-    let request = Request::read(&String::from_utf8_lossy(&pem));
+    let request = CertificateRequest::from_pem(&String::from_utf8_lossy(&pem));
     let groups = request.map_or_else(|_| Vec::new(), |request| request.subject.groups);
     if !groups.iter().any(|group| group == MASTERS) {
         return Ok(());

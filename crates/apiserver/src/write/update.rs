@@ -1,6 +1,6 @@
 //! An object in whole.
 
-use insula_access::rbac::ResourceAct;
+use insula_access::rbac::ResourceAttributes;
 use insula_kinds::Object;
 
 use super::{Done, Modified, Modify, Owner, create_object, metadata, modify, rules};
@@ -62,7 +62,7 @@ pub(super) async fn may_create(
     address: &Address,
 ) -> Result<()> {
     let kind = granted.path().of();
-    let act = ResourceAct {
+    let act = ResourceAttributes {
         verb: "create",
         group: &kind.group,
         resource: &kind.resource,

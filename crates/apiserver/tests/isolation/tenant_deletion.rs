@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use insula_access::certificate;
-use insula_core::Tie;
+use insula_core::TenantBinding;
 use insula_testkit::peer::skipped;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::json;
@@ -48,7 +48,7 @@ async fn i05_certificates_are_invalid_after_tenant_deletion() -> anyhow::Result<
     let server = server_with(&[], true).await?;
     server.tenant("t1").await?;
     let identity = server.identity(&subject("admin", &[], "t1")?).await?;
-    let tie = certificate::read(&identity.certificate)?.tie;
+    let tenant_binding = certificate::read(&identity.certificate)?.tenant_binding;
     let client = server.shown(identity.clone(), "").await?;
     assert_eq!(client.get(MAPS).await?.status, 200);
     let issued = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
@@ -61,7 +61,7 @@ async fn i05_certificates_are_invalid_after_tenant_deletion() -> anyhow::Result<
     }
     let next = server.tenant("t1").await?;
     assert_eq!(next.get(MAPS).await?.status, 200);
-    if tie == Tie::Name {
+    if tenant_binding == TenantBinding::Name {
         skipped("certificates are not tied to a tenant, only to its name");
         return Ok(());
     }

@@ -4,7 +4,7 @@ mod signing;
 
 use std::time::Duration;
 
-use insula_access::{Request, Subject, TENANT_PREFIX};
+use insula_access::{CertificateRequest, Subject, TENANT_PREFIX};
 use insula_core::{RESERVED_PREFIX, Space, TenantName};
 use rcgen::KeyPair;
 
@@ -83,7 +83,7 @@ pub async fn make(server: &Server, wanted: &Wanted<'_>) -> Result<String, Failur
         tenant_uid: None,
     };
     let key = KeyPair::generate().map_err(|error| failed(&error))?;
-    let request = Request::make(&subject, &key).map_err(|error| failed(&error))?;
+    let request = CertificateRequest::create_pem(&subject, &key).map_err(|error| failed(&error))?;
     let certificate = signing::sign(server, wanted, &request, &attempted).await?;
     check(&certificate, subject, wanted.tenant).map_err(|why| failed(&why))?;
     let key = Secret::new(key.serialize_pem());
@@ -197,7 +197,7 @@ mod tests {
             ..asked("alice", &["dev"])
         };
         let validity = Validity::starting(std::time::SystemTime::now(), DAY);
-        let ca = Authority::make("ca", validity).unwrap();
+        let ca = Authority::generate("ca", validity).unwrap();
         let key = KeyPair::generate().unwrap();
         let t1 = tenant_name("t1").unwrap();
         let outlives = Err("the server signed a certificate that outlives the tenant");

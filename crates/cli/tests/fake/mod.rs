@@ -58,7 +58,7 @@ impl Fake {
         let runtime = Runtime::new().unwrap();
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
         let state = Arc::new(State {
-            ca: Authority::make("fake-ca", validity).unwrap(),
+            ca: Authority::generate("fake-ca", validity).unwrap(),
             objects: Mutex::default(),
         });
         let acceptor = TlsAcceptor::from(Arc::new(tls(&state.ca, validity)));
@@ -401,7 +401,7 @@ fn sign(ca: &Authority, request: &Value, tenant: &str) -> Value {
     let pem = BASE64_STANDARD
         .decode(spec["request"].as_str().unwrap())
         .unwrap();
-    let asked = insula_access::Request::read(str::from_utf8(&pem).unwrap()).unwrap();
+    let asked = insula_access::CertificateRequest::from_pem(str::from_utf8(&pem).unwrap()).unwrap();
     let subject = Subject {
         tenant: Some(Space::parse(tenant).unwrap()),
         tenant_uid: Some("1b4e28ba-2fa1-11d2-883f-0016d3cca427".into()),

@@ -108,7 +108,7 @@ fn an_operators_certificate_is_renewed_before_it_ends() {
 /// A certificate of somebody else's, and its key, in the files of a server.
 fn show(folder: &Path, name: &str) {
     let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
-    let ca = Authority::make("somebody's", validity).unwrap();
+    let ca = Authority::generate("somebody's", validity).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = ca.issue_server(&[name.to_owned()], &key, validity);
     let chain = [&certificate.unwrap(), ca.certificate_pem()].concat();

@@ -3,8 +3,8 @@
 use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use insula_access::{Credential, Request, Subject, certificate};
-use insula_core::{Space, Tie};
+use insula_access::{CertificateRequest, Credential, Subject, certificate};
+use insula_core::{Space, TenantBinding};
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ async fn uid(system: &Client, tenant: &str) -> anyhow::Result<String> {
 
 async fn ask(client: &Client, name: &str, subject: &Subject, spec: Value) -> anyhow::Result<()> {
     let key = rcgen::KeyPair::generate()?;
-    let pem = Request::make(subject, &key)?;
+    let pem = CertificateRequest::create_pem(subject, &key)?;
     let mut whole = json!({
         "request": STANDARD.encode(pem),
         "signerName": "kubernetes.io/kube-apiserver-client",
@@ -98,11 +98,13 @@ async fn an_approved_request_is_signed_for_its_own_space() -> anyhow::Result<()>
                 assert_eq!(credential.user, "alice");
                 assert_eq!(credential.groups, ["dev", "ops"]);
                 assert_eq!(credential.tenant, Some(Space::parse(space)?));
-                let tie = match space {
-                    "system" => Tie::Name,
-                    tenant => Tie::Uid(uid(&server.system().await?, tenant).await?.into()),
+                let tenant_binding = match space {
+                    "system" => TenantBinding::Name,
+                    tenant => {
+                        TenantBinding::Uid(uid(&server.system().await?, tenant).await?.into())
+                    }
                 };
-                assert_eq!(credential.tie, tie);
+                assert_eq!(credential.tenant_binding, tenant_binding);
                 let issued = server.authority().recognise(&pem).unwrap();
                 let left = issued.until.duration_since(std::time::SystemTime::now())?;
                 assert!((3500..=3600).contains(&left.as_secs()), "{left:?}");
@@ -125,9 +127,12 @@ async fn a_certificate_is_tied_to_the_tenant_and_not_to_the_next_one_of_its_name
         ask(&client, "r", &subject(&["dev"], None), json!({})).await?;
         approve(&client, "r").await?;
         let found = credential(&issued(&client, "r").await?)?;
-        assert_eq!(found.tie, Tie::Uid(own.as_str().into()));
-        assert!(found.tie.holds(&own, i64::MAX));
-        ties.push(found.tie);
+        assert_eq!(
+            found.tenant_binding,
+            TenantBinding::Uid(own.as_str().into())
+        );
+        assert!(found.tenant_binding.holds(&own, i64::MAX));
+        ties.push(found.tenant_binding);
         let path = "/api/v1/tenants/t1";
         assert_eq!(system.delete(path).await?.status, 200);
         until(&system, path, |answer| answer.status == 404).await?;

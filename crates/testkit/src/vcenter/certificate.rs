@@ -23,7 +23,7 @@ impl Certificate {
     /// One for these names, by an authority of its own.
     pub fn make(names: &[String]) -> anyhow::Result<Self> {
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
-        let authority = Authority::make("fake vCenter", validity)?;
+        let authority = Authority::generate("fake vCenter", validity)?;
         let key = rcgen::KeyPair::generate()?;
         let certificate = authority.issue_server(names, &key, validity)?;
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes())?;

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use insula_access::rbac::{Act, ResourceAct, Rule, Rules, cover};
-use insula_core::{AUTHENTICATED, Extra, MASTERS, Principal, Proof, RESERVED_PREFIX, Spaces, Tie};
+use insula_access::rbac::{Attributes, ResourceAttributes, Rule, Rules, escalation};
+use insula_core::{
+    AUTHENTICATED, Extra, MASTERS, Principal, Proof, RESERVED_PREFIX, Spaces, TenantBinding,
+};
 use insula_kinds::{Object, Value, kinds};
 use serde_json::json;
 
@@ -41,7 +43,7 @@ pub async fn rules(registry: &Registry, granted: &Granted, review: &Object) -> R
         unresolved,
     } = asked.await?;
     if principal.is_in(MASTERS) {
-        found.splice(0..0, cover::everything().map(Arc::new));
+        found.splice(0..0, escalation::full_authority().map(Arc::new));
     }
     let (paths, resources): (Vec<_>, Vec<_>) = found
         .iter()
@@ -75,14 +77,14 @@ async fn judge(
     let at = |path: &[&str]| text(review, path).filter(|text| !text.is_empty());
     let spec = review.get("spec");
     if spec.is_some_and(|spec| spec.get("nonResourceAttributes").is_some()) {
-        let act = Act::Path {
+        let act = Attributes::NonResource {
             verb: at(&["spec", "nonResourceAttributes", "verb"]).unwrap_or(""),
             path: at(&["spec", "nonResourceAttributes", "path"]).unwrap_or(""),
         };
         return authorize::decide(registry, principal, spaces, &act).await;
     }
     let attribute = |member: &str| at(&["spec", "resourceAttributes", member]);
-    let act = ResourceAct {
+    let act = ResourceAttributes {
         verb: attribute("verb").unwrap_or(""),
         group: attribute("group").unwrap_or(""),
         resource: attribute("resource").unwrap_or(""),
@@ -96,11 +98,11 @@ async fn judge(
             reason: "objects of this kind are in the system space only".to_owned(),
         });
     }
-    authorize::decide(registry, principal, spaces, &Act::Resource(act)).await
+    authorize::decide(registry, principal, spaces, &Attributes::Resource(act)).await
 }
 
 /// Whether no role of a tenant allows this.
-fn is_barred(principal: &Principal, act: &ResourceAct<'_>) -> bool {
+fn is_barred(principal: &Principal, act: &ResourceAttributes<'_>) -> bool {
     !principal.is_system()
         && kinds().iter().any(|(_, kind)| {
             kind.system_only && kind.resource == act.resource && kind.group == act.group
@@ -127,7 +129,7 @@ fn subject(granted: &Granted, review: &Object) -> Result<Principal> {
         groups: groups.map(str::to_owned).collect(),
         extra: Extra::new(),
         home,
-        tie: Tie::Name,
+        tenant_binding: TenantBinding::Name,
         proof: Proof::Impersonation,
         user,
     })

@@ -303,7 +303,7 @@ mod tests {
     use std::sync::Arc;
 
     use http::{HeaderValue, Method, Request};
-    use insula_core::{Proof, Tie};
+    use insula_core::{Proof, TenantBinding};
     use serde_json::Value;
 
     use super::*;
@@ -317,7 +317,7 @@ mod tests {
             groups: vec!["people".to_owned()],
             extra: Extra::from([("example.com/a".to_owned(), vec!["b".to_owned()])]),
             home: Space::parse(home).unwrap(),
-            tie: Tie::Name,
+            tenant_binding: TenantBinding::Name,
             proof: Proof::StaticToken,
         })
     }

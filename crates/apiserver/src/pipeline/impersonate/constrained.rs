@@ -6,7 +6,7 @@
 //! The modes are those of Kubernetes, without those for nodes.
 
 use http::request::Parts;
-use insula_access::rbac::{Act, ResourceAct};
+use insula_access::rbac::{Attributes, ResourceAttributes};
 use insula_core::{MASTERS, Principal, RESERVED_PREFIX, Spaces};
 
 use super::{AUTHENTICATION, Wanted};
@@ -42,7 +42,7 @@ pub async fn permits(
     };
     let home = Spaces::One(caller.home.clone());
     for part in wanted.parts() {
-        let act = Act::Resource(ResourceAct {
+        let act = Attributes::Resource(ResourceAttributes {
             verb,
             group: AUTHENTICATION,
             ..part.act
@@ -110,11 +110,11 @@ async fn may_do(
         None => on(&method.as_str().to_ascii_lowercase()),
     };
     let about = match objects {
-        Some(objects) => Act::Resource(ResourceAct {
+        Some(objects) => Attributes::Resource(ResourceAttributes {
             verb: &verb,
             ..objects
         }),
-        None => Act::Path {
+        None => Attributes::NonResource {
             verb: &verb,
             path: below_prefix(path),
         },

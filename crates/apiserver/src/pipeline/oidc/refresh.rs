@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use insula_access::jwt::{KeySet, Verified};
+use insula_access::jwt::{KeySet, TokenCache};
 use tokio::time::Instant;
 
 use super::Keys;
@@ -90,7 +90,7 @@ impl State {
         if self.keys.as_ref().is_none_or(|keys| keys.set != set) {
             self.keys = Some(Arc::new(Keys {
                 set,
-                verified: Verified::default(),
+                verified: TokenCache::default(),
             }));
         }
     }

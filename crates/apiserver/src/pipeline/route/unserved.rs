@@ -2,7 +2,7 @@
 //! even learn that nothing does.
 
 use http::Method;
-use insula_access::rbac::ResourceAct;
+use insula_access::rbac::ResourceAttributes;
 use insula_core::{Space, Spaces, Verb};
 
 use super::{ResourcePath, Shape, check, segments, tenants_have};
@@ -46,8 +46,8 @@ impl Objects {
     }
 
     /// What it is to a policy.
-    pub fn act(&self) -> ResourceAct<'_> {
-        ResourceAct {
+    pub fn act(&self) -> ResourceAttributes<'_> {
+        ResourceAttributes {
             verb: self.verb,
             group: &self.group,
             resource: &self.resource,

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use insula_access::jwt::{Claims, KeySet, Signed, TimeError, Times, Verified};
-use insula_core::{AUTHENTICATED, CREDENTIAL_ID, Extra, Principal, Proof, Space, Tie};
+use insula_access::jwt::{Claims, KeySet, Signed, TimeError, Times, TokenCache};
+use insula_core::{AUTHENTICATED, CREDENTIAL_ID, Extra, Principal, Proof, Space, TenantBinding};
 use insula_gotext::quote::QuotedList;
 use insula_kinds::{Value, kinds};
 use ring::digest::{SHA256, digest};
@@ -23,7 +23,7 @@ use insula_kinds::core_kind;
 pub struct Verifier {
     keys: KeySet,
     issuer: String,
-    known: Verified<Known>,
+    known: TokenCache<Known>,
     uses: Uses,
 }
 
@@ -101,8 +101,8 @@ pub enum Unbelieved {
 fn of_time(error: &TimeError) -> &'static str {
     match error {
         TimeError::Expired(_) => "service account token has expired",
-        TimeError::Early(_) => "service account token is not valid yet",
-        TimeError::Future(_) => "service account token is issued in the future",
+        TimeError::NotYetValid(_) => "service account token is not valid yet",
+        TimeError::IssuedInFuture(_) => "service account token is issued in the future",
     }
 }
 
@@ -112,7 +112,7 @@ impl Verifier {
         Self {
             keys: [issuer.public().clone()].into_iter().collect(),
             issuer: issuer.url().to_owned(),
-            known: Verified::default(),
+            known: TokenCache::default(),
             uses: Uses::default(),
         }
     }
@@ -153,7 +153,7 @@ impl Verifier {
         if found.is_none() {
             let expires = known.times.and_then(|times| times.expires);
             let expires = expires.unwrap_or(i64::MAX);
-            self.known.keep(token, expires, Arc::clone(&known));
+            self.known.insert(token, expires, Arc::clone(&known));
         }
         let audiences = known.audiences_of(wanted).map_err(doubt)?;
         check_account(registry, &known.account).map_err(doubt)?;
@@ -308,9 +308,9 @@ fn principal(account: &Account) -> Principal {
         groups,
         extra: extra(account),
         home: account.space.clone(),
-        tie: match &account.tenant_uid {
-            Some(uid) => Tie::Uid(uid.as_str().into()),
-            None => Tie::Name,
+        tenant_binding: match &account.tenant_uid {
+            Some(uid) => TenantBinding::Uid(uid.as_str().into()),
+            None => TenantBinding::Name,
         },
         proof: Proof::ServiceAccount,
     }

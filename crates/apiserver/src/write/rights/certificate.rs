@@ -1,6 +1,6 @@
 //! Who may say that a certificate is to be signed, and who may sign.
 
-use insula_access::rbac::ResourceAct;
+use insula_access::rbac::ResourceAttributes;
 use insula_kinds::{Object, Value, kinds};
 
 use super::Change;
@@ -26,7 +26,7 @@ pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> R
     let signer = signer.and_then(Value::as_str).unwrap_or("");
     let domain = signer.split('/').next().unwrap_or("");
     for name in [signer, &format!("{domain}/*")] {
-        let act = ResourceAct {
+        let act = ResourceAttributes {
             verb,
             group: "certificates.k8s.io",
             resource: "signers",

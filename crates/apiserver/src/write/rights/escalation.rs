@@ -7,7 +7,7 @@
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-use insula_access::rbac::{Policy, RbacKind, ResourceAct, RoleRef, Rule, Rules, cover};
+use insula_access::rbac::{Policy, RbacKind, ResourceAttributes, RoleRef, Rule, Rules, escalation};
 use insula_kinds::{Object, Value};
 
 use super::Change;
@@ -39,7 +39,7 @@ async fn role(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result
         return Ok(());
     }
     let kind = address.of();
-    let act = ResourceAct {
+    let act = ResourceAttributes {
         verb: "escalate",
         group: GROUP,
         resource: &kind.resource,
@@ -51,7 +51,7 @@ async fn role(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result
         return Ok(());
     }
     let held = held(registry, by, address.namespace.as_deref()).await?;
-    let all = || cover::covers(&held.rules, &cover::everything());
+    let all = || escalation::covers(&held.rules, &escalation::full_authority());
     if changes(change, "aggregationRule") && all().is_err() {
         let why = "must have cluster-admin privileges to use the aggregationRule";
         return Err(StatusError::not_allowed(kind, &address.name, why));
@@ -97,7 +97,7 @@ async fn binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Res
         // What is no reference is refused for that, by who validates.
         _ => return Ok(()),
     };
-    let act = ResourceAct {
+    let act = ResourceAttributes {
         verb: "bind",
         group: GROUP,
         resource,
@@ -133,11 +133,11 @@ fn must_cover<N: Borrow<Rule>>(
     by: Caller<'_>,
     address: &Address,
 ) -> Result<()> {
-    let Err(missing) = cover::covers(&held.rules, needed) else {
+    let Err(missing) = escalation::covers(&held.rules, needed) else {
         return Ok(());
     };
     let who = authorize::who(by.principal());
-    let why = cover::explain(who, &missing, &held.unresolved);
+    let why = escalation::explain(who, &missing, &held.unresolved);
     Err(StatusError::not_allowed(address.of(), &address.name, &why))
 }
 

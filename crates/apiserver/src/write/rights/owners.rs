@@ -1,7 +1,7 @@
 //! Who makes an object an owner's can have it deleted with the owner, and can keep the owner
 //! from being deleted: both need the right to do so directly.
 
-use insula_access::rbac::ResourceAct;
+use insula_access::rbac::ResourceAttributes;
 use insula_core::Space;
 use insula_kinds::{Kind, Object, Value};
 
@@ -19,7 +19,7 @@ pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> R
     }
     let (address, kind) = (change.address, change.address.of());
     if change.old.is_some() {
-        let act = ResourceAct {
+        let act = ResourceAttributes {
             verb: "delete",
             group: &kind.group,
             resource: &kind.resource,
@@ -60,7 +60,7 @@ async fn may_hold(
 ) -> Result<bool> {
     let name = owner.get("name").and_then(Value::as_str).unwrap_or("");
     let namespace = change.address.namespace.as_deref();
-    let act = ResourceAct {
+    let act = ResourceAttributes {
         verb: "update",
         group: &kind.group,
         resource: &kind.resource,

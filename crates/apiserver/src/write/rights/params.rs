@@ -1,7 +1,7 @@
 //! Who has a policy look at parameters reads them by it: what they say can be had from what
 //! the policy says. So its author must be allowed to read them.
 
-use insula_access::rbac::ResourceAct;
+use insula_access::rbac::ResourceAttributes;
 use insula_core::Space;
 use insula_kinds::{Object, Value, kinds};
 
@@ -38,7 +38,7 @@ async fn check_policy(registry: &Registry, by: Caller<'_>, change: Change<'_>) -
         return Ok(());
     }
     let (group, resource) = resolve(registry, &change.address.space, &params);
-    let act = ResourceAct {
+    let act = ResourceAttributes {
         verb: "get",
         group: &group,
         resource: &resource,
@@ -82,7 +82,7 @@ async fn check_binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) 
     } else {
         "list"
     };
-    let act = ResourceAct {
+    let act = ResourceAttributes {
         verb,
         group: &group,
         resource: &resource,

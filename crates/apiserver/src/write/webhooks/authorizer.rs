@@ -1,7 +1,7 @@
 //! What expressions are told about who may do what: in the space of the request, and with
 //! the rights that are known there.
 
-use insula_access::rbac::{Act as Deed, ResourceAct, Who};
+use insula_access::rbac::{Attributes as Deed, ResourceAttributes, User};
 use insula_cel::{AuthorizationRequest, Authorizer, Caller, Decision, Target};
 use insula_core::Spaces;
 
@@ -15,9 +15,9 @@ impl Authorizer for Decider<'_> {
     fn decide(&self, request: &AuthorizationRequest) -> Decision {
         let verb = request.verb.as_str();
         let verdict = match &request.on {
-            Target::Path(path) => self.judge(&request.caller, &Deed::Path { verb, path }),
+            Target::Path(path) => self.judge(&request.caller, &Deed::NonResource { verb, path }),
             Target::Resource(on) => {
-                let deed = ResourceAct {
+                let deed = ResourceAttributes {
                     verb,
                     group: &on.group,
                     resource: &on.resource,
@@ -52,8 +52,8 @@ impl Decider<'_> {
                     format!("system:serviceaccounts:{namespace}"),
                     "system:authenticated".to_owned(),
                 ];
-                let who = Who {
-                    user: &user,
+                let who = User {
+                    name: &user,
                     groups: &groups,
                 };
                 decide_within(act.registry, space, who, deed)

@@ -44,7 +44,7 @@ fn shown(renewal: &Renewal) -> Vec<CertificateDer<'static>> {
 /// A certificate and its key, of some CA.
 fn pair() -> (String, String) {
     let validity = Validity::starting(SystemTime::now(), DAY);
-    let ca = Authority::make("another", validity).unwrap();
+    let ca = Authority::generate("another", validity).unwrap();
     let key = KeyPair::generate().unwrap();
     let names = ["api.example".to_owned()];
     let certificate = ca.issue_server(&names, &key, validity).unwrap();

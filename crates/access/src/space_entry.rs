@@ -17,7 +17,7 @@ pub fn may_enter(principal: &Principal, spaces: &Spaces) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use insula_core::{Extra, MASTERS, Proof, Space, Tie};
+    use insula_core::{Extra, MASTERS, Proof, Space, TenantBinding};
 
     use super::*;
 
@@ -46,7 +46,7 @@ mod tests {
                     groups,
                     extra: Extra::new(),
                     home: space(home),
-                    tie: Tie::Name,
+                    tenant_binding: TenantBinding::Name,
                     proof: Proof::Certificate,
                 };
                 let places = [one("system"), one("t1"), one("t2"), Spaces::All];

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use super::act::Who;
+use super::attributes::User;
 use super::decision::Unresolved;
 use super::rule::{Rule, has, has_or_star, url_covers};
 use insula_gotext::quote::{Quoted, QuotedList};
@@ -13,7 +13,7 @@ use insula_gotext::quote::{Quoted, QuotedList};
 /// A small rule with a few thousand groups, resources, verbs and names expands to more single
 /// permissions than can be examined. This bound takes about ten milliseconds. Real roles stay
 /// far below it: the largest of Kubernetes has a few hundred single permissions.
-const MOST_COMPARISONS: usize = 1 << 22;
+const MAX_COMPARISONS: usize = 1 << 22;
 
 /// The minimum cost of checking one single permission, in comparisons.
 const ATOM_COST: usize = 256;
@@ -36,7 +36,7 @@ where
     let is_covered = |rule: &Rule| owner.iter().any(|owned| is_within(rule, owned));
     let sizes = owner.iter().fold([0; 5], |sum, rule| add(sum, sizes(rule)));
     let atom_cost = sizes.iter().sum::<usize>() + ATOM_COST;
-    let mut left = MOST_COMPARISONS;
+    let mut left = MAX_COMPARISONS;
     let mut spend = |cost: usize| {
         let rest = left.checked_sub(cost);
         left = rest.unwrap_or(left);
@@ -60,7 +60,7 @@ where
 
 /// All permissions that exist: every verb on all objects and on all paths. It is required for
 /// operations reserved to administrators, such as creating aggregated roles.
-pub fn everything() -> [Rule; 2] {
+pub fn full_authority() -> [Rule; 2] {
     let star = || vec!["*".to_owned()];
     let objects = Rule {
         verbs: star(),
@@ -77,8 +77,8 @@ pub fn everything() -> [Rule; 2] {
 }
 
 /// The message for a user who tries to grant missing permissions, in Kubernetes' wording.
-pub fn explain(who: Who<'_>, missing: &[Rule], unresolved: &Unresolved) -> String {
-    let (user, groups) = (Quoted(who.user), QuotedList(who.groups));
+pub fn explain(user: User<'_>, missing: &[Rule], unresolved: &Unresolved) -> String {
+    let (user, groups) = (Quoted(user.name), QuotedList(user.groups));
     let rules: BTreeSet<String> = compact(missing).iter().map(describe).collect();
     let rules = Vec::from_iter(rules).join("\n");
     let mut said = format!(
@@ -324,8 +324,8 @@ mod tests {
     #[test]
     fn full_authority_requires_all_objects_and_all_paths() {
         let half = ["* * *", "* *"].map(rule);
-        assert_eq!(everything(), half);
-        assert_eq!(covers(&half, &everything()), Ok(()));
+        assert_eq!(full_authority(), half);
+        assert_eq!(covers(&half, &full_authority()), Ok(()));
         for owner in [
             vec![],
             vec![rule("* * *")],
@@ -334,7 +334,7 @@ mod tests {
             vec![rule("get,list * *"), rule("* *")],
             vec![rule("* * *"), rule("* /*")],
         ] {
-            let missing = covers(&owner, &everything()).unwrap_err();
+            let missing = covers(&owner, &full_authority()).unwrap_err();
             assert!(!missing.is_empty(), "{owner:?}");
         }
     }
@@ -369,8 +369,8 @@ mod tests {
         let groups: Vec<String> = ["dev", "qa", "system:authenticated"]
             .map(str::to_owned)
             .into();
-        let who = Who {
-            user: "alice",
+        let user = User {
+            name: "alice",
             groups: &groups,
         };
         let needed = rules(json!([
@@ -391,7 +391,7 @@ mod tests {
             {APIGroups:[\"apps\"], Resources:[\"deployments\"], ResourceNames:[\"d2\"], \
             Verbs:[\"get\"]}\n\
             {NonResourceURLs:[\"/bar\"], Verbs:[\"get\"]}";
-        assert_eq!(explain(who, &missing, &Unresolved::default()), expected);
+        assert_eq!(explain(user, &missing, &Unresolved::default()), expected);
         for (roles, suffix) in [
             (
                 &["a"][..],
@@ -406,15 +406,15 @@ mod tests {
             let roles = roles
                 .iter()
                 .map(|&name| UnresolvedRole::NoRole(name.into()));
-            let said = explain(who, &missing, &Unresolved(roles.collect()));
+            let said = explain(user, &missing, &Unresolved(roles.collect()));
             assert_eq!(said, format!("{expected}{suffix}"));
         }
     }
 
     #[test]
     fn lines_are_sorted_and_verbs_keep_their_order() {
-        let user = Who {
-            user: "a\"b",
+        let user = User {
+            name: "a\"b",
             groups: &[],
         };
         let head = "user \"a\\\"b\" (groups=[]) is attempting to grant RBAC permissions \

@@ -16,7 +16,7 @@ pub struct NoTenant;
 /// exceptions: a tenant's credential cannot carry groups that begin with `system:`, because
 /// an issuer for a tenant has no authority over the server; and groups that name a tenant are
 /// dropped, because [`Principal::home`] is the only place that states it.
-pub fn settle(
+pub fn resolve_principal(
     credential: Credential,
     default_tenant: Option<&Space>,
 ) -> Result<Principal, NoTenant> {
@@ -34,14 +34,14 @@ pub fn settle(
         groups,
         extra: credential.extra,
         home,
-        tie: credential.tie,
+        tenant_binding: credential.tenant_binding,
         proof: credential.proof,
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use insula_core::{Extra, Proof, Tie};
+    use insula_core::{Extra, Proof, TenantBinding};
 
     use super::*;
 
@@ -56,7 +56,7 @@ mod tests {
             groups: groups.iter().map(|&group| group.to_owned()).collect(),
             extra: Extra::new(),
             tenant: tenant.map(space),
-            tie: Tie::Name,
+            tenant_binding: TenantBinding::Name,
             proof: Proof::StaticToken,
         }
     }
@@ -73,7 +73,7 @@ mod tests {
             (None, None, Err(NoTenant)),
         ] {
             let default = default.map(space);
-            let principal = settle(credential(named, &[]), default.as_ref());
+            let principal = resolve_principal(credential(named, &[]), default.as_ref());
             let found = principal.map(|principal| principal.home);
             assert_eq!(found, home.map(space), "{named:?} {default:?}");
         }
@@ -98,10 +98,10 @@ mod tests {
             ),
         ] {
             // Named and defaulted tenants are treated alike.
-            let named = settle(credential(Some(tenant), &claimed), None);
-            let settled = settle(credential(None, &claimed), Some(&space(tenant)));
-            assert_eq!(named, settled);
-            let principal = settled.unwrap();
+            let named = resolve_principal(credential(Some(tenant), &claimed), None);
+            let defaulted = resolve_principal(credential(None, &claimed), Some(&space(tenant)));
+            assert_eq!(named, defaulted);
+            let principal = defaulted.unwrap();
             assert_eq!(principal.groups.join("|"), groups);
             assert_eq!(principal.uid.as_deref(), Some("42"));
             assert_eq!(principal.proof, Proof::StaticToken);
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn authenticated_group_is_added_exactly_once() {
         for tenant in ["t1", "system"] {
-            let principal = settle(credential(Some(tenant), &[AUTHENTICATED]), None);
+            let principal = resolve_principal(credential(Some(tenant), &[AUTHENTICATED]), None);
             assert_eq!(principal.unwrap().groups, [AUTHENTICATED]);
         }
     }

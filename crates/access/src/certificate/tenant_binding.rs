@@ -5,25 +5,25 @@
 //! tenant, as a URI among the subject alternative names: `urn:insula:tenant:{uid}`. The
 //! subject is not used for this, because certificate requests choose it.
 
-use insula_core::{Space, Tie};
+use insula_core::{Space, TenantBinding};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 
 use super::CertificateError;
 
 /// Prefix of all URIs that are reserved for Insula.
-const OWN: &str = "urn:insula:";
+const RESERVED_PREFIX: &str = "urn:insula:";
 
 /// Prefix of the URI that holds a tenant's UID.
-const TENANT: &str = "urn:insula:tenant:";
+const TENANT_PREFIX: &str = "urn:insula:tenant:";
 
 /// Upper bound on a UID's length. The server's own UIDs have 36 characters.
-const LONGEST: usize = 64;
+const MAX_UID_LENGTH: usize = 64;
 
 /// Returns the URI that binds a certificate to the tenant with this UID, or `None` if the
 /// text cannot be a UID.
 pub(crate) fn uri(uid: &str) -> Option<String> {
-    is_uid(uid).then(|| format!("{TENANT}{uid}"))
+    is_uid(uid).then(|| format!("{TENANT_PREFIX}{uid}"))
 }
 
 /// Determines what binds a certificate to its tenant.
@@ -35,18 +35,20 @@ pub(crate) fn uri(uid: &str) -> Option<String> {
 pub(super) fn read(
     certificate: &X509Certificate<'_>,
     tenant: Option<&Space>,
-) -> Result<Tie, CertificateError> {
+) -> Result<TenantBinding, CertificateError> {
     let mut own = own_uris(certificate)?.into_iter();
     let named = tenant.is_some_and(|space| !space.is_system());
     match (own.next(), own.next()) {
         (Some(uri), None) => {
-            let uid = uri.strip_prefix(TENANT).filter(|uid| is_uid(uid));
-            uid.map(|uid| Tie::Uid(uid.into()))
-                .ok_or(CertificateError::Tie)
+            let uid = uri.strip_prefix(TENANT_PREFIX).filter(|uid| is_uid(uid));
+            uid.map(|uid| TenantBinding::Uid(uid.into()))
+                .ok_or(CertificateError::TenantBinding)
         }
-        (None, _) if named => Ok(Tie::At(certificate.validity().not_before.timestamp())),
-        (None, _) => Ok(Tie::Name),
-        (Some(_), Some(_)) => Err(CertificateError::Tie),
+        (None, _) if named => Ok(TenantBinding::At(
+            certificate.validity().not_before.timestamp(),
+        )),
+        (None, _) => Ok(TenantBinding::Name),
+        (Some(_), Some(_)) => Err(CertificateError::TenantBinding),
     }
 }
 
@@ -54,20 +56,20 @@ pub(super) fn read(
 /// other spellings are included, so that they are rejected instead of ignored.
 fn own_uris<'a>(certificate: &'a X509Certificate<'_>) -> Result<Vec<&'a str>, CertificateError> {
     let names = certificate.subject_alternative_name();
-    let names = names.map_err(|_| CertificateError::Tie)?;
+    let names = names.map_err(|_| CertificateError::TenantBinding)?;
     let names = names.into_iter().flat_map(|of| &of.value.general_names);
     let mut own = Vec::new();
     for name in names {
         match name {
             GeneralName::URI(uri)
                 if uri
-                    .get(..OWN.len())
-                    .is_some_and(|begin| begin.eq_ignore_ascii_case(OWN)) =>
+                    .get(..RESERVED_PREFIX.len())
+                    .is_some_and(|begin| begin.eq_ignore_ascii_case(RESERVED_PREFIX)) =>
             {
                 own.push(*uri);
             }
             // It could have been a reserved URI.
-            GeneralName::Invalid(..) => return Err(CertificateError::Tie),
+            GeneralName::Invalid(..) => return Err(CertificateError::TenantBinding),
             _ => {}
         }
     }
@@ -76,7 +78,7 @@ fn own_uris<'a>(certificate: &'a X509Certificate<'_>) -> Result<Vec<&'a str>, Ce
 
 fn is_uid(text: &str) -> bool {
     let sign = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    (1..=LONGEST).contains(&text.len()) && text.bytes().all(sign)
+    (1..=MAX_UID_LENGTH).contains(&text.len()) && text.bytes().all(sign)
 }
 
 #[cfg(test)]
@@ -100,50 +102,86 @@ mod tests {
         parameters
     }
 
-    fn tie(parameters: &CertificateParams) -> Result<Tie, CertificateError> {
+    fn binding_of(parameters: &CertificateParams) -> Result<TenantBinding, CertificateError> {
         let made = parameters.self_signed(&KeyPair::generate().unwrap());
-        certificate::read(made.unwrap().der()).map(|credential| credential.tie)
+        certificate::read(made.unwrap().der()).map(|credential| credential.tenant_binding)
     }
 
     #[test]
     fn certificate_is_bound_to_a_uid_or_to_its_start_of_validity() {
         let uid = "1b4e28ba-2fa1-11d2-883f-0016d3cca427";
         let own = format!("urn:insula:tenant:{uid}");
-        let tied = Tie::Uid(uid.into());
+        let bound = TenantBinding::Uid(uid.into());
         for (tenant, uris, expected) in [
-            ("t1", &[][..], Ok(Tie::At(BEGAN))),
-            ("", &[], Ok(Tie::Name)),
-            ("", &[own.as_str()], Ok(tied.clone())),
-            ("system", &[], Ok(Tie::Name)),
-            ("t1", &[own.as_str()], Ok(tied.clone())),
-            ("system", &[own.as_str()], Ok(tied.clone())),
+            ("t1", &[][..], Ok(TenantBinding::At(BEGAN))),
+            ("", &[], Ok(TenantBinding::Name)),
+            ("", &[own.as_str()], Ok(bound.clone())),
+            ("system", &[], Ok(TenantBinding::Name)),
+            ("t1", &[own.as_str()], Ok(bound.clone())),
+            ("system", &[own.as_str()], Ok(bound.clone())),
             // Other URIs are ignored.
-            ("t1", &["spiffe://a/b", "urn:b"], Ok(Tie::At(BEGAN))),
-            ("t1", &["spiffe://a/b", own.as_str()], Ok(tied)),
+            (
+                "t1",
+                &["spiffe://a/b", "urn:b"],
+                Ok(TenantBinding::At(BEGAN)),
+            ),
+            ("t1", &["spiffe://a/b", own.as_str()], Ok(bound)),
             (
                 "t1",
                 &["urn:insula:tenant:a", "urn:insula:tenant:b"],
-                Err(CertificateError::Tie),
+                Err(CertificateError::TenantBinding),
             ),
             (
                 "t1",
                 &[own.as_str(), own.as_str()],
-                Err(CertificateError::Tie),
+                Err(CertificateError::TenantBinding),
             ),
-            ("t1", &["urn:insula:tenant:"], Err(CertificateError::Tie)),
-            ("t1", &["urn:insula:tenant:a b"], Err(CertificateError::Tie)),
-            ("t1", &["urn:insula:tenant:a/b"], Err(CertificateError::Tie)),
-            ("t1", &["urn:insula:tenant:a?b"], Err(CertificateError::Tie)),
-            ("t1", &["URN:insula:tenant:a"], Err(CertificateError::Tie)),
-            ("t1", &["urn:INSULA:tenant:a"], Err(CertificateError::Tie)),
-            ("t1", &["urn:insula:space:a"], Err(CertificateError::Tie)),
-            ("system", &["urn:insula:"], Err(CertificateError::Tie)),
+            (
+                "t1",
+                &["urn:insula:tenant:"],
+                Err(CertificateError::TenantBinding),
+            ),
+            (
+                "t1",
+                &["urn:insula:tenant:a b"],
+                Err(CertificateError::TenantBinding),
+            ),
+            (
+                "t1",
+                &["urn:insula:tenant:a/b"],
+                Err(CertificateError::TenantBinding),
+            ),
+            (
+                "t1",
+                &["urn:insula:tenant:a?b"],
+                Err(CertificateError::TenantBinding),
+            ),
+            (
+                "t1",
+                &["URN:insula:tenant:a"],
+                Err(CertificateError::TenantBinding),
+            ),
+            (
+                "t1",
+                &["urn:INSULA:tenant:a"],
+                Err(CertificateError::TenantBinding),
+            ),
+            (
+                "t1",
+                &["urn:insula:space:a"],
+                Err(CertificateError::TenantBinding),
+            ),
+            (
+                "system",
+                &["urn:insula:"],
+                Err(CertificateError::TenantBinding),
+            ),
         ] {
             let mut parameters = parameters(tenant);
             let uris = uris.iter();
             let sans = uris.map(|&uri| SanType::URI(uri.try_into().unwrap()));
             parameters.subject_alt_names = sans.collect();
-            assert_eq!(tie(&parameters), expected, "{tenant} {parameters:?}");
+            assert_eq!(binding_of(&parameters), expected, "{tenant} {parameters:?}");
         }
     }
 
@@ -155,7 +193,7 @@ mod tests {
             SanType::DnsName(own.try_into().unwrap()),
             SanType::Rfc822Name(own.try_into().unwrap()),
         ];
-        assert_eq!(tie(&parameters), Ok(Tie::At(BEGAN)));
+        assert_eq!(binding_of(&parameters), Ok(TenantBinding::At(BEGAN)));
     }
 
     #[test]
@@ -169,22 +207,28 @@ mod tests {
         wild[4] = 0xff;
         let cut = good[..good.len() - 1].to_vec();
         for (extensions, expected) in [
-            (vec![names(&good)], Ok(Tie::Uid("a".into()))),
-            (vec![names(&good), names(&good)], Err(CertificateError::Tie)),
-            (vec![names(&wild)], Err(CertificateError::Tie)),
-            (vec![names(&cut)], Err(CertificateError::Tie)),
-            (vec![names(b"nonsense")], Err(CertificateError::Tie)),
+            (vec![names(&good)], Ok(TenantBinding::Uid("a".into()))),
+            (
+                vec![names(&good), names(&good)],
+                Err(CertificateError::TenantBinding),
+            ),
+            (vec![names(&wild)], Err(CertificateError::TenantBinding)),
+            (vec![names(&cut)], Err(CertificateError::TenantBinding)),
+            (
+                vec![names(b"nonsense")],
+                Err(CertificateError::TenantBinding),
+            ),
         ] {
             let mut parameters = parameters("t1");
             parameters.custom_extensions = extensions;
-            assert_eq!(tie(&parameters), expected, "{parameters:?}");
+            assert_eq!(binding_of(&parameters), expected, "{parameters:?}");
         }
     }
 
     #[test]
     fn invalid_uid_yields_no_uri() {
         assert_eq!(uri("a-1").as_deref(), Some("urn:insula:tenant:a-1"));
-        let long = "a".repeat(LONGEST + 1);
+        let long = "a".repeat(MAX_UID_LENGTH + 1);
         for bad in ["", "a b", "ä", "a:b", &long] {
             assert_eq!(uri(bad), None, "{bad}");
         }

@@ -12,7 +12,7 @@ use crate::certificate::time;
 
 /// The content of a certificate that an [`Authority`](super::Authority) issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issued {
+pub struct IssuedCertificate {
     /// The DNS names and IP addresses, if it is a server's.
     pub names: BTreeSet<String>,
     /// End of validity.
@@ -20,7 +20,7 @@ pub struct Issued {
     public_key: Vec<u8>,
 }
 
-impl Issued {
+impl IssuedCertificate {
     /// Reports whether it was issued for that key.
     pub fn is_for(&self, key: &impl PublicKeyData) -> bool {
         self.public_key == key.der_bytes()

@@ -1,7 +1,7 @@
 //! The escalation check, compared with enumerating all requests.
 
-use insula_access::rbac::cover::covers;
-use insula_access::rbac::{Act, ResourceAct, Rule};
+use insula_access::rbac::escalation::covers;
+use insula_access::rbac::{Attributes, ResourceAttributes, Rule};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 
@@ -53,7 +53,7 @@ pub fn rule() -> impl Strategy<Value = Rule> {
 
 /// Every request that these rules can distinguish. Names that no rule mentions (`rest`) stand
 /// for all others.
-fn acts() -> impl Iterator<Item = Act<'static>> {
+fn requests() -> impl Iterator<Item = Attributes<'static>> {
     let resources = [
         ("pods", None),
         ("pods", Some("log")),
@@ -73,7 +73,7 @@ fn acts() -> impl Iterator<Item = Act<'static>> {
                 .into_iter()
                 .flat_map(move |(resource, subresource)| {
                     [None, Some("a"), Some("b"), Some("rest")].map(|name| {
-                        Act::Resource(ResourceAct {
+                        Attributes::Resource(ResourceAttributes {
                             verb,
                             group,
                             resource,
@@ -86,18 +86,18 @@ fn acts() -> impl Iterator<Item = Act<'static>> {
         })
     });
     let paths = verbs.into_iter();
-    objects.chain(paths.flat_map(|verb| PATHS.map(|path| Act::Path { verb, path })))
+    objects.chain(paths.flat_map(|verb| PATHS.map(|path| Attributes::NonResource { verb, path })))
 }
 
 const PATHS: [&str; 7] = ["/a", "/a/", "/a/b", "/a/rest", "/arest", "/rest", "rest"];
 
-fn allows(rules: &[Rule], act: &Act<'_>) -> bool {
-    rules.iter().any(|rule| rule.allows(act))
+fn allows(rules: &[Rule], attributes: &Attributes<'_>) -> bool {
+    rules.iter().any(|rule| rule.allows(attributes))
 }
 
 /// Reports whether `owner` allows every request that `needed` allows.
 fn contains(owner: &[Rule], needed: &[Rule]) -> bool {
-    acts().all(|act| !allows(needed, &act) || allows(owner, &act))
+    requests().all(|attributes| !allows(needed, &attributes) || allows(owner, &attributes))
 }
 
 proptest! {

@@ -2,11 +2,11 @@
 
 /// The attributes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act<'a> {
+pub enum Attributes<'a> {
     /// A request for objects.
-    Resource(ResourceAct<'a>),
+    Resource(ResourceAttributes<'a>),
     /// A request for a path that is not an object's, such as `/healthz`.
-    Path {
+    NonResource {
         /// The HTTP method, in lower case.
         verb: &'a str,
         /// The path, which begins with `/`.
@@ -16,7 +16,7 @@ pub enum Act<'a> {
 
 /// The attributes of a request for objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ResourceAct<'a> {
+pub struct ResourceAttributes<'a> {
     /// The verb: `get`, `list`, or one that only authorization knows, such as `bind`.
     pub verb: &'a str,
     /// The API group; the core group is empty.
@@ -33,9 +33,9 @@ pub struct ResourceAct<'a> {
 
 /// The user who makes the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Who<'a> {
+pub struct User<'a> {
     /// The user's name.
-    pub user: &'a str,
+    pub name: &'a str,
     /// The user's groups.
     pub groups: &'a [String],
 }
@@ -51,12 +51,14 @@ pub enum Reach {
     Elsewhere,
 }
 
-impl<'a> Act<'a> {
+impl<'a> Attributes<'a> {
     /// The namespace of the request, if it has one.
     pub fn namespace(&self) -> Option<&'a str> {
         match self {
-            Self::Resource(act) => act.namespace.filter(|namespace| !namespace.is_empty()),
-            Self::Path { .. } => None,
+            Self::Resource(attributes) => attributes
+                .namespace
+                .filter(|namespace| !namespace.is_empty()),
+            Self::NonResource { .. } => None,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::certificate::{self, CertificateError};
 
 /// A request for a client certificate, signed with the key it was created for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct CertificateRequest {
     /// The requested subject. The CA decides what it grants. Only the subject is read: other
     /// names and extensions in a request are ignored, so a request cannot bind itself to a
     /// tenant's UID.
@@ -20,10 +20,10 @@ pub struct Request {
 
 /// Why a certificate signing request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
+pub enum CertificateRequestError {
     /// It is not a certificate signing request.
     #[error("it is not a certificate signing request in PEM")]
-    Form,
+    Malformed,
     /// The requester has not proved possession of the key.
     #[error("it is not signed with its own key")]
     Signature,
@@ -38,9 +38,9 @@ pub enum RequestError {
 /// PEM labels of a request; the second is a legacy name.
 const TAGS: [&str; 2] = ["CERTIFICATE REQUEST", "NEW CERTIFICATE REQUEST"];
 
-impl Request {
+impl CertificateRequest {
     /// Creates a request, in PEM.
-    pub fn make(subject: &Subject, key: &KeyPair) -> Result<String, rcgen::Error> {
+    pub fn create_pem(subject: &Subject, key: &KeyPair) -> Result<String, rcgen::Error> {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name = DistinguishedName::new();
         let made = parameters.serialize_request(key)?;
@@ -49,23 +49,23 @@ impl Request {
     }
 
     /// Parses a request and verifies that it is signed with its own key.
-    pub fn read(pem: &str) -> Result<Self, RequestError> {
-        let pem = pem::parse(pem).map_err(|_| RequestError::Form)?;
+    pub fn from_pem(pem: &str) -> Result<Self, CertificateRequestError> {
+        let pem = pem::parse(pem).map_err(|_| CertificateRequestError::Malformed)?;
         if !TAGS.contains(&pem.tag()) {
-            return Err(RequestError::Form);
+            return Err(CertificateRequestError::Malformed);
         }
-        let (rest, request) =
-            X509CertificationRequest::from_der(pem.contents()).map_err(|_| RequestError::Form)?;
+        let (rest, request) = X509CertificationRequest::from_der(pem.contents())
+            .map_err(|_| CertificateRequestError::Malformed)?;
         if !rest.is_empty() {
-            return Err(RequestError::Form);
+            return Err(CertificateRequestError::Malformed);
         }
         let signed = request.verify_signature();
-        signed.map_err(|_| RequestError::Signature)?;
+        signed.map_err(|_| CertificateRequestError::Signature)?;
         let info = &request.certification_request_info;
         let public_key = SubjectPublicKeyInfo::from_der(info.subject_pki.raw);
         Ok(Self {
             subject: certificate::read_name(&info.subject)?.into(),
-            public_key: public_key.map_err(|_| RequestError::Key)?,
+            public_key: public_key.map_err(|_| CertificateRequestError::Key)?,
         })
     }
 }
@@ -94,8 +94,8 @@ mod tests {
             subject(&["a", "b", "c"], None),
             subject(&["a"], Some("t1")),
         ] {
-            let pem = Request::make(&subject, &key).unwrap();
-            let read = Request::read(&pem).unwrap();
+            let pem = CertificateRequest::create_pem(&subject, &key).unwrap();
+            let read = CertificateRequest::from_pem(&pem).unwrap();
             assert_eq!(read.subject, subject);
             assert_eq!(read.public_key.der_bytes(), key.der_bytes());
         }
@@ -111,21 +111,23 @@ mod tests {
         let wanted = subject(&["a"], Some("t1"));
         let made = parameters.serialize_request(&key).unwrap();
         let der = wanted.put_on_request(made.der(), &key).unwrap();
-        let read = Request::read(&to_pem(TAGS[0], der)).unwrap();
+        let read = CertificateRequest::from_pem(&to_pem(TAGS[0], der)).unwrap();
         assert_eq!(read.subject, wanted);
         // The UID is not written into requests that Insula creates either.
-        let tied = Subject {
+        let bound = Subject {
             tenant_uid: Some("u-1".into()),
             ..wanted.clone()
         };
-        let read = Request::read(&Request::make(&tied, &key).unwrap()).unwrap();
+        let read =
+            CertificateRequest::from_pem(&CertificateRequest::create_pem(&bound, &key).unwrap())
+                .unwrap();
         assert_eq!(read.subject, wanted);
     }
 
     #[test]
     fn forged_request_is_rejected() {
         let key = KeyPair::generate().unwrap();
-        let pem = Request::make(&subject(&["a"], None), &key).unwrap();
+        let pem = CertificateRequest::create_pem(&subject(&["a"], None), &key).unwrap();
         let mut der = pem::parse(&pem).unwrap().into_contents();
         // Another user than the one that was signed.
         let at = der.windows(5).position(|bytes| bytes == b"alice").unwrap();
@@ -133,11 +135,11 @@ mod tests {
         let changed = pem::encode(&pem::Pem::new(TAGS[0], der.clone()));
         let certificate = pem::encode(&pem::Pem::new("CERTIFICATE", der));
         for (text, error) in [
-            ("", RequestError::Form),
-            (certificate.as_str(), RequestError::Form),
-            (&changed, RequestError::Signature),
+            ("", CertificateRequestError::Malformed),
+            (certificate.as_str(), CertificateRequestError::Malformed),
+            (&changed, CertificateRequestError::Signature),
         ] {
-            assert_eq!(Request::read(text), Err(error));
+            assert_eq!(CertificateRequest::from_pem(text), Err(error));
         }
     }
 
@@ -148,8 +150,8 @@ mod tests {
             user: String::new(),
             ..subject(&["a"], None)
         };
-        let pem = Request::make(&no_user, &key).unwrap();
-        let refused = RequestError::Subject(CertificateError::Nameless);
-        assert_eq!(Request::read(&pem), Err(refused));
+        let pem = CertificateRequest::create_pem(&no_user, &key).unwrap();
+        let refused = CertificateRequestError::Subject(CertificateError::NoCommonName);
+        assert_eq!(CertificateRequest::from_pem(&pem), Err(refused));
     }
 }
