@@ -1,4 +1,4 @@
-//! The formats of strings and numbers, and what fits them.
+//! Formats of strings and numbers.
 
 mod code;
 mod mail;
@@ -8,15 +8,15 @@ mod uri;
 
 use std::sync::Arc;
 
-/// A format that values are judged by.
+/// A format that values are validated against.
 #[derive(Clone, Debug)]
 pub struct Format {
-    /// Its name as it was written: `date-time`.
+    /// The name as written: `date-time`.
     name: Arc<str>,
     kind: Kind,
 }
 
-/// Which format it is.
+/// The check for the format.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Int32,
@@ -27,8 +27,8 @@ enum Kind {
 }
 
 impl Format {
-    /// The format of this name for values of a type, or of any type; none if Kubernetes does
-    /// not know it, and so ignores it. Dashes do not count.
+    /// The format of this name for a type, or for any type. `None` if Kubernetes does not
+    /// recognize it, and so ignores it. Dashes are not significant.
     pub fn of(kind: Option<&str>, name: &str) -> Option<Self> {
         let found = match kind {
             None | Some("string") => Kind::Text(check(&name.replace('-', ""))?),
@@ -44,17 +44,17 @@ impl Format {
         })
     }
 
-    /// Its name as it was written.
+    /// The name as written.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is a format of texts.
+    /// Reports whether it is a string format.
     pub fn is_of_text(&self) -> bool {
         matches!(self.kind, Kind::Text(_))
     }
 
-    /// Whether a text fits. Formats of numbers say nothing about texts.
+    /// Checks a string. Number formats accept every string.
     pub fn fits(&self, text: &str) -> bool {
         match self.kind {
             Kind::Text(check) => check(text),
@@ -63,7 +63,7 @@ impl Format {
     }
 }
 
-/// The judge of a format of strings.
+/// The check for a string format.
 fn check(name: &str) -> Option<fn(&str) -> bool> {
     Some(match name {
         "bsonobjectid" => code::is_object_id,

@@ -1,11 +1,11 @@
-//! What clients are told of custom kinds: documents of both versions of OpenAPI.
+//! OpenAPI documents of custom kinds, in versions 2 and 3.
 //!
-//! Version 3 tells the schema as it was written. Version 2 tells less, as kubectl would
-//! otherwise refuse what the server takes: it knows no alternatives and no nulls, and what
-//! it is told of an object that may have any fields it takes for all of them.
+//! Version 3 publishes the schema as written. Version 2 publishes less, because kubectl would
+//! otherwise reject objects that the server accepts: it supports neither alternatives nor
+//! nulls, and treats the published fields of an open object as complete.
 //!
-//! Documents are functions of the versions that they are made of; who serves them keeps
-//! them as long as these are the same.
+//! Documents depend only on the versions they are built from; the server caches them while
+//! these are unchanged.
 
 use std::collections::BTreeSet;
 
@@ -18,15 +18,15 @@ mod schema;
 use crate::kind::Version;
 use schema::Dialect;
 
-/// The paths of the documents of version 3 that the versions are in, in order:
-/// `apis/example.com/v1`, ... A group and version that is built in has its own document.
+/// The sorted paths of the version 3 documents that contain these versions:
+/// `apis/example.com/v1`, ... Built-in group versions have their own documents.
 pub fn v3_paths<'a>(versions: impl IntoIterator<Item = &'a Version>) -> Vec<String> {
     let versions = versions.into_iter().filter(|version| !is_hidden(version));
     let paths: BTreeSet<String> = versions.map(v3_path).collect();
     paths.into_iter().collect()
 }
 
-/// The document at one of the paths that [`v3_paths`] names for the same versions.
+/// The document at one of the paths that [`v3_paths`] returns for the same versions.
 pub fn v3_document<'a>(
     path: &str,
     versions: impl IntoIterator<Item = &'a Version>,
@@ -43,8 +43,8 @@ pub fn v3_document<'a>(
     Some(openapi::v3_custom_document(kinds, schemas))
 }
 
-/// What the versions add to the one document of version 2. What has the path of a kind
-/// that is built in adds nothing.
+/// The contribution of the versions to the version 2 document. Versions with the path of a
+/// built-in kind contribute nothing.
 pub fn v2_part<'a>(versions: impl IntoIterator<Item = &'a Version>) -> V2Part {
     let versions: Vec<_> = versions
         .into_iter()
@@ -62,7 +62,7 @@ fn v3_path(version: &Version) -> String {
     format!("apis/{}", version.kind.api_version())
 }
 
-/// Whether there is a built-in document in the place of the version's.
+/// Reports whether a built-in document takes the place of the version's.
 fn is_hidden(version: &Version) -> bool {
     kinds().serves(&version.kind.group, &version.kind.version)
 }
@@ -103,7 +103,7 @@ fn list(version: &Version, dialect: Dialect) -> Value {
     schema
 }
 
-/// Says of which kind it is, and by which fields it can be selected.
+/// Adds the group, version and kind, and the selectable fields.
 fn mark(schema: &mut Value, version: &Version, kind: &str) {
     schema["x-kubernetes-group-version-kind"] = json!([{
         "group": version.kind.group, "version": version.kind.version, "kind": kind,

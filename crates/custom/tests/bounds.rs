@@ -1,4 +1,4 @@
-//! Definitions as large and as odd as a request can be are judged on a small stack, in
+//! Validation of definitions as large and as unusual as a request can be: on a small stack, in
 //! bounded time and memory.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
@@ -9,12 +9,12 @@ use insula_custom::definition;
 use insula_kinds::Object;
 use serde_json::{Value, json};
 
-/// What a thread of a server has at least.
+/// The minimum stack of a server thread.
 const STACK: usize = 2 << 20;
-/// A third of what a request can hold, because debug builds are slow.
+/// A third of the request limit, because debug builds are slow.
 const REQUEST: usize = 1 << 20;
-/// In a debug build on a machine that does other things as well. Without bounds most of
-/// these take minutes, or all memory.
+/// For a debug build on a busy machine. Without bounds, most cases take minutes or exhaust the
+/// memory.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn definition(schema: Value) -> Value {
@@ -32,12 +32,12 @@ fn definition(schema: Value) -> Value {
     definition
 }
 
-/// As many members as fit into a request, each made by `each`.
+/// As many fields as fit into a request, each created by `each`.
 fn fill(each: impl Fn(usize) -> (String, Value)) -> Value {
     let (mut members, mut size, mut length) = (Object::new(), 0, 0);
     for index in 0.. {
         let (name, value) = each(index);
-        // Values are alike, so that the first tells the size of all.
+        // Values are alike, so the first determines the size of all.
         if index == 0 {
             length = value.to_string().len();
         }
@@ -50,12 +50,12 @@ fn fill(each: impl Fn(usize) -> (String, Value)) -> Value {
     Value::Object(members)
 }
 
-/// A chain of objects as deep as a request can be, with `bottom` at its end.
+/// A chain of objects as deep as a request can be, ending with `bottom`.
 fn chain(name: &str, bottom: Value, around: impl Fn(Value) -> Value) -> Value {
     (0..55).fold(bottom, |inner, _| around(holding(name, inner)))
 }
 
-/// An object with one property. It is not copied, which would take most of the time.
+/// An object with one property, which is moved because copying would dominate the time.
 fn holding(name: &str, property: Value) -> Value {
     let mut schema = json!({"type": "object", "properties": {}});
     schema["properties"][name] = property;
@@ -67,7 +67,7 @@ fn with(mut schema: Value, name: &str, value: Value) -> Value {
     schema
 }
 
-/// Judges it as a new definition and as a change; says how many errors each had.
+/// Validates a definition as a creation and as an update, and returns the numbers of errors.
 fn judge(what: &str, body: Value) -> (usize, usize) {
     let what = what.to_owned();
     let judged = std::thread::Builder::new()
@@ -93,7 +93,7 @@ fn judge(what: &str, body: Value) -> (usize, usize) {
 }
 
 #[test]
-fn wide_schemas_are_judged() {
+fn wide_schemas_are_validated() {
     let text = |_| json!({"type": "string"});
     let wide = |each: &dyn Fn(usize) -> Value| {
         let properties = fill(|index| (format!("p{index}"), each(index)));
@@ -114,7 +114,7 @@ fn wide_schemas_are_judged() {
 }
 
 #[test]
-fn deep_schemas_are_judged() {
+fn deep_schemas_are_validated() {
     let wide = fill(|index| (format!("p{index}"), json!({"type": "string"})));
     let wide = || with(json!({"type": "object"}), "properties", wide.clone());
     let rules = json!([{"rule": "true"}]);
@@ -139,7 +139,7 @@ fn deep_schemas_are_judged() {
 }
 
 #[test]
-fn long_names_are_not_repeated_without_end() {
+fn long_names_are_not_repeated_without_bound() {
     let long = "a".repeat(1 << 20);
     let wide = fill(|index| (format!("p{index}"), json!({})));
     let mut members = wide.as_object().cloned().unwrap_or_default();
@@ -160,7 +160,7 @@ fn long_names_are_not_repeated_without_end() {
 }
 
 #[test]
-fn long_lists_are_judged() {
+fn long_lists_are_validated() {
     let list =
         |count: usize, each: &dyn Fn(usize) -> Value| -> Value { (0..count).map(each).collect() };
     let schema = || json!({"type": "object", "properties": {"a": {"type": "string"}}});

@@ -1,5 +1,4 @@
-//! What a real API server of Kubernetes 1.36 answered to definitions, against what is said
-//! here.
+//! Validation of definitions compared with recorded responses of a kube-apiserver 1.36.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ const DEFINITIONS: &str = include_str!("data/golden-crd-validation.jsonl");
 const RECORDED: &str = include_str!("data/definitions.jsonl");
 const EXPRESSIONS: &str = include_str!("data/golden-crd-cel.jsonl");
 
-/// Go has no order in its maps, so that these errors came in any order.
+/// Cases with errors in random order, because Go iterates over maps in random order.
 const UNORDERED: &[&str] = &["cost total"];
 
 fn judge(body: &Value) -> Verdict {
@@ -48,7 +47,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Compares one case; says what differs.
+/// Compares one case, and returns the difference.
 fn compare(case: &Value) -> Result<(), String> {
     let verdict = judge(&case["body"]);
     let name = text(&case["body"]["metadata"]["name"]);
@@ -69,7 +68,7 @@ fn compare(case: &Value) -> Result<(), String> {
     let wanted = case["response"]["details"]["causes"].as_array();
     let wanted = wanted.map_or(&[][..], Vec::as_slice);
     if UNORDERED.contains(&text(&case["label"])) {
-        // Which of many equal rules are said to cost most is anybody's guess as well.
+        // Which of many equal rules are reported as most expensive is random as well.
         let kinds = |causes: &[Value]| -> BTreeSet<String> {
             let kind = |cause: &Value| format!("{} {}", cause["reason"], cause["message"]);
             causes.iter().map(kind).collect()
@@ -112,18 +111,18 @@ fn run(lines: &str, wanted: usize) {
 }
 
 #[test]
-fn definitions_are_judged_as_kubernetes_judges_them() {
+fn definitions_are_validated_as_in_kubernetes() {
     run(DEFINITIONS, 58);
 }
 
 #[test]
-fn rules_of_definitions_are_judged_as_kubernetes_judges_them() {
+fn rules_of_definitions_are_validated_as_in_kubernetes() {
     run(EXPRESSIONS, 36);
 }
 
-/// What Kubernetes' own validation says to many definitions and changes of them.
+/// Recorded results of Kubernetes' own validation for many definitions and updates.
 #[test]
-fn faults_of_definitions_are_those_that_kubernetes_finds() {
+fn errors_of_definitions_are_those_of_kubernetes() {
     let mut failed = Vec::new();
     let mut count = 0;
     for line in RECORDED.lines() {
@@ -156,7 +155,7 @@ fn faults_of_definitions_are_those_that_kubernetes_finds() {
     );
 }
 
-/// A definition of which only the schema is of interest.
+/// A minimal definition with this schema.
 fn of_schema(schema: &Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -176,8 +175,8 @@ fn of_schema(schema: &Value) -> Value {
     })
 }
 
-/// Judges a change. The rules of metadata are asked twice by a server, and once where this
-/// was recorded.
+/// Validates an update. The server validates metadata twice, but the recorded function only
+/// once.
 fn change(old: &Object, new: &Value) -> Verdict {
     let (mut old, mut new) = (old.clone(), new.as_object().cloned().unwrap_or_default());
     definition::default(&mut old);
@@ -197,7 +196,7 @@ fn change(old: &Object, new: &Value) -> Verdict {
 }
 
 #[test]
-fn of_a_status_only_the_accepted_names_are_judged() {
+fn status_update_validates_accepted_names_only() {
     let old = of_schema(&json!({"type": "object"}));
     let mut new = old.clone();
     new["status"] = json!({"acceptedNames": {"plural": "Foos", "kind": "Foo", "listKind": "Foo"}});
@@ -213,7 +212,7 @@ fn of_a_status_only_the_accepted_names_are_judged() {
             "status.acceptedNames.listKind: Invalid value: \"Foo\": kind and listKind may not be the same",
         ]
     );
-    // Versions may be taken out of those that are stored, which is how migrations end.
+    // Stored versions may be removed, which is how migrations end.
     new["status"] = json!({"storedVersions": ["v1"]});
     let (old, new) = (
         old.as_object().cloned().unwrap(),
@@ -223,7 +222,7 @@ fn of_a_status_only_the_accepted_names_are_judged() {
 }
 
 #[test]
-fn what_is_deeper_than_a_request_can_be_is_refused() {
+fn definition_deeper_than_any_request_is_rejected() {
     let deep = (0..300).fold(json!({}), |inner, _| {
         let mut outer = json!({});
         outer["not"] = inner;
@@ -235,7 +234,7 @@ fn what_is_deeper_than_a_request_can_be_is_refused() {
 }
 
 #[test]
-fn certificates_that_nobody_can_read_are_known() {
+fn invalid_ca_bundles_are_detected() {
     let key = "-----BEGIN KEY-----\nAAAA\n-----END KEY-----\n";
     let ca = include_str!("data/ca.pem");
     let both = format!("{key}{ca}");
@@ -255,7 +254,7 @@ fn certificates_that_nobody_can_read_are_known() {
         }});
         let object = body.as_object().cloned().unwrap();
         assert_eq!(definition::has_sound_ca(&object), sound, "{bundle}");
-        // A new definition may have them all the same.
+        // A new definition may have an invalid bundle.
         assert_eq!(judge(&body).errors, []);
     }
 }

@@ -1,10 +1,10 @@
-//! What a real kube-apiserver answered to objects of a kind of ours.
+//! Validation of objects compared with recorded responses of a real kube-apiserver.
 
 use insula_custom::{Change, Schema};
 use insula_kinds::{FieldError, Object, validate};
 use serde_json::{Value, json};
 
-/// Refused before a schema is asked, or for reasons that no schema knows.
+/// Rejected before schema validation, or for reasons outside of it.
 const BEFORE_SCHEMAS: &[&str] = &["wrong kind", "wrong ver", "bad name", "meta bad"];
 
 fn schema() -> Schema {
@@ -19,7 +19,7 @@ fn cases() -> Vec<Value> {
     lines.collect::<Result<_, _>>().expect("cases are JSON")
 }
 
-/// What comes of a write: what is unknown, and what is wrong.
+/// Runs the write path: returns unknown fields and errors.
 fn write(schema: &Schema, body: &Value) -> (Vec<String>, Vec<FieldError>) {
     let mut object: Object = body.as_object().expect("an object").clone();
     let mut unknown = Vec::new();
@@ -48,7 +48,7 @@ fn causes(errors: &[FieldError]) -> Value {
 }
 
 #[test]
-fn objects_are_refused_as_a_real_server_refuses_them() {
+fn objects_are_rejected_as_by_a_real_server() {
     let schema = schema();
     let mut judged = 0;
     for case in cases() {
@@ -75,7 +75,7 @@ fn objects_are_refused_as_a_real_server_refuses_them() {
         let mut told = response["details"]["causes"].clone();
         let mut found = causes(&errors);
         if label == "multi" {
-            // Go looks into maps in any order.
+            // Go iterates over maps in random order.
             let by_field = |cause: &Value| cause["field"].to_string();
             for causes in [&mut told, &mut found] {
                 causes.as_array_mut().expect("causes").sort_by_key(by_field);

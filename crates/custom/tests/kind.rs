@@ -1,4 +1,4 @@
-//! A definition is compiled into what the server works with, and discovered.
+//! Compiled definitions, and their discovery documents.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_custom::Definition;
@@ -21,7 +21,7 @@ fn compiled(crd: &str) -> Definition {
     Definition::compile(&crd["spec"], &crd["status"]["acceptedNames"]).unwrap()
 }
 
-/// A definition of one group with the versions, of which the first is stored.
+/// A definition with these versions; the first is the storage version.
 fn simple(group: &str, plural: &str, kind: &str, versions: &[&str]) -> Definition {
     let names = json!({
         "plural": plural, "singular": kind.to_lowercase(), "kind": kind,
@@ -55,7 +55,7 @@ fn object(value: Value) -> Object {
 }
 
 #[test]
-fn versions_come_in_the_order_of_preference_and_know_their_part() {
+fn versions_are_ordered_by_preference() {
     let widgets = widgets();
     assert_eq!(
         (widgets.group.as_str(), widgets.scope),
@@ -86,7 +86,7 @@ fn versions_come_in_the_order_of_preference_and_know_their_part() {
         review_versions,
     } = &widgets.conversion
     else {
-        panic!("it asks somebody");
+        panic!("expected a webhook");
     };
     assert_eq!(client_config["service"]["name"], "conv");
     assert_eq!(review_versions, &["v1"]);
@@ -94,7 +94,7 @@ fn versions_come_in_the_order_of_preference_and_know_their_part() {
 }
 
 #[test]
-fn a_kind_is_served_as_kubernetes_serves_custom_resources() {
+fn kind_is_served_like_custom_resources_of_kubernetes() {
     let widgets = widgets();
     let kind = &widgets.version("v1").unwrap().kind;
     assert!(kind.is_custom() && kind.generation);
@@ -136,7 +136,7 @@ fn a_kind_is_served_as_kubernetes_serves_custom_resources() {
 }
 
 #[test]
-fn whoever_uses_a_deprecated_version_is_told_a_better_one() {
+fn deprecation_warning_recommends_a_better_version() {
     let names = json!({"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"});
     let warnings = |versions: Value| -> Vec<Option<String>> {
         let spec = json!({"group": "ex.io", "scope": "Cluster", "versions": versions});
@@ -168,7 +168,7 @@ fn whoever_uses_a_deprecated_version_is_told_a_better_one() {
 }
 
 #[test]
-fn nothing_is_made_of_a_definition_whose_names_are_not_accepted() {
+fn definition_without_accepted_names_does_not_compile() {
     let spec = json!({"group": "ex.io", "scope": "Cluster", "versions": [{"name": "v1", "storage": true}]});
     let names = json!({"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"});
     let without = |name: &str| {
@@ -196,7 +196,7 @@ fn nothing_is_made_of_a_definition_whose_names_are_not_accepted() {
 }
 
 #[test]
-fn the_aggregated_document_ends_with_the_groups_of_users_in_order() {
+fn aggregated_discovery_ends_with_custom_groups_in_order() {
     let (widgets, zones) = (widgets(), zones());
     let plain = tenant();
     let catalog = tenant().with(customs([&zones, &widgets]));
@@ -240,7 +240,7 @@ fn the_aggregated_document_ends_with_the_groups_of_users_in_order() {
 }
 
 #[test]
-fn the_legacy_documents_tell_the_same() {
+fn legacy_discovery_contains_the_same() {
     let (widgets, zones) = (widgets(), zones());
     let catalog = tenant().with(customs([&zones, &widgets]));
     let json = |document: insula_kinds::discovery::Document| {
@@ -256,7 +256,7 @@ fn the_legacy_documents_tell_the_same() {
     );
     assert_eq!(group, wanted);
     let list = json(catalog.api_resource_list("apps.example.com", "v1").unwrap());
-    // The hash is that of "apps.example.com/v1/Widget".
+    // The hash of "apps.example.com/v1/Widget".
     let wanted = concat!(
         r#"{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"apps.example.com/v1","resources":["#,
         r#"{"name":"widgets","singularName":"widget","namespaced":true,"kind":"Widget","#,
@@ -269,7 +269,7 @@ fn the_legacy_documents_tell_the_same() {
         "\n",
     );
     assert_eq!(list, wanted);
-    // All versions tell the hash of the one that is stored.
+    // All versions have the hash of the storage version.
     let old = json(
         catalog
             .api_resource_list("apps.example.com", "v1beta1")
@@ -284,7 +284,7 @@ fn the_legacy_documents_tell_the_same() {
 }
 
 #[test]
-fn a_stored_version_that_is_not_served_has_no_hash() {
+fn unserved_storage_version_has_no_hash() {
     let names = json!({"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"});
     let spec = json!({"group": "ex.io", "scope": "Cluster", "versions": [
         {"name": "v1", "served": false, "storage": true}, {"name": "v2", "served": true},
@@ -297,7 +297,7 @@ fn a_stored_version_that_is_not_served_has_no_hash() {
 }
 
 #[test]
-fn versions_and_resources_of_a_group_are_put_in_order() {
+fn versions_and_resources_of_a_group_are_sorted() {
     let b = simple("ex.io", "bs", "B", &["v1alpha1", "v2", "v1"]);
     let a = simple("ex.io", "as", "A", &["v1beta1", "v1"]);
     let catalog = tenant().with(customs([&b, &a]));
@@ -323,7 +323,7 @@ fn versions_and_resources_of_a_group_are_put_in_order() {
 }
 
 #[test]
-fn a_group_that_is_there_gets_new_versions_and_keeps_its_own() {
+fn built_in_group_gets_new_versions_and_keeps_its_own() {
     let new = simple("networking.k8s.io", "foos", "Foo", &["v9", "v1"]);
     let catalog = tenant().with(customs([&new]));
     assert_eq!(catalog.groups.len(), tenant().groups.len());
@@ -344,7 +344,7 @@ fn a_group_that_is_there_gets_new_versions_and_keeps_its_own() {
 }
 
 #[test]
-fn while_a_definition_is_deleted_only_reading_and_deleting_are_told() {
+fn terminating_definition_only_lists_read_and_delete_verbs() {
     let zones = zones();
     let terminating = zones.served().map(|version| Custom {
         kind: &version.kind,
@@ -363,12 +363,12 @@ fn while_a_definition_is_deleted_only_reading_and_deleting_are_told() {
         list["resources"][1]["verbs"],
         json!(["get", "patch", "update"])
     );
-    // The kind itself still takes all of it.
+    // The kind itself still supports all verbs.
     assert!(zones.versions[0].kind.supports("update"));
 }
 
 #[test]
-fn a_scale_below_a_kind_that_is_called_scale_is_still_another() {
+fn scale_subresource_of_a_kind_named_scale_is_distinct() {
     let names =
         json!({"plural": "scales", "singular": "scale", "kind": "Scale", "listKind": "ScaleList"});
     let spec = json!({"group": "ex.io", "scope": "Cluster", "versions": [{
@@ -382,7 +382,7 @@ fn a_scale_below_a_kind_that_is_called_scale_is_still_another() {
 }
 
 #[test]
-fn fields_are_selected_by_the_paths_that_the_version_names() {
+fn field_selectors_use_the_selectable_fields_of_the_version() {
     let widgets = widgets();
     let kind = &widgets.version("v1").unwrap().kind;
     let red = object(json!({"metadata": {"name": "a"}, "spec": {"color": "red", "paused": true}}));
@@ -414,7 +414,7 @@ fn fields_are_selected_by_the_paths_that_the_version_names() {
 }
 
 #[test]
-fn a_kind_with_the_name_of_another_has_none_of_its_rules() {
+fn custom_kind_named_like_a_built_in_one_has_none_of_its_rules() {
     let pods = simple("ex.io", "pods", "Pod", &["v1"]);
     let kind = &pods.versions[0].kind;
     let done = object(json!({"metadata": {"name": "a"}, "status": {"phase": "Succeeded"}}));

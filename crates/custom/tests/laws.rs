@@ -1,4 +1,4 @@
-//! Laws that hold for every schema and every object.
+//! Properties that hold for every schema and every object.
 
 use insula_custom::{Change, CompileError, Schema};
 use insula_kinds::Object;
@@ -8,14 +8,14 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value, json};
 
-/// Which schemas a law is about.
+/// The schemas that a property is about.
 #[derive(Clone, Copy, PartialEq)]
 enum Sort {
-    /// All that can be written.
+    /// All schemas.
     Any,
-    /// Those in which everything has a schema, and items of lists need no keys.
+    /// Schemas that specify everything, and lists without keys.
     Closed,
-    /// Closed ones that say nothing about what is missing, so that filling breaks nothing.
+    /// Closed schemas without constraints on missing fields, so that defaults break nothing.
     Plain,
 }
 
@@ -33,7 +33,7 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Any value at all.
+/// Any value.
 fn value() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(4, 24, 4, |inner| {
         prop_oneof![
@@ -43,7 +43,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object whose fields have the names that schemas know.
+/// An object with field names that occur in schemas.
 fn object() -> impl Strategy<Value = Object> {
     btree_map(name(), value(), 0..5).prop_map(|map| map.into_iter().collect())
 }
@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn filling_twice_is_filling_once(json in root(Sort::Any), object in object()) {
+    fn filling_is_idempotent(json in root(Sort::Any), object in object()) {
         let schema = compiled(&json);
         let mut once = object;
         schema.fill(&mut once);
@@ -155,7 +155,7 @@ proptest! {
     }
 
     #[test]
-    fn pruning_twice_is_pruning_once(json in root(Sort::Any), object in object()) {
+    fn pruning_is_idempotent(json in root(Sort::Any), object in object()) {
         let schema = compiled(&json);
         let mut once = object;
         let (mut first, mut second) = (Vec::new(), Vec::new());
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn settled_is_what_neither_filling_nor_pruning_changes(
+    fn settled_objects_are_unchanged_by_filling_and_pruning(
         json in root(Sort::Any),
         object in object(),
     ) {
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_valid_stays_valid_when_settled(json in root(Sort::Plain), object in object()) {
+    fn valid_objects_stay_valid_when_settled(json in root(Sort::Plain), object in object()) {
         let schema = compiled(&json);
         if schema.validate(Change::create(&object)).errors.is_empty() {
             let after = settled(&schema, &object);
@@ -188,18 +188,17 @@ proptest! {
     }
 
     #[test]
-    fn what_does_not_change_is_forgiven(json in root(Sort::Closed), object in object()) {
+    fn unchanged_violations_are_tolerated(json in root(Sort::Closed), object in object()) {
         let schema = compiled(&json);
         let mut object = settled(&schema, &object);
-        // What all objects have is not pruned, and what an object says of its own kind is
-        // never forgiven.
+        // These are not pruned, and violations in `kind` are never tolerated.
         object.remove("kind");
         object.remove("metadata");
         prop_assert_eq!(schema.validate(Change::update(&object, &object)).errors, []);
     }
 
     #[test]
-    fn forgiving_takes_errors_away_and_adds_none(
+    fn ratcheting_removes_errors_and_adds_none(
         json in root(Sort::Any),
         new in object(),
         old in object(),
@@ -212,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics_whatever_the_schema(json in value(), inside in schema(Sort::Any), object in object()) {
+    fn no_schema_causes_a_panic(json in value(), inside in schema(Sort::Any), object in object()) {
         let odd = json!({"type": json, "properties": {"a": inside, "b": {"items": json}},
             "enum": json, "required": json, "pattern": "(", "default": json, "allOf": [inside]});
         for json in [&json, &odd] {
@@ -230,7 +229,7 @@ proptest! {
 }
 
 #[test]
-fn schemas_that_are_too_deep_are_refused() {
+fn too_deep_schemas_are_rejected() {
     let mut json = json!({"type": "string"});
     for _ in 0..300 {
         json = json!({"type": "object", "properties": {"a": json}});
@@ -240,7 +239,7 @@ fn schemas_that_are_too_deep_are_refused() {
 }
 
 #[test]
-fn what_is_no_schema_is_refused_by_name() {
+fn invalid_schema_is_rejected_with_its_name() {
     let json = json!({"type": "object", "properties": {"spec": true}});
     let refused = Schema::compile(&json).expect_err("it is no schema");
     assert_eq!(
@@ -250,7 +249,7 @@ fn what_is_no_schema_is_refused_by_name() {
 }
 
 #[test]
-fn lists_do_not_multiply_defaults_without_bound() {
+fn lists_multiply_defaults_only_up_to_a_bound() {
     let large = "x".repeat(100_000);
     let schema = compiled(
         &json!({"type": "object", "properties": {"l": {"type": "array",
@@ -265,7 +264,7 @@ fn lists_do_not_multiply_defaults_without_bound() {
 }
 
 #[test]
-fn a_thousand_errors_are_enough() {
+fn at_most_a_thousand_errors_are_reported() {
     let schema = compiled(
         &json!({"type": "object", "properties": {"l": {"type": "array",
         "items": {"type": "string"}}}}),
@@ -277,7 +276,7 @@ fn a_thousand_errors_are_enough() {
 }
 
 #[test]
-fn a_pattern_that_would_take_long_is_not_asked_for_ever() {
+fn expensive_patterns_are_bounded() {
     let schema = compiled(
         &json!({"type": "object", "properties": {"l": {"type": "array",
         "items": {"type": "string", "pattern": format!("^(a|aa|aaa){{1,999}}{}$", "b?".repeat(500))}}}}),
@@ -289,7 +288,7 @@ fn a_pattern_that_would_take_long_is_not_asked_for_ever() {
 }
 
 #[test]
-fn a_schema_of_many_large_patterns_is_compiled_quickly_and_works() {
+fn schema_with_many_large_patterns_compiles_quickly() {
     let field = |index: usize| {
         (
             format!("f{index}"),
@@ -311,7 +310,7 @@ fn a_schema_of_many_large_patterns_is_compiled_quickly_and_works() {
     assert_eq!(errors, told);
 }
 
-/// About what a schema of 2,000 lines has: 700 fields, with descriptions, bounds and enums.
+/// About the size of a schema of 2,000 lines: 700 fields with descriptions, bounds and enums.
 fn large_schema() -> Value {
     let field = |index: usize| match index % 5 {
         0 => {
@@ -335,7 +334,7 @@ fn large_schema() -> Value {
 }
 
 #[test]
-fn a_schema_of_two_thousand_lines_takes_little_memory() {
+fn schema_of_two_thousand_lines_takes_little_memory() {
     let schema = compiled(&large_schema());
     assert!(schema.size() < 150_000, "{}", schema.size());
 }
@@ -347,7 +346,7 @@ fn schemas_are_shared_between_threads() {
 }
 
 #[test]
-fn errors_are_no_longer_than_anybody_reads_however_long_what_they_show_is() {
+fn length_of_errors_is_bounded() {
     let allowed: Vec<String> = (0..20_000).map(|number| format!("e{number}")).collect();
     let patterns: Vec<_> = (0..200)
         .map(|number| json!({"pattern": format!("^{number}$")}))
@@ -374,7 +373,7 @@ fn errors_are_no_longer_than_anybody_reads_however_long_what_they_show_is() {
 }
 
 #[test]
-fn a_brief_verdict_is_the_verdict_or_none() {
+fn brief_validation_returns_the_full_result_or_none() {
     let cubes = "self.all(a, self.all(b, self.all(c, a + b + c >= 0)))";
     let schema = compiled(&json!({"type": "object", "properties": {
         "l": {"type": "array", "items": {"type": "integer"},
@@ -398,7 +397,7 @@ fn a_brief_verdict_is_the_verdict_or_none() {
 }
 
 #[test]
-fn a_deep_rule_is_asked_about_many_values_in_one_place() {
+fn deep_rule_is_evaluated_for_many_values_on_one_stack() {
     let mut rule = "self >= 0".to_owned();
     for number in 0..60 {
         rule = format!("(self == -{number} ? false : {rule})");
@@ -411,6 +410,6 @@ fn a_deep_rule_is_asked_about_many_values_in_one_place() {
     let object = json!({"l": items}).as_object().expect("an object").clone();
     let begun = std::time::Instant::now();
     assert_eq!(schema.validate(Change::create(&object)).errors, []);
-    // A thread for each would take about half a minute.
+    // A thread for each value would take about half a minute.
     assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
 }

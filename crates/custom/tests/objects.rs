@@ -1,4 +1,4 @@
-//! What becomes of objects, case by case.
+//! Pruning, defaulting and validation of objects, case by case.
 
 use insula_custom::{Change, Schema};
 use insula_kinds::Object;
@@ -26,7 +26,7 @@ fn errors(schema: &Schema, new: Value, old: Option<Value>) -> Vec<String> {
 }
 
 #[test]
-fn what_is_unknown_is_dropped_and_named_in_order() {
+fn unknown_fields_are_pruned_and_reported_in_order() {
     let inner = json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
         "properties": {"known": inner}});
@@ -81,7 +81,7 @@ fn what_is_unknown_is_dropped_and_named_in_order() {
 }
 
 #[test]
-fn nulls_are_dropped_or_replaced_unless_they_are_allowed() {
+fn nulls_are_removed_or_replaced_unless_nullable() {
     let schema = schema(json!({"type": "object", "properties": {
         "s": {"type": "string"},
         "d": {"type": "string", "default": "x"},
@@ -114,7 +114,7 @@ fn nulls_are_dropped_or_replaced_unless_they_are_allowed() {
 }
 
 #[test]
-fn metadata_of_embedded_objects_is_that_of_all_objects() {
+fn metadata_of_embedded_resources_is_normalized() {
     let schema = schema(
         json!({"type": "object", "properties": {"m": {"type": "object",
         "additionalProperties": {"type": "object", "x-kubernetes-embedded-resource": true,
@@ -134,7 +134,7 @@ fn metadata_of_embedded_objects_is_that_of_all_objects() {
     let mut given = object(wrong.clone());
     let refused = schema
         .coerce_embedded(&mut given, &mut unknown)
-        .expect_err("kind is no text");
+        .expect_err("kind is not a string");
     assert_eq!(
         refused.to_string(),
         "spec.m[a].kind: Invalid value: 5: must be a string"
@@ -148,7 +148,7 @@ fn metadata_of_embedded_objects_is_that_of_all_objects() {
 }
 
 #[test]
-fn what_was_wrong_before_may_stay_wrong() {
+fn existing_violations_are_tolerated_on_update() {
     let schema = schema(
         json!({"type": "object", "required": ["newreq"], "properties": {
             "a": {"type": "string", "maxLength": 2},
@@ -203,7 +203,7 @@ fn what_was_wrong_before_may_stay_wrong() {
 }
 
 #[test]
-fn a_status_is_judged_by_itself_and_named_as_if_it_were_the_top() {
+fn status_is_validated_alone_with_relative_paths() {
     let json = json!({"type": "object", "properties": {
         "spec": {"type": "object", "required": ["a"]},
         "status": {"type": "object", "required": ["p"], "properties": {"p": {"type": "string"},
@@ -227,7 +227,7 @@ fn a_status_is_judged_by_itself_and_named_as_if_it_were_the_top() {
 }
 
 #[test]
-fn long_lists_tell_items_apart_as_short_ones_do() {
+fn long_lists_identify_items_like_short_ones() {
     let schema = schema(json!({"type": "object", "properties": {
         "s": {"type": "array", "x-kubernetes-list-type": "set", "items": {"x-kubernetes-preserve-unknown-fields": true}},
         "m": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "p"],

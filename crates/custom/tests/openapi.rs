@@ -1,7 +1,7 @@
-//! OpenAPI tells of custom kinds what a real kube-apiserver tells.
+//! OpenAPI documents compared with those of a real kube-apiserver.
 //!
-//! `data/openapi` has definitions and what Kubernetes 1.36.4 publishes of them, without
-//! its own prose: descriptions are those of the definitions' authors.
+//! `data/openapi` contains definitions and what Kubernetes 1.36.4 publishes for them, without
+//! its own descriptions: only those of the definitions' authors remain.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_custom::Definition;
@@ -28,7 +28,7 @@ fn v3(versions: &[&Version]) -> Value {
     serde_json::from_slice(&document).unwrap()
 }
 
-/// The document without prose that nobody recorded.
+/// Removes the descriptions that were not recorded.
 fn quiet(value: &mut Value) {
     let kept = |text: &str| {
         text.starts_with("Author")
@@ -45,7 +45,7 @@ fn quiet(value: &mut Value) {
     }
 }
 
-/// Where the two differ, as a path; a whole document in a failure helps nobody.
+/// Collects the paths of differences, because whole documents in a failure are unreadable.
 fn differences(ours: &Value, theirs: &Value, at: &str, found: &mut Vec<String>) {
     match (ours, theirs) {
         (Value::Object(a), Value::Object(b)) => {
@@ -82,7 +82,7 @@ fn assert_same(ours: &Value, theirs: &Value) {
 }
 
 #[test]
-fn version_3_is_that_of_a_real_server() {
+fn version_3_document_matches_a_real_server() {
     let definitions: Vec<_> = parsed(include_str!("data/openapi/example.json"))
         .as_array()
         .unwrap()
@@ -92,13 +92,13 @@ fn version_3_is_that_of_a_real_server() {
     let versions: Vec<_> = definitions.iter().flat_map(Definition::served).collect();
     assert_eq!(v3_paths(versions.iter().copied()), ["apis/ex.io/v1"]);
     let mut ours = v3(&versions);
-    // Theirs also names groups and versions that have long been gone.
+    // Kubernetes also lists groups and versions that no longer exist.
     let options = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
     let options = ours["components"]["schemas"][options]
         .as_object_mut()
         .unwrap();
     assert!(options.remove("x-kubernetes-group-version-kind").is_some());
-    // Insula's own addition to every object's metadata.
+    // Insula's own addition to the metadata of every object.
     let meta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
     let meta = ours["components"]["schemas"][meta]["properties"].as_object_mut();
     assert!(meta.unwrap().remove("tenant").is_some());
@@ -109,7 +109,7 @@ fn version_3_is_that_of_a_real_server() {
 }
 
 #[test]
-fn every_version_is_published_as_a_real_server_does() {
+fn every_version_is_published_as_by_a_real_server() {
     let cases = [
         (
             include_str!("data/openapi/widgets.json"),
@@ -163,7 +163,7 @@ fn every_version_is_published_as_a_real_server_does() {
 }
 
 #[test]
-fn kinds_are_added_to_what_everybody_has_and_nothing_of_that_is_made_again() {
+fn custom_kinds_are_appended_to_the_shared_document() {
     let widgets = definition(&parsed(include_str!("data/openapi/widgets.json")));
     let zones = definition(&parsed(include_str!("data/openapi/zones.json")));
     let filter = |kind: &insula_kinds::Kind| !kind.system_only;
@@ -183,7 +183,7 @@ fn kinds_are_added_to_what_everybody_has_and_nothing_of_that_is_made_again() {
                 .iter()
                 .all(|(name, value)| with.get(name) == Some(value))
         );
-        // Three kinds of two schemas each; two of five paths and a scale, one of three.
+        // Three kinds with two schemas each; two with five paths and a scale, one with three.
         let more = with.len() - plain.len();
         assert_eq!(more, if member == "paths" { 5 + 3 + 3 } else { 6 });
     }
@@ -202,7 +202,7 @@ fn kinds_are_added_to_what_everybody_has_and_nothing_of_that_is_made_again() {
 fn collect_references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
     match value {
         Value::Object(members) => {
-            // A property may be called so.
+            // A property may have this name, too.
             found.extend(members.get("$ref").and_then(Value::as_str));
             members
                 .values()
@@ -213,7 +213,7 @@ fn collect_references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
     }
 }
 
-/// The fields of a protobuf message, all of which have a length here.
+/// The fields of a protobuf message, all of which are length-delimited here.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     fn varint(bytes: &mut &[u8]) -> u64 {
         let mut value = 0;
@@ -240,7 +240,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
 }
 
 #[test]
-fn in_protobuf_a_part_follows_the_rest() {
+fn protobuf_part_can_be_appended() {
     let widgets = definition(&parsed(include_str!("data/openapi/widgets.json")));
     let part = v2_part(widgets.served()).protobuf();
     let parts = fields(&part);
@@ -263,7 +263,7 @@ fn in_protobuf_a_part_follows_the_rest() {
         names(parts[0].1)[0],
         "/apis/apps.example.com/v1/namespaces/{namespace}/widgets"
     );
-    // The same numbers are those of the document that it is added to.
+    // The field numbers are those of the document that it is appended to.
     let document = v2_protobuf(&|kind| kind.kind == "ConfigMap");
     let numbers: Vec<_> = fields(&document)
         .iter()
@@ -273,7 +273,7 @@ fn in_protobuf_a_part_follows_the_rest() {
 }
 
 #[test]
-fn a_schema_that_says_nothing_is_an_object_of_anything() {
+fn empty_schema_is_published_as_an_open_object() {
     let names = json!({"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"});
     for schema in [
         Value::Null,
@@ -294,7 +294,7 @@ fn a_schema_that_says_nothing_is_an_object_of_anything() {
 }
 
 #[test]
-fn every_group_and_version_has_a_document_of_its_own() {
+fn every_group_version_has_its_own_document() {
     let widgets = definition(&parsed(include_str!("data/openapi/widgets.json")));
     let zones = definition(&parsed(include_str!("data/openapi/zones.json")));
     let versions = || zones.served().chain(widgets.served());
@@ -324,7 +324,7 @@ fn every_group_and_version_has_a_document_of_its_own() {
 }
 
 #[test]
-fn what_is_built_in_stays_as_it_is() {
+fn built_in_kinds_are_not_overridden() {
     let names = json!({"plural": "ingresses", "singular": "ingress", "kind": "Ingress", "listKind": "IngressList"});
     let spec = json!({"group": "networking.k8s.io", "scope": "Namespaced", "versions": [
         {"name": "v1", "served": true, "storage": true},
@@ -345,7 +345,7 @@ fn what_is_built_in_stays_as_it_is() {
 }
 
 #[test]
-fn a_schema_without_end_is_cut() {
+fn too_deep_schema_is_truncated() {
     let mut schema = json!({"type": "string"});
     for _ in 0..300 {
         schema = json!({"type": "object", "properties": {"a": schema}});

@@ -1,4 +1,4 @@
-//! What Kubernetes' own code made of schemas and objects, recorded.
+//! Schemas and objects compared with recorded results of Kubernetes' own code.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use insula_custom::{Change, Schema};
 use insula_kinds::{FieldError, Object};
 use serde_json::{Value, json};
 
-/// The cases that are kept, or those in the folder that `ORACLE` names.
+/// The cases in the repository, or those in the folder that `ORACLE` names.
 fn cases(file: &str) -> Vec<Value> {
     let path = match std::env::var("ORACLE") {
         Ok(folder) => format!("{folder}/{file}"),
@@ -23,7 +23,7 @@ fn object(case: &Value, name: &str) -> Object {
     case[name].as_object().expect("an object").clone()
 }
 
-/// Go looks into maps in any order, so that only the sum of what it says is known.
+/// Sorts errors, because Go iterates over maps in random order.
 fn sorted(errors: impl Iterator<Item = (String, String, String)>) -> Vec<(String, String, String)> {
     let mut errors: Vec<_> = errors.collect();
     errors.sort();
@@ -76,7 +76,7 @@ fn same_numbers(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// What is not as recorded, if anything is.
+/// The difference to the recorded result, if any.
 fn differs(case: &Value) -> Option<String> {
     let schema = Schema::compile(&case["schema"]).expect("the schema compiles");
     let mut object = object(case, "new");
@@ -106,7 +106,7 @@ fn differs(case: &Value) -> Option<String> {
             let error = error.err().map(|error| error.to_string());
             let told = case["error"].as_str().map(str::to_owned);
             if error.is_some() || told.is_some() {
-                // Which of several errors is met first is chance.
+                // Which of several errors comes first is random.
                 let same = error.is_some() == told.is_some();
                 return (!same).then(|| format!("found {error:?}\ntold {told:?}"));
             }
@@ -120,7 +120,7 @@ fn differs(case: &Value) -> Option<String> {
 }
 
 #[test]
-fn schemas_and_objects_are_judged_as_kubernetes_judges_them() {
+fn schemas_and_objects_behave_as_in_kubernetes() {
     let cases = cases("oracle.jsonl");
     assert!(cases.len() > 400, "{}", cases.len());
     for (index, case) in cases.iter().enumerate() {
@@ -131,7 +131,7 @@ fn schemas_and_objects_are_judged_as_kubernetes_judges_them() {
 }
 
 #[test]
-fn rules_are_asked_as_kubernetes_asks_them() {
+fn rules_are_evaluated_as_in_kubernetes() {
     let cases = cases("rules.jsonl");
     assert!(cases.len() > 90, "{}", cases.len());
     let differences = cases.iter().filter_map(|case| {
@@ -143,10 +143,10 @@ fn rules_are_asked_as_kubernetes_asks_them() {
 }
 
 #[test]
-fn texts_fit_formats_and_patterns_as_they_do_in_go() {
+fn formats_and_patterns_match_as_in_go() {
     let mut wrong = Vec::new();
     for case in cases("formats.jsonl") {
-        // What Go does not take for an expression is refused with the definition.
+        // Invalid expressions are rejected with the definition.
         if case.get("error").is_some() {
             continue;
         }

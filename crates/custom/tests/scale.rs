@@ -1,4 +1,4 @@
-//! A custom object is scaled as Kubernetes scales it.
+//! The scale subresource compared with Kubernetes.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_custom::scale::{ScaleError, ScalePaths};
@@ -23,7 +23,7 @@ fn scale(replicas: i64) -> Object {
 }
 
 #[test]
-fn the_scale_tells_numbers_the_selector_and_whose_it_is() {
+fn scale_has_replicas_selector_and_metadata() {
     let metadata = json!({
         "name": "a", "namespace": "d", "uid": "u", "resourceVersion": "7",
         "creationTimestamp": "2026-11-16T06:25:30Z", "labels": {"x": "y"}, "generation": 3,
@@ -48,7 +48,7 @@ fn the_scale_tells_numbers_the_selector_and_whose_it_is() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_in_the_words_of_kubernetes() {
+fn unreadable_scale_is_reported_in_kubernetes_wording() {
     let cases = [
         (
             json!({}),
@@ -93,7 +93,7 @@ fn what_cannot_be_read_is_refused_in_the_words_of_kubernetes() {
 }
 
 #[test]
-fn a_scale_is_written_where_the_definition_says() {
+fn scale_is_written_to_the_configured_path() {
     let mut empty = object(json!({"metadata": {"name": "a"}}));
     paths().put(&mut empty, &scale(4)).unwrap();
     assert_eq!(empty["spec"], json!({"size": {"replicas": 4}}));
@@ -103,7 +103,7 @@ fn a_scale_is_written_where_the_definition_says() {
         full["spec"],
         json!({"size": {"replicas": -5, "other": true}})
     );
-    // A scale without a number asks for none, as Go leaves a zero out.
+    // A Scale without a number requests zero, which Go omits.
     paths()
         .put(&mut full, &object(json!({"spec": {}})))
         .unwrap();
@@ -117,7 +117,7 @@ fn a_scale_is_written_where_the_definition_says() {
 }
 
 #[test]
-fn a_patch_that_leaves_an_unset_number_unset_is_refused() {
+fn patch_without_replicas_is_rejected_if_unset() {
     let mut bare = object(json!({"metadata": {"name": "a"}}));
     let current = paths().current(&bare).unwrap();
     let refused = paths().put(&mut bare, &current).unwrap_err();
@@ -135,7 +135,7 @@ fn a_patch_that_leaves_an_unset_number_unset_is_refused() {
 }
 
 #[test]
-fn numbers_that_are_no_counts_are_invalid_on_every_write() {
+fn invalid_replica_counts_are_rejected_on_every_write() {
     let of = |replicas: Value| {
         object(
             json!({"spec": {"size": {"replicas": replicas}}, "status": {"replicas": replicas, "selector": 1}}),

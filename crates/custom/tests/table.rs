@@ -1,7 +1,7 @@
-//! Tables of custom objects show what a real kube-apiserver shows.
+//! Tables of custom objects compared with a real kube-apiserver.
 //!
-//! `data/columns.jsonl` has an object in its first line and in each other line a column
-//! and the cell that Kubernetes 1.36.4 makes of it.
+//! `data/columns.jsonl` has an object in its first line, and in each other line a column and
+//! the cell that Kubernetes 1.36.4 returns.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use insula_custom::path::Path;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 const RECORDED: &str = include_str!("data/columns.jsonl");
 
-/// When the cells were recorded: 2026-11-16T06:30:00Z.
+/// The time of recording: 2026-11-16T06:30:00Z.
 const NOW: i64 = 1_794_810_600;
 
 fn object(value: Value) -> Object {
@@ -19,7 +19,7 @@ fn object(value: Value) -> Object {
 }
 
 #[test]
-fn every_cell_is_that_of_a_real_server() {
+fn every_cell_matches_a_real_server() {
     let mut lines = RECORDED.lines();
     let object: Object = serde_json::from_str(lines.next().unwrap()).unwrap();
     let mut checked = 0;
@@ -33,7 +33,7 @@ fn every_cell_is_that_of_a_real_server() {
         } else {
             let row = cells(&columns, &object, NOW);
             assert_eq!(row.len(), 2, "{line}");
-            // Doubles may be written differently as long as they are the same.
+            // Doubles may be formatted differently.
             let same = row[1] == case["cell"] || row[1].as_f64() == case["cell"].as_f64();
             assert!(
                 same && row[1].is_null() == case["cell"].is_null(),
@@ -47,7 +47,7 @@ fn every_cell_is_that_of_a_real_server() {
 }
 
 #[test]
-fn without_columns_there_is_the_age() {
+fn default_column_is_the_age() {
     let foo =
         object(json!({"metadata": {"name": "a", "creationTimestamp": "2026-11-16T06:25:30Z"}}));
     for asked in [Value::Null, json!([])] {
@@ -66,7 +66,7 @@ fn without_columns_there_is_the_age() {
 }
 
 #[test]
-fn columns_that_are_asked_for_replace_the_age_and_describe_themselves() {
+fn requested_columns_replace_the_age() {
     let columns = columns(&json!([
         {"name": "Desired", "type": "integer", "jsonPath": ".spec.n", "priority": 1, "format": "int32"},
         {"name": "Phase", "type": "string", "jsonPath": ".status.phase", "description": "Where it is."},
@@ -87,7 +87,7 @@ fn columns_that_are_asked_for_replace_the_age_and_describe_themselves() {
 }
 
 #[test]
-fn a_path_that_cannot_be_read_ends_the_table() {
+fn invalid_path_ends_the_table() {
     let columns = columns(&json!([
         {"name": "A", "type": "string", "jsonPath": ".a"},
         {"name": "B", "type": "string", "jsonPath": ".b["},
@@ -101,7 +101,7 @@ fn a_path_that_cannot_be_read_ends_the_table() {
 }
 
 #[test]
-fn a_scale_is_shown_with_both_numbers() {
+fn scale_table_shows_desired_and_available_replicas() {
     let scale = object(json!({
         "metadata": {"name": "a", "creationTimestamp": "2026-11-16T06:30:00Z"},
         "spec": {"replicas": 3}, "status": {"replicas": 2},

@@ -1,4 +1,4 @@
-//! The expressions of `x-kubernetes-validations`: do they compile, and what may they cost?
+//! Compilation and cost estimation of `x-kubernetes-validations` expressions.
 
 mod budget;
 
@@ -16,31 +16,31 @@ use super::props::{Props, SchemaOrBool};
 const RULES: &str = "x-kubernetes-validations";
 const UNDECLARED: &str = "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
 
-/// What the rules of a schema need to know of those above it.
+/// The context that the rules of a schema inherit from the schemas above.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cel<'a> {
-    /// What all rules of the whole schema cost together.
+    /// The cost of all rules of the whole schema.
     budget: &'a Budget,
-    /// How often values of the schema can occur in an object; none if there is no bound.
+    /// How often values of the schema can occur in an object; `None` if unbounded.
     cardinality: Option<u64>,
     types: Types<'a>,
 }
 
-/// What is known about the types of values.
+/// The CEL types of the schema's values.
 #[derive(Clone, Copy, Debug)]
 enum Types<'a> {
-    /// No rule has asked for them, here or above.
+    /// Not needed so far: no rule here or above.
     Unasked { root: bool },
-    /// Rules above have asked, and the schema above does not tell.
+    /// Needed by rules above, but not determined by the schema above.
     Untold,
-    /// These they are.
+    /// Known.
     Known(&'a Type, &'a Extent),
-    /// They cannot be told.
+    /// Cannot be determined.
     Unknown,
 }
 
 impl<'a> Cel<'a> {
-    /// For the rules of a whole schema.
+    /// The context of a whole schema.
     pub fn root(budget: &'a Budget) -> Self {
         Self {
             budget,
@@ -49,7 +49,7 @@ impl<'a> Cel<'a> {
         }
     }
 
-    /// What must be declared for this schema, because nothing above tells.
+    /// Declares the types of this schema, if they are needed and not yet known.
     pub fn declare(&self, schema: Props<'_>) -> Option<Declaration> {
         let root = match self.types {
             Types::Unasked { root } if !schema.list(RULES).is_empty() => root,
@@ -65,7 +65,7 @@ impl<'a> Cel<'a> {
         }
     }
 
-    /// The same with what was declared.
+    /// The context with these declarations.
     pub fn with<'b>(&'b self, schema: Props<'_>, declared: Option<&'b Declaration>) -> Cel<'b> {
         let asked = !schema.list(RULES).is_empty();
         let types = match (self.types, declared) {
@@ -77,7 +77,7 @@ impl<'a> Cel<'a> {
         Cel { types, ..*self }
     }
 
-    /// For the rules of a property.
+    /// The context of a property.
     pub fn property<'b>(&'b self, of: Props<'_>, name: &str) -> Cel<'b> {
         self.below(of, |of, extent| {
             let (Type::Object(object), Within::Fields(extents)) = (of, &extent.within) else {
@@ -88,7 +88,7 @@ impl<'a> Cel<'a> {
         })
     }
 
-    /// For the rules of a map's values.
+    /// The context of a map's values.
     pub fn value<'b>(&'b self, of: Props<'_>) -> Cel<'b> {
         self.below(of, |of, extent| match (of, &extent.within) {
             (Type::Map(_, of), Within::Properties(extent)) => Some((of, extent)),
@@ -96,7 +96,7 @@ impl<'a> Cel<'a> {
         })
     }
 
-    /// For the rules of a list's items.
+    /// The context of a list's items.
     pub fn item<'b>(&'b self, of: Props<'_>) -> Cel<'b> {
         self.below(of, |of, extent| match (of, &extent.within) {
             (Type::List(of), Within::Items(extent)) => Some((of, extent)),
@@ -125,7 +125,7 @@ impl<'a> Cel<'a> {
     }
 }
 
-/// Judges the expressions of a schema's rules.
+/// Validates the expressions of a schema's rules.
 pub(super) fn judge(schema: Props<'_>, place: Place<'_>, scope: Scope<'_>, report: &mut Report) {
     let Some(cel) = scope.cel.filter(|_| !schema.list(RULES).is_empty()) else {
         return;
@@ -145,7 +145,7 @@ pub(super) fn judge(schema: Props<'_>, place: Place<'_>, scope: Scope<'_>, repor
     }
 }
 
-/// A rule and what it speaks of.
+/// A rule and the values it applies to.
 struct Rule<'a> {
     of: &'a Type,
     extent: &'a Extent,
@@ -212,7 +212,7 @@ impl Rule<'_> {
         report.invalid_as(place, || print::rule(self.rule), &detail);
     }
 
-    /// What was before can only be spoken of where it can be found.
+    /// `oldSelf` can only be used where old values can be correlated with new ones.
     fn judge_old_self(&self, used: bool, uncorrelatable: Option<Place<'_>>, report: &mut Report) {
         if let Some(above) = uncorrelatable.filter(|_| used) {
             let detail = format!(
@@ -242,8 +242,8 @@ fn fault(compiled: &Result<Program, Issues>, wanted: &Type) -> Option<Fault> {
     }
 }
 
-/// How many values an object, a map or a list can hold at each place below; none if there
-/// is no bound.
+/// The maximum number of values per child schema in an object, map or list; `None` if
+/// unbounded.
 fn most_elements(schema: Props<'_>) -> Option<u64> {
     let bound = |name| schema.int(name).map(|most| most.max(0).unsigned_abs());
     match (

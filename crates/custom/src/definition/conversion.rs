@@ -1,4 +1,4 @@
-//! Who converts objects from one version to another.
+//! Validation of the conversion strategy.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ const STRATEGIES: &[&str] = &["None", "Webhook"];
 const REVIEWS: &[&str] = &["v1", "v1beta1"];
 const FORMAT: &str = "; desired format: https://host[/path]";
 
-/// Judges the conversion; `place` is the `spec`.
+/// Validates the conversion; `place` is the `spec`.
 pub(super) fn judge(form: &Form<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Report) {
     let Some(conversion) = form.spec.child("conversion") else {
         return;
@@ -56,7 +56,7 @@ pub(super) fn judge(form: &Form<'_>, place: Place<'_>, terms: &Terms<'_>, report
     }
 }
 
-/// Whether the webhook of a definition speaks a version that the server knows, or none.
+/// Reports whether the webhook accepts a known version of ConversionReview, if there is one.
 pub(super) fn has_known_review(spec: Props<'_>) -> bool {
     let conversion = spec.child("conversion");
     let webhook = conversion.and_then(|conversion| conversion.child("webhook"));
@@ -67,7 +67,7 @@ pub(super) fn has_known_review(spec: Props<'_>) -> bool {
     versions.peek().is_none() || versions.any(|version| REVIEWS.contains(&version))
 }
 
-/// Whether the webhook of a definition has certificates that cannot be read.
+/// Reports whether the webhook has an invalid CA bundle.
 pub(super) fn has_unsound_ca(spec: Props<'_>) -> bool {
     let conversion = spec.child("conversion");
     let webhook = conversion.and_then(|conversion| conversion.child("webhook"));
@@ -144,7 +144,7 @@ fn url(url: &str, place: Place<'_>, report: &mut Report) {
 }
 
 fn service(service: Props<'_>, place: Place<'_>, report: &mut Report) {
-    // Kubernetes confuses the two, here.
+    // Kubernetes swaps the two paths.
     for (told, asked) in [("name", "namespace"), ("namespace", "name")] {
         if service.text(asked).is_empty() {
             report.required(place.field(told), "");
@@ -169,7 +169,7 @@ fn path(path: &str, place: Place<'_>, report: &mut Report) {
     if !path.starts_with('/') {
         refuse("must start with a '/'");
     }
-    // Whatever byte comes first is taken for the slash, even if a letter has more of them.
+    // Kubernetes drops the first byte even if it is not a slash, which can split a character.
     let mut letters = path.chars();
     let torn = letters.next().is_some_and(|first| !first.is_ascii());
     let rest = letters.as_str();
@@ -187,7 +187,7 @@ fn path(path: &str, place: Place<'_>, report: &mut Report) {
     }
 }
 
-/// Why nobody can be trusted because of these certificates, base64 of PEM.
+/// The error of a CA bundle, base64 of PEM, if it is invalid.
 fn ca_fault(bundle: &str) -> Option<String> {
     if bundle.is_empty() {
         return None;

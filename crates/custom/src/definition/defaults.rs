@@ -1,4 +1,4 @@
-//! The defaults of a schema: are they values that the schema allows?
+//! Validation of the defaults in a schema.
 
 use insula_kinds::{FieldError, Value, validate};
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::validate::{MAX_CHECKS, judge_value, rule};
 
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
-/// Judges all defaults of a structural schema.
+/// Validates all defaults of a structural schema.
 pub(super) fn judge(schema: Props<'_>, place: Place<'_>, terms: &Terms<'_>) -> Report {
     let mut report = Report::default();
     if !schema.any(|schema| schema.has("default")) {
@@ -40,7 +40,7 @@ pub(super) fn judge(schema: Props<'_>, place: Place<'_>, terms: &Terms<'_>) -> R
     report
 }
 
-/// Whether any default of a structural schema has what the schema does not know.
+/// Reports whether any default of a structural schema has unspecified fields.
 pub(super) fn has_unpruned(schema: Props<'_>) -> bool {
     let defaults = schema.any(|schema| schema.has("default"));
     let compiled = Schema::compile(schema.value()).ok().filter(|_| defaults);
@@ -76,8 +76,8 @@ fn is_pruned(schema: &Schema, id: NodeId, default: &Value) -> bool {
     &value == default
 }
 
-/// The schema, and how it judges values, if that differs: where an integer or a string is
-/// wanted, Kubernetes does not ask defaults for their type.
+/// The compiled schema, and the one that values are validated against if it differs:
+/// Kubernetes does not check the type of defaults for `x-kubernetes-int-or-string`.
 fn compile(schema: Props<'_>) -> Result<(Schema, Option<Schema>), CompileError> {
     let compiled = Schema::compile(schema.value())?;
     if !schema.any(|schema| schema.flag(INT_OR_STRING)) {
@@ -90,25 +90,25 @@ fn compile(schema: Props<'_>) -> Result<(Schema, Option<Schema>), CompileError> 
 
 struct Walk<'a> {
     schema: &'a Schema,
-    /// The same with the same numbers, for values.
+    /// The schema for validating values, with the same node IDs.
     untyped: &'a Schema,
-    /// How many checks may still be made. Defaults can stand at all levels, and each holds
-    /// what all below it hold.
+    /// The remaining number of checks. Defaults can be at all levels, and each includes those
+    /// below it.
     checks: u64,
-    /// What rules may still cost.
+    /// The remaining cost budget of rules.
     cost: u64,
-    /// Whether rules have cost more than they may: nothing more is judged.
+    /// Whether the budget of rules is exhausted, which ends the validation.
     spent: bool,
     terms: &'a Terms<'a>,
     report: &'a mut Report,
 }
 
-/// What is around a value: the whole object, or an embedded one, in which it stands.
+/// The path from the enclosing resource, whole or embedded, to a value.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     parent: Option<&'a Around<'a>>,
     step: Step<'a>,
-    /// Whether it is metadata, or part of it.
+    /// Whether the value is metadata or part of it.
     metadata: bool,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// The object around the value, and its node.
+    /// Wraps the value into a minimal enclosing resource, and returns it with its node.
     fn object(&self, value: Value) -> (NodeId, Value) {
         let parent = self.parent;
         let object = match self.step {
@@ -170,7 +170,7 @@ impl Walk<'_> {
                 self.default(default, id, at);
             }
         }
-        // Defaults of a map's values are never looked at, because Kubernetes does not.
+        // Defaults of map values are not validated, as in Kubernetes.
         if let (Some(item), Some(id)) = (schema.item(), node.items) {
             self.node(
                 item,
@@ -209,7 +209,7 @@ impl Walk<'_> {
         self.value(&value, id, place);
     }
 
-    /// A default in metadata must make metadata that is right.
+    /// Validates a default inside metadata, which must result in valid metadata.
     fn in_metadata(&mut self, default: &Value, id: NodeId, place: Place<'_>, around: Around<'_>) {
         let (root, mut object) = around.object(default.clone());
         let coerced = embedded::coerce_value(self.schema, root, &mut object, true);
@@ -229,14 +229,14 @@ impl Walk<'_> {
         self.value(default, id, place);
     }
 
-    /// The value is one that the schema allows, and its rules.
+    /// Validates a default against the schema and its rules.
     fn value(&mut self, value: &Value, id: NodeId, place: Place<'_>) {
         let errors = judge_value(self.untyped, id, value, &mut self.checks);
         if errors.is_empty() {
             return self.rules(value, id, place);
         }
         for mut error in errors {
-            // An item of a list is named as if it were a field.
+            // Kubernetes formats an item's index like a field.
             if error.field.starts_with('[') {
                 error.field.insert(0, '.');
             }
@@ -244,7 +244,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The rules allow the value where it was there before, and where nothing was.
+    /// Evaluates the rules for an unchanged value and for a new one.
     fn rules(&mut self, value: &Value, id: NodeId, place: Place<'_>) {
         let budget = self.cost;
         for old in [Some(value), None] {
@@ -260,7 +260,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Tells of an error within a default.
+    /// Reports an error inside a default.
     fn push(&mut self, error: FieldError, place: Place<'_>) {
         self.report.add(place, |mut field| {
             let below = error.field.as_str();
@@ -293,12 +293,12 @@ fn forget_int_or_string(schema: &mut Value) {
     }
 }
 
-/// Whether values are objects of their own: all of them, or embedded ones.
+/// Reports whether values are complete objects: the root or embedded resources.
 fn is_whole(id: NodeId, embedded: bool) -> bool {
     embedded || id == NodeId::ROOT
 }
 
-/// The object with a type, if it has none.
+/// Adds kind and apiVersion, if missing.
 fn typed(mut object: Value) -> Value {
     if let Value::Object(members) = &mut object {
         let fields = [("kind", "Validation"), ("apiVersion", "validation/v1")];

@@ -1,19 +1,19 @@
-//! Paths into objects, such as `.spec.replicas` and `.data['a.b']`, and what they lead to.
+//! Field paths, such as `.spec.replicas` and `.data['a.b']`, resolved in a schema.
 
 use super::props::{Props, SchemaOrBool};
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Debug)]
 pub(super) struct Target<'a> {
-    /// The path as errors print it.
+    /// The path as shown in errors.
     pub path: String,
     /// The first name of the path.
     pub root: String,
-    /// The schema of what is there, if there is one.
+    /// The schema of the target, if it has one.
     pub schema: Option<Props<'a>>,
 }
 
-/// Follows a path through a schema. `indexed` says whether `['name']` may be written.
+/// Resolves a path in a schema. `indexed` allows the notation `['name']`.
 pub(super) fn follow<'a>(
     path: &str,
     schema: Props<'a>,
@@ -69,7 +69,7 @@ impl Target<'_> {
     }
 }
 
-/// `.`, `[`, `]`, quoted text and whatever stands between.
+/// Splits a path into `.`, `[`, `]`, quoted strings and names.
 struct Tokens<'a>(&'a str);
 
 impl<'a> Iterator for Tokens<'a> {
@@ -137,7 +137,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_path_leads_to_a_field_or_says_why_not() {
+    fn path_resolves_to_a_field_or_an_error() {
         let schema = json!({"properties": {
             "spec": {"properties": {"a": {"type": "string"}, "x.y": {"type": "string"}}},
             "map": {"additionalProperties": {"properties": {"b": {"type": "integer"}}}},

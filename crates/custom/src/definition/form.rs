@@ -1,11 +1,11 @@
-//! The internal form of a definition, which is where Kubernetes says that something is
-//! wrong: what all versions have alike stands once, in `spec`, and not in the versions.
+//! The internal form of a definition, in which Kubernetes reports errors: properties that all
+//! versions share are lifted from the versions to `spec`.
 
 use insula_kinds::{Object, Value};
 
 use super::props::Props;
 
-/// What can stand in `spec` instead of in every version.
+/// The properties that can be lifted.
 const SHARED: [Shared; 4] = [
     Shared::Schema,
     Shared::Subresources,
@@ -16,16 +16,16 @@ const SHARED: [Shared; 4] = [
 /// A definition in its internal form.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form<'a> {
-    /// `spec`, as it is.
+    /// The `spec` as written.
     pub spec: Props<'a>,
     versions: &'a [Value],
     shared: [bool; SHARED.len()],
 }
 
-/// What all versions may have alike.
+/// A property that all versions may share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shared {
-    /// `schema`, in `spec` called `validation`.
+    /// `schema`, called `validation` in `spec`.
     Schema,
     /// `subresources`
     Subresources,
@@ -36,7 +36,7 @@ pub(super) enum Shared {
 }
 
 impl Shared {
-    /// What it is called in a version.
+    /// The name in a version.
     pub fn name(self) -> &'static str {
         match self {
             Self::Schema => "schema",
@@ -48,7 +48,7 @@ impl Shared {
 }
 
 impl<'a> Form<'a> {
-    /// The internal form of a definition.
+    /// Converts a definition to its internal form.
     pub fn of(definition: &'a Object) -> Self {
         let spec = Props::of(definition.get("spec"));
         let versions = spec.list("versions");
@@ -65,7 +65,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The versions, without what is shared.
+    /// The versions without lifted properties.
     pub fn versions(&self) -> impl Iterator<Item = Version<'a>> + use<'a> {
         let shared = self.shared;
         self.versions.iter().map(move |version| Version {
@@ -74,13 +74,13 @@ impl<'a> Form<'a> {
         })
     }
 
-    /// What all versions have alike, if they do.
+    /// The lifted value of a property, if all versions share it.
     pub fn top(&self, what: Shared) -> Option<&'a Value> {
         let first = self.versions.first().filter(|_| self.shared[what as usize]);
         Props::of(first).get(what.name())
     }
 
-    /// The schema of all versions, if it is the same: `validation`.
+    /// The schema of all versions, if they share it: `validation`.
     pub fn validation(&self) -> Option<Props<'a>> {
         self.top(Shared::Schema)
             .map(|schema| Props::of(Some(schema)))
@@ -91,19 +91,18 @@ impl<'a> Form<'a> {
         Props::of(self.versions.first()).text("name")
     }
 
-    /// Whether objects keep what the schema does not know, which no new definition may ask
-    /// for.
+    /// Reports whether unknown fields are preserved, which new definitions cannot request.
     pub fn preserves_unknown(&self) -> bool {
         self.spec.flag("preserveUnknownFields")
     }
 
-    /// Whether every version has a schema.
+    /// Reports whether every version has a schema.
     pub fn schemas_are_complete(&self) -> bool {
         let has = |schema: Option<Props<'_>>| schema.is_some_and(|it| it.has("openAPIV3Schema"));
         has(self.validation()) || self.versions().all(|version| has(version.schema()))
     }
 
-    /// Every schema once.
+    /// All schemas, each once.
     pub fn schemas(&self) -> impl Iterator<Item = Props<'a>> + use<'a> {
         let top = self.validation();
         let each = self.versions().filter_map(|version| version.schema());
@@ -112,7 +111,7 @@ impl<'a> Form<'a> {
             .filter_map(|schema| schema.child("openAPIV3Schema"))
     }
 
-    /// Whether any schema, or one below it, is such.
+    /// Reports whether any schema, at any level, satisfies the condition.
     pub fn any_schema(&self, such: impl Fn(Props<'_>) -> bool) -> bool {
         self.schemas().any(|schema| schema.any(&such))
     }
@@ -121,34 +120,34 @@ impl<'a> Form<'a> {
 /// A version in its internal form.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Version<'a> {
-    /// The version, as it is.
+    /// The version as written.
     pub raw: Props<'a>,
     shared: [bool; SHARED.len()],
 }
 
 impl<'a> Version<'a> {
-    /// What the version has for itself.
+    /// The version's own value of a property, unless it is lifted.
     pub fn own(&self, what: Shared) -> Option<&'a Value> {
         self.raw
             .get(what.name())
             .filter(|_| !self.shared[what as usize])
     }
 
-    /// The schema that the version has for itself.
+    /// The version's own schema.
     pub fn schema(&self) -> Option<Props<'a>> {
         self.own(Shared::Schema)
             .map(|schema| Props::of(Some(schema)))
     }
 
-    /// The subresources that the version has for itself.
+    /// The version's own subresources.
     pub fn subresources(&self) -> Option<Props<'a>> {
         let own = self.own(Shared::Subresources);
         own.map(|subresources| Props::of(Some(subresources)))
     }
 }
 
-/// Whether both versions have the same there. Lists without items are as good as none;
-/// the rest is there or not.
+/// Compares a property of two versions. Empty lists equal absent ones; other properties are
+/// present or not.
 pub(super) fn same_part(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => same(a, b, Sort::Struct),
@@ -157,18 +156,18 @@ pub(super) fn same_part(a: Option<&Value>, b: Option<&Value>) -> bool {
     }
 }
 
-/// What an object of a definition is in Go, which decides what is equal to nothing.
+/// The Go type of an object, which determines what equals an absent value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sort {
-    /// Members have types, and what is zero need not be there.
+    /// A struct: zero values equal absent fields.
     Struct,
     /// A map of structs.
     Map,
-    /// Any JSON.
+    /// Arbitrary JSON.
     Raw,
 }
 
-/// Members that Go holds as pointers: zero is not the same as nothing.
+/// Fields that are pointers in Go: their zero values differ from absent ones.
 const POINTERS: &[&str] = &[
     "$ref",
     "additionalItems",
@@ -250,7 +249,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_zero_in_go_equals_what_is_not_there() {
+    fn zero_values_of_go_equal_absent_fields() {
         let cases = [
             (
                 json!({"type": "object"}),
@@ -265,7 +264,7 @@ mod tests {
             (json!({"$ref": ""}), json!({}), false),
             (json!({"not": {}}), json!({}), false),
             (json!({"not": {"title": ""}}), json!({"not": {}}), true),
-            // The names of properties are no members of schemas.
+            // Names of properties are not fields of schemas.
             (
                 json!({"properties": {"title": {}}}),
                 json!({"properties": {"a": {}}}),
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_versions_have_alike_stands_in_the_spec() {
+    fn shared_properties_are_lifted_to_the_spec() {
         let definition = json!({"spec": {"versions": [
             {"name": "v1", "schema": {"openAPIV3Schema": {"type": "object"}}, "subresources": {}},
             {"name": "v2", "schema": {"openAPIV3Schema": {"type": "object"}}, "selectableFields": []},

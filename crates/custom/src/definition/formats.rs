@@ -1,4 +1,4 @@
-//! Formats that nobody knows are allowed, and mean nothing: the client is warned.
+//! Warnings about unrecognized formats, which are allowed but have no effect.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use insula_gotext::quote;
 
 use super::form::Form;
 
-/// The formats of text that are checked, without their dashes.
+/// The recognized string formats, without dashes.
 const TEXT: &[&str] = &[
     "bsonobjectid",
     "byte",
@@ -36,7 +36,7 @@ const TEXT: &[&str] = &[
     "uuid5",
 ];
 
-/// Warns of every format that is not known, unless it was there before.
+/// Warns about every unrecognized format that the old definition did not have.
 pub(super) fn warn(form: &Form<'_>, before: Option<&Form<'_>>) -> Vec<String> {
     let old: HashSet<_> = before.map(unknown).into_iter().flatten().collect();
     let mut told = HashSet::new();

@@ -1,4 +1,4 @@
-//! What a schema says about the identity of items: sets, lists that are maps, and maps.
+//! Validation of list types, list-map keys and map types.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ const LIST: &str = "x-kubernetes-list-type";
 const MAP: &str = "x-kubernetes-map-type";
 const KEYS: &str = "x-kubernetes-list-map-keys";
 
-/// Judges the list type and the map type of a schema.
+/// Validates the list type and the map type of a schema.
 pub(super) fn judge(schema: Props<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Report) {
     if let Some(kind) = schema.maybe_text(MAP) {
         let detail = "must be object if x-kubernetes-map-type is specified";
@@ -48,12 +48,12 @@ pub(super) fn judge(schema: Props<'_>, place: Place<'_>, terms: &Terms<'_>, repo
     }
 }
 
-/// Whether a set has items that cannot be compared as a whole.
+/// Reports whether a set has items that are not compared as a whole.
 pub(super) fn has_loose_set(schema: Props<'_>) -> bool {
     loose_item(schema).is_some()
 }
 
-/// Whether items cannot be found by their keys.
+/// Reports whether list-map keys are invalid.
 pub(super) fn has_unsound_keys(schema: Props<'_>) -> bool {
     let mut report = Report::default();
     keys(schema, Place::root(""), &mut report);
@@ -76,7 +76,7 @@ fn of_type(
     false
 }
 
-/// What makes the items of a set differ in parts.
+/// The keyword that makes a set's items non-atomic.
 fn loose_item(schema: Props<'_>) -> Option<&'static str> {
     let item = schema.item().filter(|_| schema.text(LIST) == "set")?;
     match item.text("type") {
@@ -146,7 +146,7 @@ fn names_of_keys(schema: Props<'_>, item: Props<'_>, place: Place<'_>, report: &
     }
 }
 
-/// Items of sets and maps must be there, and all their keys.
+/// Items of sets and maps must not be null, and keys must have a value.
 fn keys(schema: Props<'_>, place: Place<'_>, report: &mut Report) {
     let Some(item) = schema.item() else {
         return;

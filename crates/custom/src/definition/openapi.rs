@@ -1,5 +1,5 @@
-//! Does a schema say only what schemas may say? Every node is judged, whether the schema is
-//! structural or not.
+//! Validation of OpenAPI keywords. Every node is validated, whether or not the schema is
+//! structural.
 
 use super::cel::{self, Cel};
 use super::lists;
@@ -8,41 +8,41 @@ use super::props::{Items, Props, SchemaOrBool};
 use super::rules;
 use super::terms::Terms;
 
-/// The types, in the order in which errors name them.
+/// The types, in the order in which errors list them.
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 
-/// Whether schemas have this type.
+/// Reports whether it is a type of OpenAPI schemas.
 pub(super) fn is_type(name: &str) -> bool {
     TYPES.contains(&name)
 }
 
-/// What was found in a schema. Rules are told of after everything else.
+/// The errors of a schema. Those of rules are reported last.
 #[derive(Default)]
 pub(super) struct Findings {
-    /// What is wrong with the schema.
+    /// Errors of the schema.
     pub schema: Report,
-    /// What is wrong with its rules.
+    /// Errors of its rules.
     pub rules: Report,
 }
 
-/// What a node inherits from those above it.
+/// The context that a node inherits from those above.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
-    /// Why there may be no default, if so.
+    /// Why defaults are forbidden, if they are.
     defaults: Option<&'static str>,
-    /// Whether this is metadata, of the object or of an embedded one.
+    /// Whether this is metadata of the object or of an embedded resource.
     metadata: bool,
-    /// The first node above whose values cannot be told apart in another version of the
-    /// object, so that rules cannot compare them.
+    /// The outermost enclosing node with values that cannot be correlated between the old and
+    /// the new object.
     pub uncorrelatable: Option<Place<'a>>,
-    /// What rules need to know; none if they are not to be judged.
+    /// The context of rules; `None` if they are not validated.
     pub cel: Option<Cel<'a>>,
-    /// Whether the whole schema can be asked whether it is structural.
+    /// Whether the schema can be checked for being structural.
     pub supported: bool,
 }
 
 impl<'a> Scope<'a> {
-    /// The scope of a whole schema.
+    /// The context of a whole schema.
     pub fn root(supported: bool, cel: Option<Cel<'a>>) -> Self {
         Self {
             supported,
@@ -65,7 +65,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Judges a schema and all below.
+/// Validates a schema and all below.
 pub(super) fn judge(
     schema: Props<'_>,
     place: Place<'_>,
@@ -113,13 +113,13 @@ impl Walk<'_> {
         }
         lists::judge(schema, place, self.terms, &mut findings.schema);
         rules::judge_form(schema, place, scope, &mut findings.schema);
-        // Errors of rules in a wrong schema would not help anybody.
+        // Errors of rules in an invalid schema would be misleading.
         if findings.schema.found() == before {
             cel::judge(schema, place, scope, &mut findings.rules);
         }
     }
 
-    /// What must not be said here.
+    /// Checks for unsupported keywords.
     fn keywords(&self, schema: Props<'_>, place: Place<'_>, scope: Scope<'_>, report: &mut Report) {
         let kind = schema.text("type");
         if self.terms.valid_types && !kind.is_empty() && !is_type(kind) {
@@ -157,7 +157,7 @@ impl Walk<'_> {
         forbid("uniqueItems", schema.flag("uniqueItems"), detail);
     }
 
-    /// The members of an object, or the values of a map.
+    /// Validates the properties of an object, or the values of a map.
     fn members(
         &self,
         schema: Props<'_>,
@@ -260,7 +260,7 @@ impl Walk<'_> {
     }
 }
 
-/// Why metadata of the whole object may have no defaults.
+/// Why top-level metadata cannot have defaults.
 fn in_metadata(name: &str) -> Option<&'static str> {
     match name {
         "metadata" => Some("must not be set in top-level metadata"),

@@ -1,11 +1,10 @@
-//! Where something is wrong, and what.
+//! Field paths and the collection of errors.
 
 use std::fmt;
 
 use insula_kinds::{FieldError, Value};
 
-/// The way from the root of the definition. It lives on the stack of whoever walks, and
-/// becomes text only if something is wrong there.
+/// A field path in the definition. It is built on the stack, and only formatted for errors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     parent: Option<&'a Place<'a>>,
@@ -65,11 +64,11 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// How many bytes of errors are kept. Every node of a schema can be wrong, and each error
-/// repeats the names of all nodes above: a request of 3 MiB could ask for gigabytes.
+/// Maximum size of collected errors in bytes. Every node of a schema can be invalid, and each
+/// error repeats the path: a request of 3 MiB could otherwise cause gigabytes of errors.
 const ROOM: usize = 1 << 20;
 
-/// What is wrong so far.
+/// The errors found so far.
 #[derive(Debug)]
 pub(super) struct Report {
     errors: Vec<FieldError>,
@@ -88,70 +87,70 @@ impl Default for Report {
 }
 
 impl Report {
-    /// What was found, as far as there was room for it.
+    /// The errors, up to the size limit.
     pub fn into_errors(self) -> Vec<FieldError> {
         self.errors
     }
 
-    /// What was found, in the order of its text.
+    /// Sorts the errors by their text.
     pub fn into_sorted(mut self) -> Self {
         self.errors.sort_by_cached_key(ToString::to_string);
         self
     }
 
-    /// How much was found, told or not.
+    /// The number of errors, including those beyond the size limit.
     pub fn found(&self) -> usize {
         self.found
     }
 
-    /// Whether nothing was found.
+    /// Reports whether there are no errors.
     pub fn is_empty(&self) -> bool {
         self.found == 0
     }
 
-    /// Takes over what another found.
+    /// Adds the errors of another report.
     pub fn append(&mut self, other: Self) {
         self.found += other.found - other.errors.len();
         other.errors.into_iter().for_each(|error| self.push(error));
     }
 
-    /// It must be there.
+    /// Reports a missing value.
     pub fn required(&mut self, place: Place<'_>, detail: &str) {
         self.add(place, |field| FieldError::required(field, detail));
     }
 
-    /// It must not be there.
+    /// Reports a forbidden field.
     pub fn forbidden(&mut self, place: Place<'_>, detail: &str) {
         self.add(place, |field| FieldError::forbidden(field, detail));
     }
 
-    /// Its value is not allowed.
+    /// Reports an invalid value.
     pub fn invalid(&mut self, place: Place<'_>, value: &Value, detail: &str) {
         self.add(place, |field| FieldError::invalid(field, value, detail));
     }
 
-    /// Its text is not allowed.
+    /// Reports an invalid string.
     pub fn invalid_text(&mut self, place: Place<'_>, value: &str, detail: &str) {
         self.add(place, |field| {
             FieldError::invalid_text(field, value, detail)
         });
     }
 
-    /// Its value is not allowed, and prints as `print` says.
+    /// Reports an invalid value, formatted by `print`.
     pub fn invalid_as(&mut self, place: Place<'_>, print: impl FnOnce() -> String, detail: &str) {
         self.add(place, |field| {
             FieldError::invalid_printed(field, &print(), detail)
         });
     }
 
-    /// Its text is none of `known`.
+    /// Reports a string that is none of `known`.
     pub fn not_supported(&mut self, place: Place<'_>, value: &str, known: &[&str]) {
         self.add(place, |field| {
             FieldError::not_supported(field, &value.into(), known)
         });
     }
 
-    /// Adds what is wrong at `place`, if there is room for it.
+    /// Adds an error at `place`, unless the size limit is reached.
     pub fn add(&mut self, place: Place<'_>, make: impl FnOnce(String) -> FieldError) {
         if self.room == 0 {
             self.found += 1;
@@ -160,7 +159,7 @@ impl Report {
         }
     }
 
-    /// Adds what is wrong, if there is room for it.
+    /// Adds an error, unless the size limit is reached.
     pub fn push(&mut self, error: FieldError) {
         self.found += 1;
         if self.room > 0 {

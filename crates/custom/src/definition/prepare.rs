@@ -1,31 +1,31 @@
-//! What is filled in and put back before a definition is judged and stored.
+//! Defaulting and preparation of a definition before validation and storage.
 
 use insula_kinds::{Object, Value, defaults};
 
 use super::props::Props;
 
-/// Fills in what a client may leave out: the singular and the kind of lists, that objects
-/// are not converted, the port of a webhook, and in which version objects are stored.
+/// Fills in defaults: the singular name and the list kind, the conversion strategy, the port
+/// of a webhook, and the stored versions.
 pub fn default(object: &mut Object) {
     defaults::apply(super::kind(), object);
 }
 
-/// Makes of what a client sent what is stored as a new definition: nothing is known of it
-/// yet, but the version in which its objects will be stored. Metadata is the caller's.
+/// Prepares a new definition for storage: resets the status except for the stored version.
+/// The caller prepares the metadata.
 pub fn prepare_create(object: &mut Object) {
     object.remove("status");
     store_version(object);
 }
 
-/// Makes of what a client sent what is stored in the place of `old`: the status stays, and
-/// knows the version in which objects are stored from now on. Metadata is the caller's.
+/// Prepares an update for storage: keeps the old status and adds the storage version to it.
+/// The caller prepares the metadata.
 pub fn prepare_update(old: &Object, new: &mut Object) {
     put_back(old, new, "status");
     store_version(new);
 }
 
-/// Makes of what a client sent to the status what is stored in the place of `old`: nothing
-/// else changes, but for what the server itself keeps account of in metadata.
+/// Prepares an update of the status for storage: keeps everything else, except for metadata
+/// that the server maintains.
 pub fn prepare_status(old: &Object, new: &mut Object) {
     put_back(old, new, "spec");
     let sent = new.remove("metadata");
@@ -48,7 +48,7 @@ fn put_back(old: &Object, new: &mut Object, part: &str) {
     };
 }
 
-/// The version in which objects are stored is one in which objects may be stored.
+/// Adds the storage version to the stored versions.
 fn store_version(definition: &mut Object) {
     let stored = {
         let mut versions = Props::of(definition.get("spec")).children("versions");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_leaves_out_is_filled_in() {
+    fn defaults_are_filled_in() {
         let mut sent = object(json!({"spec": {
             "names": {"plural": "foos", "kind": "FooBar"},
             "versions": [{"name": "v1", "storage": true}],
@@ -117,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn a_new_definition_has_no_status_but_the_version_that_is_stored() {
+    fn new_definition_has_only_stored_versions_in_its_status() {
         let mut sent = definition(json!({"conditions": [{}], "storedVersions": ["v1"]}));
         prepare_create(&mut sent);
         assert_eq!(sent["status"], json!({"storedVersions": ["v2"]}));
     }
 
     #[test]
-    fn an_update_keeps_the_status_and_adds_the_version_that_is_stored() {
+    fn update_keeps_the_status_and_adds_the_storage_version() {
         let cases = [
             (json!(["v1"]), json!(["v1", "v2"])),
             (json!(["v2", "v1"]), json!(["v2", "v1"])),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_to_the_status_changes_nothing_else() {
+    fn status_update_changes_nothing_else() {
         let old = definition(json!({"storedVersions": ["v1", "v2"]}));
         let mut new = object(json!({
             "metadata": {"name": "foos.ex.io", "labels": {"a": "c"}, "resourceVersion": "7",

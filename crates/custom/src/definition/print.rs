@@ -1,15 +1,15 @@
-//! Parts of a definition as errors print them: Go's JSON of the internal types, which have
-//! no tags, so that every member is there under its Go name.
+//! Parts of a definition as formatted in errors: Go's JSON of the internal types, which have no
+//! JSON tags, so that every field appears under its Go name.
 
 use insula_kinds::Value;
 
 use super::form::{Form, Shared};
 use super::props::Props;
 
-/// Where a value is cut off. A schema prints at some thirty times its size.
+/// Maximum length. A formatted schema has about thirty times its original size.
 const LIMIT: usize = 256 << 10;
 
-/// The members of a schema: in Go, in JSON, and how they print. The order is Go's.
+/// The fields of a schema: Go name, JSON name and format, in Go's order.
 pub(super) const SCHEMA: &[Member] = &[
     ("ID", "id", Print::Text),
     ("Schema", "$schema", Print::Text),
@@ -133,22 +133,22 @@ const SELECTABLE: &[Member] = &[("JSONPath", "jsonPath", Print::Text)];
 
 type Member = (&'static str, &'static str, Print);
 
-/// How a member prints.
+/// The format of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Print {
-    /// Text, empty if it is not there.
+    /// A string, empty if absent.
     Text,
-    /// A truth, false if it is not there.
+    /// A boolean, false if absent.
     Flag,
-    /// A number, zero if it is not there.
+    /// A number, zero if absent.
     Number,
-    /// As it is, null if it is not there.
+    /// The JSON value, null if absent.
     Pointer,
-    /// An object of these members, null if it is not there.
+    /// An object with these fields, null if absent.
     Struct(&'static [Member]),
-    /// A list of such objects.
+    /// A list of objects with these fields.
     List(&'static [Member]),
-    /// A map of schemas, or of schemas and lists of texts.
+    /// A map of schemas, or of schemas and string lists.
     Map(bool),
     /// A schema.
     Schema,
@@ -156,16 +156,16 @@ pub(super) enum Print {
     Schemas,
     /// A schema or several.
     Items,
-    /// A schema or a truth.
+    /// A schema or a boolean.
     OrBool,
 }
 
-/// All versions.
+/// Formats all versions.
 pub(super) fn versions(form: &Form<'_>) -> String {
     let mut out = String::from("[");
     for (index, version) in form.versions().enumerate() {
         separate(index, &mut out);
-        // What is shared stands elsewhere.
+        // Lifted properties are formatted elsewhere.
         let hide = |name: &str| {
             let shared = [
                 Shared::Schema,
@@ -185,28 +185,28 @@ pub(super) fn versions(form: &Form<'_>) -> String {
     cut(out)
 }
 
-/// A schema.
+/// Formats a schema.
 pub(super) fn schema(schema: Props<'_>) -> String {
     let mut out = String::new();
     object(schema, SCHEMA, &mut out);
     cut(out)
 }
 
-/// A rule of `x-kubernetes-validations`.
+/// Formats a rule of `x-kubernetes-validations`.
 pub(super) fn rule(rule: Props<'_>) -> String {
     let mut out = String::new();
     object(rule, RULE, &mut out);
     cut(out)
 }
 
-/// The `items` of a schema.
+/// Formats the `items` of a schema.
 pub(super) fn items(items: Option<&Value>) -> String {
     let mut out = String::new();
     member(items, Print::Items, &mut out);
     cut(out)
 }
 
-/// Any JSON as Go writes it; null if there is none.
+/// Formats any JSON as Go does; null if absent.
 pub(super) fn json(value: Option<&Value>) -> String {
     cut(crate::validate::print::json(value.unwrap_or(&Value::Null)))
 }
@@ -312,7 +312,7 @@ fn map(value: &Value, mixed: bool, out: &mut String) {
     out.push('}');
 }
 
-/// Any JSON as Go writes it.
+/// Formats any JSON as Go does.
 fn raw(value: &Value, out: &mut String) {
     out.push_str(&crate::validate::print::json(value));
 }
@@ -339,7 +339,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_rule_prints_with_all_its_members() {
+    fn rule_is_formatted_with_all_fields() {
         let value = json!({"rule": "self.n > 1 && true", "optionalOldSelf": true});
         assert_eq!(
             rule(Props::of(Some(&value))),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn items_print_as_one_schema_or_many() {
+    fn items_are_formatted_as_one_schema_or_many() {
         let many = items(Some(&json!([{"type": "string"}])));
         assert!(many.starts_with(r#"{"Schema":null,"JSONSchemas":[{"ID":"","Schema":"","Ref":null,"Description":"","Type":"string","Nullable":false"#));
         let one = items(Some(
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_prints_too_long_is_cut_off() {
+    fn long_output_is_truncated() {
         let properties: Object = (0..10_000).map(|n| (format!("p{n}"), json!({}))).collect();
         let value = json!({"properties": properties});
         let printed = schema(Props::of(Some(&value)));

@@ -1,96 +1,95 @@
-//! A part of a definition as Go sees it: what is null is not there, and what is not there
-//! is zero.
+//! A JSON object with Go's semantics: null equals absent, and absent fields have zero values.
 
 use insula_kinds::{Object, Value};
 
 static NOTHING: Value = Value::Null;
 
-/// An object of a definition: mostly, a schema.
+/// An object in a definition, mostly a schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Props<'a>(&'a Value);
 
 /// The `items` of a schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Items<'a> {
-    /// Not there.
+    /// Absent.
     None,
     /// One schema for all items.
     One(Props<'a>),
-    /// A schema for each item, which is never right.
+    /// A schema per item, which is always invalid.
     Many(&'a [Value]),
 }
 
-/// What may be a schema, or say whether there may be anything.
+/// A schema or a boolean.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SchemaOrBool<'a> {
-    /// Not there.
+    /// Absent.
     None,
-    /// Anything, or nothing.
+    /// Anything or nothing.
     Bool(bool),
-    /// What the schema says.
+    /// A schema.
     Schema(Props<'a>),
 }
 
 impl<'a> Props<'a> {
-    /// The value as an object; what is none is empty.
+    /// Treats a value as an object; other types are empty.
     pub fn of(value: Option<&'a Value>) -> Self {
         Self(value.unwrap_or(&NOTHING))
     }
 
-    /// The value itself.
+    /// The JSON value.
     pub fn value(self) -> &'a Value {
         self.0
     }
 
-    /// All members.
+    /// All fields.
     pub fn members(self) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
         self.0.as_object().into_iter().flat_map(Object::iter)
     }
 
-    /// The member, unless it is null.
+    /// The field, unless it is null.
     pub fn get(self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
-    /// Whether the member is there.
+    /// Reports whether the field is present and not null.
     pub fn has(self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// The text, if there is any.
+    /// The string, if present.
     pub fn maybe_text(self, name: &str) -> Option<&'a str> {
         self.get(name).and_then(Value::as_str)
     }
 
-    /// The text, empty if there is none.
+    /// The string; empty if absent.
     pub fn text(self, name: &str) -> &'a str {
         self.maybe_text(name).unwrap_or_default()
     }
 
-    /// Whether it is true.
+    /// Reports whether the boolean is true.
     pub fn flag(self, name: &str) -> bool {
         self.get(name).and_then(Value::as_bool) == Some(true)
     }
 
-    /// The integer, if there is one.
+    /// The integer, if present.
     pub fn int(self, name: &str) -> Option<i64> {
         self.get(name).and_then(Value::as_i64)
     }
 
-    /// The list, empty if there is none.
+    /// The list; empty if absent.
     pub fn list(self, name: &str) -> &'a [Value] {
         self.get(name)
             .and_then(Value::as_array)
             .map_or(&[], Vec::as_slice)
     }
 
-    /// The texts of a list.
+    /// The strings of a list.
     pub fn texts(self, name: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let list = self.list(name).iter();
         list.map(|text| text.as_str().unwrap_or_default())
     }
 
-    /// The object, if there is one.
+    /// The object, if present.
     pub fn child(self, name: &str) -> Option<Self> {
         self.get(name).map(|value| Self::of(Some(value)))
     }
@@ -113,12 +112,12 @@ impl<'a> Props<'a> {
         properties.get(name).map(|value| Self::of(Some(value)))
     }
 
-    /// Whether there is any property.
+    /// Reports whether there are any properties.
     pub fn has_properties(self) -> bool {
         self.entries("properties").next().is_some()
     }
 
-    /// The schema of items, one or many.
+    /// The `items`, one schema or many.
     pub fn items(self) -> Items<'a> {
         match self.get("items") {
             None => Items::None,
@@ -127,7 +126,7 @@ impl<'a> Props<'a> {
         }
     }
 
-    /// The schema of all items.
+    /// The single schema of all items, if any.
     pub fn item(self) -> Option<Self> {
         match self.items() {
             Items::One(item) => Some(item),
@@ -135,7 +134,7 @@ impl<'a> Props<'a> {
         }
     }
 
-    /// A schema or a truth, such as `additionalProperties`.
+    /// A schema or boolean, such as `additionalProperties`.
     pub fn schema_or_bool(self, name: &str) -> SchemaOrBool<'a> {
         match self.get(name) {
             None => SchemaOrBool::None,
@@ -144,7 +143,7 @@ impl<'a> Props<'a> {
         }
     }
 
-    /// Calls `visit` for this schema and all below, wherever they stand.
+    /// Visits this schema and all schemas below.
     pub fn walk(self, visit: &mut dyn FnMut(Self)) {
         visit(self);
         match self.items() {
@@ -175,7 +174,7 @@ impl<'a> Props<'a> {
         }
     }
 
-    /// Whether this schema or any below is such.
+    /// Reports whether this schema or any below satisfies the condition.
     pub fn any(self, such: impl Fn(Self) -> bool) -> bool {
         let mut found = false;
         self.walk(&mut |schema| found = found || such(schema));

@@ -1,4 +1,4 @@
-//! The rules of `x-kubernetes-validations`, apart from their expressions.
+//! Validation of `x-kubernetes-validations`, except for the expressions.
 
 use insula_kinds::FieldError;
 
@@ -16,7 +16,7 @@ const REASONS: &[&str] = &[
     "FieldValueRequired",
 ];
 
-/// Judges the form of the rules of a schema.
+/// Validates the rules of a schema, except for their expressions.
 pub(super) fn judge_form(
     schema: Props<'_>,
     place: Place<'_>,
@@ -48,7 +48,7 @@ pub(super) fn judge_form(
         if has_newlines(path) {
             refuse("must not contain line breaks");
         }
-        // Where a schema is not even readable, its paths are not looked at.
+        // Paths cannot be resolved in an unsupported schema.
         let followable = *followable
             .get_or_insert_with(|| scope.supported || structural::unsupported(schema).is_none());
         if followable && field_path::follow(path, schema, true).is_err() {

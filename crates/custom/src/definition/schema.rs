@@ -1,4 +1,4 @@
-//! A schema: `openAPIV3Schema`, wherever it stands.
+//! Validation of an `openAPIV3Schema`.
 
 use super::cel::{Budget, Cel};
 use super::defaults;
@@ -9,8 +9,8 @@ use super::props::Props;
 use super::structural;
 use super::terms::Terms;
 
-/// What may be said at the root if there is a status subresource, by its Go names: so that
-/// nothing is lost when only the status is judged.
+/// The keywords allowed at the root with a status subresource, by their Go names. Others
+/// would be lost when only the status is validated.
 const AT_ROOT: &[&str] = &[
     "Description",
     "Type",
@@ -36,18 +36,18 @@ const AT_ROOT: &[&str] = &[
     "XValidations",
 ];
 
-/// What is asked of one schema.
+/// The requirements on one schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demands {
-    /// It is the schema of objects that have a status subresource.
+    /// Objects have a status subresource.
     pub status: bool,
-    /// It is structural.
+    /// The schema must be structural.
     pub structural: bool,
-    /// Its rules may cost what they like, because they do so already.
+    /// The cost of rules is not limited, because the schema is unchanged.
     pub any_cost: bool,
 }
 
-/// Judges what stands in `validation` or in a version's `schema`.
+/// Validates `validation`, or the `schema` of a version.
 pub(super) fn judge(
     validation: Props<'_>,
     demands: Demands,
@@ -77,7 +77,7 @@ pub(super) fn judge(
         } else {
             faults
         };
-        // Expressions need types, and only a structural schema has them.
+        // Expressions need types, which only structural schemas provide.
         if faults.is_empty() {
             cel = Some(Cel::root(&budget));
         }
@@ -96,7 +96,7 @@ pub(super) fn judge(
     budget.settle(place, report);
 }
 
-/// What stands at the root must also hold for the status alone.
+/// Checks that root keywords can also be applied to the status alone.
 fn root(schema: Props<'_>, place: Place<'_>, report: &mut Report) {
     let said = print::SCHEMA.iter().filter(|(_, json, print)| match print {
         Print::Text => !schema.text(json).is_empty(),

@@ -1,4 +1,4 @@
-//! The specification of a definition: its group, scope, names and versions.
+//! Validation of the spec: group, scope, names and versions.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use super::version;
 
 const SCOPES: &[&str] = &["Cluster", "Namespaced"];
 
-/// Judges the specification.
+/// Validates the spec.
 pub(super) fn judge(form: &Form<'_>, terms: &Terms<'_>, report: &mut Report) {
     let place = Place::root("spec");
     group(form.spec, place, report);
@@ -50,7 +50,7 @@ pub(super) fn judge(form: &Form<'_>, terms: &Terms<'_>, report: &mut Report) {
     conversion::judge(form, place, terms, report);
 }
 
-/// Judges what must not change of a definition, some of it only once it is established.
+/// Checks immutable fields, some of which are only immutable once established.
 pub(super) fn judge_change(old: &Object, new: &Form<'_>, established: bool, report: &mut Report) {
     let old = Props::of(old.get("spec"));
     let place = Place::root("spec");
@@ -82,7 +82,7 @@ pub(super) fn judge_change(old: &Object, new: &Form<'_>, established: bool, repo
     );
 }
 
-/// Judges names, wished for or accepted.
+/// Validates requested or accepted names.
 pub(super) fn names(names: Option<Props<'_>>, place: Place<'_>, report: &mut Report) {
     let names = names.unwrap_or(Props::of(None));
     for name in ["plural", "singular"] {
@@ -133,7 +133,7 @@ fn group(spec: Props<'_>, place: Place<'_>, report: &mut Report) {
     }
 }
 
-/// Every version has a schema, or at least those that are served.
+/// Checks that every version has a schema, or at least every served one.
 fn schemas(form: &Form<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Report) {
     let has = |schema: Option<Props<'_>>| schema.is_some_and(|it| it.has("openAPIV3Schema"));
     if has(form.validation()) || !terms.schemas && form.preserves_unknown() {
@@ -159,7 +159,7 @@ fn has_defaults(form: &Form<'_>) -> bool {
     form.any_schema(|schema| schema.has("default"))
 }
 
-/// Pruning, defaults and everything that Kubernetes added need structural schemas.
+/// Pruning, defaults and all Kubernetes extensions require structural schemas.
 fn needs_structure(form: &Form<'_>, terms: &Terms<'_>) -> bool {
     let extended = |schema: Props<'_>| {
         schema.has("default")
@@ -173,7 +173,7 @@ fn needs_structure(form: &Form<'_>, terms: &Terms<'_>) -> bool {
     terms.structural || !form.preserves_unknown() || form.any_schema(extended)
 }
 
-/// What holds for the versions together.
+/// Validates the versions as a whole.
 fn versions(form: &Form<'_>, place: Place<'_>, report: &mut Report) {
     let (mut names, mut stored) = (HashSet::new(), 0);
     let mut unique = true;
@@ -197,7 +197,7 @@ fn versions(form: &Form<'_>, place: Place<'_>, report: &mut Report) {
     }
 }
 
-/// What all versions have alike.
+/// Validates the lifted properties.
 fn shared(
     form: &Form<'_>,
     structural: bool,

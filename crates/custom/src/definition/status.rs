@@ -1,4 +1,4 @@
-//! The status of a definition.
+//! Validation of the status.
 
 use std::collections::HashMap;
 
@@ -10,15 +10,14 @@ use super::print;
 use super::props::Props;
 use super::spec;
 
-/// Judges the names that were accepted.
+/// Validates the accepted names.
 pub(super) fn judge_names(definition: &Object, report: &mut Report) {
     let names = Props::of(definition.get("status")).child("acceptedNames");
     let status = Place::root("status");
     spec::names(names, status.field("acceptedNames"), report);
 }
 
-/// Judges whether objects may be stored in the versions of which it is said that there are
-/// some.
+/// Checks that the stored versions include the storage version and still exist.
 pub(super) fn judge_stored_versions(definition: &Object, form: &Form<'_>, report: &mut Report) {
     let status = Props::of(definition.get("status"));
     let place = Place::root("status");

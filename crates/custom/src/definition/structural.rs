@@ -1,5 +1,5 @@
-//! Is a schema structural? Only then does every value of an object have one place in the
-//! schema, which pruning and defaulting need.
+//! Validation that a schema is structural: every value of an object has exactly one place in
+//! it, which pruning and defaulting require.
 
 use insula_gotext::regexp;
 use insula_kinds::Value;
@@ -11,7 +11,7 @@ const EMPTY: &str = "must be empty to be structural";
 const UNDEFINED: &str = "must be undefined to be structural";
 const FALSE: &str = "must be false to be structural";
 
-/// Where a schema stands.
+/// The position of a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -19,7 +19,7 @@ enum Level {
     Field,
 }
 
-/// Why a schema cannot even be asked whether it is structural.
+/// Why a schema cannot be checked for being structural.
 pub(super) fn unsupported(schema: Props<'_>) -> Option<&'static str> {
     if let Some(reason) = unsupported_here(schema) {
         return Some(reason);
@@ -55,7 +55,7 @@ pub(super) fn unsupported(schema: Props<'_>) -> Option<&'static str> {
     below.find_map(unsupported)
 }
 
-/// Says what keeps a schema from being structural, in the order of the texts.
+/// Returns what prevents a schema from being structural, sorted by text.
 pub(super) fn judge(schema: Props<'_>, place: Place<'_>) -> Report {
     let mut report = Report::default();
     invariants(schema, Level::Root, place, &mut report);
@@ -88,7 +88,7 @@ fn unsupported_here(schema: Props<'_>) -> Option<&'static str> {
     }
 }
 
-/// The schemas of a junctor: of `not` there is one.
+/// The schemas of a junctor; `not` has one.
 fn nested<'a>(schema: Props<'a>, junctor: &str) -> impl Iterator<Item = Props<'a>> + use<'a> {
     let not = schema.child(junctor).filter(|_| junctor == "not");
     not.into_iter().chain(schema.children(junctor))
@@ -170,7 +170,7 @@ fn typed(schema: Props<'_>, level: Level, place: Place<'_>, report: &mut Report)
     }
 }
 
-/// What an object, the whole or an embedded one, may say about its metadata.
+/// Validates what a resource, whole or embedded, specifies about its metadata.
 fn metadata(schema: Props<'_>, level: Level, place: Place<'_>, report: &mut Report) {
     let embedded = schema.flag("x-kubernetes-embedded-resource");
     let checked = level == Level::Root || embedded;
@@ -200,7 +200,7 @@ fn metadata(schema: Props<'_>, level: Level, place: Place<'_>, report: &mut Repo
     }
 }
 
-/// Whether the schema of metadata speaks of nothing but the names.
+/// Reports whether the schema of metadata only specifies the names.
 fn only_names(metadata: Props<'_>) -> bool {
     let known = |name: &str| matches!(name, "name" | "generateName");
     let names = metadata.entries("properties").all(|(name, _)| known(name));
@@ -208,7 +208,7 @@ fn only_names(metadata: Props<'_>) -> bool {
     names && !open && says_only(metadata, &["type", "default", "properties"])
 }
 
-/// Whether the schema says nothing but what these members say.
+/// Reports whether the schema has no keywords other than these.
 fn says_only(schema: Props<'_>, members: &[&str]) -> bool {
     let nothing = |name: &str, value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
@@ -222,7 +222,8 @@ fn says_only(schema: Props<'_>, members: &[&str]) -> bool {
     rest.all(|(name, value)| members.contains(&name.as_str()) || nothing(name, value))
 }
 
-/// `anyOf` an integer or a string, which is the only place for types under a junctor.
+/// Reports whether it is the `anyOf` of integer and string, the only types allowed under a
+/// junctor.
 fn is_int_or_string(schema: Props<'_>) -> bool {
     let mut either = schema.children("anyOf");
     let mut next = |kind| {
@@ -233,14 +234,14 @@ fn is_int_or_string(schema: Props<'_>) -> bool {
     next("integer") && next("string") && either.next().is_none()
 }
 
-/// Which parts need not be judged, because they say `integer` or `string`.
+/// The parts to skip, because they express `integer` or `string`.
 #[derive(Clone, Copy, Default)]
 struct Skip {
     any_of: bool,
     first_all_of: bool,
 }
 
-/// What is said about the values at a place, be it under a junctor or not.
+/// Validates value keywords, inside or outside of junctors.
 fn values(schema: Props<'_>, skip: Skip, place: Place<'_>, report: &mut Report) {
     for junctor in ["anyOf", "allOf", "oneOf"] {
         if junctor == "anyOf" && skip.any_of {
@@ -265,7 +266,7 @@ fn values(schema: Props<'_>, skip: Skip, place: Place<'_>, report: &mut Report) 
     }
 }
 
-/// A schema under a junctor may only say which values are right.
+/// Validates a schema under a junctor, which may only constrain values.
 fn under_junctor(schema: Props<'_>, skip: Skip, place: Place<'_>, report: &mut Report) {
     values(schema, skip, place, report);
     if let Some(item) = schema.item() {
@@ -306,8 +307,8 @@ fn under_junctor(schema: Props<'_>, skip: Skip, place: Place<'_>, report: &mut R
     }
 }
 
-/// Whatever is named under a junctor must be there without it. `outer` is the schema
-/// without junctors, `inner` what is said about the same place.
+/// Checks that everything specified under a junctor is also specified without it. `outer` is
+/// the schema without junctors, `inner` the one under a junctor for the same value.
 fn complete(
     inner: Props<'_>,
     outer: Props<'_>,

@@ -1,5 +1,5 @@
-//! On which terms a definition is judged: a new one by all rules, a change so that what
-//! was wrong before may stay.
+//! The requirements on a definition: all of them on a new one, and on an update those that
+//! the old definition already met.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -17,37 +17,37 @@ use super::structural;
 use super::version::MOST_SELECTABLE;
 use crate::condition::{ESTABLISHED, holds};
 
-/// What is asked of a definition.
+/// The requirements on a definition.
 #[derive(Clone, Debug)]
 pub(super) struct Terms<'a> {
-    /// A webhook speaks a version of ConversionReview that the server knows.
+    /// The webhook accepts a known version of ConversionReview.
     pub known_reviews: bool,
     /// Every version has a schema.
     pub schemas: bool,
-    /// Types are those of OpenAPI.
+    /// Types are OpenAPI types.
     pub valid_types: bool,
-    /// Schemas are structural, even if unknown fields are kept.
+    /// Schemas are structural, even if unknown fields are preserved.
     pub structural: bool,
-    /// Items of sets are compared as a whole.
+    /// Items of sets are atomic.
     pub atomic_sets: bool,
-    /// Items of sets and maps can be found.
+    /// List-map keys are valid.
     pub sound_keys: bool,
-    /// Certificates of webhooks can be read.
+    /// The CA bundle of the webhook is valid.
     pub sound_ca: bool,
-    /// Versions whose schema does not change, so that its rules may cost what they do.
+    /// Versions with an unchanged schema, which exempts its rules from cost limits.
     unchanged: HashSet<&'a str>,
-    /// Versions that may have more selectable fields than they could have today.
+    /// Versions that keep more selectable fields than the limit.
     many_fields: HashSet<&'a str>,
-    /// Whether all versions together may.
+    /// Whether the lifted selectable fields keep exceeding the limit.
     many_shared_fields: bool,
-    /// The definition from before.
+    /// The old definition.
     before: Option<Form<'a>>,
-    /// Whether its defaults had what its schemas do not know, once somebody asked.
+    /// Whether the old definition has defaults with unspecified fields, computed on first use.
     unpruned: OnceCell<bool>,
 }
 
 impl<'a> Terms<'a> {
-    /// For a definition that is created.
+    /// The requirements on a new definition.
     pub fn new() -> Self {
         Self {
             known_reviews: true,
@@ -56,7 +56,7 @@ impl<'a> Terms<'a> {
             structural: true,
             atomic_sets: true,
             sound_keys: true,
-            // Nobody calls its webhook before it is established.
+            // The webhook is not called before the definition is established.
             sound_ca: false,
             unchanged: HashSet::new(),
             many_fields: HashSet::new(),
@@ -66,7 +66,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// For a definition that takes the place of `old`.
+    /// The requirements on an update of `old`.
     pub fn to_change(old: &'a Object, new: &Form<'a>) -> Self {
         let before = Form::of(old);
         let bad_type = |schema: Props<'_>| {
@@ -93,7 +93,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Whether defaults must not have what the schema does not know.
+    /// Reports whether defaults must not have unspecified fields.
     pub fn pruned_defaults(&self) -> bool {
         let unpruned = || {
             let mut schemas = self.before.iter().flat_map(Form::schemas);
@@ -102,12 +102,13 @@ impl<'a> Terms<'a> {
         !*self.unpruned.get_or_init(unpruned)
     }
 
-    /// Whether the rules of this version may cost what they like.
+    /// Reports whether the cost of this version's rules is not limited.
     pub fn any_cost(&self, version: &str) -> bool {
         self.unchanged.contains(version)
     }
 
-    /// Whether the version, or all together, may have any number of selectable fields.
+    /// Reports whether the version, or the lifted list, is exempt from the limit on selectable
+    /// fields.
     pub fn any_fields(&self, version: Option<&str>) -> bool {
         match version {
             Some(version) => self.many_fields.contains(version),
@@ -116,7 +117,7 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// The versions from before, by name.
+/// The old versions by name.
 struct Versions<'a, 'f> {
     form: &'f Form<'a>,
     by_name: HashMap<&'a str, Props<'a>>,
@@ -135,7 +136,7 @@ impl<'a, 'f> Versions<'a, 'f> {
         let schema = Shared::Schema.name();
         let same = |version: &Props<'a>| match self.by_name.get(version.text("name")) {
             Some(before) => same_part(before.get(schema), version.get(schema)),
-            // What all versions had alike, a new one has from the beginning.
+            // A new version with the schema that all old ones shared counts as unchanged.
             None => self.form.validation().is_some_and(|_| {
                 let before = self.form.top(Shared::Schema);
                 same_part(before, version.get(schema))

@@ -1,5 +1,5 @@
-//! The versions of a definition, and what they may have alike: subresources, columns and
-//! fields to select by.
+//! Validation of versions, and of the properties that they may share: subresources, columns
+//! and selectable fields.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use super::schema::{self, Demands};
 use super::structural;
 use super::terms::Terms;
 
-/// How many fields objects can be selected by.
+/// Maximum number of selectable fields.
 pub(super) const MOST_SELECTABLE: usize = 8;
 
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
@@ -30,7 +30,7 @@ const COLUMN_FORMATS: &[&str] = &[
     "password",
 ];
 
-/// Judges one version.
+/// Validates one version.
 pub(super) fn judge(
     version: &Version<'_>,
     form: &Form<'_>,
@@ -80,12 +80,12 @@ pub(super) fn judge(
     }
 }
 
-/// Whether there is a status subresource.
+/// Reports whether there is a status subresource.
 pub(super) fn has_status(subresources: Option<Props<'_>>) -> bool {
     subresources.is_some_and(|subresources| subresources.has("status"))
 }
 
-/// Judges subresources.
+/// Validates subresources.
 pub(super) fn subresources(subresources: Option<Props<'_>>, place: Place<'_>, report: &mut Report) {
     let Some(scale) = subresources.and_then(|subresources| subresources.child("scale")) else {
         return;
@@ -117,7 +117,7 @@ pub(super) fn subresources(subresources: Option<Props<'_>>, place: Place<'_>, re
     }
 }
 
-/// Judges the columns of tables.
+/// Validates printer columns.
 pub(super) fn columns(columns: Option<&Value>, place: Place<'_>, report: &mut Report) {
     for (index, column) in list(columns).iter().enumerate() {
         let column = Props::of(Some(column));
@@ -146,7 +146,7 @@ pub(super) fn columns(columns: Option<&Value>, place: Place<'_>, report: &mut Re
     }
 }
 
-/// Judges the fields that objects can be selected by; `place` is what holds them.
+/// Validates selectable fields; `place` is their parent.
 pub(super) fn selectable_fields(
     fields: &[Value],
     schema: Props<'_>,
@@ -193,7 +193,7 @@ pub(super) fn selectable_fields(
     }
 }
 
-/// The elements of a list that may not be there.
+/// The elements of a list that may be absent.
 pub(super) fn list(value: Option<&Value>) -> &[Value] {
     value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -222,7 +222,8 @@ fn deprecation(version: Props<'_>, place: Place<'_>, report: &mut Report) {
     }
 }
 
-/// Whether Go calls the letter printable: no control, no other space than the blank.
+/// Reports whether Go considers the character printable: no control characters, and no
+/// whitespace other than the space.
 fn prints(letter: char) -> bool {
     let format = matches!(
         letter,
@@ -233,7 +234,7 @@ fn prints(letter: char) -> bool {
     letter == ' ' || !(letter.is_control() || letter.is_whitespace() || format)
 }
 
-/// Whether the path begins as paths do.
+/// Checks that the path starts with a dot.
 fn simple_path(path: &str, place: Place<'_>, report: &mut Report) -> bool {
     if !path.starts_with('.') {
         let detail = "must be a simple json path starting with .";

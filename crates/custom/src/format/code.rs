@@ -1,4 +1,4 @@
-//! Formats of numbers and codes that are written as texts.
+//! Codes and identifiers.
 
 /// Twelve bytes in hexadecimal.
 pub(super) fn is_object_id(text: &str) -> bool {
@@ -25,7 +25,7 @@ fn is_variant(digit: u8) -> bool {
     matches!(digit, b'8' | b'9' | b'a' | b'b')
 }
 
-/// The 32 digits, in lower case; each of the four dashes may be missing.
+/// The 32 digits in lower case. Each of the four dashes is optional.
 fn uuid(text: &str) -> Option<[u8; 32]> {
     let mut digits = [0; 32];
     let mut rest = text.as_bytes();
@@ -83,7 +83,7 @@ fn without_gaps(text: &str) -> Vec<u8> {
     text.bytes().filter(|byte| !is_gap(byte)).collect()
 }
 
-/// The numbers of known issuers with a right check digit, whatever stands between digits.
+/// Numbers of known issuers with a valid check digit. Other characters are ignored.
 pub(super) fn is_credit_card(text: &str) -> bool {
     let is_digit = |byte: &u8| byte.is_ascii_digit();
     let digits: Vec<u8> = text.bytes().filter(is_digit).collect();
@@ -145,13 +145,13 @@ pub(super) fn is_rgb_color(text: &str) -> bool {
     }) && parts == 3
 }
 
-/// 0 to 255, without zeros before it.
+/// 0 to 255, without leading zeros.
 fn is_shade(text: &str) -> bool {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && text.len() <= 3;
     plain && (text == "0" || !text.starts_with('0')) && text.parse::<u8>().is_ok()
 }
 
-/// The usual alphabet of base64, padded; nothing is no base64.
+/// Padded base64 with the standard alphabet, not empty.
 pub(super) fn is_base64(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');

@@ -1,8 +1,8 @@
-//! Addresses of mail, as RFC 5322 and Go write them: `a@b.c`, `A <a@b.c>`.
+//! Email addresses as in RFC 5322 and Go: `a@b.c`, `A <a@b.c>`.
 
 use std::net::IpAddr;
 
-/// Whether it is one address.
+/// Reports whether it is exactly one address.
 pub(super) fn is_address(text: &str) -> bool {
     let mut reader = Reader { rest: text };
     let count = reader.address(true);
@@ -14,7 +14,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// An address or, at the top, a group; how many addresses that is.
+    /// Reads an address or, at the top level, a group. Returns the number of addresses.
     fn address(&mut self, top: bool) -> Option<usize> {
         self.skip_space();
         if self.rest.is_empty() {
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `local@domain`; what is none is not consumed.
+    /// Reads `local@domain`; consumes nothing on failure.
     fn spec(&mut self) -> Option<()> {
         let start = self.rest;
         let read = self.local_and_domain();
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         self.atom(is_dotted).map(|_| ())
     }
 
-    /// Words before an address in angles.
+    /// Reads the display name before an address in angle brackets.
     fn phrase(&mut self) -> Option<()> {
         let mut words = 0;
         loop {
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A text in quotes; how many characters it has.
+    /// Reads a quoted string, and returns its length in characters.
     fn quoted(&mut self) -> Option<usize> {
         let mut letters = self.rest.get(1..)?.char_indices();
         let mut escaped = false;
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A word of letters that need no quotes. Consumed even if it is refused.
+    /// Reads an unquoted word. It is consumed even if rejected.
     fn atom(&mut self, fits: fn(&str) -> bool) -> Option<&'a str> {
         let end = self.rest.find(|letter| !is_atom(letter));
         let (atom, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// The rest of a comment, which may have others inside.
+    /// Reads the rest of a comment, which may contain nested ones.
     fn comment(&mut self) -> Option<()> {
         let mut depth = 1;
         let bytes = self.rest.as_bytes();
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
             }
             index += 1;
         }
-        // What was escaped may be a character of several bytes.
+        // An escaped character may have several bytes.
         while !self.rest.is_char_boundary(index) {
             index += 1;
         }

@@ -1,17 +1,17 @@
-//! Formats of names and addresses.
+//! Host names and network addresses.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A host's name: letters and symbols of all scripts, and dashes inside.
+/// A host name: letters and symbols of all scripts, with inner dashes.
 pub(super) fn is_hostname(text: &str) -> bool {
     let short = text.len() <= 255 && text.split('.').all(|label| label.len() <= 63);
     short && (is_single_label(text) || is_domain(text))
 }
 
-/// One label. A dash may be its second character only.
+/// One label. Only its second character may be a dash.
 fn is_single_label(text: &str) -> bool {
     let mut letters = text.chars();
     let first = letters.next().is_some_and(is_host_letter);
@@ -20,7 +20,7 @@ fn is_single_label(text: &str) -> bool {
     first && rest.chars().count() <= 62 && rest.chars().all(is_host_letter)
 }
 
-/// Labels, and after the last dot letters only.
+/// Labels, and a top-level domain of letters only.
 fn is_domain(text: &str) -> bool {
     let Some((labels, top)) = text.rsplit_once('.') else {
         return false;
@@ -57,17 +57,17 @@ fn is_of(class: &Option<Regex>, letter: char) -> bool {
     class.as_ref().is_some_and(|class| class.is_match(text))
 }
 
-/// An address with dots. Numbers may begin with zeros, as they once might.
+/// A dotted address. Leading zeros are allowed, as in older versions of Go.
 pub(super) fn is_ipv4(text: &str) -> bool {
     text.contains('.') && is_sloppy_ip(text)
 }
 
-/// An address with colons, as strictly as Go reads it.
+/// An address with colons, parsed as strictly as in Go.
 pub(super) fn is_ipv6(text: &str) -> bool {
     text.contains(':') && text.parse::<Ipv6Addr>().is_ok()
 }
 
-/// An address and the length of a prefix.
+/// An address with a prefix length.
 pub(super) fn is_cidr(text: &str) -> bool {
     let Some((address, length)) = text.split_once('/') else {
         return false;
@@ -80,7 +80,7 @@ pub(super) fn is_cidr(text: &str) -> bool {
         return false;
     };
     let digits = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
-    // Zeros before the number make it no larger.
+    // Leading zeros are ignored.
     let significant = length.trim_start_matches('0');
     digits && significant.len() <= 3 && significant.parse::<u32>().unwrap_or(0) <= most
 }
@@ -109,7 +109,7 @@ fn sloppy_ipv4(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| Ipv4Addr::from(numbers))
 }
 
-/// The part after the last colon may be an address with dots and zeros.
+/// The part after the last colon may be a dotted address with leading zeros.
 fn is_sloppy_ipv6(text: &str) -> bool {
     let Some((before, last)) = text.rsplit_once(':') else {
         return false;
@@ -120,8 +120,8 @@ fn is_sloppy_ipv6(text: &str) -> bool {
     }
 }
 
-/// 6, 8 or 20 bytes: with colons, with dashes, with dots after every second, or with nothing
-/// in between.
+/// 6, 8 or 20 bytes: separated by colons, by dashes, by a dot after every second byte, or not
+/// at all.
 pub(super) fn is_mac(text: &str) -> bool {
     let hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let groups = |separator: char, width: usize| {
@@ -141,12 +141,12 @@ pub(super) fn is_mac(text: &str) -> bool {
     matches!(bytes, Some(6 | 8 | 20))
 }
 
-/// A label in lower case.
+/// A lower-case label.
 pub(super) fn is_short_name(text: &str) -> bool {
     text.len() <= 63 && is_lower_label(text)
 }
 
-/// Labels in lower case, with dots.
+/// Lower-case labels, separated by dots.
 pub(super) fn is_long_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_lower_label)
 }

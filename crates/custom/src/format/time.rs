@@ -1,6 +1,6 @@
 //! Dates, times and durations.
 
-/// `2006-01-02`, a day that exists.
+/// `2006-01-02`, an existing day.
 pub(super) fn is_date(text: &str) -> bool {
     let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text.as_bytes() else {
         return false;
@@ -34,8 +34,8 @@ fn days(year: u32, month: u32) -> u32 {
     }
 }
 
-/// A date, a `t`, and a time with a zone. What comes after another `t` does not count, and
-/// what stands before a fraction may be anything.
+/// A date, a `t`, and a time with a zone. As in Kubernetes, text after a second `t` is
+/// ignored, and any character may precede the fraction.
 pub(super) fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');

@@ -1,28 +1,28 @@
-//! A definition's schema as it is published.
+//! The published form of a definition's schema.
 
 use insula_kinds::{Object, Value};
 use serde_json::json;
 
-/// Deeper schemas are cut; JSON that is read is not as deep.
+/// Maximum nesting of published schemas. Decoded JSON cannot be deeper.
 const DEEPEST: usize = 256;
 
-/// The version of OpenAPI in which a schema is written.
+/// The OpenAPI version of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     V2,
     V3,
 }
 
-/// Which keywords a part of a schema can have.
+/// The context of a schema, which determines its keywords.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// It says what a value is made of.
+    /// It specifies the structure of a value.
     Structure,
-    /// It only narrows that down, in `allOf` and the like.
+    /// It only constrains the value, in `allOf` and similar.
     Condition,
 }
 
-/// Keywords that are told as they are, unless they say nothing.
+/// Keywords that are published as they are, unless empty.
 const PLAIN: [&str; 25] = [
     "type",
     "description",
@@ -51,7 +51,7 @@ const PLAIN: [&str; 25] = [
     "x-kubernetes-validations",
 ];
 const NUMBERS: [&str; 3] = ["maximum", "minimum", "multipleOf"];
-/// Values that mean something also if they are empty.
+/// Values that are meaningful even if empty.
 const VALUES: [&str; 2] = ["default", "example"];
 const JUNCTORS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
@@ -60,7 +60,7 @@ const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
 impl Dialect {
-    /// A reference to the schema called so.
+    /// A reference to the schema of this name.
     pub(super) fn reference(self, name: &str) -> Value {
         let place = match self {
             Self::V2 => "definitions",
@@ -70,15 +70,15 @@ impl Dialect {
     }
 }
 
-/// The schema of whole objects: what the author wrote, and what every object has.
+/// The schema of whole objects: as written, with apiVersion, kind and metadata added.
 pub(super) fn published(schema: &Value, dialect: Dialect) -> Object {
     let mut object = Object::new();
     object.insert("type".to_owned(), "object".into());
     let Value::Object(written) = schema else {
         return object;
     };
-    // Nothing can be told of such an object, not even its metadata: kubectl would take
-    // that for all there is.
+    // For such an object nothing can be published, not even metadata: kubectl would treat that
+    // as complete.
     if dialect == Dialect::V2 && is_true(written, PRESERVE) {
         return object;
     }
@@ -96,12 +96,12 @@ pub(super) fn metadata(name: &str, dialect: Dialect) -> Value {
     let name = format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}");
     match dialect {
         Dialect::V2 => dialect.reference(&name),
-        // In version 3 a reference has no neighbours.
+        // In version 3, a reference cannot have sibling keywords.
         Dialect::V3 => json!({"allOf": [dialect.reference(&name)]}),
     }
 }
 
-/// The members that every object has.
+/// Adds the fields of every object.
 fn name(object: &mut Object, dialect: Dialect) {
     let properties = object.entry("properties").or_insert_with(|| json!({}));
     properties["apiVersion"] = json!({"type": "string"});
@@ -113,7 +113,7 @@ fn is_true(schema: &Object, name: &str) -> bool {
     schema.get(name) == Some(&Value::Bool(true))
 }
 
-/// The keywords that mean something, here and below.
+/// Keeps the meaningful keywords, here and below.
 fn read(written: &Object, place: Place, depth: usize) -> Object {
     let mut schema = Object::new();
     for (name, value) in written {
@@ -163,7 +163,7 @@ fn properties(written: &Value, place: Place, depth: usize) -> Option<Value> {
     Some(Value::Object(read.collect()))
 }
 
-/// The value of a keyword, if it says anything.
+/// The value of a keyword, unless it is empty.
 fn told(name: &str, value: &Value) -> Option<Value> {
     let empty = match value {
         Value::Null => true,
@@ -180,7 +180,7 @@ fn told(name: &str, value: &Value) -> Option<Value> {
     }
 }
 
-/// Rules without what they do not say.
+/// The rules without empty fields.
 fn rules(value: &Value) -> Value {
     let mut rules = value.clone();
     for rule in rules.as_array_mut().into_iter().flatten() {
@@ -191,9 +191,9 @@ fn rules(value: &Value) -> Value {
     rules
 }
 
-/// A number without a fraction if it has none, as Go writes it.
+/// Formats a number as Go does, without a fraction if it is integral.
 fn number(value: &Value) -> Option<Value> {
-    /// Below this every whole double is also an integer.
+    /// Below this, every integral double is exactly an integer.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value.as_f64()? {
         whole if whole.fract() == 0.0 && whole.abs() < EXACT => Some((whole as i64).into()),
@@ -201,7 +201,7 @@ fn number(value: &Value) -> Option<Value> {
     }
 }
 
-/// Says what an integer or string is to whom does not know the extension.
+/// Expresses int-or-string in standard keywords, for clients that ignore the extension.
 fn unfold(schema: &mut Object) {
     let either = json!([{"type": "integer"}, {"type": "string"}]);
     let first = schema.get("allOf").and_then(|all| all.get(0)?.get("anyOf"));
@@ -218,7 +218,7 @@ fn unfold(schema: &mut Object) {
     }
 }
 
-/// Makes a schema of version 2 of it.
+/// Reduces a schema to version 2.
 fn reduce(schema: &mut Object) {
     for name in JUNCTORS.iter().chain(&["not", "default"]) {
         schema.remove(*name);
@@ -254,7 +254,7 @@ fn reduce(schema: &mut Object) {
     }
 }
 
-/// What may be null, and so cannot be required of a client that knows no nulls.
+/// Nullable fields, which cannot be required by clients without support for nulls.
 struct Nullables {
     names: Vec<String>,
     values: bool,
@@ -273,7 +273,7 @@ fn nullables(schema: &Object) -> Nullables {
     }
 }
 
-/// The schemas of what a value is made of.
+/// The schemas of the parts of a value.
 fn parts(schema: &mut Object) -> Vec<&mut Object> {
     let mut parts = Vec::new();
     for (name, value) in schema.iter_mut() {
@@ -288,7 +288,7 @@ fn parts(schema: &mut Object) -> Vec<&mut Object> {
     parts
 }
 
-/// Adds what whole objects have to those inside the object.
+/// Adds the fields of every object to embedded resources.
 fn embed(schema: &mut Object, dialect: Dialect) {
     for part in parts(schema) {
         embed(part, dialect);

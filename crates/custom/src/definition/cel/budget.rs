@@ -1,27 +1,27 @@
-//! What the rules of a schema may cost: each of them, and all together.
+//! The cost budget of a schema's rules, each and in total.
 
 use std::cell::{Cell, RefCell};
 
 use super::super::place::{Place, Report};
 use super::super::props::Props;
 
-/// The most that one expression may cost.
+/// Maximum cost of one expression.
 const MOST: u64 = 10_000_000;
-/// The most that all expressions of a schema may cost together.
+/// Maximum total cost of all expressions of a schema.
 const MOST_IN_ALL: u64 = 100_000_000;
-/// How many of the dearest expressions are told.
+/// How many of the most expensive expressions are reported.
 const TOLD: usize = 4;
-/// How much memory the types of a schema may take, about. A node repeats the names of all
-/// above it, and a schema can ask for its types at every level: three megabytes of schema
-/// could ask for gigabytes of types.
+/// Maximum estimated memory for the types of a schema. A type's name includes those of all
+/// types above it, and types can be needed at every level: three megabytes of schema could
+/// otherwise require gigabytes of types.
 const TYPES: u64 = 256 << 20;
-/// What the type of a node takes beside its name.
+/// The estimated size of a node's type, besides its name.
 const NODE: u64 = 256;
 
-/// What was spent on the expressions of one schema.
+/// The costs of the expressions of one schema.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Whether single expressions may cost what they like.
+    /// Whether the cost of a single expression is not limited.
     any_cost: bool,
     total: Cell<u64>,
     dearest: RefCell<Vec<(String, u64)>>,
@@ -29,8 +29,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Nothing is spent yet. `any_cost` says whether a single expression may cost what it
-    /// likes, because it does so already.
+    /// An empty account. `any_cost` exempts single expressions from the limit, for an unchanged
+    /// schema.
     pub fn new(any_cost: bool) -> Self {
         Self {
             any_cost,
@@ -40,14 +40,14 @@ impl Budget {
         }
     }
 
-    /// Whether there is room for the types of a schema, which is taken.
+    /// Reserves memory for the types of a schema, and reports whether there was enough.
     pub fn affords(&self, schema: Props<'_>) -> bool {
         let left = take(schema, 0, self.types.get());
         self.types.set(left.unwrap_or(0));
         left.is_some()
     }
 
-    /// Adds what an expression can cost, and says if that is too much.
+    /// Adds the estimated cost of an expression, and reports an error if it is too high.
     pub fn charge(&self, what: &str, cost: u64, place: Place<'_>, report: &mut Report) {
         if cost > MOST && !self.any_cost {
             let detail = excess(&format!("estimated {what} cost"), cost, MOST);
@@ -63,7 +63,7 @@ impl Budget {
         }
     }
 
-    /// Says if all expressions together cost too much; `place` is the schema.
+    /// Reports an error if the total cost is too high; `place` is the schema.
     pub fn settle(self, place: Place<'_>, report: &mut Report) {
         let total = self.total.get();
         if total <= MOST_IN_ALL {
@@ -78,7 +78,7 @@ impl Budget {
     }
 }
 
-/// What is left of `room` when every node of the schema got a type; none if not all do.
+/// What is left of `room` after reserving memory for the types of all nodes.
 fn take(schema: Props<'_>, names: u64, room: u64) -> Option<u64> {
     let mut room = room.checked_sub(NODE + names)?;
     for (name, property) in schema.entries("properties") {
