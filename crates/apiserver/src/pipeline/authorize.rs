@@ -273,7 +273,12 @@ pub fn decide_now(
 }
 
 /// Whether somebody of the space may do this in it, with what the cache shows.
-pub fn decide_within(registry: &Registry, space: &Space, who: User<'_>, act: &Attributes<'_>) -> Verdict {
+pub fn decide_within(
+    registry: &Registry,
+    space: &Space,
+    who: User<'_>,
+    act: &Attributes<'_>,
+) -> Verdict {
     let life = registry.cache().space_state(space);
     life.map_or_else(Verdict::default, |life| {
         policy::ask(registry.cache(), &life, space, |policy| {
