@@ -1,10 +1,10 @@
-//! The kind `brokers.submariner.io`: how the clusters of a ClusterSet are to be connected.
+//! The kind `brokers.submariner.io`: how the clusters of a ClusterSet are connected.
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// How the clusters of a ClusterSet are to be connected. What is not set is not written, as
-/// Submariner's own programs do it.
+/// How the clusters of a ClusterSet are connected. Empty fields are omitted, as in
+/// Submariner's own programs.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "submariner.io",
@@ -17,33 +17,33 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BrokerSpec {
-    /// `connectivity`, `service-discovery`, and `globalnet` where it is on.
+    /// `connectivity`, `service-discovery`, and `globalnet` if it is enabled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<String>,
-    /// Domains that are resolved across clusters, beside the usual one.
+    /// Domains that are resolved across clusters, in addition to the default one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub default_custom_domains: Vec<String>,
-    /// Where clusters' global addresses are from.
+    /// The range of global addresses.
     #[serde(
         default,
         rename = "globalnetCIDRRange",
         skip_serializing_if = "String::is_empty"
     )]
     pub globalnet_cidr_range: String,
-    /// How many global addresses a cluster gets that does not say.
+    /// The default number of global addresses per cluster.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub default_globalnet_cluster_size: u32,
-    /// Whether clusters have global addresses at all.
+    /// Whether clusters get global addresses.
     #[serde(default, skip_serializing_if = "is_false")]
     pub globalnet_enabled: bool,
-    /// Where addresses of services of the whole set are from.
+    /// The range of ClusterSet IPs.
     #[serde(
         default,
         rename = "clustersetIPCIDRRange",
         skip_serializing_if = "String::is_empty"
     )]
     pub clusterset_ip_cidr_range: String,
-    /// Whether services get such addresses by themselves.
+    /// Whether services get ClusterSet IPs by default.
     #[serde(
         default,
         rename = "clustersetIPEnabled",

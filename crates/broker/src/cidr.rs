@@ -1,4 +1,4 @@
-//! Ranges of addresses, as people type them.
+//! Address ranges.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,25 +6,24 @@ use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// A range of addresses. The address is kept as it was typed: `10.1.2.3/8` is the range
-/// `10.0.0.0/8` and says what it was called.
+/// An address range. The address is kept as given: `10.1.2.3/8` is the range `10.0.0.0/8`, and
+/// is displayed as given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cidr(IpNet);
 
 impl Cidr {
-    /// The range of IPv4 that begins here; host bits are allowed. `None` for more than 32
-    /// bits.
+    /// Creates an IPv4 range; host bits are allowed. `None` for more than 32 bits.
     pub fn v4(address: Ipv4Addr, bits: u8) -> Option<Self> {
         let range = Ipv4Net::new(address, bits).ok()?;
         Some(Self(IpNet::V4(range)))
     }
 
-    /// How many bits all addresses of the range share.
+    /// Returns the prefix length.
     pub fn bits(&self) -> u8 {
         self.0.prefix_len()
     }
 
-    /// The first address of a range of IPv4, and how many there are.
+    /// Returns the addresses of an IPv4 range.
     pub fn span(&self) -> Option<Span> {
         let IpNet::V4(range) = self.0 else {
             return None;
@@ -34,17 +33,17 @@ impl Cidr {
         Some(Span { start, length })
     }
 
-    /// Whether any address is in both.
+    /// Returns whether the ranges have an address in common.
     pub fn overlaps(&self, other: &Self) -> bool {
         // Of two ranges that overlap, one holds the other.
         self.0.contains(&other.0) || other.0.contains(&self.0)
     }
 
-    /// Whether addresses can be given out of it, by the address as it was typed.
+    /// Checks that addresses can be allocated from the range, by the address as given.
     ///
     /// # Errors
     ///
-    /// What sort of addresses it has instead.
+    /// The class of addresses that cannot be allocated.
     pub fn usable(&self) -> Result<(), NotUsable> {
         let sort = match self.0.addr().to_canonical() {
             address if address.is_unspecified() => "unspecified",
@@ -78,28 +77,28 @@ impl FromStr for Cidr {
     }
 }
 
-/// Addresses of IPv4 in a row.
+/// A contiguous range of IPv4 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first.
+    /// The first address.
     pub start: u64,
-    /// How many.
+    /// The number of addresses.
     pub length: u64,
 }
 
 impl Span {
-    /// The first that is no longer one of them.
+    /// Returns the address after the last one.
     pub const fn end(&self) -> u64 {
         self.start + self.length
     }
 }
 
-/// A text is no range of addresses.
+/// The error of a text that is not an address range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no range of addresses such as 242.0.0.0/8")]
+#[error("{0:?} is not an address range such as 242.0.0.0/8")]
 pub struct NotACidr(String);
 
-/// A range is of addresses that cannot be given out.
+/// The error of a range whose addresses cannot be allocated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{range} can't be {sort}")]
 pub struct NotUsable {
@@ -114,7 +113,7 @@ const fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// Whatever the flags in the second byte say, its scope is the link.
+/// The scope is link-local, whatever the flags in the second byte are.
 const fn is_link_local_multicast(address: IpAddr) -> bool {
     const fn v6(address: Ipv6Addr) -> bool {
         address.segments()[0] & 0xff0f == 0xff02
@@ -192,7 +191,7 @@ mod tests {
             "x/8",
             "10.0.0.0/٨",
         ] {
-            let message = format!("{bad:?} is no range of addresses such as 242.0.0.0/8");
+            let message = format!("{bad:?} is not an address range such as 242.0.0.0/8");
             assert_eq!(bad.parse::<Cidr>().unwrap_err().to_string(), message);
         }
         let huge = "9".repeat(1 << 20);

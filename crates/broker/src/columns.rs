@@ -1,15 +1,14 @@
-//! What others wrote, in columns on a terminal.
+//! Terminal tables of untrusted text.
 //!
-//! Whoever writes an object decides what is in it, and somebody with more rights looks at it:
-//! nothing there may steer the terminal, look like a line of its own, or push everything else
-//! out of sight.
+//! Tenants decide what their objects contain, and administrators look at them: no value may
+//! control the terminal, imitate a line, or push the other columns out of sight.
 
-/// As much as is shown of one thing. Names of namespaces and objects are shorter.
+/// The maximum length of a cell. Names of namespaces and objects are shorter.
 const LONGEST: usize = 256;
-/// What is between two columns, at least.
+/// The minimum gap between two columns.
 const GAP: usize = 3;
 
-/// Columns as wide as they need to be, three spaces apart, as in kubectl.
+/// Formats rows with columns as wide as needed, three spaces apart, as in kubectl.
 pub fn table<R: AsRef<[String]>>(rows: &[R]) -> String {
     let rows: Vec<Vec<String>> = rows
         .iter()
@@ -26,7 +25,7 @@ pub fn table<R: AsRef<[String]>>(rows: &[R]) -> String {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             line.push_str(cell);
-            // By hand: what the formatter pads has bounds of its own.
+            // Padded by hand: the formatter limits the width.
             let rest = width.saturating_sub(cell.chars().count()) + GAP;
             line.extend(std::iter::repeat_n(' ', rest));
         }
@@ -36,7 +35,7 @@ pub fn table<R: AsRef<[String]>>(rows: &[R]) -> String {
     text
 }
 
-/// A text on one line, and no longer than anybody reads.
+/// Sanitizes a text to one line of limited length.
 pub fn cell(text: &str) -> String {
     let mut signs = text.chars();
     let mut cell: String = signs.by_ref().take(LONGEST).map(harmless).collect();
@@ -47,8 +46,8 @@ pub fn cell(text: &str) -> String {
     cell
 }
 
-/// A sign, unless it would move a cursor, change colours, end the line, or turn the direction
-/// of what follows.
+/// Replaces a character that would move the cursor, change colours, end the line, or change
+/// the text direction.
 pub fn harmless(sign: char) -> char {
     match sign {
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',

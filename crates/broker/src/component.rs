@@ -1,25 +1,25 @@
-//! What a ClusterSet is for.
+//! The components of a ClusterSet.
 
 use std::collections::BTreeSet;
 
 use crate::error::Error;
 
-/// Clusters find each other's services.
+/// Service discovery across clusters.
 pub const SERVICE_DISCOVERY: &str = "service-discovery";
-/// Clusters reach each other's pods and services.
+/// Connectivity between pods and services of different clusters.
 pub const CONNECTIVITY: &str = "connectivity";
-/// Clusters whose addresses overlap get others. It is switched by a flag of its own, and
-/// stands in old files.
+/// Global addresses for clusters with overlapping ranges. It has a flag of its own and is
+/// listed as a component only in old files.
 pub const GLOBALNET: &str = "globalnet";
 
-/// Those that can be asked for.
+/// The components that can be requested.
 pub const ALL: [&str; 2] = [SERVICE_DISCOVERY, CONNECTIVITY];
 
-/// What somebody asks for, in one list or in many.
+/// Parses requested components, given as one or several comma-separated lists.
 ///
 /// # Errors
 ///
-/// If that is nothing, or something that there is not.
+/// If none is requested, or an unknown one.
 pub fn parse(words: &[String]) -> Result<BTreeSet<String>, Error> {
     let words = words.iter().flat_map(|list| list.split(','));
     let words = words.map(str::trim).filter(|word| !word.is_empty());

@@ -1,4 +1,4 @@
-//! How a broker is reached with what a broker info says.
+//! Connections to a broker with the credentials of a broker info.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use serde_json::json;
 use crate::error::Error;
 use crate::info::BrokerInfo;
 
-/// How the commands introduce themselves.
+/// The user agent of the commands.
 pub const AGENT: &str = concat!("subctl/", env!("CARGO_PKG_VERSION"));
 
-/// How long a server may take to answer. Nothing is watched over these connections.
+/// The read timeout. Nothing is watched over these connections.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// With the URL and the token of a file. The server is believed if its certificate is from
-/// the CA in the file, or from one that the machine trusts: some clusters are behind a name
-/// that a public CA vouches for.
+/// Builds a client configuration from the URL and token of a file. The server's certificate
+/// must be issued by the CA in the file or by one that the machine trusts: some clusters are
+/// behind a name with a certificate of a public CA.
 ///
 /// # Errors
 ///
-/// If the file has no URL or token, or what it has is none.
+/// If the file has no URL or token, or invalid ones.
 pub fn from_file(info: &BrokerInfo) -> Result<Config, Error> {
     let mut config = Config::new(url(&info.url)?);
     config.auth_info = user(info)?;
@@ -41,18 +41,18 @@ pub fn from_file(info: &BrokerInfo) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// The URL of a broker: always over TLS, for a token is sent there. Without a scheme it means
-/// the same, as it does to Submariner's own programs.
+/// Parses the URL of a broker. It must be HTTPS, since a token is sent there. A missing scheme
+/// means HTTPS, as in Submariner's own programs.
 ///
 /// # Errors
 ///
-/// If it is none.
+/// If it is not such a URL.
 pub fn url(text: &str) -> Result<http::Uri, Error> {
     let wrong = |problem: &str| {
         let hint = "it is like https://broker.example.com:6443";
-        // What stands before an @ may be a password.
+        // The text before an @ may contain a password.
         let shown = text.rsplit('@').next().unwrap_or_default();
-        Error::invalid_with_hint(format!("{shown:?} is no URL of a broker: {problem}"), hint)
+        Error::invalid_with_hint(format!("{shown:?} is not a broker URL: {problem}"), hint)
     };
     let whole = match text.contains("://") {
         true => text.to_owned(),
@@ -68,7 +68,7 @@ pub fn url(text: &str) -> Result<http::Uri, Error> {
     }
 }
 
-/// Whether two URLs lead to the same server.
+/// Returns whether two URLs have the same host and port.
 pub(crate) fn is_same_server(one: &http::Uri, other: &http::Uri) -> bool {
     let place = |uri: &http::Uri| {
         let host = uri.host().map(str::to_ascii_lowercase);
@@ -81,29 +81,29 @@ pub(crate) fn is_same_server(one: &http::Uri, other: &http::Uri) -> bool {
     place(one) == place(other)
 }
 
-/// Whether two URLs are of the same API: of the same server, under the same path.
+/// Returns whether two URLs are of the same API: same server, same path.
 pub(crate) fn is_same_place(one: &http::Uri, other: &http::Uri) -> bool {
     let path = |uri: &http::Uri| uri.path().trim_end_matches('/').to_owned();
     is_same_server(one, other) && path(one) == path(other)
 }
 
-/// Whoever has the token of a file.
+/// Builds the authentication with the token of a file.
 pub(crate) fn user(info: &BrokerInfo) -> Result<AuthInfo, Error> {
     let token = datum(info, "token");
     let token = token.and_then(|token| std::str::from_utf8(token).ok());
     let token = token.map(str::trim).filter(|token| is_sendable(token));
     let missing = || Error::invalid("the broker info file has no token that can be used");
     let user = serde_json::from_value(json!({ "token": token.ok_or_else(missing)? }));
-    // The field is there, and it is a text.
+    // The field is present and a string.
     user.map_err(|_| missing())
 }
 
-/// The CAs in a file, without their wrapping.
+/// Returns the CA certificates in a file as DER.
 pub(crate) fn authority(info: &BrokerInfo) -> Result<Vec<Vec<u8>>, Error> {
     let Some(bundle) = datum(info, "ca.crt") else {
         return Ok(Vec::new());
     };
-    let wrong = || Error::invalid("ca.crt in the broker info file has no certificate");
+    let wrong = || Error::invalid("ca.crt in the broker info file contains no valid certificate");
     let parts = pem::parse_many(bundle).map_err(|_| wrong())?;
     let certificates = parts.into_iter().filter(|part| part.tag() == "CERTIFICATE");
     let roots: Vec<_> = certificates.map(pem::Pem::into_contents).collect();
@@ -113,20 +113,20 @@ pub(crate) fn authority(info: &BrokerInfo) -> Result<Vec<Vec<u8>>, Error> {
     }
 }
 
-/// What the token's Secret in a file has under a key.
+/// Returns a value of the token's Secret in a file, if it is not empty.
 pub(crate) fn datum<'a>(info: &'a BrokerInfo, key: &str) -> Option<&'a [u8]> {
     let data = info.client_token.as_ref()?.data.as_ref()?;
     let value = &data.get(key)?.0;
     (!value.is_empty()).then_some(value)
 }
 
-/// Whether a token can be sent in a header.
+/// Returns whether a token can be sent in a header.
 fn is_sendable(token: &str) -> bool {
     !token.is_empty() && token.bytes().all(|sign| sign.is_ascii_graphic())
 }
 
-/// Whether certificates can be verified with this one: a single one that cannot be read
-/// would make all of them worthless.
+/// Returns whether a certificate is usable as a trust anchor: a single invalid one would
+/// invalidate the whole store.
 fn is_usable(root: &[u8]) -> bool {
     let mut alone = Config::new(http::Uri::from_static("https://localhost"));
     alone.root_cert = Some(vec![root.to_vec()]);
@@ -160,7 +160,7 @@ mod tests {
         ] {
             let error = url(text).unwrap_err().to_string();
             let shown = text.strip_prefix("https://me:secret@").unwrap_or(text);
-            assert_eq!(error, format!("{shown:?} is no URL of a broker: {problem}"));
+            assert_eq!(error, format!("{shown:?} is not a broker URL: {problem}"));
         }
     }
 
@@ -198,7 +198,7 @@ mod tests {
             let bundle = ByteString(bundle.into_bytes());
             data.unwrap().insert("ca.crt".to_owned(), bundle);
             let refused = from_file(&info).unwrap_err();
-            let said = "ca.crt in the broker info file has no certificate";
+            let said = "ca.crt in the broker info file contains no valid certificate";
             assert_eq!(refused.to_string(), said);
         }
     }

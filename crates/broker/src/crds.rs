@@ -1,4 +1,4 @@
-//! The definitions of the kinds: of tenants, and of what a broker holds.
+//! The CustomResourceDefinitions of tenants and of the objects in a broker.
 
 use std::time::Duration;
 
@@ -21,33 +21,34 @@ const OF_BROKER: [&str; 5] = [
     include_str!("../data/crds/serviceexports.yaml"),
 ];
 
-/// On the definitions that we made: others are not replaced as long as they will do.
+/// The label on our own definitions: definitions of others are not replaced if they are
+/// compatible.
 const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "subctl");
-/// On definitions that say themselves how new they are.
+/// The label of definitions with a version of their own.
 const RELEASE: &str = "multicluster.x-k8s.io/release-version";
 
 /// How long a server may take to serve a kind: it is done in a moment or not at all.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// The poll interval.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// All of them, tenants first.
+/// Returns all definitions, tenants first.
 pub fn all() -> Vec<CustomResourceDefinition> {
     let mut all = vec![read(TENANTS)];
     all.extend(of_broker());
     all
 }
 
-/// Those of what a broker holds.
+/// Returns the definitions of the objects in a broker.
 pub fn of_broker() -> Vec<CustomResourceDefinition> {
     OF_BROKER.iter().map(|text| read(text)).collect()
 }
 
-/// Makes sure that the server has these definitions and serves what they define.
+/// Ensures that the server has these definitions and serves their kinds.
 ///
 /// # Errors
 ///
-/// What the server answers; [`Error::TimedOut`] if it does not serve one of them.
+/// Any error of the server; [`Error::TimedOut`] if a kind is not served in time.
 pub async fn ensure(
     client: &Client,
     definitions: &[CustomResourceDefinition],
@@ -71,8 +72,8 @@ pub async fn ensure(
     Ok(())
 }
 
-/// Waits until a definition is gone that is being deleted: until then it looks like any
-/// other, and afterwards nothing of it is left.
+/// Waits until a definition that is being deleted is gone: it is still readable until then,
+/// and its objects are deleted with it.
 async fn let_go(
     api: &Api<CustomResourceDefinition>,
     name: &str,
@@ -95,14 +96,12 @@ async fn let_go(
         }
         if Instant::now() >= deadline {
             return Err(Error::invalid_with_hint(
-                format!("CRD {name} is being deleted, and something holds it"),
+                format!("CRD {name} is being deleted, but finalizers or objects block it"),
                 format!("`kubectl get {name} --all-namespaces` shows what is left of its objects"),
             ));
         }
         if !std::mem::replace(&mut told, true) {
-            report.begin(&format!(
-                "Waiting until CRD {name} is gone, which is being deleted"
-            ));
+            report.begin(&format!("Waiting for the deletion of CRD {name}"));
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -129,7 +128,7 @@ async fn wait(
         if is_established(&found) {
             if let Some(missing) = missing_version(&found, wanted) {
                 report.warn(&format!(
-                    "CRD {name} is somebody else's and does not serve {missing}"
+                    "CRD {name} was installed by another program and does not serve {missing}"
                 ));
             }
             return Ok(());
@@ -155,7 +154,7 @@ fn is_established(definition: &CustomResourceDefinition) -> bool {
         .any(|condition| condition.type_ == "Established" && condition.status == "True")
 }
 
-/// A version that we use and the other does not serve.
+/// Returns a version that we use and the existing definition does not serve.
 fn missing_version(
     found: &CustomResourceDefinition,
     wanted: &CustomResourceDefinition,
@@ -168,8 +167,9 @@ fn missing_version(
     names.find(|name| !serves(name)).cloned()
 }
 
-/// Ours are as we have them, to the letter. Somebody else's stay if they say how new they
-/// are, have a version that ours do not, or have all that ours have; words do not matter.
+/// Compares an existing definition. Our own must be identical. Those of others are kept if
+/// they have a release version, an additional version, or everything that ours have;
+/// descriptions do not matter.
 fn judge(
     wanted: &CustomResourceDefinition,
     found: &CustomResourceDefinition,
@@ -208,9 +208,9 @@ fn will_do(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) 
     overlay::covers(&found, &wanted)
 }
 
-/// What a definition says, without what the server fills in.
+/// Returns the spec without the server's defaults.
 fn told(definition: &CustomResourceDefinition) -> Value {
-    // It came out of JSON, or out of our YAML, so it goes into JSON.
+    // It was decoded from JSON or from our own YAML, so it can be encoded.
     let mut spec = serde_json::to_value(&definition.spec).unwrap_or_default();
     if spec["conversion"]["strategy"] == "None"
         && let Some(spec) = spec.as_object_mut()
@@ -220,11 +220,11 @@ fn told(definition: &CustomResourceDefinition) -> Value {
     spec
 }
 
-/// Deeper than any definition that will do.
+/// The maximum depth of a compatible schema.
 const DEEPEST: usize = 64;
 
-/// Takes the descriptions out (a property that is called so is no text and stays) and puts
-/// words in order: lists of them are sets.
+/// Removes descriptions (a property of that name is not a string and stays) and sorts lists of
+/// strings, which are sets.
 fn simplify(value: &mut Value, depth: usize) {
     let Some(depth) = depth.checked_sub(1) else {
         return;
@@ -262,7 +262,7 @@ mod tests {
             .unwrap()
     }
 
-    /// The same by somebody else.
+    /// The same definition, created by another program.
     fn foreign(name: &str) -> CustomResourceDefinition {
         let mut definition = named(name);
         definition.metadata.labels = None;

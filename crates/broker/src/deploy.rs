@@ -1,4 +1,4 @@
-//! How the operator, or a broker, is put on a cluster.
+//! Deployment of the operator and of brokers.
 
 pub mod axon;
 pub mod broker;
@@ -9,7 +9,8 @@ use kube::{Api, Client};
 
 use crate::error::Error;
 
-/// Whether a namespace is there. In one that is being deleted nothing can be made.
+/// Returns whether a namespace exists; fails if it is being deleted, since nothing can be
+/// created in it.
 async fn has_namespace(client: &Client, name: &str) -> Result<bool, Error> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let found = namespaces.get_opt(name).await;

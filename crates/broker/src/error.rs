@@ -1,4 +1,4 @@
-//! Why something was not done, and what to do about it.
+//! The errors of this crate, each with a hint where a remedy is known.
 
 use std::time::Duration;
 
@@ -6,162 +6,162 @@ use crate::info;
 use crate::join::ClusterId;
 use crate::names::{AXON, TenantId};
 
-/// Why something was not done.
+/// An error of a broker operation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server did not do what it was asked.
+    /// A request to the API server failed.
     #[error("cannot {attempted}: {}", told(source))]
     Server {
-        /// What was to be done, as it follows "cannot".
+        /// The attempted operation, as it follows "cannot".
         attempted: String,
-        /// What became of it.
+        /// The client's error.
         #[source]
         source: Box<kube::Error>,
     },
-    /// The tenant is there already.
+    /// The tenant already exists.
     #[error("tenant {0} exists already")]
     TenantExists(TenantId),
-    /// There is no such tenant.
+    /// The tenant does not exist.
     #[error("there is no tenant {0}")]
     NoTenant(TenantId),
-    /// The operator could not make the tenant.
+    /// The operator failed to provision the tenant.
     #[error("tenant {id} could not be provisioned: {message}")]
     TenantFailed {
-        /// Which.
+        /// The tenant.
         id: TenantId,
-        /// What the operator says.
+        /// The message in the Tenant's status.
         message: String,
     },
-    /// Somebody deleted the tenant.
+    /// The tenant was deleted during the wait.
     #[error("tenant {0} was deleted while it was waited for")]
     TenantGone(TenantId),
-    /// The tenant is not as far as it must be.
+    /// The tenant has not reached phase Provisioned.
     #[error("tenant {id} is {phase}, not Provisioned")]
     NotProvisioned {
-        /// Which.
+        /// The tenant.
         id: TenantId,
-        /// How far it is.
+        /// Its current phase.
         phase: String,
     },
-    /// The API of tenants is not there.
+    /// The API `tenants.submariner.io` is not served.
     #[error("this cluster has no tenants.submariner.io")]
     NoAxon,
-    /// Kinds are not there that a broker needs.
+    /// The cluster does not serve kinds that a broker needs.
     #[error("the cluster does not serve {}", .0.join(", "))]
     NoKinds(Vec<String>),
-    /// It takes too long.
+    /// A deadline passed.
     #[error("{what} takes longer than {}{}", seconds(*after), follows(why))]
     TimedOut {
-        /// What was waited for.
+        /// The awaited operation.
         what: String,
-        /// How long.
+        /// The timeout.
         after: Duration,
-        /// What holds it, if whoever does it says so.
+        /// What the operation is blocked on, if reported.
         why: Option<String>,
     },
-    /// Whoever asks may not do what has to be done. Nothing was written.
-    #[error("rights are missing:{}", in_lines(.0))]
+    /// The caller lacks permissions. Nothing was written.
+    #[error("missing permissions:{}", in_lines(.0))]
     MissingRights(Vec<String>),
-    /// A role does not give what it should, and cannot be made to.
-    #[error("role {role} lacks {}, and cannot be mended: {told}", missing.join(", "))]
+    /// A role lacks rules and the caller may not add them.
+    #[error("role {role} lacks {}, and cannot be updated: {told}", missing.join(", "))]
     RoleLacks {
-        /// Which.
+        /// The role.
         role: String,
-        /// What it does not give.
+        /// The permissions that it does not grant.
         missing: Vec<String>,
-        /// What the server says.
+        /// The server's message.
         told: String,
     },
-    /// Nobody runs the operator.
-    #[error("nobody runs the Axon operator after {}: {says}", seconds(*after))]
+    /// No operator instance holds the lease.
+    #[error("no Axon operator is running after {}: {says}", seconds(*after))]
     NoOperator {
-        /// How long it was waited for.
+        /// How long the lease was waited for.
         after: Duration,
-        /// What the cluster says about running it.
+        /// The state of the operator's Deployment.
         says: String,
     },
-    /// No token was made for an account.
+    /// The server did not issue a token for a service account.
     #[error("the token was not generated for secret {secret:?}")]
     NoToken {
-        /// The Secret that asks for it.
+        /// The Secret that requests the token.
         secret: String,
     },
-    /// The token in a Secret says that it is another's.
+    /// The token in a Secret belongs to another service account.
     #[error(
-        "secret {secret:?} has a token that is not of the account that it names: it is not used"
+        "secret {secret:?} holds a token of another service account than it names: it is not used"
     )]
     WrongToken {
-        /// Which Secret.
+        /// The Secret.
         secret: String,
     },
-    /// A tenant's token is where whoever asks may not look.
+    /// The tenant's token is in a space that the caller may not enter.
     #[error(
         "the token of tenant {id} is in its space {}, which this user may not enter: no file is written",
         id.namespace()
     )]
     InItsSpace {
-        /// Which tenant.
+        /// The tenant.
         id: TenantId,
     },
-    /// What `deploy broker` makes is not there.
+    /// Objects that `deploy broker` creates are missing.
     #[error("the broker in namespace {namespace} is not deployed: it has no {missing}")]
     NoBroker {
-        /// Where it should be.
+        /// The broker's namespace.
         namespace: String,
-        /// What is not there.
+        /// The missing object.
         missing: String,
     },
-    /// Another cluster has this ID.
+    /// Another cluster of the ClusterSet has this ID.
     #[error("cluster ID not unique: another cluster of this ClusterSet is called {0}")]
     ClusterIdTaken(ClusterId),
-    /// A cluster is in one ClusterSet, under one name.
+    /// The cluster is already a member under another ID or in another namespace.
     #[error("this cluster has joined as {cluster_id} already, through namespace {namespace}")]
     JoinedAlready {
-        /// As whom.
+        /// The ID under which it joined.
         cluster_id: String,
-        /// The namespace of the broker.
+        /// The namespace of its broker.
         namespace: String,
     },
-    /// A cluster is in one ClusterSet, of one broker.
+    /// The cluster is already a member of a ClusterSet at another broker.
     #[error("this cluster has joined as {cluster_id} already, through the broker at {server}")]
     JoinedElsewhere {
-        /// As whom.
+        /// The ID under which it joined.
         cluster_id: String,
-        /// Where the broker is.
+        /// The address of its broker.
         server: String,
     },
-    /// A server does not accept something that has secrets in it.
+    /// The server rejected an object that contains secrets; its message is withheld.
     #[error("cannot {attempted}: the server does not accept {}", listed(.fields))]
     NotAccepted {
-        /// What was to be done, as it follows "cannot".
+        /// The attempted operation, as it follows "cannot".
         attempted: String,
-        /// Which fields are not as they should be.
+        /// The invalid fields.
         fields: Vec<String>,
     },
-    /// What is in all namespaces is not for everybody to see.
+    /// The caller may not list brokers in all namespaces.
     #[error("cannot list the brokers in all namespaces: {message}")]
     NotEverywhere {
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
-    /// Kinds were defined and are not served.
-    #[error("the cluster does not serve {}, though it was told to", .0.join(", "))]
+    /// Installed kinds are not served.
+    #[error("the cluster does not serve {}, although they are installed", .0.join(", "))]
     NotServed(Vec<String>),
-    /// Something is wrong with a broker info file.
+    /// A broker info file is invalid or inaccessible.
     #[error(transparent)]
     Info(#[from] info::Error),
-    /// What was asked for cannot be.
+    /// The request is invalid.
     #[error("{message}")]
     Invalid {
-        /// What is wrong.
+        /// The problem.
         message: String,
-        /// What to do about it.
+        /// The remedy, if known.
         hint: Option<String>,
     },
 }
 
 impl Error {
-    /// What was to be done, for `map_err`.
+    /// Returns a `map_err` closure that adds the attempted operation.
     pub fn when(attempted: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let attempted = attempted.into();
         move |source| Self::Server {
@@ -170,7 +170,7 @@ impl Error {
         }
     }
 
-    /// The same, with where it was attempted if nobody has answered there.
+    /// Adds the server's URL, unless the server answered.
     #[must_use]
     pub fn at(self, url: &http::Uri) -> Self {
         match self {
@@ -183,7 +183,7 @@ impl Error {
         }
     }
 
-    /// What was asked for cannot be.
+    /// Creates an [`Error::Invalid`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid {
             message: message.into(),
@@ -191,7 +191,7 @@ impl Error {
         }
     }
 
-    /// What was asked for cannot be, and what to do about it.
+    /// Creates an [`Error::Invalid`] with a hint.
     pub fn invalid_with_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Invalid {
             message: message.into(),
@@ -199,23 +199,23 @@ impl Error {
         }
     }
 
-    /// Whether the server refused because whoever asked may not.
+    /// Returns whether the server answered 403.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Server { source, .. }
             if matches!(source.as_ref(), kube::Error::Api(status) if status.code == 403))
     }
 
-    /// What to do about it, where that is known.
+    /// Returns the remedy, if known.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Server { source, .. } => return hint_at(source),
-            Self::TenantExists(_) => "choose another ID, or none to have one made up".to_owned(),
-            Self::NoTenant(_) => "`subctl list tenants` shows those that there are".to_owned(),
+            Self::TenantExists(_) => "choose another ID, or omit it to have one generated".to_owned(),
+            Self::NoTenant(_) => "`subctl list tenants` lists the existing tenants".to_owned(),
             Self::TenantFailed { id, .. } => format!(
-                "mend what it says and it goes on by itself: `subctl get tenant {id}`; or `subctl delete tenant {id}`"
+                "fix the reported problem and provisioning continues by itself: `subctl get tenant {id}`; or `subctl delete tenant {id}`"
             ),
             Self::TenantGone(_) => {
-                "ask whoever else manages tenants; or create it again".to_owned()
+                "ask the other tenant administrators; or create it again".to_owned()
             }
             Self::NotProvisioned { id, .. } => {
                 format!("wait until `subctl get tenant {id}` says Provisioned")
@@ -227,19 +227,19 @@ impl Error {
                 "ask the offering admin, who installs them with `subctl deploy axon-cp`".to_owned()
             }
             Self::TimedOut { why: Some(_), .. } => {
-                "mend what it says and it goes on by itself; --timeout waits longer".to_owned()
+                "fix the reported problem and it continues by itself; --timeout waits longer".to_owned()
             }
             Self::TimedOut { why: None, .. } => {
                 format!(
-                    "is the operator running? `kubectl -n {AXON} get leases {AXON}` says who is; --timeout waits longer"
+                    "is the operator running? `kubectl -n {AXON} get leases {AXON}` shows its holder; --timeout waits longer"
                 )
             }
             Self::MissingRights(_) => {
-                "use a context of an administrator of the cluster: nobody can grant rights that they do not have"
+                "use a context of an administrator of the cluster: Kubernetes lets no user grant permissions that they do not have"
                     .to_owned()
             }
             Self::RoleLacks { .. } => {
-                "nobody can grant rights that they do not have: ask the offering admin to mend it"
+                "Kubernetes lets no user grant permissions that they do not have: ask the offering admin to update the role"
                     .to_owned()
             }
             Self::NoOperator { .. } => {
@@ -248,32 +248,32 @@ impl Error {
                 )
             }
             Self::NoToken { .. } => {
-                "the cluster's controller of service-account tokens makes it; is it running?"
+                "is the cluster's service account token controller running?"
                     .to_owned()
             }
             Self::WrongToken { secret } => format!(
-                "somebody wrote it: find out who, and delete it (`kubectl delete secret {secret}` in the broker's namespace); it is made anew"
+                "it was not written by the token controller: find out who wrote it, and delete it (`kubectl delete secret {secret}` in the broker's namespace); it is created again"
             ),
             Self::InItsSpace { id } => format!(
                 "an administrator of the system writes the file: `subctl get tenant {id} --generate_subm`"
             ),
             Self::NoBroker { .. } => "run `subctl deploy broker` first".to_owned(),
             Self::ClusterIdTaken(id) => format!(
-                "choose another with --clusterid; if that cluster is gone, delete service account {} in the broker's namespace, and there `kubectl delete clusters.submariner.io,endpoints.submariner.io` what is left of it",
+                "choose another with --clusterid; if that cluster is gone, delete service account {} in the broker's namespace, and its clusters.submariner.io and endpoints.submariner.io objects there",
                 id.account()
             ),
             Self::JoinedElsewhere { cluster_id, .. } => format!(
-                "a cluster does not move from one ClusterSet to another: take it out of the first with `kubectl delete namespace submariner-operator` on this cluster, delete service account cluster-{cluster_id} and Cluster {cluster_id} at its broker, and join then"
+                "a cluster does not move from one ClusterSet to another: remove it from the first with `kubectl delete namespace submariner-operator` on this cluster, delete service account cluster-{cluster_id} and Cluster {cluster_id} at its broker, then join again"
             ),
             Self::JoinedAlready { .. } => {
-                "join with the same --clusterid and file, or take the cluster out of its ClusterSet first"
+                "join with the same --clusterid and file, or remove the cluster from its ClusterSet first"
                     .to_owned()
             }
             Self::NotAccepted { .. } => {
-                "what is installed there is of another version of Submariner".to_owned()
+                "another version of Submariner is installed there".to_owned()
             }
             Self::NotEverywhere { .. } => {
-                "--namespace shows those of one namespace, such as your own".to_owned()
+                "--namespace limits the list to one namespace, such as your own".to_owned()
             }
             Self::NotServed(_) => {
                 "`kubectl describe customresourcedefinitions` says why".to_owned()
@@ -291,7 +291,7 @@ fn listed(fields: &[String]) -> String {
     }
 }
 
-/// The server's own sentence, if it has one.
+/// Returns the server's message, or else the innermost error.
 fn told(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
@@ -299,7 +299,7 @@ fn told(error: &kube::Error) -> String {
     }
 }
 
-/// The error that caused an error, which says more than the others.
+/// Returns the root cause of an error, which is its most specific message.
 fn innermost<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> &'a (dyn std::error::Error + 'static) {
@@ -316,10 +316,10 @@ fn hint_at(error: &kube::Error) -> Option<String> {
             "the credential is not known to this server, or has expired"
         }
         kube::Error::Api(status) if status.code == 403 && is_escalation(&status.message) => {
-            "nobody can grant rights that they do not have: use a context of an administrator"
+            "Kubernetes lets no user grant permissions that they do not have: use a context of an administrator"
         }
         kube::Error::Api(status) if status.code == 403 => {
-            "the message names the right that is missing: use a context that has it, or ask for it"
+            "the message names the missing permission: use a context that has it, or ask for it"
         }
         kube::Error::Api(_) => return None,
         other if innermost(other).to_string().contains("certificate") => {
@@ -330,7 +330,7 @@ fn hint_at(error: &kube::Error) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// A few on the same line, many on lines of their own.
+/// Joins up to three items on one line, more on one line each.
 fn in_lines(items: &[String]) -> String {
     match items.len() {
         0..=3 => format!(" {}", items.join(", ")),
@@ -338,12 +338,12 @@ fn in_lines(items: &[String]) -> String {
     }
 }
 
-/// Whether somebody was refused because of what they grant, not because of what they write.
+/// Returns whether a 403 is about escalation: the caller grants permissions they do not hold.
 fn is_escalation(message: &str) -> bool {
     message.contains("not currently held")
 }
 
-/// What comes after a colon, if there is something.
+/// Returns `: why`, or nothing.
 fn follows(why: &Option<String>) -> String {
     why.as_ref().map_or(String::new(), |why| format!(": {why}"))
 }
@@ -367,11 +367,10 @@ mod tests {
         };
         let granted =
             "user \"u\" is attempting to grant RBAC permissions not currently held:\n{...}";
-        let hint =
-            "nobody can grant rights that they do not have: use a context of an administrator";
+        let hint = "Kubernetes lets no user grant permissions that they do not have: use a context of an administrator";
         assert_eq!(refused(granted).as_deref(), Some(hint));
         let hint =
-            "the message names the right that is missing: use a context that has it, or ask for it";
+            "the message names the missing permission: use a context that has it, or ask for it";
         assert_eq!(refused("u cannot create resource").as_deref(), Some(hint));
     }
 
@@ -381,7 +380,7 @@ mod tests {
             let names = (1..=count).map(|number| format!("r{number}"));
             Error::MissingRights(names.collect()).to_string()
         };
-        assert_eq!(missing(2), "rights are missing: r1, r2");
-        assert_eq!(missing(4), "rights are missing:\n  r1\n  r2\n  r3\n  r4");
+        assert_eq!(missing(2), "missing permissions: r1, r2");
+        assert_eq!(missing(4), "missing permissions:\n  r1\n  r2\n  r3\n  r4");
     }
 }

@@ -1,9 +1,8 @@
-//! The addresses that a ClusterSet gives to its clusters: *global* ones, through which
-//! clusters reach each other whose own addresses overlap, and those of services of the
-//! whole set.
+//! The addresses that a ClusterSet allocates to its clusters: *global* addresses, which
+//! connect clusters with overlapping ranges, and ClusterSet IPs for services.
 //!
-//! Both are kept in a ConfigMap of the broker's namespace, in the form that Submariner's own
-//! programs read and write: how they are given, and who has which.
+//! Settings and allocations of each are stored in a ConfigMap of the broker's namespace, in
+//! the format of Submariner's own programs.
 
 mod ledger;
 #[cfg(test)]
@@ -21,50 +20,50 @@ pub use ledger::{Entry, Given, Ledger, Wish};
 
 /// The ConfigMap of global addresses.
 pub const GLOBALNET_INFO: &str = "submariner-globalnet-info";
-/// The ConfigMap of addresses of services of the set.
+/// The ConfigMap of ClusterSet IPs.
 pub const CLUSTERSET_IP_INFO: &str = "submariner-clustersetip-info";
 
-/// Where global addresses are from unless somebody says otherwise.
+/// The default range of global addresses.
 pub const GLOBALNET_RANGE: &str = "242.0.0.0/8";
-/// How many of them a cluster gets unless somebody says otherwise.
+/// The default number of global addresses per cluster.
 pub const GLOBALNET_CLUSTER_SIZE: u32 = 65_536;
-/// Where addresses of services of the set are from unless somebody says otherwise.
+/// The default range of ClusterSet IPs.
 pub const CLUSTERSET_IP_RANGE: &str = "243.0.0.0/8";
-/// How many of them a cluster gets.
+/// The number of ClusterSet IPs per cluster.
 pub const CLUSTERSET_IP_CLUSTER_SIZE: u32 = 4096;
 
 const LABEL: (&str, &str) = ("component", "submariner-globalnet");
 
-/// What the values in the ConfigMap of global addresses are called.
+/// The keys of the globalnet ConfigMap.
 const GLOBALNET_KEYS: Keys = Keys {
     enabled: "globalnetEnabled",
     range: "globalnetCidrRange",
     size: "globalnetClusterSize",
 };
-/// The same for the other one.
+/// The keys of the ClusterSet IP ConfigMap.
 const CLUSTERSET_IP_KEYS: Keys = Keys {
     enabled: "clustersetIPEnabled",
     range: "clustersetIPCidrRange",
     size: "clustersetIPClusterSize",
 };
 
-/// How global addresses are given to clusters.
+/// The settings of global addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Globalnet {
-    /// Whether they are.
+    /// Whether clusters get global addresses.
     pub enabled: bool,
-    /// Where they are from.
+    /// The range that they are allocated from.
     pub range: Cidr,
-    /// How many a cluster gets that does not say: a power of two.
+    /// The default number of addresses per cluster: a power of two.
     pub cluster_size: u32,
 }
 
 impl Globalnet {
-    /// What somebody asks for. Only what is switched on is judged.
+    /// Validates requested settings. Range and size matter only if it is enabled.
     ///
     /// # Errors
     ///
-    /// What cannot be.
+    /// If the range or the size is invalid.
     pub fn validate(enabled: bool, range: &str, cluster_size: u32) -> Result<Self, Error> {
         if !enabled {
             return Ok(Self::off());
@@ -79,7 +78,7 @@ impl Globalnet {
         })
     }
 
-    /// No global addresses.
+    /// Returns the settings without global addresses.
     pub fn off() -> Self {
         Self {
             enabled: false,
@@ -88,17 +87,17 @@ impl Globalnet {
         }
     }
 
-    /// How many addresses a cluster gets that wants so many, or does not say.
+    /// Returns the number of addresses for a cluster that requests `wanted`, or the default.
     ///
     /// # Errors
     ///
-    /// If that is more than half of all.
+    /// If it is more than half of the range.
     pub fn size_for(&self, wanted: Option<u32>) -> Result<u32, Error> {
         let wanted = wanted.unwrap_or(self.cluster_size);
         fitting(&self.range, wanted).map_err(|problem| in_globalnet(&problem))
     }
 
-    /// The ConfigMap that says so, before any cluster has joined.
+    /// Builds the ConfigMap, without allocations.
     pub fn config_map(&self, namespace: &str) -> ConfigMap {
         let mut data = vec![(GLOBALNET_KEYS.enabled, self.enabled.to_string())];
         if self.enabled {
@@ -111,12 +110,11 @@ impl Globalnet {
         made
     }
 
-    /// What a ConfigMap says, if that can be.
+    /// Reads and validates a ConfigMap.
     ///
     /// # Errors
     ///
-    /// If they are switched on and it does not say how they are given, or not so that they
-    /// can be.
+    /// If it is enabled and the settings are missing or invalid.
     pub fn read(found: &ConfigMap) -> Result<Self, Error> {
         let said = Self::said(found)?;
         let judged = match said.enabled {
@@ -127,12 +125,12 @@ impl Globalnet {
         Ok(said)
     }
 
-    /// What a ConfigMap says, also if nobody may say so any more: the first brokers gave
-    /// addresses of the link.
+    /// Reads a ConfigMap without validating the range: the first brokers allocated link-local
+    /// addresses.
     ///
     /// # Errors
     ///
-    /// If they are switched on and it does not say how they are given.
+    /// If it is enabled and the settings are missing.
     pub fn said(found: &ConfigMap) -> Result<Self, Error> {
         let wrong = |problem: String| unreadable(GLOBALNET_INFO, &problem);
         if !GLOBALNET_KEYS.is_on(found).map_err(wrong)? {
@@ -150,22 +148,22 @@ impl Globalnet {
     }
 }
 
-/// How addresses are given to services of the whole set.
+/// The settings of ClusterSet IPs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClustersetIp {
-    /// Whether services get one by themselves.
+    /// Whether services get one by default.
     pub enabled: bool,
-    /// Where they are from.
+    /// The range that they are allocated from.
     pub range: Cidr,
 }
 
 impl ClustersetIp {
-    /// What somebody asks for. The range is judged whether it is on or not: a service may
-    /// ask for an address of its own accord.
+    /// Validates requested settings. The range is validated even if it is disabled: a service
+    /// may request an address explicitly.
     ///
     /// # Errors
     ///
-    /// What cannot be.
+    /// If the range is invalid.
     pub fn validate(enabled: bool, range: &str) -> Result<Self, Error> {
         let range = typed(range);
         let range = range.map_err(|problem| {
@@ -174,7 +172,7 @@ impl ClustersetIp {
         Ok(Self { enabled, range })
     }
 
-    /// Not by themselves, and from the usual range.
+    /// Returns the settings with the default range, disabled by default.
     pub fn off() -> Self {
         Self {
             enabled: false,
@@ -182,22 +180,22 @@ impl ClustersetIp {
         }
     }
 
-    /// The ConfigMap that says so, before any cluster has joined.
+    /// Builds the ConfigMap, without allocations.
     pub fn config_map(&self, namespace: &str) -> ConfigMap {
         let data = vec![
             (CLUSTERSET_IP_KEYS.enabled, self.enabled.to_string()),
             (CLUSTERSET_IP_KEYS.range, quoted(&self.range)),
-            // Clusters know how many they need.
+            // Clusters request the size they need.
             (CLUSTERSET_IP_KEYS.size, "0".to_owned()),
         ];
         config_map(CLUSTERSET_IP_INFO, namespace, data)
     }
 
-    /// What a ConfigMap says.
+    /// Reads and validates a ConfigMap.
     ///
     /// # Errors
     ///
-    /// If it does not.
+    /// If the settings are missing or invalid.
     pub fn read(found: &ConfigMap) -> Result<Self, Error> {
         let wrong = |problem: String| unreadable(CLUSTERSET_IP_INFO, &problem);
         let enabled = CLUSTERSET_IP_KEYS.is_on(found).map_err(wrong)?;
@@ -206,11 +204,11 @@ impl ClustersetIp {
         Ok(Self { enabled, range })
     }
 
-    /// How many addresses a cluster gets: what the ConfigMap says, if anything.
+    /// Returns the number of addresses per cluster: the ConfigMap's, else the default.
     ///
     /// # Errors
     ///
-    /// If that is no number.
+    /// If the value is not a number.
     pub fn cluster_size(found: &ConfigMap) -> Result<u32, Error> {
         let size = CLUSTERSET_IP_KEYS.size_of(found);
         let size = size.map_err(|problem| unreadable(CLUSTERSET_IP_INFO, &problem))?;
@@ -220,7 +218,7 @@ impl ClustersetIp {
     }
 }
 
-/// What the values in a ConfigMap are called.
+/// The keys of a ConfigMap.
 struct Keys {
     enabled: &'static str,
     range: &'static str,
@@ -232,11 +230,11 @@ impl Keys {
         match value(found, self.enabled) {
             Some("true") => Ok(true),
             Some("false") | None => Ok(false),
-            Some(_) => Err(format!("{} is neither true nor false", self.enabled)),
+            Some(_) => Err(format!("{} must be true or false", self.enabled)),
         }
     }
 
-    /// The range, which is written as JSON; people write it as it is.
+    /// Returns the range, which programs write as a JSON string and users often write plain.
     fn range_of(&self, found: &ConfigMap) -> Result<Cidr, String> {
         let written = value(found, self.range).unwrap_or_default();
         let range = serde_json::from_str::<String>(written);
@@ -247,7 +245,7 @@ impl Keys {
     fn size_of(&self, found: &ConfigMap) -> Result<Option<u32>, String> {
         let size = value(found, self.size).map(str::parse);
         size.transpose()
-            .map_err(|_| format!("{} is no number", self.size))
+            .map_err(|_| format!("{} is not a number", self.size))
     }
 }
 
@@ -260,7 +258,7 @@ fn usual(range: &str) -> Cidr {
     range.parse().expect("the constants above are ranges")
 }
 
-/// A range that addresses can be given out of.
+/// Parses and validates a range.
 fn typed(range: &str) -> Result<Cidr, String> {
     let range = range.parse().map_err(|it: NotACidr| it.to_string())?;
     usable(&range)?;
@@ -271,7 +269,7 @@ fn usable(range: &Cidr) -> Result<(), String> {
     range.usable().map_err(|it| it.to_string())?;
     match range.span() {
         Some(_) => Ok(()),
-        None => Err(format!("{range} is not of IPv4")),
+        None => Err(format!("{range} is not IPv4")),
     }
 }
 
@@ -282,7 +280,7 @@ fn wrong_range(problem: &str) -> Error {
     )
 }
 
-/// The size of a block for so many addresses, if the range has room for two.
+/// Returns the block size for a number of addresses; the range must have room for two blocks.
 fn fitting(range: &Cidr, cluster_size: u32) -> Result<u32, String> {
     let most = range.span().map_or(0, |span| span.length / 2);
     let block = u64::from(cluster_size).next_power_of_two();
@@ -300,7 +298,7 @@ fn in_globalnet(problem: &str) -> Error {
 fn unreadable(name: &str, problem: &str) -> Error {
     Error::invalid_with_hint(
         format!("the ConfigMap {name} of the broker cannot be used: {problem}"),
-        "mend it, or delete it and run `subctl deploy broker` again",
+        "fix it, or delete it and run `subctl deploy broker` again",
     )
 }
 

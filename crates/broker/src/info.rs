@@ -1,8 +1,8 @@
-//! The file `broker-info.subm`: where a broker is, and what lets a cluster join it.
+//! The file `broker-info.subm`: the address of a broker and the credentials to join it.
 //!
-//! The format is Submariner's, with one more field: the namespace. What we write, its
-//! programs of all versions since 0.9 read, byte for byte as they would write it; what they
-//! write, and what people make of it with `base64` and `jq`, we read.
+//! The format is Submariner's, with one additional field: the namespace. Submariner's own
+//! programs since 0.9 read these files, which are byte for byte what they would write; files
+//! of theirs, and files edited with `base64` and `jq`, are read here.
 
 mod complete;
 mod decode;
@@ -23,36 +23,36 @@ pub use complete::ForJoin;
 pub(crate) use encode::escaped;
 pub use save::{Saved, check, save, unique_name};
 
-/// What the file is called unless somebody says otherwise.
+/// The default file name.
 pub const FILE: &str = "broker-info.subm";
 
-/// Real files have a few kilobytes, mostly certificates.
+/// The maximum file size. Real files have a few kilobytes, mostly certificates.
 const LARGEST: u64 = 4 << 20;
 
-/// What a `broker-info.subm` says. A *partial* one, as tenants are given it, lets somebody
+/// The content of a `broker-info.subm`. A *partial* file, as tenants receive it, is enough to
 /// deploy the broker; a complete one lets clusters join.
 #[derive(Clone, Default, PartialEq)]
 pub struct BrokerInfo {
-    /// Where the API of the broker's cluster is; empty if the file does not say.
+    /// The API URL of the broker's cluster; empty if the file has none.
     pub url: String,
     /// The Secret with the token of the broker's administrator.
     pub client_token: Option<Secret>,
-    /// The Secret with the pre-shared key; without one in a partial file.
+    /// The Secret with the pre-shared key; absent in a partial file.
     pub ipsec_psk: Option<Secret>,
-    /// What the ClusterSet is for; nothing in a partial file.
+    /// The components of the ClusterSet; empty in a partial file.
     pub components: BTreeSet<String>,
-    /// Domains that are resolved across clusters, beside the usual one.
+    /// Domains that are resolved across clusters, in addition to the default one.
     pub custom_domains: Vec<String>,
-    /// The broker's namespace, where the file says so itself; see [`BrokerInfo::namespace`].
+    /// The broker's namespace, if the file has the field; see [`BrokerInfo::namespace`].
     pub namespace: Option<String>,
 }
 
 impl BrokerInfo {
-    /// What the file at this path says.
+    /// Reads a file.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, is too large for what it should be, or says something else.
+    /// If it cannot be read, is too large, or is malformed.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = contents(path)?;
         decode::decode(&text).map_err(|problem| Error::Malformed {
@@ -61,11 +61,11 @@ impl BrokerInfo {
         })
     }
 
-    /// What the text of a file says.
+    /// Decodes the text of a file.
     ///
     /// # Errors
     ///
-    /// If it is not one.
+    /// If it is malformed.
     pub fn decode(text: &str) -> Result<Self, Error> {
         decode::decode(text.as_bytes()).map_err(|problem| Error::Malformed {
             path: None,
@@ -73,17 +73,18 @@ impl BrokerInfo {
         })
     }
 
-    /// The text of the file. Of the Secrets it has what a reader needs: names, the labels and
-    /// annotations, the data and the type.
+    /// Encodes the text of the file. Of the Secrets it keeps name, labels, annotations, data
+    /// and type.
     pub fn encode(&self) -> String {
         encode::encode(self)
     }
 
-    /// The broker's namespace: what the file says, else what the token says.
+    /// Returns the broker's namespace: the field of the file, else the token's.
     ///
     /// # Errors
     ///
-    /// If they differ, for other programs would take the token's; or if it is no name.
+    /// If they differ, since other programs would use the token's; or if it is not a valid
+    /// name.
     pub fn namespace(&self) -> Result<Option<String>, Error> {
         let named = self.namespace.as_deref().filter(|name| !name.is_empty());
         let named = named.map(str::as_bytes).map(label).transpose()?;
@@ -98,17 +99,17 @@ impl BrokerInfo {
         }
     }
 
-    /// What a cluster needs to join.
+    /// Returns what a cluster needs to join.
     ///
     /// # Errors
     ///
-    /// If something is missing, as in a partial file; `path` is for the message.
+    /// If anything is missing, as in a partial file; `path` is for the message.
     pub fn for_join(&self, path: &Path) -> Result<ForJoin, Error> {
         complete::complete(self, path)
     }
 }
 
-/// Names only: nothing of what is in the Secrets.
+/// Shows names only, never the content of the Secrets.
 impl fmt::Debug for BrokerInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |secret: &Option<Secret>| {
@@ -126,69 +127,69 @@ impl fmt::Debug for BrokerInfo {
     }
 }
 
-/// Why a file was not read, understood or written. Nothing of what is in it is repeated but
-/// names of namespaces.
+/// An error of reading, decoding or writing a file. Messages contain nothing of the file but
+/// namespace names.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("error reading file {path:?}: {source}")]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
-    /// It is something else.
+    /// The file is too large to be a broker info.
     #[error("error reading file {path:?}: it has more than {} MiB", LARGEST >> 20)]
     TooLarge {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
-    /// It does not say what it should.
+    /// The content is malformed.
     #[error("error decoding data{}: {problem}", of_file(path.as_deref()))]
     Malformed {
-        /// Which, if it is a file.
+        /// The file, if it was read from one.
         path: Option<PathBuf>,
-        /// What is wrong.
+        /// The problem.
         problem: Malformed,
     },
-    /// It names two namespaces.
+    /// The file names two namespaces.
     #[error(
         "broker info file is inconsistent: namespace {named:?} but the client token belongs to {of_token:?}"
     )]
     Inconsistent {
-        /// The one that it says.
+        /// The namespace in the file.
         named: String,
-        /// The one that the token says.
+        /// The namespace in the token's Secret.
         of_token: String,
     },
-    /// What it names is no namespace.
-    #[error("broker info file is wrong: what it names as the namespace is no name of one")]
+    /// The namespace in the file is not a valid name.
+    #[error("broker info file is invalid: its namespace is not a valid name")]
     NotANamespace,
-    /// It says too little to join.
+    /// The file is partial.
     #[error("{path:?} is not complete: it has no {}", missing.join(", no "))]
     Partial {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What it lacks.
+        /// The missing fields.
         missing: Vec<&'static str>,
     },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("cannot {attempted} {path:?}: {source}")]
     Write {
-        /// What was to be done.
+        /// The attempted operation.
         attempted: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl Error {
-    /// What to do about it, where that is known.
+    /// Returns the remedy, if known.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Read { .. } => return None,
@@ -205,28 +206,27 @@ impl Error {
     }
 }
 
-/// What is wrong with a text that should be a broker info.
+/// The problems of a text that is not a broker info.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It is not encoded as it should be.
+    /// The text is not base64.
     #[error("it is not base64")]
     NotBase64,
-    /// What is encoded is something else.
-    #[error("error unmarshalling data: it is no JSON object")]
+    /// The decoded text is not a JSON object.
+    #[error("error unmarshalling data: not a JSON object")]
     NotJson,
-    /// A field is something else.
+    /// A field has the wrong type.
     #[error("error unmarshalling data: {field} is not {expected}")]
     Field {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// What it should be.
+        /// The expected type.
         expected: &'static str,
     },
-    /// A field is there more than once, maybe in other letters, so that nobody can say which
-    /// is meant.
-    #[error("error unmarshalling data: {field} is there twice")]
+    /// A field occurs more than once, maybe in different case, so that its value is ambiguous.
+    #[error("error unmarshalling data: duplicate field {field}")]
     Twice {
-        /// Which.
+        /// The field.
         field: &'static str,
     },
 }
@@ -235,7 +235,7 @@ fn of_file(path: Option<&Path>) -> String {
     path.map_or_else(String::new, |path| format!(" from file {path:?}"))
 }
 
-/// What is in a file, unless that is more than there can be.
+/// Reads a file up to the maximum size.
 fn contents(path: &Path) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::Read {
         path: path.to_owned(),
@@ -252,14 +252,14 @@ fn contents(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// What a Secret has under a key, if that is anything.
+/// Returns a value of a Secret, if it is not empty.
 fn datum<'a>(secret: Option<&'a Secret>, key: &str) -> Option<&'a [u8]> {
     let data = secret?.data.as_ref()?;
     let bytes = data.get(key)?.0.as_slice();
     (!bytes.is_empty()).then_some(bytes)
 }
 
-/// The name of a namespace. It becomes a part of paths, so that it must not be anything else.
+/// Validates the name of a namespace, which becomes part of URL paths.
 fn label(bytes: &[u8]) -> Result<&str, Error> {
     let text = std::str::from_utf8(bytes).ok();
     text.filter(|text| crate::names::is_label(text))

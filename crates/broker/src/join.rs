@@ -1,10 +1,10 @@
-//! A cluster joins a broker.
+//! Joining of a cluster to a broker.
 //!
-//! On the broker it gets addresses, and an account with the rights of a member; on the
-//! cluster itself stands what Submariner's operator needs to connect it. That operator is
-//! not ours to deploy: the one of the cluster's distribution picks it up.
+//! On the broker the cluster gets addresses and a service account with the member role; on the
+//! cluster itself the objects are stored that Submariner's operator needs to connect it. That
+//! operator is not deployed here: it comes with the cluster's distribution.
 //!
-//! Everything may be done again: a cluster that has joined keeps what it has.
+//! Every step is idempotent: a cluster that has joined keeps what it has.
 
 mod addresses;
 mod admit;
@@ -30,50 +30,50 @@ pub use cluster_id::{ClusterId, NotAnId};
 pub(crate) use member::{Membership, membership};
 pub use member::{NAMESPACE, SERVICE_DISCOVERY_OBJECT, SUBMARINER_OBJECT};
 
-/// Who is talked to.
+/// The clients of a join.
 pub struct JoinClients {
-    /// The broker, as its administrator: with what the file says.
+    /// The broker, with the administrator's credentials from the file.
     pub broker: Client,
-    /// The cluster that joins, as its administrator.
+    /// The joining cluster, with administrator rights.
     pub joining: Client,
 }
 
-/// How a cluster is to join.
+/// The settings of a join.
 #[derive(Clone, Debug)]
 pub struct JoinSettings {
-    /// What the file says, complete.
+    /// The content of the file.
     pub info: ForJoin,
-    /// What the cluster is called in the ClusterSet.
+    /// The cluster's ID in the ClusterSet.
     pub cluster_id: ClusterId,
-    /// The addresses of its pods; the operator finds out if nobody says.
+    /// The pod CIDR; discovered by the operator if not given.
     pub cluster_cidr: Option<String>,
-    /// The addresses of its services; the operator finds out if nobody says.
+    /// The service CIDR; discovered by the operator if not given.
     pub service_cidr: Option<String>,
-    /// Whether it gets global addresses where the ClusterSet has them.
+    /// Whether it gets global addresses, if the ClusterSet has them.
     pub globalnet: bool,
-    /// How many.
+    /// The number of global addresses.
     pub globalnet_cluster_size: Option<u32>,
-    /// Or which.
+    /// The specific range of global addresses.
     pub globalnet_cidr: Option<Cidr>,
-    /// Whether its services get addresses of the set by themselves, if that differs from
-    /// what the broker says.
+    /// Whether its services get ClusterSet IPs by default, if that differs from the broker's
+    /// setting.
     pub clusterset_ip: Option<bool>,
-    /// Which.
+    /// The specific range of ClusterSet IPs.
     pub clusterset_ip_cidr: Option<Cidr>,
-    /// Whether there may be address translation between the clusters.
+    /// Whether NAT between the clusters is possible.
     pub nat: bool,
-    /// What connects the clusters, if not what the operator prefers.
+    /// The cable driver, if not the operator's default.
     pub cable_driver: Option<String>,
-    /// Domains instead of those in the file.
+    /// Custom domains instead of those in the file.
     pub custom_domains: Vec<String>,
-    /// Whether the broker's certificate matters.
+    /// Whether the broker's certificate is verified.
     pub check_broker_certificate: bool,
-    /// How long a token may take to be made.
+    /// How long a token may take to be issued.
     pub token_patience: Duration,
 }
 
 impl JoinSettings {
-    /// As it is if nobody says otherwise.
+    /// Returns the default settings.
     pub fn new(info: ForJoin, cluster_id: ClusterId) -> Self {
         Self {
             info,
@@ -102,32 +102,32 @@ impl JoinSettings {
     }
 }
 
-/// What became of it.
+/// The result of a join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// What the cluster is called in the ClusterSet.
+    /// The cluster's ID in the ClusterSet.
     pub cluster_id: ClusterId,
     /// The broker's namespace.
     pub namespace: String,
-    /// Its global addresses, if it has any.
+    /// Its global addresses, if any.
     pub global_cidr: Option<String>,
-    /// Where addresses of its services are from, if they have any.
+    /// The range of its services' ClusterSet IPs, if any.
     pub clusterset_ip_cidr: Option<String>,
 }
 
-/// What a cluster was given.
+/// The addresses that a cluster was allocated.
 #[derive(Default)]
 struct Addresses {
     global: Option<String>,
     clusterset: Option<addresses::Clusterset>,
 }
 
-/// Lets a cluster join.
+/// Joins a cluster to a ClusterSet.
 ///
 /// # Errors
 ///
-/// If the broker cannot be reached or is not complete, if there are no addresses left, if
-/// another cluster has the ID, or if this cluster is in another ClusterSet.
+/// If the broker cannot be reached or is incomplete, if the addresses are exhausted, if
+/// another cluster has the ID, or if this cluster is a member of another ClusterSet.
 pub async fn join(
     clusters: &JoinClients,
     settings: &JoinSettings,
@@ -164,8 +164,8 @@ pub async fn join(
     })
 }
 
-/// Whether the cluster may have the ID: it is its own already, or nobody's. A cluster of
-/// another ClusterSet stays there.
+/// Checks that the cluster may have the ID: it already has it, or the ID is free. A member of
+/// another ClusterSet is refused.
 async fn may_join(
     broker: &Client,
     settings: &JoinSettings,

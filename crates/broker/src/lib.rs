@@ -1,32 +1,32 @@
 //! Submariner brokers for many tenants.
 //!
-//! A *broker* is a namespace through which the clusters of a ClusterSet find each other. A
-//! *tenant* is a ClusterSet whose broker is one of many on the same cluster: the operator
-//! makes its namespace and what is in it, and the tenant's administrator needs no right
-//! beyond it.
+//! A *broker* is a namespace through which the clusters of a ClusterSet exchange information.
+//! A *tenant* is a ClusterSet whose broker is one of many on the same cluster: the operator
+//! creates its namespace and the objects in it, and the tenant's administrator needs no
+//! permission outside of it.
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
-//! | [`names`] | what everything is called |
+//! | [`names`] | names of objects, labels and annotations |
 //! | [`tenant`], [`broker`] | the kinds |
-//! | [`roles`] | who may what |
+//! | [`roles`] | the rules of every role |
 //! | [`crds`] | their definitions |
-//! | [`manifests`] | what is put on a cluster, as data |
-//! | [`mode`] | whether a broker is one of many |
-//! | [`connect`] | how it is reached |
-//! | [`deploy`] | how the operator, or a broker, is put there |
-//! | [`token`] | tokens of service accounts |
-//! | [`tenants`] | what those who manage tenants do |
+//! | [`manifests`] | builders of Kubernetes objects |
+//! | [`mode`] | whether a cluster has brokers of many tenants |
+//! | [`connect`] | connections to a broker |
+//! | [`deploy`] | deployment of the operator and of brokers |
+//! | [`token`] | service account tokens |
+//! | [`tenants`] | tenant management |
 //! | [`info`] | the file `broker-info.subm` |
-//! | [`psk`], [`component`] | what is in it |
-//! | [`cidr`], [`globalnet`] | addresses, and who has which |
-//! | [`join`] | a cluster joins a broker |
-//! | [`columns`] | what others wrote, as it is shown |
-//! | [`show`] | the brokers of a cluster, as they are shown |
-//! | [`recover`] | a file that was lost, written anew |
-//! | [`operator`] | what gives every Tenant what its broker needs |
-//! | [`report`] | how whoever asked for something is told how it goes |
-//! | [`error`] | why something was not done, and what to do about it |
+//! | [`psk`], [`component`] | parts of that file |
+//! | [`cidr`], [`globalnet`] | address ranges and their allocation |
+//! | [`join`] | joining of a cluster to a broker |
+//! | [`columns`] | terminal tables of untrusted text |
+//! | [`show`] | listing of the brokers of a cluster |
+//! | [`recover`] | recovery of a lost broker info file |
+//! | [`operator`] | the operator that provisions tenants |
+//! | [`report`] | progress reports |
+//! | [`error`] | errors with hints |
 
 pub mod broker;
 pub mod cidr;

@@ -1,12 +1,12 @@
-//! Objects that may not be there, of kinds that may not be there.
+//! Reads of objects whose kind may not be served.
 
 use std::fmt::Debug;
 
 use kube::{Api, Error};
 use serde::de::DeserializeOwned;
 
-/// The object of that name. `None` also if the cluster does not serve its kind, of which it
-/// says no more than that the page is not found.
+/// Returns the object; `None` also if the cluster does not serve its kind, which is a 404
+/// without details.
 pub(crate) async fn get<K>(api: &Api<K>, name: &str) -> Result<Option<K>, Error>
 where
     K: Clone + DeserializeOwned + Debug,

@@ -1,4 +1,4 @@
-//! What is put on a cluster, as data.
+//! Kubernetes objects as data.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 
 use crate::names::AXON;
 
-/// Whom the objects here belong to. Not what the operator puts on what it makes itself.
+/// The label of the operator's own objects. Objects that the operator creates have another
+/// one.
 const NAME: (&str, &str) = ("app.kubernetes.io/name", AXON);
-/// Where the operator says how it is.
+/// The port of the operator's health endpoints.
 const HEALTH: u16 = 8080;
 
-/// As a document that `kubectl apply -f` reads. The order is kept.
+/// Encodes objects as one document for `kubectl apply -f`, in order.
 ///
 /// # Errors
 ///
@@ -24,7 +25,7 @@ const HEALTH: u16 = 8080;
 pub fn yaml(objects: &[Value]) -> Result<String, serde_saphyr::ser::Error> {
     let mut text = String::new();
     for object in objects {
-        // Long texts stay on one line, as every other program writes them.
+        // Long texts stay on one line, as other programs write them.
         let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
         text.push_str("---\n");
         text.push_str(&serde_saphyr::to_string_with_options(object, options)?);
@@ -32,9 +33,9 @@ pub fn yaml(objects: &[Value]) -> Result<String, serde_saphyr::ser::Error> {
     Ok(text)
 }
 
-/// An object as it is applied: nothing in it that the server would fill in.
+/// Converts an object to JSON without the fields that the server fills in.
 pub(crate) fn value(object: &impl Serialize) -> Value {
-    // Every key of an object of Kubernetes is a text, which is all that JSON asks for.
+    // Every key of a Kubernetes object is a string, as JSON requires.
     let mut value = serde_json::to_value(object).unwrap_or_default();
     if let Some(members) = value.as_object_mut() {
         members.remove("status");
@@ -100,8 +101,8 @@ pub(crate) fn account_subject(name: &str, namespace: &str) -> Subject {
     }
 }
 
-/// The operator's. One is at work at a time: the lease sees to it, also while a new one takes
-/// over from an old one.
+/// Builds the operator's Deployment. The lease ensures that only one instance works, also
+/// during a rollout.
 pub(crate) fn deployment(image: &str) -> Deployment {
     let labels = json!({ NAME.0: NAME.1 });
     let object = json!({
@@ -158,7 +159,7 @@ fn reference(kind: &str, name: &str) -> RoleRef {
     }
 }
 
-/// Of an object of the operator's, in a namespace if one is named.
+/// Metadata of an operator's own object, in a namespace if one is given.
 pub(crate) fn ours(name: &str, namespace: Option<&str>) -> ObjectMeta {
     let label = (NAME.0.to_owned(), NAME.1.to_owned());
     ObjectMeta {
@@ -167,7 +168,7 @@ pub(crate) fn ours(name: &str, namespace: Option<&str>) -> ObjectMeta {
     }
 }
 
-/// Of an object that has nothing but a name.
+/// Metadata with nothing but a name.
 pub(crate) fn plain(name: &str, namespace: Option<&str>) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),

@@ -1,6 +1,6 @@
-//! Whether a broker is one of many, and what the cluster serves for it.
+//! Whether a cluster is in Axon mode, and which kinds it serves.
 //!
-//! A tenant may not read definitions. But everybody may ask what the server serves.
+//! A tenant may not read CustomResourceDefinitions, but every user may read discovery.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use kube::{Api, Client, ResourceExt};
 use crate::error::Error;
 use crate::names::TENANT_LABEL;
 
-/// Where tenants are.
+/// The API group and version of tenants.
 const GROUP: &str = "submariner.io/v1alpha1";
-/// How long what one server serves may be unknown to another.
+/// How long discovery may lag between API servers of one cluster.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 
-/// Groups and versions, and what a broker needs of each.
+/// The kinds that a broker needs, by group and version.
 const NEEDED: [(&str, &[&str]); 3] = [
     (GROUP, &["brokers"]),
     ("submariner.io/v1", &["clusters", "endpoints"]),
@@ -26,16 +26,16 @@ const NEEDED: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Whether the cluster has tenants, or the namespace is a tenant's that has a space of its
-/// own.
+/// Returns whether the cluster serves tenants, or the namespace is that of a tenant with a
+/// space of its own.
 ///
 /// # Errors
 ///
-/// What the server answers.
+/// Any error of the server.
 pub async fn is_axon(client: &Client, namespace: &str) -> Result<bool, Error> {
     let mut found = served(client, GROUP).await?;
     if found.is_empty() {
-        // Of several servers one may not have heard yet of what another was told.
+        // One of several API servers may not know a new kind yet.
         tokio::time::sleep(PAUSE).await;
         found = served(client, GROUP).await?;
     }
@@ -45,17 +45,17 @@ pub async fn is_axon(client: &Client, namespace: &str) -> Result<bool, Error> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     match namespaces.get_opt(namespace).await {
         Ok(found) => Ok(found.is_some_and(|found| found.labels().contains_key(TENANT_LABEL))),
-        // A tenant may read its namespace.
+        // A tenant may read its own namespace, so a 403 means that it is not a tenant's.
         Err(kube::Error::Api(status)) if status.code == 403 => Ok(false),
         Err(error) => Err(Error::when(format!("read namespace {namespace}"))(error)),
     }
 }
 
-/// The kinds that a broker needs and the cluster does not serve.
+/// Returns the kinds that a broker needs and the cluster does not serve.
 ///
 /// # Errors
 ///
-/// What the server answers.
+/// Any error of the server.
 pub async fn missing_kinds(client: &Client) -> Result<Vec<String>, Error> {
     let mut missing = Vec::new();
     for (group_version, needed) in NEEDED {
@@ -67,7 +67,7 @@ pub async fn missing_kinds(client: &Client) -> Result<Vec<String>, Error> {
     Ok(missing)
 }
 
-/// What the server serves of a group and version.
+/// Returns the plural names of the kinds that a group and version serves.
 pub(crate) async fn served(
     client: &Client,
     group_version: &str,

@@ -1,47 +1,47 @@
-//! What everything is called.
+//! Names of objects, labels and annotations.
 //!
-//! Most of these names are Submariner's: other programs look for them.
+//! Most of these names are Submariner's, and other programs look them up.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The namespace of the tenants' objects and of the operator, and what the operator's
-/// account, roles, lease and Deployment are called. Not `submariner-…`: Submariner's own
-/// `subctl uninstall` deletes everything cluster-scoped that begins so.
+/// The namespace of the Tenants and of the operator, and the name of the operator's service
+/// account, roles, lease and Deployment. It does not begin with `submariner-` because `subctl
+/// uninstall` deletes every cluster-scoped object with that prefix.
 pub const AXON: &str = "axon-operator";
-/// The role of those who manage tenants without being administrators of the cluster.
+/// The role of users who manage tenants without being cluster administrators.
 pub const AXON_ADMIN: &str = "axon-admin";
-/// What lets the operator make whole spaces, on Insula.
+/// The role that lets the operator create spaces, on Insula.
 pub const AXON_SPACES: &str = "axon-operator-spaces";
 
-/// The namespace of a broker that nobody gave another.
+/// The default namespace of a broker.
 pub const DEFAULT_NAMESPACE: &str = "submariner-k8s-broker";
 /// A broker's administrator: service account, Role and RoleBinding.
 pub const ADMIN: &str = "submariner-k8s-broker-admin";
-/// The Secret with the administrator's token, of a tenant. Elsewhere it has any name.
+/// The Secret with the token of a tenant's administrator. In classic brokers its name varies.
 pub const ADMIN_TOKEN: &str = "submariner-k8s-broker-admin-token";
-/// The Role of the clusters that have joined. It is a Role, whatever its name says.
+/// The Role of joined clusters. It is a Role, not a ClusterRole, in spite of its name.
 pub const CLUSTER: &str = "submariner-k8s-broker-cluster";
 /// The service account that clusters shared before each had its own.
 pub const CLIENT: &str = "submariner-k8s-broker-client";
-/// The one Broker object of a broker's namespace.
+/// The name of the Broker object in a broker's namespace.
 pub const BROKER: &str = "submariner-broker";
 /// The Secret with the pre-shared key.
 pub const PSK: &str = "submariner-ipsec-psk";
 
-/// On everything that belongs to a tenant: whose it is, by ID.
+/// The label with the tenant's ID on every object of a tenant.
 pub const TENANT_LABEL: &str = "axon.submariner.io/tenant";
-/// On everything that the operator made; what it watches is selected by it.
+/// The label on every object that the operator creates; its watches select by it.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", AXON);
-/// On a tenant's namespace (and space): the UID of the Tenant that it was made for. Without
-/// it a namespace is somebody else's, whatever its name.
+/// The annotation on a tenant's namespace (and space) with the UID of its Tenant. A namespace
+/// without it is never touched.
 pub const TENANT_UID: &str = "axon.submariner.io/tenant-uid";
-/// Holds a Tenant until its namespace is gone.
+/// The finalizer that keeps a Tenant until its namespace is deleted.
 pub const FINALIZER: &str = "axon.submariner.io/cleanup";
 
-/// What a tenant's namespace begins with.
+/// The prefix of a tenant's namespace.
 const PREFIX: &str = "submariner-broker-";
-/// A namespace has 63 characters at most.
+/// A namespace name has at most 63 characters.
 const LONGEST: usize = 63 - PREFIX.len();
 
 /// A tenant's ID: a DNS label that leaves room for the prefix of its namespace.
@@ -49,22 +49,22 @@ const LONGEST: usize = 63 - PREFIX.len();
 pub struct TenantId(String);
 
 impl TenantId {
-    /// One that nobody has.
+    /// Generates a random ID.
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().to_string())
     }
 
-    /// Whose broker a namespace is for, by its name.
+    /// Returns the tenant of a namespace, by the namespace's name.
     pub fn of_namespace(namespace: &str) -> Option<Self> {
         namespace.strip_prefix(PREFIX)?.parse().ok()
     }
 
-    /// As it is written.
+    /// Returns the ID as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The namespace of the tenant's broker; also what its space is called, if it has one.
+    /// Returns the namespace of the tenant's broker, which is also the name of its space.
     pub fn namespace(&self) -> String {
         format!("{PREFIX}{}", self.0)
     }
@@ -76,13 +76,13 @@ impl fmt::Display for TenantId {
     }
 }
 
-/// Why a text is no tenant ID.
+/// The reasons why a text is not a tenant ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnId {
-    /// It is too long.
+    /// The text is too long.
     #[error("a tenant ID has at most {LONGEST} characters")]
     TooLong,
-    /// It is no DNS label.
+    /// The text is not a DNS label.
     #[error(
         "a tenant ID has lower-case letters, digits and -, and begins and ends with a letter or digit"
     )]
@@ -102,7 +102,7 @@ impl FromStr for TenantId {
     }
 }
 
-/// Whether a text is a DNS label, as names of namespaces and IDs of clusters are.
+/// Returns whether a text is a DNS label, as namespace names and cluster IDs are.
 pub(crate) fn is_label(text: &str) -> bool {
     has_signs_of_a_label(text) && text.len() <= 63
 }
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(
             longest.parse::<TenantId>().unwrap().namespace().len(),
             63,
-            "the longest namespace that there is"
+            "the maximum length of a namespace name"
         );
         let long = "a".repeat(46);
         assert_eq!(long.parse::<TenantId>(), Err(NotAnId::TooLong));

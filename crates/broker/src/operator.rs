@@ -1,26 +1,26 @@
-//! The tenant operator: gives every Tenant what its broker needs, and takes it away again.
+//! The tenant operator: provisions the broker prerequisites of every Tenant, and removes them.
 //!
 //! ```text
-//! watch -> load -> hold -> observe -> plan (pure) -> conclude (pure) -> tell -> act -> again
+//! watch -> load -> finalizer -> observe -> plan (pure) -> status (pure) -> write -> execute -> repeat
 //! ```
 //!
-//! Everything that is there is read anew each time, and every write says what it is based
-//! on. So it can be ended between any two of its writes, and whoever comes next goes on.
+//! The state is read from the server each time, and every write has a precondition. So the
+//! operator can be killed between any two writes, and the next instance continues.
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
-//! | `run` | the operator's life |
+//! | `run` | startup, settings, shared context |
 //! | `reconcile` | the steps for one tenant; read it first |
-//! | `watch` | what calls for work |
-//! | `observe` | what there is |
-//! | `object` | the objects that it makes, and what can be done to them |
-//! | `wanted` | how the objects of a tenant should be |
-//! | `plan` | from what there is to what is to be done |
-//! | `remove` | the same, for a tenant that goes |
-//! | `problem` | what can be in the way |
-//! | `conclude` | what is said of it in the Tenant's status |
-//! | `act` | doing it |
-//! | `event` | what is told beside |
+//! | `watch` | the watches that trigger reconciliations |
+//! | `observe` | the observed state |
+//! | `object` | the objects it creates, and the actions on them |
+//! | `wanted` | the desired objects of a tenant |
+//! | `plan` | from the observed state to the actions |
+//! | `remove` | the same for a tenant that is being deleted |
+//! | `problem` | problems, reasons and how they are retried |
+//! | `conclude` | the Tenant's status |
+//! | `act` | execution of the actions |
+//! | `event` | events |
 
 mod act;
 mod conclude;
@@ -37,7 +37,7 @@ mod watch;
 
 pub use run::{Settings, run};
 
-/// How the operator introduces itself.
+/// The user agent of the operator.
 pub const AGENT: &str = concat!("axon-operator/", env!("CARGO_PKG_VERSION"));
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! Trouble that goes over by itself.
+//! Transient errors of API requests.
 
 use std::time::Duration;
 
 use kube::Error;
 use tokio::time::Instant;
 
-/// How long trouble may last for whoever waits for something else: servers change over in
-/// less, and who is cut off for good is to be told soon.
+/// How long errors are tolerated during a wait: API servers fail over faster, and a client
+/// that is cut off for good should learn it soon.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Trouble while something is waited for.
+/// Tracks transient errors during a wait.
 #[derive(Debug, Default)]
 pub(crate) struct Hiccups {
     since: Option<Instant>,
 }
 
 impl Hiccups {
-    /// Whether to look again in spite of this.
+    /// Returns whether to retry after this error.
     pub(crate) fn bear(&mut self, error: &Error) -> bool {
         self.bear_at(error, Instant::now())
     }
@@ -26,14 +26,14 @@ impl Hiccups {
         is_passing(error) && now.saturating_duration_since(since) < PATIENCE
     }
 
-    /// The server has answered.
+    /// Notes that the server has answered.
     pub(crate) fn end(&mut self) {
         self.since = None;
     }
 }
 
-/// Whether whoever waits may hope that it goes over: the server could not be reached, or is
-/// busy. What it refuses it refuses again.
+/// Returns whether a retry may succeed: the server could not be reached or is overloaded.
+/// Every other refusal is final.
 pub(crate) fn is_passing(error: &Error) -> bool {
     match error {
         Error::Api(status) => status.code == 429 || status.code >= 500,

@@ -1,4 +1,4 @@
-//! The key that the clusters of a ClusterSet share.
+//! The pre-shared key of a ClusterSet.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::names;
 
-/// What a Secret has the key under.
+/// The Secret's data key.
 pub const KEY: &str = "psk";
-/// As many bytes as Submariner's own keys have.
+/// The length of Submariner's own keys in bytes.
 const LENGTH: usize = 48;
 
-/// A key that nobody has.
+/// Generates a random key.
 ///
 /// # Panics
 ///
-/// Where the system has no random numbers, on which nothing can be kept secret.
+/// If the system has no source of random numbers.
 pub fn generate() -> Secret {
     let mut key = [0; LENGTH];
     SystemRandom::new()
@@ -27,7 +27,7 @@ pub fn generate() -> Secret {
     secret(key.to_vec())
 }
 
-/// A Secret with this key.
+/// Builds a Secret with this key.
 pub fn secret(key: Vec<u8>) -> Secret {
     Secret {
         metadata: ObjectMeta {
@@ -39,7 +39,7 @@ pub fn secret(key: Vec<u8>) -> Secret {
     }
 }
 
-/// The key in a Secret, if there is one.
+/// Returns the key in a Secret, if there is one.
 pub fn of(secret: &Secret) -> Option<&[u8]> {
     let key = &secret.data.as_ref()?.get(KEY)?.0;
     (!key.is_empty()).then_some(key)

@@ -1,8 +1,8 @@
-//! A `broker-info.subm` that was lost, written anew.
+//! Recovery of a lost `broker-info.subm`.
 //!
-//! The pre-shared key is known to the clusters that have joined and to nobody else. So it is
-//! done from one of them, which may read everything else at the broker; from the broker's
-//! own cluster only where the key is there too, or none is needed.
+//! The pre-shared key is known only to the clusters that have joined. So recovery runs from
+//! one of them, which may read everything else at the broker; it works from the broker's own
+//! cluster only if the key is there too, or none is needed.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,38 +21,38 @@ use crate::join::{Membership, NAMESPACE, membership};
 use crate::report::Report;
 use crate::{lookup, names, psk, show, token};
 
-/// The cluster that it is done from.
+/// The cluster that recovery runs from.
 pub struct Context {
-    /// It, as its administrator.
+    /// A client with administrator rights.
     pub client: Client,
-    /// Its address, for the file, should it be the broker's own.
+    /// Its URL, written to the file if it is the broker's own cluster.
     pub url: String,
 }
 
-/// What is to be recovered, and where to.
+/// The settings of a recovery.
 #[derive(Clone, Debug)]
 pub struct RecoverSettings {
-    /// The broker's namespace, where the cluster does not know.
+    /// The broker's namespace, if the cluster does not know it.
     pub namespace: Option<String>,
-    /// Another address of the broker.
+    /// A different URL of the broker.
     pub broker_url: Option<String>,
-    /// Where the file is to be.
+    /// The file to write.
     pub output: PathBuf,
 }
 
-/// What was recovered.
+/// The result of a recovery.
 #[derive(Debug)]
 pub struct Recovered {
-    /// What the file says.
+    /// The recovered content.
     pub info: BrokerInfo,
-    /// What was written.
+    /// The written file.
     pub saved: Saved,
 }
 
-/// Makes a client of the broker out of an address and a token.
+/// Creates a client for the broker from its URL and token.
 pub type Connect<'a> = &'a (dyn Fn(&BrokerInfo) -> Result<Client, Error> + Send + Sync);
 
-/// A broker, and what the cluster knows of it.
+/// A broker and what the cluster knows about it.
 struct Known {
     client: Client,
     url: String,
@@ -60,11 +60,11 @@ struct Known {
     psk: Option<Vec<u8>>,
 }
 
-/// Writes the file anew.
+/// Recovers the file.
 ///
 /// # Errors
 ///
-/// If something that belongs in it is not known here.
+/// If a part of its content is not known to this cluster.
 pub async fn recover(
     context: &Context,
     connect: Connect<'_>,
@@ -79,7 +79,7 @@ pub async fn recover(
     let known = match membership(&context.client).await {
         Ok(Some(membership)) => of_member(context, &membership, connect, settings).await?,
         Ok(None) => of_broker(context, settings).await?,
-        // A broker's administrator may see its namespace and no other.
+        // A broker's administrator may read the broker's namespace only.
         Err(error) if settings.namespace.is_some() && is_forbidden(&error) => {
             of_broker(context, settings).await?
         }
@@ -98,7 +98,7 @@ fn is_forbidden(error: &Error) -> bool {
     matches!(&**source, kube::Error::Api(status) if status.is_forbidden())
 }
 
-/// What a cluster that has joined knows.
+/// Collects what a member cluster knows.
 async fn of_member(
     context: &Context,
     membership: &Membership,
@@ -136,8 +136,8 @@ async fn of_member(
     })
 }
 
-/// The cluster's own token: from the Secret that its membership names, or from itself, as it
-/// was before there was one.
+/// Returns the cluster's own token: from the Secret that its membership names, or from the
+/// spec, where older versions stored it.
 async fn own_token(secrets: &Api<Secret>, membership: &Membership) -> Result<Secret, Error> {
     if let Some(found) = secret(secrets, membership.says("brokerK8sSecret")).await?
         && token::of(&found).is_some()
@@ -169,7 +169,7 @@ async fn own_psk(secrets: &Api<Secret>, membership: &Membership) -> Result<Optio
     Ok(key.filter(|key| !key.is_empty()))
 }
 
-/// What the broker's own cluster knows.
+/// Collects what the broker's own cluster knows.
 async fn of_broker(context: &Context, settings: &RecoverSettings) -> Result<Known, Error> {
     let client = context.client.clone();
     let namespace = match &settings.namespace {
@@ -187,7 +187,7 @@ async fn of_broker(context: &Context, settings: &RecoverSettings) -> Result<Know
     })
 }
 
-/// The namespace of the only broker that there is.
+/// Returns the namespace of the only broker of the cluster.
 async fn only_one(client: &Client) -> Result<String, Error> {
     let brokers = show::list(client, None).await?;
     let namespaces: Vec<String> = brokers.iter().filter_map(ResourceExt::namespace).collect();
@@ -204,7 +204,7 @@ async fn only_one(client: &Client) -> Result<String, Error> {
     }
 }
 
-/// Everything that belongs in the file.
+/// Collects the content of the file.
 async fn gather(known: Known) -> Result<BrokerInfo, Error> {
     let Known {
         client,
@@ -242,7 +242,7 @@ async fn gather(known: Known) -> Result<BrokerInfo, Error> {
     })
 }
 
-/// The Secret with the token of the broker's administrator.
+/// Returns the Secret with the token of the broker's administrator.
 async fn admin_token(client: &Client, namespace: &str) -> Result<Option<Secret>, Error> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let account = accounts.get_opt(names::ADMIN).await;
@@ -256,8 +256,8 @@ async fn admin_token(client: &Client, namespace: &str) -> Result<Option<Secret>,
     Ok(found.map(token::handed_out))
 }
 
-/// The Secret that is called so, if anything can be. The name is from an object, and what is
-/// in the Secret goes where that object says: it must not lead into another namespace.
+/// Returns a Secret by a name from an object's spec. The name is validated, because the
+/// Secret's content is sent where that object says: it must not lead into another namespace.
 async fn secret(secrets: &Api<Secret>, name: Option<&str>) -> Result<Option<Secret>, Error> {
     let Some(name) = name.filter(|name| name.split('.').all(names::is_label)) else {
         return Ok(None);

@@ -1,9 +1,9 @@
-//! Who may what: the rules of every role that is made.
+//! The rules of every role.
 //!
-//! Kubernetes lets nobody grant what they do not have. So the rules of a broker's
-//! administrator contain those of the clusters that it lets join, and the rules of the
-//! operator contain those of the administrators that it makes; neither needs `escalate` or
-//! `bind`. The tests below hold it so.
+//! Kubernetes lets no user grant permissions that they do not have. So the rules of a broker's
+//! administrator contain those of the clusters that join, and the rules of the operator
+//! contain those of the administrators it creates; neither needs `escalate` or `bind`. The
+//! tests below check this.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
@@ -21,7 +21,8 @@ const DISCOVERY: &str = "discovery.k8s.io";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const CORE: &str = "";
 
-/// Of a broker's administrator as Submariner has it: the Broker itself is for others to make.
+/// The rules of a classic broker's administrator, as in Submariner: it does not create the
+/// Broker.
 pub fn admin() -> Vec<PolicyRule> {
     let mut rules = vec![
         rule(SUBMARINER, &["brokers"], &["get", "list"]),
@@ -35,8 +36,8 @@ pub fn admin() -> Vec<PolicyRule> {
     rules
 }
 
-/// Of a tenant's administrator, who deploys the broker too: with rights in its own namespace
-/// and nowhere else.
+/// The rules of a tenant's administrator, who also deploys the broker: in its own namespace
+/// only.
 pub fn tenant_admin(namespace: &str) -> Vec<PolicyRule> {
     let mut own = rule(CORE, &["namespaces"], &["get"]);
     own.resource_names = Some(vec![namespace.to_owned()]);
@@ -68,7 +69,7 @@ fn held_by_every_admin() -> Vec<PolicyRule> {
     rules
 }
 
-/// Of a cluster that has joined.
+/// The rules of a joined cluster.
 pub fn cluster() -> Vec<PolicyRule> {
     let mut rules = exchanged();
     rules.extend([
@@ -79,7 +80,7 @@ pub fn cluster() -> Vec<PolicyRule> {
     rules
 }
 
-/// What clusters tell each other through the broker.
+/// The rules for the objects that clusters exchange through the broker.
 fn exchanged() -> Vec<PolicyRule> {
     vec![
         rule(SUBMARINER, &["clusters", "endpoints"], EVERYTHING),
@@ -96,7 +97,7 @@ fn exchanged() -> Vec<PolicyRule> {
     ]
 }
 
-/// Of the operator, everywhere: what it makes, and what it grants.
+/// The cluster-wide rules of the operator: what it creates, and what it grants.
 pub fn operator() -> Vec<PolicyRule> {
     let mut rules = vec![
         rule(CORE, &["namespaces"], EVERYTHING),
@@ -107,7 +108,7 @@ pub fn operator() -> Vec<PolicyRule> {
     rules
 }
 
-/// Of the operator, in its own namespace.
+/// The rules of the operator in its own namespace.
 pub fn operator_at_home() -> Vec<PolicyRule> {
     vec![
         rule(
@@ -130,7 +131,7 @@ pub fn operator_at_home() -> Vec<PolicyRule> {
     ]
 }
 
-/// Of the operator where it makes whole spaces: on Insula, and only if it is asked to.
+/// The rules of the operator for creating spaces: on Insula only, and only on request.
 pub fn operator_of_spaces() -> Vec<PolicyRule> {
     vec![
         rule(
@@ -146,7 +147,7 @@ pub fn operator_of_spaces() -> Vec<PolicyRule> {
     ]
 }
 
-/// Of those who manage tenants, in the operator's namespace.
+/// The rules of tenant administrators in the operator's namespace.
 pub fn axon_admin() -> Vec<PolicyRule> {
     vec![rule(
         SUBMARINER,
@@ -155,9 +156,9 @@ pub fn axon_admin() -> Vec<PolicyRule> {
     )]
 }
 
-/// Of those who manage tenants, in a tenant's namespace: its administrator's token, to hand
-/// it out, and the administrator itself, to have both made anew; and who else is bound there,
-/// to say so then.
+/// The rules of tenant administrators in a tenant's namespace: to read the administrator's
+/// token, to delete token and account for rotation, and to list the bindings that a rotation
+/// leaves in place.
 pub fn axon_admin_of_tenant(token_secret: &str) -> Vec<PolicyRule> {
     let only = |resource: &str, name: &str| {
         let mut rule = rule(CORE, &[resource], &["get", "delete"]);
@@ -187,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// A right: group, resource, name or any, verb.
+    /// A permission: group, resource, resource name or any, verb.
     type Right = (String, String, Option<String>, String);
 
     fn rights(rules: &[PolicyRule]) -> BTreeSet<Right> {

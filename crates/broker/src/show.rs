@@ -1,4 +1,4 @@
-//! The brokers of a cluster, as they are shown.
+//! Listing of the brokers of a cluster.
 
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt};
@@ -9,7 +9,7 @@ use crate::columns;
 use crate::error::Error;
 use crate::names::is_label;
 
-/// What the columns are called.
+/// The column headers.
 pub const COLUMNS: [&str; 7] = [
     "NAMESPACE",
     "NAME",
@@ -19,41 +19,42 @@ pub const COLUMNS: [&str; 7] = [
     "DEFAULT GLOBALNET SIZE",
     "DEFAULT DOMAINS",
 ];
-/// What is shown of a field that is not what it should be.
+/// The cell of a field with the wrong type.
 const INVALID: &str = "<invalid>";
-/// How many brokers are asked for at a time.
+/// The page size of lists.
 const PAGE: u32 = 500;
 
-/// A broker, as it is shown.
+/// A broker as a table row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What stands under each of [`COLUMNS`], as it was written: by others.
+    /// The cells of [`COLUMNS`], not sanitized.
     pub cells: [String; 7],
 }
 
-/// The brokers of a namespace, or of all, in their order.
+/// Returns the brokers of one namespace, or of all, in the server's order.
 ///
 /// # Errors
 ///
-/// What the server answers; [`Error::NotEverywhere`] if the namespaces that may be seen are
-/// not all.
+/// Any error of the server; [`Error::NotEverywhere`] if the caller may not list all
+/// namespaces.
 pub async fn brokers(client: &Client, namespace: Option<&str>) -> Result<Vec<Row>, Error> {
     namespace.map_or(Ok(()), judge)?;
     let found = list(client, namespace).await?;
     Ok(found.iter().map(row).collect())
 }
 
-/// Whether a text is the name of a namespace: it becomes a part of a path.
+/// Validates the name of a namespace, which becomes part of a path.
 pub(crate) fn judge(namespace: &str) -> Result<(), Error> {
     match is_label(namespace) {
         true => Ok(()),
         false => Err(Error::invalid(format!(
-            "{namespace:?} is no name of a namespace"
+            "{namespace:?} is not a valid namespace name"
         ))),
     }
 }
 
-/// The brokers, whatever they say: one that our type cannot say must not hide the others.
+/// Lists brokers as dynamic objects: one that does not match our type must not hide the
+/// others.
 pub(crate) async fn list(
     client: &Client,
     namespace: Option<&str>,
@@ -72,7 +73,7 @@ pub(crate) async fn list(
     let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
         let listed = match api.list(&page).await {
-            // A cluster without the kind has none.
+            // A cluster without the kind has no brokers.
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
             Err(kube::Error::Api(status)) if namespace.is_none() && status.is_forbidden() => {
                 return Err(Error::NotEverywhere {
@@ -89,7 +90,7 @@ pub(crate) async fn list(
     }
 }
 
-/// The rows in columns, or that there are none.
+/// Formats the rows as a table.
 pub fn table(rows: &[Row]) -> String {
     if rows.is_empty() {
         return "No brokers found\n".to_owned();

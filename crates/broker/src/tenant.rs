@@ -1,11 +1,11 @@
-//! The kind `tenants.submariner.io`: a ClusterSet that gets a broker of its own.
+//! The kind `tenants.submariner.io`: a ClusterSet with a broker of its own.
 
 use k8s_openapi::api::rbac::v1::Subject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// What a tenant is to be. Its name is its ID.
+/// The desired state of a tenant. The object's name is the tenant's ID.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "submariner.io",
@@ -19,41 +19,41 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TenantSpec {
-    /// What people call it.
+    /// A name for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// Whose it is; a remark.
+    /// The owner, as a note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Who else administers its broker, beside the service account.
+    /// Administrators of its broker, in addition to the service account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admins: Option<Vec<Subject>>,
-    /// What keeps it apart from the others.
+    /// How it is isolated from other tenants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
 }
 
-/// What keeps a tenant apart from the others.
+/// How a tenant is isolated from other tenants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Isolation {
-    /// A namespace, and rights in it and nowhere else.
+    /// A namespace, with permissions in that namespace only.
     #[default]
     Namespace,
-    /// A whole space of an Insula, with that namespace in it.
+    /// A space of an Insula server, with that namespace in it.
     Space,
 }
 
-/// What became of a tenant.
+/// The observed state of a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TenantStatus {
-    /// How far it is.
+    /// The current phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
     /// The namespace of its broker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The space that the namespace is in, if it is not in this one.
+    /// The space of that namespace, if it has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
     /// The service account of its administrator.
@@ -62,29 +62,29 @@ pub struct TenantStatus {
     /// The Secret with that account's token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_secret: Option<String>,
-    /// What is going on, or wrong, in a sentence.
+    /// A sentence about progress or problems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When it was first as it should be.
+    /// When it was first provisioned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioned_at: Option<Time>,
-    /// The generation of the spec that this is about.
+    /// The generation of the spec that the status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The same, in the form that tools wait for.
+    /// Conditions for `kubectl wait`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
 }
 
-/// How far a tenant is.
+/// The phase of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Its parts are being made.
+    /// Its objects are being created.
     Provisioning,
-    /// Everything is as it should be.
+    /// All objects are as desired.
     Provisioned,
-    /// Something is in the way. It is tried again.
+    /// Provisioning failed and is being retried.
     Failed,
-    /// It is going.
+    /// It is being deleted.
     Deleting,
 }

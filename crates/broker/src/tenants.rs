@@ -1,8 +1,8 @@
-//! What those who manage tenants do: create, show, list and delete them, and write the file
-//! that a tenant's administrator begins with.
+//! Tenant management: creating, showing, listing and deleting tenants, and writing the file
+//! that a tenant's administrator starts with.
 //!
-//! Tenants are made and removed by the operator. Here they are only asked for, and waited
-//! for.
+//! The operator provisions and removes tenants. This module only creates and deletes Tenant
+//! objects, and waits.
 
 mod credentials;
 mod delete;
@@ -20,20 +20,20 @@ use crate::names::{AXON, TenantId};
 use crate::report::Report;
 use crate::tenant::{Phase, Tenant, TenantSpec};
 
-/// The tenants of a cluster, as its caller may see them.
+/// The tenants of a cluster, with the caller's permissions.
 #[derive(Clone)]
 pub struct Tenants {
     client: Client,
     api: Api<Tenant>,
 }
 
-/// As many tenants as are asked for at once; as kubectl has it.
+/// The page size of lists, as in kubectl.
 const PAGE: u32 = 500;
-/// How often a list may begin anew because the server has forgotten where it was.
+/// The maximum number of attempts to list: the continue token may expire.
 const LISTS: usize = 3;
 
 impl Tenants {
-    /// Those of the cluster that a client is for.
+    /// Creates a handle with this client.
     pub fn new(client: &Client) -> Self {
         Self {
             client: client.clone(),
@@ -41,12 +41,12 @@ impl Tenants {
         }
     }
 
-    /// Asks for a tenant. Of several who ask for the same one, one gets it.
+    /// Creates a Tenant. Of several concurrent creations one succeeds.
     ///
     /// # Errors
     ///
-    /// [`Error::TenantExists`], and then nothing has changed; [`Error::NoAxon`]; what else
-    /// the server answers.
+    /// [`Error::TenantExists`], in which case nothing has changed; [`Error::NoAxon`]; any
+    /// other error of the server.
     pub async fn create(&self, id: &TenantId, spec: TenantSpec) -> Result<Tenant, Error> {
         let asked = Tenant::new(id.as_str(), spec);
         let created = self.api.create(&PostParams::default(), &asked).await;
@@ -58,12 +58,12 @@ impl Tenants {
         })
     }
 
-    /// Waits until the operator has made a tenant of what was created.
+    /// Waits until the operator has provisioned the created tenant.
     ///
     /// # Errors
     ///
-    /// [`Error::TenantFailed`] with what the operator says; [`Error::TenantGone`] if
-    /// somebody deletes it meanwhile; [`Error::TimedOut`].
+    /// [`Error::TenantFailed`] with the operator's message; [`Error::TenantGone`] if it is
+    /// deleted in the meantime; [`Error::TimedOut`].
     pub async fn provisioned(
         &self,
         created: &Tenant,
@@ -73,27 +73,27 @@ impl Tenants {
         wait::until_provisioned(self, created, timeout, report).await
     }
 
-    /// One tenant.
+    /// Returns one tenant.
     ///
     /// # Errors
     ///
-    /// [`Error::NoTenant`], [`Error::NoAxon`], and what else the server answers.
+    /// [`Error::NoTenant`], [`Error::NoAxon`], and any other error of the server.
     pub async fn get(&self, id: &TenantId) -> Result<Tenant, Error> {
         let got = self.api.get(id.as_str()).await;
         got.map_err(|error| self.told(error, id, format!("get tenant {id}")))
     }
 
-    /// All tenants, a page at a time.
+    /// Returns all tenants, fetched in pages.
     ///
     /// # Errors
     ///
-    /// [`Error::NoAxon`], and what else the server answers.
+    /// [`Error::NoAxon`], and any other error of the server.
     pub async fn list(&self) -> Result<Vec<Tenant>, Error> {
         let mut tries = LISTS;
         loop {
             tries -= 1;
             match self.pages().await {
-                // The server has forgotten where the next page begins.
+                // The continue token has expired.
                 Err(kube::Error::Api(status)) if status.code == 410 && tries > 0 => {}
                 Err(kube::Error::Api(status)) if status.code == 404 => {
                     return Err(Error::NoAxon);
@@ -116,13 +116,13 @@ impl Tenants {
         }
     }
 
-    /// Deletes a tenant with everything that its broker has, and waits until it is gone.
-    /// Another of the same name that is made meanwhile is left alone.
+    /// Deletes a tenant with its broker, and waits until it is gone. Another tenant that is
+    /// created under the same name in the meantime is left alone.
     ///
     /// # Errors
     ///
-    /// [`Error::NoTenant`]; [`Error::TimedOut`], which says what holds it; what else the
-    /// server answers.
+    /// [`Error::NoTenant`]; [`Error::TimedOut`] with what blocks the deletion; any other error
+    /// of the server.
     pub async fn delete(
         &self,
         id: &TenantId,
@@ -132,7 +132,7 @@ impl Tenants {
         delete::run(self, id, timeout, report).await
     }
 
-    /// What the server's refusal means for a tenant.
+    /// Converts the server's error for a tenant.
     fn told(&self, error: kube::Error, id: &TenantId, attempted: String) -> Error {
         match &error {
             kube::Error::Api(status) if is_missing(status, id) => Error::NoTenant(id.clone()),
@@ -142,7 +142,7 @@ impl Tenants {
     }
 }
 
-/// How far a tenant is, as it is shown.
+/// Returns the phase of a tenant for display.
 pub fn phase(tenant: &Tenant) -> &'static str {
     if tenant.metadata.deletion_timestamp.is_some() {
         return "Deleting";
@@ -157,20 +157,20 @@ pub fn phase(tenant: &Tenant) -> &'static str {
     }
 }
 
-/// Whether a tenant's status is about its deletion.
+/// Returns whether a tenant's status is about its deletion.
 fn is_deleting(tenant: &Tenant) -> bool {
     let phase = tenant.status.as_ref().and_then(|status| status.phase);
     phase == Some(Phase::Deleting)
 }
 
-/// What is going on with a tenant, if it says so.
+/// Returns the message of a tenant's status, if there is one.
 pub fn message(tenant: &Tenant) -> Option<&str> {
     let message = tenant.status.as_ref()?.message.as_deref()?;
     (!message.is_empty()).then_some(message)
 }
 
-/// Whether it is the tenant that is not there, and not the whole API: a cluster without the
-/// kind, or without the namespace, has no name of the tenant in what it answers.
+/// Returns whether a 404 is about the tenant and not about the API: without the kind or the
+/// namespace the response does not name the tenant.
 fn is_missing(status: &Status, id: &TenantId) -> bool {
     let named = status.details.as_ref().map(|details| details.name.as_str());
     status.is_not_found() && named == Some(id.as_str())

@@ -1,8 +1,8 @@
-//! The tokens of service accounts that are kept in Secrets.
+//! Service account tokens in Secrets.
 //!
-//! Since 1.24 Kubernetes makes none by itself: whoever wants one makes a Secret that asks
-//! for it, and waits. Whoever may write Secrets can write anything into one, so a token that
-//! says it is another's is taken for none.
+//! Since 1.24 Kubernetes creates none by itself: a client creates a Secret that requests the
+//! token, and waits. Every user who may write Secrets can write anything into one, so a token
+//! that names another account is ignored.
 
 mod claims;
 
@@ -19,26 +19,26 @@ use crate::error::Error;
 use crate::lookup;
 use crate::passing::Hiccups;
 
-/// The type of Secrets that hold an account's token.
+/// The type of Secrets with a service account token.
 pub const TYPE: &str = "kubernetes.io/service-account-token";
-/// Says which account a Secret asks for the token of.
+/// The annotation that names the service account.
 pub const ACCOUNT: &str = "kubernetes.io/service-account.name";
-/// Says which of all accounts that ever had the name, once it has been filled in.
+/// The annotation with the UID of the service account, set by the token controller.
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-/// Says who made a Secret.
+/// The annotation that names the creator of a Secret.
 const CREATED_BY: (&str, &str) = ("kubernetes.io/created-by", "subctl");
 
-/// What is in such a Secret that others are given.
+/// The data keys of such a Secret that are passed on.
 const KEYS: [&str; 3] = ["ca.crt", "namespace", "token"];
 
-/// How long the server may take to fill a Secret in: it is done in a moment or not at all.
+/// How long the token controller may take: it is done in a moment or not at all.
 pub const PATIENCE: Duration = Duration::from_secs(15);
-/// The first pause between two looks.
+/// The first poll interval.
 const PAUSE: Duration = Duration::from_millis(30);
-/// The longest.
+/// The maximum poll interval.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// A Secret that asks for the token of an account.
+/// Builds a Secret that requests the token of a service account.
 pub fn request(account: &str, metadata: ObjectMeta) -> Secret {
     let mut metadata = metadata;
     let asks = [(ACCOUNT, account), CREATED_BY];
@@ -51,21 +51,21 @@ pub fn request(account: &str, metadata: ObjectMeta) -> Secret {
     }
 }
 
-/// The token in a Secret, if it has been made.
+/// Returns the token in a Secret, if it was issued.
 pub fn of(secret: &Secret) -> Option<&[u8]> {
     let data: &BTreeMap<_, _> = secret.data.as_ref()?;
     let token = &data.get("token")?.0;
     (!token.is_empty()).then_some(token)
 }
 
-/// Whether a Secret is there for the token of this account.
+/// Returns whether a Secret requests the token of this account.
 pub fn is_for(secret: &Secret, account: &str) -> bool {
     let named = secret.annotations().get(ACCOUNT).map(String::as_str);
     named == Some(account) && secret.type_.as_deref() == Some(TYPE)
 }
 
-/// Whether a Secret has the token of this account of a namespace, by everything that it says:
-/// of this one among all of its name, if it is known which.
+/// Returns whether annotations, data and token of a Secret all name this account, and this UID
+/// if it is given.
 pub fn fits(secret: &Secret, namespace: &str, account: &str, uid: Option<&str>) -> bool {
     let said = secret.data.as_ref().and_then(|data| data.get("namespace"));
     let claims = of(secret).and_then(Claims::of);
@@ -77,23 +77,21 @@ pub fn fits(secret: &Secret, namespace: &str, account: &str, uid: Option<&str>) 
         })
 }
 
-/// Whether a Secret does not say that it is for another account, of those of that name. One
-/// that has not been filled in says nothing.
+/// Returns whether a Secret names no other UID. One that is not filled in yet names none.
 fn may_be_of(secret: &Secret, uid: Option<&str>) -> bool {
     let named = secret.annotations().get(ACCOUNT_UID);
     let named = named.filter(|named| !named.is_empty());
     named.is_none_or(|named| uid.is_none_or(|uid| uid == named))
 }
 
-/// The UID of the account that a Secret's token is of: what the Secret says, else what the
-/// token itself does.
+/// Returns the UID of the account whose token a Secret holds: the annotation's, else the
+/// token's.
 pub(crate) fn account_uid(secret: &Secret) -> Option<String> {
     let said = secret.annotations().get(ACCOUNT_UID).cloned();
     said.or_else(|| Some(Claims::of(of(secret)?)?.uid))
 }
 
-/// What others are given of a Secret: the token and what belongs to it, and not what somebody
-/// put beside it.
+/// Drops all data but the token, its CA and namespace, so that nothing else is passed on.
 pub(crate) fn handed_out(secret: Secret) -> Secret {
     let mut secret = secret;
     if let Some(data) = &mut secret.data {
@@ -102,13 +100,13 @@ pub(crate) fn handed_out(secret: Secret) -> Secret {
     secret
 }
 
-/// The Secret with the token of an account, made if there is none, once it has been filled
-/// in. Others are looked for by what they say, never by their name: clusters have had many
-/// habits of naming them.
+/// Returns the Secret with the token of an account; creates it if there is none, and waits for
+/// the token. Existing Secrets are found by their content, never by name: naming has varied
+/// between cluster versions.
 ///
 /// # Errors
 ///
-/// What the server answers; [`Error::NoToken`] if it does not make one in time.
+/// Any error of the server; [`Error::NoToken`] if no token is issued in time.
 pub async fn ensure(
     secrets: &Api<Secret>,
     account: &str,
@@ -118,12 +116,12 @@ pub async fn ensure(
     fill(secrets, (account, None), found, patience).await
 }
 
-/// The same for an account that is at hand. A token of one that had its name before is not
-/// taken for its own: it may be there for a while, and is worth nothing.
+/// Does the same for a given account object. A token of an earlier account of the same name is
+/// not used: it may linger for a while, but is invalid.
 ///
 /// # Errors
 ///
-/// As of [`ensure`].
+/// As for [`ensure`].
 pub async fn ensure_for(
     secrets: &Api<Secret>,
     account: &ServiceAccount,
@@ -134,12 +132,12 @@ pub async fn ensure_for(
     fill(secrets, (&name, uid.as_deref()), found, patience).await
 }
 
-/// The Secret with the token of an account that is at hand, if there is one; one that has a
-/// token first.
+/// Returns the Secret with the token of a given account object, if there is one; Secrets that
+/// already hold a token are preferred.
 ///
 /// # Errors
 ///
-/// What the server answers.
+/// Any error of the server.
 pub async fn find_for(
     secrets: &Api<Secret>,
     account: &ServiceAccount,
@@ -149,9 +147,9 @@ pub async fn find_for(
     Ok(candidates.into_iter().next())
 }
 
-/// Whether a Secret has, or will have, the token of an account: not of another that had the
-/// name before, nor whatever somebody put there. The server does not fill in what may not be
-/// changed.
+/// Returns whether a Secret holds, or will hold, the token of an account: not that of an
+/// earlier account of the same name, and nothing else. The token controller does not fill in
+/// immutable Secrets.
 pub(crate) fn is_its(secret: &Secret, account: &str, uid: Option<&str>) -> bool {
     if of(secret).is_some() {
         let namespace = secret.namespace().unwrap_or_default();
@@ -160,7 +158,7 @@ pub(crate) fn is_its(secret: &Secret, account: &str, uid: Option<&str>) -> bool 
     is_for(secret, account) && may_be_of(secret, uid) && secret.immutable != Some(true)
 }
 
-/// Waits for what was found to be filled in, or asks for a token.
+/// Waits for the token in an existing Secret, or requests one.
 async fn fill(
     secrets: &Api<Secret>,
     (account, uid): (&str, Option<&str>),
@@ -188,17 +186,18 @@ async fn fill(
     }
 }
 
-/// The Secret with the token of an account, if there is one; one that has a token first.
+/// Returns the Secret with the token of an account, if there is one; Secrets that already hold
+/// a token are preferred.
 ///
 /// # Errors
 ///
-/// What the server answers.
+/// Any error of the server.
 pub async fn find(secrets: &Api<Secret>, account: &str) -> Result<Option<Secret>, Error> {
     let candidates = candidates(secrets, account, None).await?;
     Ok(candidates.into_iter().next())
 }
 
-/// The Secrets that are there for the token of an account; those that have one first.
+/// Returns the Secrets for the token of an account; those that already hold it come first.
 async fn candidates(
     secrets: &Api<Secret>,
     account: &str,
@@ -218,7 +217,8 @@ async fn candidates(
     Ok(mine)
 }
 
-/// Waits until a Secret has been filled in. While it is made anew there is none for a moment.
+/// Waits until a Secret holds a token. While it is being recreated it may be absent for a
+/// moment.
 async fn wait(secrets: &Api<Secret>, first: Secret, patience: Duration) -> Result<Secret, Error> {
     let name = first.name_any();
     let deadline = Instant::now() + patience;
@@ -290,7 +290,7 @@ mod tests {
         }
         let mut stuck = request("a", ObjectMeta::default());
         stuck.immutable = Some(true);
-        assert!(!is_its(&stuck), "nobody will fill it in");
+        assert!(!is_its(&stuck), "the controller cannot fill it in");
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
         data.insert("namespace".to_owned(), ByteString(b"m".to_vec()));
         let mut nameless = secret(own, "u", Some("u"));
         nameless.data.get_or_insert_default().remove("namespace");
-        // It ends with the Secret that it was made for.
+        // A token is bound to the Secret that it was issued for.
         let mut borrowed = secret(own, "u", Some("u"));
         borrowed.metadata.name = Some("t".to_owned());
         let mut opaque = secret(own, "u", Some("u"));
@@ -311,7 +311,7 @@ mod tests {
         data.insert("token".to_owned(), ByteString(b"nonsense".to_vec()));
         for (secret, expected) in [
             (secret(own, "u", Some("u")), true),
-            // Whoever made it did not say, but the token does.
+            // The annotation is missing, but the token names the UID.
             (secret(own, "u", None), true),
             (secret(own, "v", None), false),
             (secret(own, "v", Some("u")), false),

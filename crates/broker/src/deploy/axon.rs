@@ -1,4 +1,4 @@
-//! The operator: `deploy axon-cp`.
+//! Deployment of the operator: `deploy axon-cp`.
 
 mod lease;
 
@@ -24,20 +24,20 @@ pub use lease::wait_for_operator;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// How the operator is to be deployed.
+/// The settings of the deployment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AxonSettings {
-    /// The image that it runs from.
+    /// The operator's image.
     pub operator_image: String,
-    /// Whether the cluster is to run it. Otherwise somebody else does.
+    /// Whether to create a Deployment. Without one the operator is run elsewhere.
     pub deployment: bool,
-    /// Who manages tenants, beside the administrators of the cluster.
+    /// The tenant managers, in addition to the cluster's administrators.
     pub admins: Vec<Subject>,
-    /// Whether it may make whole spaces, on Insula.
+    /// Whether it may create spaces, on Insula.
     pub spaces: bool,
 }
 
-/// Everything that is put there, in the order in which it is.
+/// Returns all objects in the order in which they are created.
 pub fn manifests(settings: &AxonSettings) -> Vec<Value> {
     let mut objects = vec![manifests::value(&manifests::namespace(manifests::ours(
         AXON, None,
@@ -55,17 +55,17 @@ pub fn manifests(settings: &AxonSettings) -> Vec<Value> {
     objects
 }
 
-/// Puts it there. Whatever is there and right stays as it is.
+/// Creates or updates all objects. Objects that are already as desired stay unchanged.
 ///
 /// # Errors
 ///
-/// [`Error::MissingRights`] before anything is written; what the server answers.
+/// [`Error::MissingRights`] before anything is written; any error of the server.
 pub async fn deploy(
     client: &Client,
     settings: &AxonSettings,
     report: &dyn Report,
 ) -> Result<(), Error> {
-    report.begin("Checking what this user may do");
+    report.begin("Checking permissions");
     check(client, settings).await?;
     has_namespace(client, AXON).await?;
     report.begin("Deploying the Axon operator");
@@ -93,8 +93,8 @@ pub async fn deploy(
     tell_of_rest(client, settings, report).await
 }
 
-/// Says what stays of an earlier run that asked for more: rights are withdrawn by somebody who
-/// says so.
+/// Warns about objects of an earlier run with more options: permissions are revoked only
+/// explicitly.
 async fn tell_of_rest(
     client: &Client,
     settings: &AxonSettings,
@@ -110,8 +110,8 @@ async fn tell_of_rest(
                 .map(|it| format!("{} {}", it.kind, it.name))
                 .collect();
             report.warn(&format!(
-                "Role and RoleBinding {AXON_ADMIN} in namespace {AXON} stay, though no --axon-admin was given: {} may manage tenants. `kubectl -n {AXON} delete rolebinding,role {AXON_ADMIN}` withdraws it",
-                if named.is_empty() { "nobody".to_owned() } else { named.join(", ") }
+                "Role and RoleBinding {AXON_ADMIN} in namespace {AXON} are kept, although no --axon-admin was given: {} may manage tenants. `kubectl -n {AXON} delete rolebinding,role {AXON_ADMIN}` revokes it",
+                if named.is_empty() { "no user".to_owned() } else { named.join(", ") }
             ));
         }
     }
@@ -121,18 +121,19 @@ async fn tell_of_rest(
         let attempted = format!("read ClusterRoleBinding {AXON_SPACES}");
         if found.map_err(Error::when(attempted))?.is_some() {
             report.warn(&format!(
-                "ClusterRole and ClusterRoleBinding {AXON_SPACES} stay, though --spaces was not given: the operator may make whole spaces. `kubectl delete clusterrolebinding,clusterrole {AXON_SPACES}` withdraws it"
+                "ClusterRole and ClusterRoleBinding {AXON_SPACES} are kept, although --spaces was not given: the operator may create spaces. `kubectl delete clusterrolebinding,clusterrole {AXON_SPACES}` revokes it"
             ));
         }
     }
     Ok(())
 }
 
-/// Whether the caller may do all of it, and has all that is granted. Nothing is written.
+/// Checks that the caller may write all objects and has all permissions that are granted.
+/// Nothing is written.
 ///
 /// # Errors
 ///
-/// [`Error::MissingRights`] names everything that is missing; what the server answers.
+/// [`Error::MissingRights`] lists everything that is missing; any error of the server.
 pub async fn check(client: &Client, settings: &AxonSettings) -> Result<(), Error> {
     let mut lacking = rights::lacking(client, touched(settings)).await?;
     let may_grant = |verb, resource| Right::new(verb, RBAC, resource, None);
@@ -152,7 +153,7 @@ pub async fn check(client: &Client, settings: &AxonSettings) -> Result<(), Error
     }
 }
 
-/// What is put there beside the namespace and the definitions.
+/// The objects apart from the namespace and the definitions.
 struct Parts {
     account: ServiceAccount,
     roles: Vec<(Role, RoleBinding)>,
@@ -192,7 +193,7 @@ impl Parts {
     }
 }
 
-/// What is read and written.
+/// Returns the permissions to read and write the objects.
 fn touched(settings: &AxonSettings) -> Vec<Right> {
     let home = Some(AXON);
     let mut objects = vec![
@@ -215,7 +216,7 @@ fn touched(settings: &AxonSettings) -> Vec<Right> {
         .collect()
 }
 
-/// What the operator, and those who manage tenants, get.
+/// Returns the permissions that the operator and the tenant managers are granted.
 fn granted(settings: &AxonSettings) -> Vec<Right> {
     let mut granted = Right::given(&roles::operator(), None);
     granted.extend(Right::given(&roles::operator_at_home(), Some(AXON)));

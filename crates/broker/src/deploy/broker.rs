@@ -1,8 +1,7 @@
-//! A broker: `deploy broker`.
+//! Deployment of a broker: `deploy broker`.
 //!
-//! Every step looks at what is there and does what is missing, so that whoever was
-//! interrupted runs it again. The file comes last, and whole: it has the only copy of the
-//! key that the clusters share.
+//! Every step is idempotent, so that an interrupted deployment is simply run again. The file
+//! is written last and atomically: it holds the only copy of the pre-shared key.
 
 mod key;
 mod networks;
@@ -32,65 +31,64 @@ use crate::{component, connect, crds, mode, token};
 pub use key::Psk;
 pub use place::{Place, User};
 
-/// How a broker is to be deployed.
+/// The settings of a deployment.
 #[derive(Clone, Debug)]
 pub struct BrokerSettings {
-    /// A file that says where and as whom, and has the key, as far as it does.
+    /// A file with the broker's address, credentials and key, each as far as it has them.
     pub info_from: Option<PathBuf>,
-    /// The namespace, where the file does not say.
+    /// The namespace, if the file has none.
     pub namespace: Option<String>,
-    /// What clusters that join are to run.
+    /// The components that joining clusters run.
     pub components: BTreeSet<String>,
-    /// How clusters get global addresses; they do not if this is nothing.
+    /// The settings of global addresses; disabled if `None`.
     pub globalnet: Option<Globalnet>,
-    /// How services of the whole set get theirs; the usual way if this is nothing.
+    /// The settings of ClusterSet IPs; the defaults if `None`.
     pub clusterset_ip: Option<ClustersetIp>,
-    /// Domains that are resolved across clusters, beside the usual one.
+    /// Domains that are resolved across clusters, in addition to the default one.
     pub custom_domains: Vec<String>,
-    /// The URL that clusters are told, if it is not the one in use.
+    /// The URL for clusters, if it differs from the one in use.
     pub broker_url: Option<String>,
-    /// Whether clusters are to share a new key, whatever files have: those that have joined are
-    /// cut off by it.
+    /// Whether to generate a new pre-shared key in any case, which cuts off the clusters that
+    /// have joined.
     pub new_psk: bool,
-    /// Where the file is written.
+    /// The file to write.
     pub output: PathBuf,
-    /// How long the cluster may take to make a token.
+    /// How long a token may take to be issued.
     pub token_patience: Duration,
 }
 
-/// What was deployed.
+/// The result of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deployed {
     /// The namespace.
     pub namespace: String,
-    /// The URL that is in the file.
+    /// The URL in the file.
     pub url: String,
-    /// Whether it is one of many.
+    /// Whether the cluster is in Axon mode.
     pub mode: Mode,
     /// The file.
     pub file: PathBuf,
-    /// Where the file is now that was there before.
+    /// The backup of the previous file.
     pub backup: Option<PathBuf>,
-    /// Where the key that clusters share is from.
+    /// The origin of the pre-shared key.
     pub psk: Psk,
 }
 
-/// Whether a broker is one of many.
+/// Whether a cluster has brokers of many tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The cluster knows of no tenants.
+    /// The cluster does not serve tenants.
     Classic,
-    /// It does.
+    /// The cluster serves tenants.
     Axon,
 }
 
-/// Deploys a broker. `context` is what the kubeconfig says; it is used, and its error told,
-/// only where the file does not say.
+/// Deploys a broker. `context` comes from the kubeconfig; it is used, and its error returned,
+/// only for what the file does not contain.
 ///
 /// # Errors
 ///
-/// What was asked for and cannot be, before anything is sent; what is missing; what the
-/// server answers.
+/// Invalid settings, before any request is sent; missing permissions; any error of the server.
 pub async fn deploy(
     context: Result<Config, Error>,
     settings: &BrokerSettings,
@@ -101,19 +99,19 @@ pub async fn deploy(
     prepared.deploy(&client, settings, report).await
 }
 
-/// Where a broker is deployed and with which key. Nothing has been sent or written.
+/// A validated deployment: its target and key. Nothing was sent or written yet.
 pub struct Prepared {
-    /// Where, and as whom.
+    /// The target cluster and credential.
     pub place: Place,
     psk: key::Choice,
 }
 
 impl Prepared {
-    /// Judges what was asked for, and reads the files.
+    /// Validates the settings and reads the files.
     ///
     /// # Errors
     ///
-    /// What was asked for and cannot be; what is missing.
+    /// Invalid settings; missing information.
     pub fn new(
         context: Result<Config, Error>,
         settings: &BrokerSettings,
@@ -128,11 +126,11 @@ impl Prepared {
         Ok(Self { place, psk })
     }
 
-    /// Deploys it with a client of [`Self::place`].
+    /// Deploys with a client of [`Self::place`].
     ///
     /// # Errors
     ///
-    /// What is missing; what the server answers.
+    /// Missing permissions; any error of the server.
     pub async fn deploy(
         self,
         client: &Client,
@@ -141,7 +139,7 @@ impl Prepared {
     ) -> Result<Deployed, Error> {
         let namespace = self.place.namespace.as_str();
         let asked = mode::is_axon(client, namespace).await;
-        // The first request of all: whoever is not there is told with their address.
+        // The first request: a connection error names the address.
         let mode = match asked.map_err(|error| error.at(&self.place.config.cluster_url))? {
             true => Mode::Axon,
             false => Mode::Classic,
@@ -162,21 +160,21 @@ impl Prepared {
     }
 }
 
-/// Judges what was asked for.
+/// Validates the settings.
 fn judge(settings: &BrokerSettings) -> Result<(), Error> {
     let components: Vec<String> = settings.components.iter().cloned().collect();
     component::parse(&components)?;
     if let Some(namespace) = &settings.namespace
         && !names::is_label(namespace)
     {
-        let message = format!("{namespace:?} is no name of a namespace");
+        let message = format!("{namespace:?} is not a valid namespace name");
         return Err(Error::invalid(message));
     }
     let url = settings.broker_url.as_deref().map(connect::url);
     url.transpose().map(drop)
 }
 
-/// Namespace, account, roles and bindings; the token.
+/// Ensures the namespace, account, roles and bindings; returns the token.
 async fn set_up(
     client: &Client,
     namespace: &str,
@@ -196,11 +194,11 @@ async fn set_up(
     Ok(secret)
 }
 
-/// Tenants may not install kinds: somebody else has to have done it.
+/// Checks that the kinds are served: tenants may not install them.
 async fn verify_kinds(client: &Client) -> Result<(), Error> {
     let mut missing = mode::missing_kinds(client).await?;
     if !missing.is_empty() {
-        // Of several servers one may not have heard yet of what another was told.
+        // One of several API servers may not know a new kind yet.
         tokio::time::sleep(mode::PAUSE).await;
         missing = mode::missing_kinds(client).await?;
     }
@@ -210,7 +208,7 @@ async fn verify_kinds(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Installs the kinds. Who may not, but finds all of them served, needs not.
+/// Installs the kinds. A caller without that permission needs it only if a kind is missing.
 async fn install_kinds(client: &Client, report: &dyn Report) -> Result<(), Error> {
     match crds::ensure(client, &crds::of_broker(), report).await {
         Err(refused) if refused.is_forbidden() => {
@@ -227,14 +225,14 @@ async fn install_kinds(client: &Client, report: &dyn Report) -> Result<(), Error
     }
 }
 
-/// How long a server may take to serve what it said that it serves.
+/// How long a server may take to serve an established kind.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a kind that is served may not be known to all servers.
+/// How long a new kind may be unknown to some API servers.
 const SETTLING: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// The poll interval.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Waits until kinds are served that have just been defined.
+/// Waits until new kinds are served.
 async fn await_kinds(client: &Client) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -247,7 +245,7 @@ async fn await_kinds(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Creates the Broker, or replaces what it says.
+/// Creates the Broker object, or replaces its spec.
 async fn put_broker(
     client: &Client,
     namespace: &str,
@@ -264,8 +262,7 @@ async fn put_broker(
     let deadline = Instant::now() + SETTLING;
     let ensured = loop {
         match part::ensure_by(&brokers, &wanted, judge_broker).await {
-            // The kind was defined a moment ago, and one of several servers may not have
-            // heard of it yet.
+            // The kind is new, and one of several API servers may not know it yet.
             Err(kube::Error::Api(status)) if is_page(&status) && Instant::now() < deadline => {}
             ensured => break ensured,
         }
@@ -273,14 +270,14 @@ async fn put_broker(
     };
     let attempted = format!("put the broker into namespace {namespace}");
     report.done(match ensured.map_err(Error::when(attempted))? {
-        Ensured::Kept => "The broker is as it should be",
+        Ensured::Kept => "The broker is unchanged",
         Ensured::Created => "Deployed the broker",
-        Ensured::Replaced => "Changed the broker",
+        Ensured::Replaced => "Updated the broker",
     });
     Ok(())
 }
 
-/// One that somebody else made may say what our type cannot.
+/// Compares specs as JSON: an existing one may have fields that our type lacks.
 fn judge_broker(wanted: &DynamicObject, found: &DynamicObject) -> Verdict<DynamicObject> {
     if found.data["spec"] == wanted.data["spec"] {
         return Verdict::Right;
@@ -290,7 +287,7 @@ fn judge_broker(wanted: &DynamicObject, found: &DynamicObject) -> Verdict<Dynami
     Verdict::Replace(Box::new(replacement))
 }
 
-/// Whether what is not there is not an object but the whole kind.
+/// Returns whether a 404 is about the kind and not about an object.
 fn is_page(status: &Status) -> bool {
     let named = status.details.as_ref().map(|details| details.name.as_str());
     status.code == 404 && named.is_none_or(str::is_empty)

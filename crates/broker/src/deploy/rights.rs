@@ -1,4 +1,4 @@
-//! Whether whoever asks may do what has to be done, before any of it is.
+//! Permission checks before anything is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,16 +12,16 @@ use kube::{Api, Client};
 
 use crate::error::Error;
 
-/// Questions that are asked at the same time.
+/// The number of concurrent access reviews.
 const AT_ONCE: usize = 8;
 
-/// To do this to such objects, in a namespace or everywhere.
+/// A permission: a verb on a resource, in a namespace or in all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Right {
     verb: String,
     group: String,
     resource: String,
-    /// Everywhere, if none is named.
+    /// All namespaces if `None`.
     namespace: Option<String>,
     name: Option<String>,
 }
@@ -37,7 +37,7 @@ impl Right {
         }
     }
 
-    /// Every right that rules give where they are bound.
+    /// Returns every permission that rules grant where they are bound.
     pub(super) fn given(rules: &[PolicyRule], namespace: Option<&str>) -> Vec<Self> {
         let mut rights = Vec::new();
         for rule in rules {
@@ -59,7 +59,7 @@ impl Right {
         rights
     }
 
-    /// Whether rules give it, wherever they are bound.
+    /// Returns whether rules grant this permission, wherever they are bound.
     pub(super) fn is_given_by(&self, rules: &[PolicyRule]) -> bool {
         let names = |words: &[String], word: &str| {
             let mut words = words.iter();
@@ -118,9 +118,9 @@ impl Right {
     }
 }
 
-/// Those that the caller does not have.
+/// Returns the permissions that the caller lacks.
 pub(super) async fn lacking(client: &Client, wanted: Vec<Right>) -> Result<Vec<Right>, Error> {
-    // Whoever may do everything is asked once.
+    // One review is enough for a cluster administrator.
     if wanted.is_empty() || may(client, &Right::new("*", "*", "*", None)).await? {
         return Ok(Vec::new());
     }
@@ -133,7 +133,7 @@ pub(super) async fn lacking(client: &Client, wanted: Vec<Right>) -> Result<Vec<R
     Ok(asked.into_iter().flatten().collect())
 }
 
-/// Whether the caller has a right.
+/// Returns whether the caller has a permission.
 pub(super) async fn may(client: &Client, right: &Right) -> Result<bool, Error> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let review = SelfSubjectAccessReview {
@@ -148,7 +148,7 @@ pub(super) async fn may(client: &Client, right: &Right) -> Result<bool, Error> {
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// For people: one entry for each sort of object, with its verbs.
+/// Formats permissions for display: one entry per resource, with its verbs.
 pub(super) fn name(rights: &[Right]) -> Vec<String> {
     let mut verbs = BTreeMap::<String, BTreeSet<&str>>::new();
     for right in rights {

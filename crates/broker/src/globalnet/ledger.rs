@@ -1,4 +1,4 @@
-//! Which cluster has which addresses.
+//! The allocation of address ranges to clusters.
 
 use std::net::Ipv4Addr;
 
@@ -10,51 +10,51 @@ use crate::cidr::{Cidr, Span};
 use crate::error::Error;
 use crate::info::escaped;
 
-/// What a ConfigMap has the clusters under.
+/// The ConfigMap key of the allocations.
 const KEY: &str = "clusterinfo";
 
-/// Which cluster has which addresses, in the order in which they joined.
+/// The allocations in the order in which the clusters joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// The clusters.
     pub clusters: Vec<Entry>,
 }
 
-/// What a cluster has.
+/// The allocation of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Which.
+    /// The cluster's ID.
     pub cluster_id: String,
-    /// Its ranges; the first is the one in use. Both ConfigMaps call it so.
+    /// Its ranges; the first one is in use. Both ConfigMaps use this name.
     #[serde(default, deserialize_with = "null_is_none")]
     pub global_cidr: Vec<String>,
 }
 
-/// What a cluster asks for.
+/// The request of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// So many addresses.
+    /// A number of addresses.
     Size(u32),
-    /// These.
+    /// A specific range.
     Range(Cidr),
 }
 
-/// What a cluster was given.
+/// The result of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// Its range.
+    /// The cluster's range.
     pub range: String,
-    /// Whether it had it already, so that what it asked for was not looked at.
+    /// Whether the cluster already had it, so that the request was ignored.
     pub had: bool,
 }
 
 impl Ledger {
-    /// What a ConfigMap says.
+    /// Reads a ConfigMap.
     ///
     /// # Errors
     ///
-    /// If it says something else. It is never taken for empty: that would give addresses
-    /// twice.
+    /// If the content is malformed. It is never taken for empty, which would allocate
+    /// addresses twice.
     pub fn read(found: &ConfigMap) -> Result<Self, Error> {
         let written = found.data.as_ref().and_then(|data| data.get(KEY));
         let written = written
@@ -66,19 +66,19 @@ impl Ledger {
         let clusters: Result<Option<Vec<Entry>>, _> = serde_json::from_str(written);
         let clusters = clusters.map_err(|_| {
             let name = found.metadata.name.as_deref().unwrap_or_default();
-            super::unreadable(name, "clusterinfo is no list of clusters")
+            super::unreadable(name, "clusterinfo is not a list of clusters")
         })?;
         let clusters = clusters.unwrap_or_default();
         Ok(Self { clusters })
     }
 
-    /// Writes it into a ConfigMap, whose other values stay.
+    /// Writes the allocations into a ConfigMap and keeps its other values.
     pub fn write(&self, into: &mut ConfigMap) {
         let data = into.data.get_or_insert_default();
         data.insert(KEY.to_owned(), self.text());
     }
 
-    /// As it stands in a ConfigMap.
+    /// Encodes the allocations as in a ConfigMap.
     fn text(&self) -> String {
         let mut text = Vec::new();
         let tabs = PrettyFormatter::with_indent(b"\t");
@@ -88,26 +88,26 @@ impl Ledger {
         escaped(&String::from_utf8(text).expect("JSON is UTF-8"))
     }
 
-    /// What a cluster has, if it has anything.
+    /// Returns the range of a cluster, if it has one.
     pub fn of(&self, cluster: &str) -> Option<&str> {
         let mut entries = self.clusters.iter();
         let entry = entries.find(|entry| entry.cluster_id == cluster)?;
         entry.global_cidr.first().map(String::as_str)
     }
 
-    /// Whether what a cluster is to be told of this ledger can be: the addresses that it has,
-    /// or, if it has none, everybody's. `name` is of the ConfigMap, for the message.
+    /// Validates the entries that concern a cluster: its own, or all of them if it has none.
+    /// `name` is that of the ConfigMap, for the message.
     ///
     /// # Errors
     ///
-    /// If something else than addresses stands there.
+    /// If an entry is not a valid range.
     pub fn judge(&self, cluster: &str, name: &str) -> Result<(), Error> {
         let is_new = self.of(cluster).is_none();
         let concerned = |entry: &&Entry| is_new || entry.cluster_id == cluster;
         for entry in self.clusters.iter().filter(concerned) {
             for range in &entry.global_cidr {
                 let read = range.parse::<Cidr>().map_err(|it| it.to_string());
-                // Only of its own it matters what sort of addresses they are.
+                // The class of addresses matters only for the cluster's own range.
                 let judged = read.and_then(|range| match is_new {
                     true => Ok(()),
                     false => super::usable(&range),
@@ -122,11 +122,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Gives a cluster addresses out of a range; the ones that it has, if it has any.
+    /// Allocates a range to a cluster; returns the existing one if it has one.
     ///
     /// # Errors
     ///
-    /// If there are none left, or they are another's.
+    /// If the range is exhausted, or the requested one is taken.
     pub fn give(&mut self, cluster: &str, range: &Cidr, wish: &Wish) -> Result<Given, Error> {
         if let Some(range) = self.of(cluster) {
             let range = range.to_owned();
@@ -147,7 +147,7 @@ impl Ledger {
         Ok(Given { range, had: false })
     }
 
-    /// What clusters have, and which.
+    /// Returns the allocated ranges with their clusters.
     fn taken(&self) -> Result<Vec<(&str, Cidr)>, Error> {
         let entries = self.clusters.iter().flat_map(|entry| {
             let ranges = entry.global_cidr.iter();
@@ -156,15 +156,15 @@ impl Ledger {
         let parsed = entries.map(|(cluster, range)| match range.parse() {
             Ok(range) => Ok((cluster, range)),
             Err(problem) => Err(Error::invalid_with_hint(
-                format!("the broker has wrong addresses for cluster {cluster:?}: {problem}"),
-                "mend clusterinfo in the ConfigMaps of the broker's namespace",
+                format!("the broker has invalid addresses for cluster {cluster:?}: {problem}"),
+                "fix clusterinfo in the ConfigMaps of the broker's namespace",
             )),
         });
         parsed.collect()
     }
 }
 
-/// The range that was wished for, if it is nobody's. It need not be in the broker's.
+/// Returns the requested range if it is free. It may be outside the broker's range.
 fn chosen(wished: &Cidr, taken: &[(&str, Cidr)]) -> Result<Cidr, Error> {
     let problem = |problem: String| Error::invalid(format!("invalid CIDR \"{wished}\"{problem}"));
     super::usable(wished).map_err(|it| problem(format!(": {it}")))?;
@@ -175,7 +175,7 @@ fn chosen(wished: &Cidr, taken: &[(&str, Cidr)]) -> Result<Cidr, Error> {
     }
 }
 
-/// The first block of the range that is nobody's. Blocks are aligned at their size.
+/// Returns the first free block of the range. Blocks are aligned at their size.
 fn free(range: &Cidr, size: u32, taken: &[(&str, Cidr)]) -> Result<Cidr, Error> {
     let none = || {
         Error::invalid_with_hint(
@@ -286,7 +286,7 @@ mod tests {
 
         use super::*;
 
-        /// Looks at one block after the other, and at every address of the others.
+        /// The reference implementation: tries one block after the other.
         fn slow(range: &Cidr, size: u32, taken: &[(&str, Cidr)]) -> Option<String> {
             let whole = range.span()?;
             let bits = (0..=32).find(|bits| 1_u64 << bits >= u64::from(size))?;
@@ -329,7 +329,7 @@ mod tests {
                 let range = "242.0.0.0/20".parse().unwrap();
                 let mut ledger = Ledger::default();
                 for (number, size) in sizes.iter().enumerate() {
-                    // When it is full, some get nothing.
+                    // Once the range is exhausted, allocations fail.
                     ledger.give(&number.to_string(), &range, &Wish::Size(*size)).ok();
                 }
                 let given = ledger.taken().unwrap();

@@ -9,7 +9,7 @@ fn told<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 #[test]
 fn r73_what_cannot_be_given_is_refused() {
     for (range, size, problem) in [
-        ("x", 1, "\"x\" is no range of addresses such as 242.0.0.0/8"),
+        ("x", 1, "\"x\" is not an address range such as 242.0.0.0/8"),
         ("0.0.0.0/8", 1, "0.0.0.0/8 can't be unspecified"),
         ("127.0.0.0/8", 1, "127.0.0.0/8 can't be in loopback range"),
         (
@@ -22,7 +22,7 @@ fn r73_what_cannot_be_given_is_refused() {
             1,
             "224.0.0.0/24 can't be in link-local multicast range",
         ),
-        ("fd00::/8", 1, "fd00::/8 is not of IPv4"),
+        ("fd00::/8", 1, "fd00::/8 is not IPv4"),
         ("242.0.0.0/8", 0, "cluster size must be > 0"),
         (
             "242.0.0.0/16",
@@ -145,7 +145,7 @@ fn config_maps_are_read_as_people_write_them() {
     for (data, problem) in [
         (
             &[("globalnetEnabled", "true")][..],
-            "invalid GlobalnetCidrRange: \"\" is no range of addresses such as 242.0.0.0/8",
+            "invalid GlobalnetCidrRange: \"\" is not an address range such as 242.0.0.0/8",
         ),
         (
             &[
@@ -160,11 +160,11 @@ fn config_maps_are_read_as_people_write_them() {
                 ("globalnetCidrRange", "\"242.0.0.0/8\""),
                 ("globalnetClusterSize", "many"),
             ],
-            "globalnetClusterSize is no number",
+            "globalnetClusterSize is not a number",
         ),
         (
             &[("globalnetEnabled", "yes")],
-            "globalnetEnabled is neither true nor false",
+            "globalnetEnabled must be true or false",
         ),
     ] {
         assert_eq!(
@@ -227,7 +227,7 @@ fn a_cluster_keeps_what_it_has_and_takes_nothing_from_another() {
     let wish = Wish::Range("fd00::/64".parse().unwrap());
     assert_eq!(
         told(ledger.give("west", &range, &wish)),
-        "invalid CIDR \"fd00::/64\": fd00::/64 is not of IPv4"
+        "invalid CIDR \"fd00::/64\": fd00::/64 is not IPv4"
     );
 }
 
@@ -238,7 +238,7 @@ fn a_ledger_that_is_wrong_is_never_taken_for_empty() {
         let refused = told(Ledger::read(&map(&[("clusterinfo", wrong)])));
         assert_eq!(
             refused,
-            format!("{before}clusterinfo is no list of clusters")
+            format!("{before}clusterinfo is not a list of clusters")
         );
     }
     for empty in ["", " ", "[]", "null"] {
@@ -250,12 +250,12 @@ fn a_ledger_that_is_wrong_is_never_taken_for_empty() {
     let range = "242.0.0.0/8".parse().unwrap();
     assert_eq!(
         told(read.give("a", &range, &Wish::Size(4))),
-        "the broker has wrong addresses for cluster \"b\": \"?\" is no range of addresses such as 242.0.0.0/8"
+        "the broker has invalid addresses for cluster \"b\": \"?\" is not an address range such as 242.0.0.0/8"
     );
     let judge = |ledger: &Ledger, cluster| told(ledger.judge(cluster, "m"));
     assert_eq!(
         judge(&read, "a"),
-        "the ConfigMap m of the broker cannot be used: of cluster \"b\": \"?\" is no range of addresses such as 242.0.0.0/8"
+        "the ConfigMap m of the broker cannot be used: of cluster \"b\": \"?\" is not an address range such as 242.0.0.0/8"
     );
     let deep = "[".repeat(1 << 20);
     assert!(Ledger::read(&map(&[("clusterinfo", &deep)])).is_err());
@@ -265,12 +265,12 @@ fn a_ledger_that_is_wrong_is_never_taken_for_empty() {
 fn what_a_cluster_has_is_addresses_before_it_is_told_so() {
     let before = "the ConfigMap m of the broker cannot be used: of cluster \"a\": ";
     for (range, problem) in [
-        ("?", "\"?\" is no range of addresses such as 242.0.0.0/8"),
+        ("?", "\"?\" is not an address range such as 242.0.0.0/8"),
         ("127.0.0.0/8", "127.0.0.0/8 can't be in loopback range"),
-        ("fd00::/64", "fd00::/64 is not of IPv4"),
+        ("fd00::/64", "fd00::/64 is not IPv4"),
         (
             "242.0.0.0/16\n",
-            "\"242.0.0.0/16\\n\" is no range of addresses such as 242.0.0.0/8",
+            "\"242.0.0.0/16\\n\" is not an address range such as 242.0.0.0/8",
         ),
     ] {
         let entry = |cluster: &str, range: &str| Entry {

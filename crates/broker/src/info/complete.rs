@@ -1,4 +1,4 @@
-//! What a cluster needs to join, of which nothing is missing.
+//! The complete information that a cluster needs to join.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,27 +9,27 @@ use k8s_openapi::api::core::v1::Secret;
 use super::{BrokerInfo, Error, datum};
 use crate::component::CONNECTIVITY;
 
-/// What a cluster needs to join.
+/// The complete information that a cluster needs to join.
 #[derive(Clone, PartialEq)]
 pub struct ForJoin {
-    /// Where the API of the broker's cluster is.
+    /// The API URL of the broker's cluster.
     pub url: String,
     /// The token of the broker's administrator.
     pub token: String,
-    /// The certificates of who signed the server's, if the file has them: PEM.
+    /// The CA certificates of the server as PEM, if the file has them.
     pub ca: Option<Vec<u8>>,
     /// The broker's namespace.
     pub namespace: String,
-    /// What the ClusterSet is for; at least one thing.
+    /// The components of the ClusterSet; at least one.
     pub components: BTreeSet<String>,
-    /// The pre-shared key; there if the ClusterSet is for connectivity.
+    /// The pre-shared key; present if the components include connectivity.
     pub ipsec_psk: Option<Secret>,
-    /// Domains that are resolved across clusters, beside the usual one.
+    /// Domains that are resolved across clusters, in addition to the default one.
     pub custom_domains: Vec<String>,
 }
 
 impl ForJoin {
-    /// The pre-shared key itself.
+    /// Returns the pre-shared key itself.
     pub fn psk(&self) -> Option<&[u8]> {
         datum(self.ipsec_psk.as_ref(), "psk")
     }

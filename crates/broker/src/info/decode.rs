@@ -1,7 +1,6 @@
-//! What the text of a broker info says.
+//! Decoding of a broker info.
 //!
-//! Its first readers were written in Go, which does not mind upper and lower case in keys,
-//! so that files are about which spell them otherwise.
+//! Go's JSON decoder ignores the case of keys, so that files exist with other spellings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,7 +18,7 @@ use serde_json::{Map, Value};
 use super::{BrokerInfo, Malformed};
 use crate::component::SERVICE_DISCOVERY;
 
-/// Padding has been taken away by then; bits that are left over say nothing.
+/// Padding is removed before decoding; trailing bits are ignored.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
@@ -29,7 +28,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 pub(super) fn decode(text: &[u8]) -> Result<BrokerInfo, Malformed> {
     let json = bytes(text).ok_or(Malformed::NotBase64)?;
-    // What serde would say quotes what it found.
+    // serde's own message would quote the content.
     let fields: Fields = serde_json::from_slice(&json).map_err(|_| Malformed::NotJson)?;
     let mut components: BTreeSet<String> = strings(&fields, "Components")?.into_iter().collect();
     if flag(&fields, "ServiceDiscovery")? {
@@ -45,7 +44,7 @@ pub(super) fn decode(text: &[u8]) -> Result<BrokerInfo, Malformed> {
     })
 }
 
-/// Base64 of either alphabet, broken into lines or not, padded or not.
+/// Decodes base64 of either alphabet, with or without line breaks and padding.
 fn bytes(text: &[u8]) -> Option<Vec<u8>> {
     let signs = text.iter().filter(|sign| !sign.is_ascii_whitespace());
     let mut signs: Vec<u8> = signs
@@ -61,7 +60,7 @@ fn bytes(text: &[u8]) -> Option<Vec<u8>> {
     LENIENT.decode(signs).ok()
 }
 
-/// The fields of an object in the order in which they stand there, and as often.
+/// The fields of an object in their order, duplicates included.
 struct Fields(Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Fields {
@@ -86,11 +85,11 @@ impl<'de> Deserialize<'de> for Fields {
     }
 }
 
-/// Where fields are looked up, whatever letters they are written in.
+/// Case-insensitive lookup of fields.
 trait Lookup {
     fn entries(&self) -> impl Iterator<Item = (&str, &Value)>;
 
-    /// The field, unless it is null, which is as if it were not there.
+    /// Returns the field; null counts as absent.
     fn find(&self, field: &'static str) -> Result<Option<&Value>, Malformed> {
         let name = field.rsplit('.').next().unwrap_or(field);
         let mut found = self
@@ -194,8 +193,7 @@ fn secret(fields: &Fields, field: &'static str) -> Result<Option<Secret>, Malfor
     }))
 }
 
-/// The part of the metadata that is kept; what the server once said about versions and
-/// owners is of no use in a file.
+/// Decodes the metadata that files keep; versions and owners are dropped.
 fn described(metadata: &Map<String, Value>) -> Result<ObjectMeta, Malformed> {
     const CREATED: &str = "metadata.creationTimestamp";
     let created = string(metadata, CREATED)?;

@@ -1,4 +1,4 @@
-//! The text of a broker info, byte for byte as programs written in Go write it.
+//! Encoding of a broker info, byte for byte as Go's `encoding/json` writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(super) fn encode(info: &BrokerInfo) -> String {
     URL_SAFE.encode(escaped(&json))
 }
 
-/// With what could be HTML escaped. Outside of strings JSON has none of these.
+/// Escapes HTML characters as Go does. Outside of strings JSON has none of these.
 pub(crate) fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for sign in json.chars() {
@@ -42,8 +42,8 @@ pub(crate) fn escaped(json: &str) -> String {
     text
 }
 
-/// The fields as the file has them, in its order. Most of the names were never meant to be
-/// so, and are now what every reader looks for.
+/// The fields of the file in their order. The mixed spelling is what every existing reader
+/// expects.
 #[derive(Serialize)]
 struct File<'a> {
     #[serde(rename = "brokerURL")]
@@ -62,7 +62,7 @@ struct File<'a> {
     namespace: Option<&'a str>,
 }
 
-/// What is kept of a Secret.
+/// The parts of a Secret that are written.
 #[derive(Serialize)]
 struct Kept<'a> {
     metadata: Metadata<'a>,

@@ -1,4 +1,5 @@
-//! Writing a broker info: whole or not at all, for its owner only, and never over an old one.
+//! Writing of a broker info file: atomically, readable by its owner only, with a backup of the
+//! previous one.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -11,31 +12,30 @@ use tempfile::{NamedTempFile, PersistError};
 use super::{BrokerInfo, Error};
 use crate::names::TenantId;
 
-/// What was written.
+/// The result of writing a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// Where the file is now that was there before.
+    /// The backup of the previous file.
     pub backup: Option<PathBuf>,
 }
 
-/// For its owner only: there are secrets in it.
+/// The file contains secrets.
 const MODE: u32 = 0o600;
-/// What files begin with that are not whole yet.
+/// The prefix of temporary files.
 const PREFIX: &str = ".broker-info-";
-/// How many backups of one second are told apart.
+/// The maximum number of backups within one second.
 const BACKUPS: usize = 1000;
 
-/// A name for a tenant's file that no other has.
+/// Returns a unique file name for a tenant.
 pub fn unique_name(id: &TenantId, now: &Zoned) -> String {
     format!("broker-info-{id}-{}.subm", timestamp(now))
 }
 
-/// Whether a file can be written there, as far as that can be known before there is anything
-/// to write.
+/// Checks that a file can be written at `path`, as far as that can be known in advance.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// The system's error.
 pub fn check(path: &Path) -> Result<(), Error> {
     let failed = |source| Error::Write {
         attempted: "write",
@@ -47,20 +47,20 @@ pub fn check(path: &Path) -> Result<(), Error> {
     }
     let folder = folder(path);
     if !folder.metadata().map_err(failed)?.is_dir() {
-        let wrong = "what it is to be in is no folder";
+        let wrong = "its parent is not a folder";
         return Err(failed(io::Error::other(wrong)));
     }
-    // It is gone with this line.
+    // The temporary file is removed at once.
     let tried = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder);
     tried.map(drop).map_err(failed)
 }
 
-/// Writes a file. One that is there is kept under another name. Whatever fails, whenever the
-/// power goes: at `path` is the old file or the new one, whole.
+/// Writes a file and keeps the previous one as a backup. After any failure, including a power
+/// cut, `path` holds either the old file or the new one, complete.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// The system's error.
 pub fn save(path: &Path, info: &BrokerInfo) -> Result<Saved, Error> {
     save_at(path, info, &Zoned::now())
 }
@@ -79,7 +79,7 @@ pub(super) fn save_at(path: &Path, info: &BrokerInfo, now: &Zoned) -> Result<Sav
         let backup = keep(path, now).map_err(failed("back up"))?;
         match name(written, path, backup.as_deref()) {
             Ok(()) => break backup,
-            // Somebody wrote one between our looking and our writing: that is kept too.
+            // Another process wrote the file after the check: back that up too.
             Err(error) if backup.is_none() && error.error.kind() == ErrorKind::AlreadyExists => {
                 written = error.file;
             }
@@ -98,18 +98,18 @@ fn folder(path: &Path) -> &Path {
     }
 }
 
-/// Gives what was written its name, in place of the old one only if that was kept.
+/// Renames the temporary file to `path`; it replaces a file only if that has a backup.
 fn name(written: NamedTempFile, path: &Path, backup: Option<&Path>) -> Result<(), PersistError> {
     let Some(backup) = backup else {
         return written.persist_noclobber(path).map(drop);
     };
     written.persist(path).map(drop).inspect_err(|_| {
-        // The old file is still where it was. Were its copy to stay, it would do no harm.
+        // The old file is still in place, so a leftover backup does no harm.
         fs::remove_file(backup).ok();
     })
 }
 
-/// A file without a name of its own yet, on the disk.
+/// Writes a temporary file and syncs it.
 fn write(folder: &Path, text: &[u8]) -> io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new()
         .prefix(PREFIX)
@@ -120,7 +120,7 @@ fn write(folder: &Path, text: &[u8]) -> io::Result<NamedTempFile> {
     Ok(file)
 }
 
-/// Gives what is at a path a second name that nothing had, if anything is there.
+/// Links the file at `path`, if there is one, under an unused backup name.
 fn keep(path: &Path, now: &Zoned) -> io::Result<Option<PathBuf>> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -144,14 +144,14 @@ fn keep(path: &Path, now: &Zoned) -> io::Result<Option<PathBuf>> {
     Err(ErrorKind::AlreadyExists.into())
 }
 
-/// A second name for a file, for its owner only; a copy where files have but one name.
+/// Creates a hard link that only the owner may read, or a copy where links are not supported.
 fn link(path: &Path, name: &Path) -> io::Result<()> {
     match fs::hard_link(path, name) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(error),
         Err(_) => copy(path, name)?,
         Ok(()) => {}
     }
-    // A link to somewhere else stays as it is: what it leads to is not ours.
+    // A symbolic link keeps its target's permissions.
     if fs::symlink_metadata(name)?.is_file() {
         fs::set_permissions(name, Permissions::from_mode(MODE))?;
     }
@@ -170,7 +170,7 @@ fn copy(path: &Path, name: &Path) -> io::Result<()> {
     to.sync_all()
 }
 
-/// Local time as RFC 3339 has it, without colons, which not every file system allows.
+/// Formats local time as RFC 3339 without colons, which some file systems do not allow.
 fn timestamp(now: &Zoned) -> String {
     let form = match now.offset().seconds() {
         0 => "%Y-%m-%dT%H_%M_%SZ",

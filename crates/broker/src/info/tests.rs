@@ -182,7 +182,7 @@ fn what_is_no_broker_info_says_what_is_wrong_and_repeats_nothing() {
     let field = |field: &str, expected: &str| {
         format!("error decoding data: error unmarshalling data: {field} is not {expected}")
     };
-    let object = "error decoding data: error unmarshalling data: it is no JSON object".to_owned();
+    let object = "error decoding data: error unmarshalling data: not a JSON object".to_owned();
     for (json, expected) in [
         ("", object.clone()),
         ("geheim", object.clone()),
@@ -236,7 +236,7 @@ fn a_field_that_is_there_twice_is_not_guessed_at() {
         r#"{"ClientToken":{},"clientToken":{}}"#,
     ] {
         let refused = of_json(json).unwrap_err();
-        let expected = "error decoding data: error unmarshalling data: ClientToken is there twice";
+        let expected = "error decoding data: error unmarshalling data: duplicate field ClientToken";
         assert_eq!(refused, expected);
     }
     let null = of_json(r#"{"ClientToken":{},"clientToken":null}"#).unwrap();
@@ -294,8 +294,7 @@ fn what_is_no_name_of_a_namespace_gets_into_no_path() {
             namespaces(None, Some(bad.as_bytes())),
             namespaces(Some("good"), Some(bad.as_bytes())),
         ] {
-            let expected =
-                "broker info file is wrong: what it names as the namespace is no name of one";
+            let expected = "broker info file is invalid: its namespace is not a valid name";
             assert_eq!(found.unwrap_err(), expected);
         }
     }

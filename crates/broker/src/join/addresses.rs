@@ -1,4 +1,4 @@
-//! The addresses that a cluster gets when it joins.
+//! The allocation of addresses to a joining cluster.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
@@ -12,28 +12,28 @@ use crate::globalnet::{
 };
 use crate::report::Report;
 
-/// How often others may be faster. Each time one of them has got its addresses, so that this
-/// is how many clusters may join at the same moment.
+/// The maximum number of attempts on write conflicts. Each conflict means that another cluster
+/// got its addresses, so that this is how many clusters may join at the same time.
 const TRIES: usize = 200;
 
-/// Where addresses of a cluster's services are from.
+/// The ClusterSet IPs of a cluster.
 pub(super) struct Clusterset {
     pub(super) cidr: String,
-    /// Whether services get one by themselves.
+    /// Whether services get one by default.
     pub(super) enabled: bool,
 }
 
-/// What a ConfigMap says of a cluster that joins.
+/// The terms of an allocation, from a ConfigMap.
 struct Terms {
-    /// Where its addresses are from.
+    /// The range to allocate from.
     range: Cidr,
-    /// How many it gets, or which.
+    /// The requested size or range.
     wish: Wish,
-    /// Whether they are in use by themselves.
+    /// Whether the addresses are used by default.
     enabled: bool,
 }
 
-/// Whether what was asked for can be, before anything is done.
+/// Validates the settings before any request is sent.
 pub(super) fn agree(settings: &JoinSettings) -> Result<(), Error> {
     match (
         &settings.globalnet_cluster_size,
@@ -47,7 +47,7 @@ pub(super) fn agree(settings: &JoinSettings) -> Result<(), Error> {
     }
 }
 
-/// Global addresses for a cluster, if its ClusterSet has them and it wants any.
+/// Allocates global addresses to a cluster, if its ClusterSet has them and it wants any.
 pub(super) async fn global(
     broker: &Client,
     settings: &JoinSettings,
@@ -81,7 +81,7 @@ pub(super) async fn global(
     Ok(given.map(|(given, _)| kept(given, wished, report)))
 }
 
-/// Where addresses of a cluster's services are from, if services are what it joins for.
+/// Allocates ClusterSet IPs to a cluster, if it joins for service discovery.
 pub(super) async fn clusterset(
     broker: &Client,
     settings: &JoinSettings,
@@ -110,7 +110,7 @@ pub(super) async fn clusterset(
     }))
 }
 
-/// What was given, with a word about what was wished for instead.
+/// Returns the allocated range; warns if another one was requested.
 fn kept(given: Given, wished: Option<Cidr>, report: &dyn Report) -> String {
     let wished = wished.map(|wished| wished.to_string());
     if let Some(wished) = wished.filter(|wished| given.had && *wished != given.range) {
@@ -122,8 +122,8 @@ fn kept(given: Given, wished: Option<Cidr>, report: &dyn Report) -> String {
     given.range
 }
 
-/// Gives the cluster addresses on the terms that a ConfigMap sets, and writes them down
-/// there, unless somebody else wrote first: then again, on what stands there now.
+/// Allocates addresses on the terms of a ConfigMap and records them there; starts over with
+/// the current content on a write conflict.
 async fn give(
     broker: &Client,
     settings: &JoinSettings,

@@ -1,4 +1,4 @@
-//! What the broker has of a member: an account, its rights and its token.
+//! The objects of a member on the broker: service account, permissions and token.
 
 use insula_operator::part;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
@@ -13,13 +13,15 @@ use crate::globalnet::{CLUSTERSET_IP_INFO, GLOBALNET_INFO, Ledger};
 use crate::manifests::{self, account_subject, plain};
 use crate::{lookup, names, token};
 
-/// On a member's account: which cluster it is. Who else joins under the same name is refused,
-/// also before the first has told the broker of itself.
+/// The annotation on a member's service account that identifies the cluster. Another cluster
+/// that joins under the same ID is refused, even before the first one has published its
+/// Cluster object.
 const CLUSTER_UID: &str = "axon.submariner.io/cluster-uid";
-/// How often others may be faster.
+/// The maximum number of attempts on write conflicts.
 const TRIES: usize = 8;
 
-/// Whether the broker is there and lets us in. A broker without the kind has no clusters.
+/// Checks that the broker can be reached and accepts the token. A broker without the kind has
+/// no clusters.
 pub(super) async fn probe(broker: &Client, settings: &JoinSettings) -> Result<(), Error> {
     let listed = objects(broker, &settings.info.namespace, "Cluster", "clusters")
         .list(&ListParams::default().limit(1))
@@ -34,18 +36,18 @@ pub(super) async fn probe(broker: &Client, settings: &JoinSettings) -> Result<()
     }
 }
 
-/// Whose account there is of that ID; it must not be known to be another cluster's.
+/// The service account of the cluster's ID, which is not known to be another cluster's.
 pub(super) enum Known {
-    /// Nobody's.
+    /// There is none.
     Nobodys,
-    /// This cluster's.
+    /// It belongs to this cluster.
     Ours(ServiceAccount),
-    /// It does not say, as those of other programs.
+    /// It has no annotation, as those created by other programs.
     Unmarked(ServiceAccount),
 }
 
 impl Known {
-    /// Whether it is the account that somebody has the UID of.
+    /// Returns whether it is the account with this UID.
     pub(super) fn is(&self, uid: &str) -> bool {
         match self {
             Self::Nobodys => false,
@@ -56,7 +58,7 @@ impl Known {
     }
 }
 
-/// Whose account there is of that ID.
+/// Returns the service account of the cluster's ID; fails if it is another cluster's.
 pub(super) async fn known(
     broker: &Client,
     settings: &JoinSettings,
@@ -72,9 +74,8 @@ pub(super) async fn known(
     })
 }
 
-/// Whether nobody else has the ID, by what clusters say of themselves. Addresses that were
-/// given to it alone may be of an earlier try; beside an account that does not say whose it
-/// is they are somebody's.
+/// Checks that the ID is free, by the objects that clusters publish. Addresses alone may be
+/// from an interrupted join; together with an unmarked account they belong to another cluster.
 pub(super) async fn is_free(
     broker: &Client,
     settings: &JoinSettings,
@@ -90,7 +91,7 @@ pub(super) async fn is_free(
     }
 }
 
-/// Whether the broker knows how to reach a cluster of that ID.
+/// Returns whether the broker has an Endpoint of a cluster with this ID.
 async fn has_endpoint(broker: &Client, settings: &JoinSettings) -> Result<bool, Error> {
     let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
     let endpoints = objects(broker, namespace, "Endpoint", "endpoints");
@@ -102,7 +103,7 @@ async fn has_endpoint(broker: &Client, settings: &JoinSettings) -> Result<bool, 
     Ok(endpoints.any(|endpoint| endpoint.data["spec"]["cluster_id"] == id.as_str()))
 }
 
-/// Whether a cluster of that ID has addresses.
+/// Returns whether a cluster with this ID has addresses.
 async fn has_addresses(broker: &Client, settings: &JoinSettings) -> Result<bool, Error> {
     let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
     let maps: Api<ConfigMap> = Api::namespaced(broker.clone(), namespace);
@@ -117,7 +118,7 @@ async fn has_addresses(broker: &Client, settings: &JoinSettings) -> Result<bool,
     Ok(false)
 }
 
-/// Makes the cluster a member, and hands out its token's Secret.
+/// Makes the cluster a member and returns the Secret with its token.
 pub(super) async fn admit(
     broker: &Client,
     settings: &JoinSettings,
@@ -128,7 +129,7 @@ pub(super) async fn admit(
     let bindings: Api<RoleBinding> = Api::namespaced(broker.clone(), namespace);
     let bound = part::ensure(&bindings, &binding(id, namespace)).await;
     bound.map_err(|error| match error {
-        // Whoever may not bind any role is told so of one that is not there.
+        // A caller without permission to bind gets the same answer for a missing role.
         kube::Error::Api(status) if status.is_not_found() => Error::NoBroker {
             namespace: namespace.clone(),
             missing: format!("Role {}", names::CLUSTER),
@@ -139,7 +140,7 @@ pub(super) async fn admit(
     token::ensure_for(&secrets, &account, settings.token_patience).await
 }
 
-/// Makes the account, or makes sure that the one which is there is this cluster's.
+/// Creates the service account, or claims an existing one for this cluster.
 async fn claim(
     accounts: &Api<ServiceAccount>,
     id: &ClusterId,
@@ -176,8 +177,8 @@ async fn claim(
     }
 }
 
-/// Whether an account is known to be this cluster's; it must not be another's. One that
-/// does not say is from before accounts did.
+/// Returns whether an account is known to be this cluster's; fails if it is another's. One
+/// without the annotation was created before the annotation existed.
 fn belongs(
     account: &ServiceAccount,
     id: &ClusterId,
@@ -217,7 +218,7 @@ async fn find(
     found.map_err(Error::when(attempted))
 }
 
-/// What clusters say of themselves.
+/// An API for the objects that clusters publish.
 fn objects(client: &Client, namespace: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("submariner.io", "v1", kind);
     let kind = ApiResource::from_gvk_with_plural(&kind, plural);

@@ -1,20 +1,20 @@
-//! What a cluster is called in its ClusterSet.
+//! The ID of a cluster in its ClusterSet.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::names::is_label;
 
-/// What a cluster is called in its ClusterSet: a DNS label.
+/// The ID of a cluster in its ClusterSet: a DNS label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(String);
 
 impl ClusterId {
-    /// The ID for a cluster that a kubeconfig calls so.
+    /// Derives an ID from the name of a cluster in a kubeconfig.
     ///
     /// # Errors
     ///
-    /// If nothing, or too much, is left of the name.
+    /// If the name is empty or too long.
     pub fn derive(name: &str) -> Result<Self, NotAnId> {
         let sign = |sign: char| match sign.to_ascii_lowercase() {
             good @ ('a'..='z' | '0'..='9') => good,
@@ -29,12 +29,12 @@ impl ClusterId {
         signs.into_iter().collect::<String>().parse()
     }
 
-    /// As it is written.
+    /// Returns the ID as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The cluster's account on the broker.
+    /// Returns the name of the cluster's service account on the broker.
     pub fn account(&self) -> String {
         format!("cluster-{}", self.0)
     }
@@ -46,7 +46,7 @@ impl fmt::Display for ClusterId {
     }
 }
 
-/// A text is no cluster ID.
+/// The error of a text that is not a cluster ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a cluster ID has at most 63 lower-case letters, digits and -, and begins and ends with a letter or digit"

@@ -1,5 +1,5 @@
-//! The kinds that Submariner's operator is told with. Where it is installed they are there;
-//! where it is not yet, ours take whatever it will write.
+//! The kinds that Submariner's operator reads. Where it is not installed yet, definitions
+//! without a schema are created in their place.
 
 use std::time::Duration;
 
@@ -19,11 +19,11 @@ const KINDS: [[&str; 3]; 2] = [
     ["submariners", "submariner", "Submariner"],
     ["servicediscoveries", "servicediscovery", "ServiceDiscovery"],
 ];
-/// How long a server may take to serve a kind that it has been told of.
+/// How long a server may take to serve an installed kind.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Makes sure that the cluster serves the kinds. One that is there stays as it is.
+/// Ensures that the cluster serves the kinds. Existing definitions stay unchanged.
 pub(super) async fn ensure(joining: &Client) -> Result<(), Error> {
     let missing = missing(joining).await?;
     if missing.is_empty() {
@@ -60,7 +60,7 @@ async fn wait(joining: &Client) -> Result<(), Error> {
     }
 }
 
-/// The kinds that the cluster does not serve.
+/// Returns the kinds that the cluster does not serve.
 async fn missing(joining: &Client) -> Result<Vec<[&'static str; 3]>, Error> {
     let served = mode::served(joining, &format!("{GROUP}/{VERSION}")).await?;
     let missing = KINDS

@@ -1,4 +1,4 @@
-//! What a cluster has of its membership: where the broker is, and what to show there.
+//! The objects on a member cluster: the broker's address and the credentials for it.
 
 use std::collections::BTreeMap;
 
@@ -15,35 +15,35 @@ use crate::manifests::{self, plain};
 use crate::token::{self, Claims};
 use crate::{connect, lookup, names};
 
-/// Where Submariner's operator looks.
+/// The namespace of Submariner's operator.
 pub const NAMESPACE: &str = "submariner-operator";
-/// The `Submariner` of a cluster.
+/// The name of a cluster's `Submariner` object.
 pub const SUBMARINER_OBJECT: &str = "submariner";
-/// The `ServiceDiscovery` of a cluster that joins for services alone.
+/// The name of a cluster's `ServiceDiscovery` object, if it joins without connectivity.
 pub const SERVICE_DISCOVERY_OBJECT: &str = "service-discovery";
 /// The Secret with the cluster's token for the broker.
 pub(super) const BROKER_SECRET: &str = "submariner-broker-secret";
 
-/// What every cluster has, and no two have the same of.
+/// The namespace whose UID identifies a cluster: every cluster has one.
 const IDENTITY: &str = "kube-system";
-/// How often others may be faster.
+/// The maximum number of attempts on write conflicts.
 const TRIES: usize = 8;
 
-/// What a cluster says of the ClusterSet that it is in.
+/// The membership of a cluster, as recorded on the cluster.
 pub(crate) struct Membership {
-    /// Its spec, as it stands there.
+    /// The spec of its `Submariner` or `ServiceDiscovery` object.
     pub(crate) spec: Map<String, Value>,
 }
 
 impl Membership {
-    /// A field of the spec, if it says anything.
+    /// Returns a field of the spec, if it is not empty.
     pub(crate) fn says(&self, field: &str) -> Option<&str> {
         let text = self.spec.get(field)?.as_str()?;
         (!text.is_empty()).then_some(text)
     }
 }
 
-/// What tells this cluster from all others, if we may see it.
+/// Returns the UID that identifies the joining cluster, if the caller may read it.
 pub(super) async fn identity(joining: &Client) -> Result<Option<String>, Error> {
     let namespaces: Api<Namespace> = Api::all(joining.clone());
     match namespaces.get_opt(IDENTITY).await {
@@ -55,7 +55,7 @@ pub(super) async fn identity(joining: &Client) -> Result<Option<String>, Error> 
     }
 }
 
-/// Which ClusterSet a cluster is in, if it is in any.
+/// Returns the membership of a cluster, if it has joined.
 pub(crate) async fn membership(joining: &Client) -> Result<Option<Membership>, Error> {
     for (kind, name) in [
         (submariner(), SUBMARINER_OBJECT),
@@ -72,24 +72,24 @@ pub(crate) async fn membership(joining: &Client) -> Result<Option<Membership>, E
     Ok(None)
 }
 
-/// How a cluster stands to a ClusterSet.
+/// The relation of a cluster to the ClusterSet that it is to join.
 pub(super) enum Standing {
-    /// It is in none.
+    /// It is not a member of any ClusterSet.
     Stranger,
-    /// It is in this one, by server, namespace and ID.
+    /// It is a member of this one: same server, namespace and ID.
     Member,
-    /// It is in one of the same namespace and under the same ID, through another server: which
-    /// may be another address of the same, or another broker.
+    /// It has the same namespace and ID, but another server, which is either another address
+    /// of the same broker or another broker.
     Elsewhere {
-        /// Which.
+        /// The server it joined through.
         server: String,
-        /// The UID of the account that it has there, if that is known.
+        /// The UID of its service account there, if known.
         account: Option<String>,
     },
 }
 
-/// How the cluster stands to this ClusterSet; it must not be in one of another namespace, nor
-/// under another name.
+/// Returns the relation of the cluster to this ClusterSet; fails if it is a member through
+/// another namespace or under another ID.
 pub(super) async fn standing(joining: &Client, settings: &JoinSettings) -> Result<Standing, Error> {
     let Some(membership) = membership(joining).await? else {
         return Ok(Standing::Stranger);
@@ -106,7 +106,7 @@ pub(super) async fn standing(joining: &Client, settings: &JoinSettings) -> Resul
         });
     }
     match membership.says("brokerK8sApiServer") {
-        // It does not say, and so it does not say otherwise.
+        // Without an address there is no contradiction.
         None => Ok(Standing::Member),
         Some(server) if is_same(server, &settings.info.url) => Ok(Standing::Member),
         Some(server) => Ok(Standing::Elsewhere {
@@ -116,7 +116,7 @@ pub(super) async fn standing(joining: &Client, settings: &JoinSettings) -> Resul
     }
 }
 
-/// Whether two texts name the same server, whatever goes without saying.
+/// Returns whether two texts name the same server, default port and scheme considered.
 fn is_same(one: &str, other: &str) -> bool {
     match (connect::url(one), connect::url(other)) {
         (Ok(one), Ok(other)) => connect::is_same_place(&one, &other),
@@ -124,7 +124,7 @@ fn is_same(one: &str, other: &str) -> bool {
     }
 }
 
-/// The UID of the account that the cluster has at its broker, as its token says.
+/// Returns the UID of the cluster's service account at its broker, from its token.
 async fn own_account(joining: &Client, membership: &Membership) -> Result<Option<String>, Error> {
     if let Some(token) = membership.says("brokerK8sApiServerToken") {
         return Ok(Claims::of(token.as_bytes()).map(|claims| claims.uid));
@@ -136,7 +136,7 @@ async fn own_account(joining: &Client, membership: &Membership) -> Result<Option
     Ok(claims.map(|claims| claims.uid))
 }
 
-/// Makes sure that there is a namespace for the operator.
+/// Ensures that the operator's namespace exists.
 pub(super) async fn ensure_namespace(joining: &Client) -> Result<(), Error> {
     let namespaces: Api<Namespace> = Api::all(joining.clone());
     let failed = || Error::when(format!("make namespace {NAMESPACE}"));
@@ -155,7 +155,7 @@ pub(super) async fn ensure_namespace(joining: &Client) -> Result<(), Error> {
     }
 }
 
-/// Stores what the operator needs; what it is told with comes last.
+/// Stores what the operator needs; the object that it acts upon comes last.
 pub(super) async fn store(
     joining: &Client,
     settings: &JoinSettings,
@@ -178,7 +178,7 @@ pub(super) async fn store(
     tell(joining, &kind, name, amend).await
 }
 
-/// Makes sure that a Secret has this in it.
+/// Ensures that a Secret has this data.
 async fn keep(
     secrets: &Api<Secret>,
     name: &str,
@@ -214,7 +214,7 @@ async fn keep(
     }
 }
 
-/// Makes sure that the spec of an object is as `amend` leaves it.
+/// Ensures that the spec of an object is as `amend` leaves it.
 async fn tell(
     joining: &Client,
     kind: &ApiResource,
@@ -251,7 +251,8 @@ async fn tell(
     }
 }
 
-/// What a server says of what it does not accept. It may quote it, and we must not.
+/// Converts a server's error. A validation message may quote secrets, so only field names are
+/// kept.
 fn refused(attempted: String, error: kube::Error) -> Error {
     match error {
         kube::Error::Api(status) if status.code == 422 => {

@@ -1,4 +1,4 @@
-//! What Submariner's operator is told.
+//! The spec of the objects that Submariner's operator reads.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use super::member::BROKER_SECRET;
 use super::{Addresses, JoinSettings, NAMESPACE};
 use crate::{names, token};
 
-/// What must be there even where nothing is to be said.
+/// The fields that must be present even if empty.
 const REQUIRED: [&str; 5] = [
     "ceIPSecDebug",
     "clusterCIDR",
@@ -18,8 +18,8 @@ const REQUIRED: [&str; 5] = [
     "serviceCIDR",
 ];
 
-/// Makes the spec of a `Submariner`, or of a `ServiceDiscovery` where clusters are not
-/// connected, say how the cluster joins. What else it says is somebody's wish, and stays.
+/// Sets the fields of a `Submariner`, or of a `ServiceDiscovery` where clusters are not
+/// connected, that describe how the cluster joins. All other fields are kept.
 pub(super) fn tell(
     spec: &mut Map<String, Value>,
     settings: &JoinSettings,
@@ -33,7 +33,7 @@ pub(super) fn tell(
     }
     for (field, value) in told {
         match value {
-            // Nobody said: then what is there is right, whatever it is.
+            // The setting was not given: keep the existing value.
             Value::Null if REQUIRED.contains(&field.as_str()) => {
                 spec.entry(field).or_insert_with(|| json!(""));
             }
@@ -94,7 +94,7 @@ fn of_discovery(addresses: &Addresses) -> Map<String, Value> {
     fields(json!({"globalnetEnabled": addresses.global.is_some()}))
 }
 
-/// Submariner always speaks HTTPS with its broker, and wants no scheme.
+/// Strips the scheme: Submariner always uses HTTPS for its broker and expects none.
 pub(super) fn without_scheme(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.trim_end_matches('/')

@@ -1,4 +1,4 @@
-//! Doing what was planned.
+//! Execution of a plan.
 
 use std::fmt::Debug;
 
@@ -18,18 +18,18 @@ use crate::error::Error;
 use crate::names::{AXON, FINALIZER};
 use crate::tenant::{Tenant, TenantStatus};
 
-/// Where acts are done: the spaces are the server's, the rest is the ground's.
+/// Executes actions: on spaces at the server, on all other objects at the tenant's location.
 pub(super) struct Field<'a> {
     pub context: &'a Context,
     pub ground: &'a Client,
     pub namespace: &'a str,
-    /// The UID of the namespace as it was seen, if it was there.
+    /// The UID of the namespace when it was observed, if it existed.
     pub seen: Option<&'a str>,
 }
 
 impl Field<'_> {
-    /// Does everything. What fails keeps nothing else from being done, unless there is no
-    /// place for it; the first failure is told.
+    /// Executes all actions. A failed action does not stop the others unless they depend on
+    /// it; the first error is returned.
     pub async fn carry_out(&self, acts: &[Act]) -> Result<(), Error> {
         if acts.iter().any(Act::makes_inside) {
             self.recognise().await?;
@@ -39,7 +39,7 @@ impl Field<'_> {
             let Err(error) = self.act(act).await else {
                 continue;
             };
-            debug!(namespace = self.namespace, %error, "was not done");
+            debug!(namespace = self.namespace, %error, "action failed");
             first.get_or_insert(error);
             if act.makes_ground() {
                 break;
@@ -48,8 +48,8 @@ impl Field<'_> {
         first.map_or(Ok(()), Err)
     }
 
-    /// Makes sure that the namespace is still the one that was seen: nothing of ours is to be
-    /// in one that somebody else made meanwhile.
+    /// Checks that the namespace is still the observed one: nothing may be created in a
+    /// namespace that another user created in the meantime.
     async fn recognise(&self) -> Result<(), Error> {
         let Some(seen) = self.seen else {
             return Ok(());
@@ -61,14 +61,14 @@ impl Field<'_> {
         if found.is_some_and(|found| found.uid().as_deref() == Some(seen)) {
             return Ok(());
         }
-        let status = Status::failure("it is not the one that was seen", "Conflict");
+        let status = Status::failure("it was replaced in the meantime", "Conflict");
         let status = status.with_code(409).boxed();
         Err(Error::when(attempted)(kube::Error::Api(status)))
     }
 
-    /// Does one thing.
+    /// Executes one action.
     async fn act(&self, act: &Act) -> Result<(), Error> {
-        debug!(namespace = self.namespace, %act, "acts");
+        debug!(namespace = self.namespace, %act, "action started");
         let done = match &act.object {
             Object::Space(space) => {
                 let system = self.context.client.clone();
@@ -126,8 +126,8 @@ where
     Ok(())
 }
 
-/// The same for what is ours as a whole: whoever writes it at the same time, to keep what
-/// they are to lose, does not win.
+/// Writes an object that belongs to the operator alone: on a conflict it is overwritten, so
+/// that a concurrent writer cannot keep permissions that are being removed.
 async fn insist<K>(api: &Api<K>, deed: Deed, object: &K) -> kube::Result<()>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
@@ -142,11 +142,10 @@ where
     }
 }
 
-/// How often somebody else may be faster.
+/// The maximum number of attempts on write conflicts.
 const TRIES: usize = 5;
 
-/// Takes all finalizers off an object that goes, whatever was written to it meanwhile, and so
-/// whatever its version.
+/// Removes all finalizers from an object that is to be deleted, whatever its version.
 async fn release<K>(api: &Api<K>, object: &K) -> kube::Result<()>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
@@ -169,7 +168,7 @@ where
     Ok(())
 }
 
-/// Puts our finalizer on a Tenant, or takes it off, if it is still as it was seen.
+/// Adds our finalizer to a Tenant, or removes it, if the Tenant is unchanged.
 pub(super) async fn hold(context: &Context, tenant: &Tenant, hold: Hold) -> Result<Tenant, Error> {
     let mut finalizers = tenant.finalizers().to_vec();
     finalizers.retain(|finalizer| finalizer != FINALIZER);
@@ -187,17 +186,17 @@ pub(super) async fn hold(context: &Context, tenant: &Tenant, hold: Hold) -> Resu
     let done = tenants
         .patch(&name, &parameters, &Patch::Merge(patch))
         .await;
-    done.map_err(Error::when(format!("hold or release tenant {name}")))
+    done.map_err(Error::when(format!("set the finalizer of tenant {name}")))
 }
 
-/// Whether a Tenant is held until we have cleaned up.
+/// Whether the Tenant has our finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
     On,
     Off,
 }
 
-/// Writes a Tenant's status, if the Tenant is still as it was seen.
+/// Writes a Tenant's status, if the Tenant is unchanged.
 pub(super) async fn report(
     context: &Context,
     tenant: &Tenant,
@@ -209,5 +208,5 @@ pub(super) async fn report(
     let tenants: Api<Tenant> = Api::namespaced(context.client.clone(), AXON);
     let parameters = PostParams::default();
     let done = tenants.replace_status(&name, &parameters, &tenant).await;
-    done.map_err(Error::when(format!("tell how tenant {name} is")))
+    done.map_err(Error::when(format!("write the status of tenant {name}")))
 }

@@ -1,4 +1,4 @@
-//! What is said of a tenant in its status. Nothing here talks to anybody.
+//! The status of a tenant, computed without I/O.
 
 use insula_operator::condition::{self, Said, seconds};
 use k8s_openapi::jiff::Timestamp;
@@ -12,11 +12,11 @@ use crate::tenant::{Phase, TenantStatus};
 
 /// The condition that tools wait for.
 const READY: &str = "Ready";
-/// Of what others say much can be passed on: more than anybody reads, and less than the
-/// server takes.
+/// The maximum length of a message, in bytes: more than a reader needs, less than the server
+/// accepts.
 const LONGEST: usize = 2048;
 
-/// The status of a tenant that is like this; `None` if it says so already.
+/// Returns the status of a tenant in this state; `None` if it is unchanged.
 pub(super) fn conclude(wanted: Wanted<'_>, state: &State, now: Timestamp) -> Option<TenantStatus> {
     let before = wanted.tenant.status.clone().unwrap_or_default();
     let mut status = before.clone();
@@ -42,14 +42,14 @@ pub(super) fn conclude(wanted: Wanted<'_>, state: &State, now: Timestamp) -> Opt
     (status != before).then_some(status)
 }
 
-/// What others had a hand in, so that it can be shown anywhere: cut, on one line, and without
-/// what changes how the rest is shown.
+/// Truncates and sanitizes a message that contains text of others, so that it can be shown
+/// anywhere.
 fn harmless(message: &str) -> String {
     let cut = &message[..message.floor_char_boundary(LONGEST)];
     cut.chars().map(columns::harmless).collect()
 }
 
-/// Where everything is.
+/// Sets the location of the tenant's objects.
 fn place(status: &mut TenantStatus, wanted: Wanted<'_>) {
     let name = wanted.id.namespace();
     status.space = (Ground::wanted(wanted) == Ground::Space).then(|| name.clone());
@@ -58,18 +58,18 @@ fn place(status: &mut TenantStatus, wanted: Wanted<'_>) {
     status.token_secret = Some(ADMIN_TOKEN.to_owned());
 }
 
-/// Phase, reason and message. Of a tenant of which nothing is left nothing is said.
+/// Returns phase, reason and message; `None` once the tenant is removed.
 fn tell(state: &State) -> Option<(Phase, &'static str, String)> {
     Some(match state {
         State::Provisioning => (
             Phase::Provisioning,
             "Provisioning",
-            "what the broker needs is being made".to_owned(),
+            "the broker's prerequisites are being created".to_owned(),
         ),
         State::Provisioned => (
             Phase::Provisioned,
             "Provisioned",
-            "everything that the broker needs is there".to_owned(),
+            "all prerequisites of the broker are in place".to_owned(),
         ),
         State::Hindered(problem) => {
             let phase = match problem.passes() {

@@ -1,4 +1,4 @@
-//! What is told beside the status: an event when a tenant's phase or its reason changes.
+//! Events about changes of a tenant's phase or reason.
 
 use std::time::Instant;
 
@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::names::{AXON, MANAGED_BY};
 use crate::tenant::{Phase, Tenant, TenantStatus};
 
-/// Tells that a tenant is otherwise than before. Nobody depends on it, so that nothing is
-/// done about it if it cannot be told.
+/// Emits an event if phase or reason changed. Errors are only logged: nothing depends on
+/// events.
 pub(super) async fn tell(context: &Context, before: Option<&TenantStatus>, tenant: &Tenant) {
     let Some(now) = &tenant.status else { return };
     if before.is_some_and(|before| is_same(before, now)) {
@@ -27,12 +27,12 @@ pub(super) async fn tell(context: &Context, before: Option<&TenantStatus>, tenan
     let events: Api<Event> = Api::namespaced(context.client.clone(), AXON);
     let event = event(context, tenant, now);
     let told = events.create(&PostParams::default(), &event).await;
-    if let Err(error) = told.map_err(Error::when("tell an event")) {
-        debug!(tenant = tenant.name_any(), %error, "an event was not told");
+    if let Err(error) = told.map_err(Error::when("create an event")) {
+        debug!(tenant = tenant.name_any(), %error, "event creation failed");
     }
 }
 
-/// Whether it would be the same event.
+/// Returns whether it would be the same event.
 fn is_same(before: &TenantStatus, now: &TenantStatus) -> bool {
     before.phase == now.phase && reason(before) == reason(now)
 }
@@ -50,7 +50,7 @@ fn event(context: &Context, tenant: &Tenant, status: &TenantStatus) -> Event {
     let told = Told {
         warning: status.phase == Some(Phase::Failed),
         reason: reason(status).unwrap_or_default(),
-        note: note.unwrap_or_else(|| "everything that the broker needs is there".to_owned()),
+        note: note.unwrap_or_else(|| "all prerequisites of the broker are in place".to_owned()),
     };
     let regarding = ObjectReference {
         namespace: Some(AXON.to_owned()),

@@ -1,4 +1,4 @@
-//! The objects that the operator makes, and what can be done to them.
+//! The objects that the operator manages, and the actions on them.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Resource, ResourceExt};
 
-/// An object that the operator makes, changes or deletes. Its `Debug` says no more than its
-/// name: one of them is a Secret.
+/// An object that the operator creates, changes or deletes. Its `Debug` shows only the name,
+/// since one of them is a Secret.
 #[derive(Clone, PartialEq)]
 pub(super) enum Object {
-    /// A tenant of the Insula, which is a space.
+    /// A tenant of an Insula server, which is a space.
     Space(Box<DynamicObject>),
-    /// A kind, in that space.
+    /// A definition in that space.
     Definition(Box<CustomResourceDefinition>),
     Namespace(Box<Namespace>),
     Account(Box<ServiceAccount>),
@@ -24,20 +24,20 @@ pub(super) enum Object {
     Token(Box<Secret>),
 }
 
-/// What is done to an object.
+/// An operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
     Create,
-    /// If it is still as it was seen.
+    /// If the object is unchanged.
     Replace,
-    /// If it is still the one that was seen.
+    /// If it is the same object, by UID.
     Delete,
-    /// Takes off what others hold it by, if it is still the one that was seen. It goes, so
-    /// that it does not matter what was written to it meanwhile.
+    /// Removes all finalizers, if it is the same object by UID. Concurrent changes do not
+    /// matter, because it is being deleted.
     Release,
 }
 
-/// One step.
+/// An action of a plan.
 #[derive(Clone, PartialEq)]
 pub(super) struct Act {
     pub deed: Deed,
@@ -73,7 +73,7 @@ impl Act {
         }
     }
 
-    /// Whether everything that follows has its place in what this makes.
+    /// Returns whether it creates a container for all following objects.
     pub fn makes_ground(&self) -> bool {
         let is_ground = matches!(
             self.object,
@@ -82,7 +82,7 @@ impl Act {
         is_ground && self.deed == Deed::Create
     }
 
-    /// Whether it makes something in the namespace.
+    /// Returns whether it creates an object in the namespace.
     pub fn makes_inside(&self) -> bool {
         let is_inside = matches!(
             self.object,
@@ -92,7 +92,7 @@ impl Act {
     }
 }
 
-/// What is to be done so that an object is as it should be.
+/// Returns the actions that bring an object into its desired state.
 pub(super) fn settle<K: Part>(wanted: K, found: Option<&K>) -> Vec<Act>
 where
     Object: From<K>,
@@ -110,7 +110,7 @@ where
     }
 }
 
-/// What is to be done about an object that cannot become what it should be.
+/// Returns the actions that replace an object which cannot be updated.
 pub(super) fn remake<K: Resource + Clone>(wanted: K, found: &K) -> Vec<Act>
 where
     Object: From<K>,
@@ -121,7 +121,7 @@ where
     acts
 }
 
-/// Deletes it, unless that was said already.
+/// Deletes an object, unless it is already being deleted.
 pub(super) fn delete<K: Resource + Clone>(found: &K) -> Option<Act>
 where
     Object: From<K>,
@@ -129,8 +129,8 @@ where
     (!is_going(found)).then(|| Act::delete(found.clone().into()))
 }
 
-/// Lets go of what is to be gone. Whoever may write it could have put finalizers on it; it
-/// is ours, and nobody's promise but ours is to be kept about it.
+/// Removes the finalizers of an object that is to be deleted. Every user who may write it
+/// could have added some; the object is the operator's, and none of them is honoured.
 pub(super) fn release<K: Resource + Clone>(found: &K) -> Option<Act>
 where
     Object: From<K>,
@@ -139,12 +139,12 @@ where
     held.then(|| Act::release(found.clone().into()))
 }
 
-/// Whether it is there only until nobody holds it any more: as good as gone.
+/// Returns whether an object is being deleted, which counts as absent.
 pub(super) fn is_going<K: Resource>(found: &K) -> bool {
     found.meta().deletion_timestamp.is_some()
 }
 
-/// The kind of an Insula's tenants.
+/// The kind of an Insula server's tenants.
 pub(super) fn space_kind() -> ApiResource {
     ApiResource {
         group: String::new(),

@@ -1,4 +1,4 @@
-//! What there is: read now, never taken from what a watch said.
+//! The observed state, read from the server and never from watch events.
 
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding, Subject};
@@ -13,23 +13,23 @@ use crate::error::Error;
 use crate::names::{ADMIN, ADMIN_TOKEN, AXON, AXON_ADMIN, CLUSTER};
 use crate::tenant::Isolation;
 
-/// What there is of a tenant.
+/// The observed state of a tenant.
 #[derive(Clone, Default)]
 pub(super) struct Observed {
-    /// Whether the server has spaces; known only of a tenant with one.
+    /// Whether the server has spaces; only read for a tenant with one.
     pub spaces_served: bool,
     pub space: Option<DynamicObject>,
-    /// The kinds of the space that are to be in it, each with whether it is served; `None`
-    /// if it is not there.
+    /// The kinds required in the space, each with whether it is served; `None` if it does not
+    /// exist.
     pub definitions: Vec<(CustomResourceDefinition, Option<bool>)>,
     pub namespace: Option<Namespace>,
-    /// What is in the namespace, if that is the tenant's own.
+    /// The contents of the namespace, if it belongs to the tenant.
     pub inside: Inside,
-    /// Those who manage tenants, if there are any such.
+    /// The tenant managers, if there are any.
     pub offering: Option<Vec<Subject>>,
 }
 
-/// What is in a tenant's namespace.
+/// The contents of a tenant's namespace.
 #[derive(Clone, Default)]
 pub(super) struct Inside {
     pub account: Option<ServiceAccount>,
@@ -41,17 +41,17 @@ pub(super) struct Inside {
     pub offering_binding: Option<RoleBinding>,
 }
 
-/// Where a tenant's broker is.
+/// The location of a tenant's broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ground {
-    /// Here, beside the Tenant.
+    /// In the space of the Tenant object.
     Here,
     /// In a space of its own.
     Space,
 }
 
 impl Ground {
-    /// Where a tenant's broker is to be.
+    /// Returns the desired location.
     pub fn wanted(wanted: Wanted<'_>) -> Self {
         match wanted.tenant.spec.isolation.unwrap_or_default() {
             Isolation::Namespace => Self::Here,
@@ -59,7 +59,7 @@ impl Ground {
         }
     }
 
-    /// Where it is, as far as the status says.
+    /// Returns the current location according to the status.
     pub fn of_status(wanted: Wanted<'_>) -> Option<Self> {
         let status = wanted.tenant.status.as_ref()?;
         status.namespace.as_ref()?;
@@ -69,7 +69,7 @@ impl Ground {
         })
     }
 
-    /// The client for what is there.
+    /// Returns the client for the location.
     pub fn client(self, context: &Context, wanted: Wanted<'_>) -> Client {
         match self {
             Self::Here => context.client.clone(),
@@ -78,7 +78,7 @@ impl Ground {
     }
 }
 
-/// Looks at everything that matters for a tenant whose broker is there.
+/// Reads everything that matters for a tenant at this location.
 pub(super) async fn observe(
     context: &Context,
     wanted: Wanted<'_>,
@@ -95,7 +95,7 @@ pub(super) async fn observe(
             Some(space) if wanted.owns(&space.metadata) => {}
             Some(_) => return Ok(observed),
             None => {
-                // A space cannot have the name of a namespace here.
+                // A space cannot have the name of a namespace in the system space.
                 let namespaces: Api<Namespace> = Api::all(context.client.clone());
                 let name = wanted.id.namespace();
                 observed.namespace = find(&namespaces, &name, "namespace").await?;
@@ -151,8 +151,8 @@ async fn look_inside(client: Client, namespace: &str) -> Result<Inside, Error> {
     })
 }
 
-/// Those who manage tenants: whom the role binding in the operator's own namespace names,
-/// if the role is there too.
+/// Returns the tenant managers: the subjects of the role binding in the operator's namespace,
+/// if the role exists too.
 async fn find_offering(context: &Context) -> Result<Option<Vec<Subject>>, Error> {
     let roles: Api<Role> = Api::namespaced(context.client.clone(), AXON);
     let bindings: Api<RoleBinding> = Api::namespaced(context.client.clone(), AXON);

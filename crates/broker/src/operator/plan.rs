@@ -1,4 +1,4 @@
-//! From what there is to what is to be done. Nothing here talks to anybody.
+//! The plan for a tenant, computed without I/O from the observed state.
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -11,48 +11,48 @@ use super::wanted::Wanted;
 use crate::names::{ADMIN, MANAGED_BY};
 use crate::token;
 
-/// What is to be done, and how the tenant is until then.
+/// The actions to take, and the tenant's state until they are done.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub state: State,
-    /// In this order.
+    /// The actions, in order.
     pub acts: Vec<Act>,
 }
 
-/// How a tenant is.
+/// The state of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Parts are missing without which it is of no use.
+    /// Required objects are missing.
     Provisioning,
-    /// It can be used; what is to be done is putting right.
+    /// It can be used; remaining actions are repairs.
     Provisioned,
-    /// Something is in the way.
+    /// A problem keeps it from being provisioned.
     Hindered(Problem),
-    /// It goes, and this is how far it is.
+    /// It is being deleted.
     Deleting(Going),
     /// Nothing is left of it.
     Removed,
 }
 
-/// How far the removal of a tenant is.
+/// The progress of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Going {
     pub reason: &'static str,
     pub message: String,
 }
 
-/// How long the server usually takes to make a token; times are in whole seconds.
+/// How long the server usually takes to issue a token; timestamps have whole seconds.
 const TOKEN_SOON: SignedDuration = SignedDuration::from_secs(2);
-/// How long it may take before something must be wrong.
+/// How long it may take before it counts as a problem.
 const TOKEN_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
-/// What is to be done for a tenant that is to be there.
+/// Plans the provisioning of a tenant.
 pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> Plan {
     let admins = wanted.check_admins();
     if let Err(problem) = &admins
         && Ground::of_status(wanted).is_none()
     {
-        // Nothing was made so far, so nothing needs to be kept right.
+        // Nothing was created so far, so nothing needs repair.
         return Plan::hindered(problem.clone());
     }
     let plan = plan_ground(wanted, observed);
@@ -66,7 +66,7 @@ pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> P
     }
 }
 
-/// What there is to do for the namespace and what is in it.
+/// Plans the namespace and its contents.
 fn plan_namespace(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> Plan {
     let Some(namespace) = &observed.namespace else {
         return Plan::make(everything(wanted, observed));
@@ -106,7 +106,7 @@ impl Plan {
         }
     }
 
-    /// Nothing is done while something is in the way.
+    /// A problem, without any action.
     fn hindered(problem: Problem) -> Self {
         Self {
             state: State::Hindered(problem),
@@ -115,7 +115,7 @@ impl Plan {
     }
 }
 
-/// What there is to do or to wait for before the namespace of a tenant that has a space.
+/// Plans what has to exist before the namespace of a tenant with a space.
 fn plan_ground(wanted: Wanted<'_>, observed: &Observed) -> Option<Plan> {
     let ground = Ground::wanted(wanted);
     if Ground::of_status(wanted).is_some_and(|was| was != ground) {
@@ -157,7 +157,7 @@ fn plan_ground(wanted: Wanted<'_>, observed: &Observed) -> Option<Plan> {
     pending.then(|| Plan::hindered(Problem::KindsNotServed))
 }
 
-/// The namespace and all that is in it, in the order in which it is made.
+/// Plans the namespace and its contents, in the order of creation.
 fn everything(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
     let inside = &observed.inside;
     let mut acts = settle(wanted.namespace(), observed.namespace.as_ref());
@@ -168,15 +168,15 @@ fn everything(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
         inside.admin_binding.as_ref(),
     ));
     acts.extend(settle(wanted.cluster_role(), inside.cluster_role.as_ref()));
-    // Before the token: a tenant whose token is there is Provisioned, and whoever manages it
-    // reads that token then.
+    // Before the token: a tenant with a token is Provisioned, and then its managers read that
+    // token.
     acts.extend(settle_offering(wanted, observed));
     acts.extend(settle_token(wanted, inside));
     acts
 }
 
-/// A Secret with the token of another account, or of an earlier one of the same name, or with
-/// something that is no token, is of no use to anybody.
+/// Plans the token's Secret. One with the token of another account, of an earlier account of
+/// the same name, or with an invalid token is recreated.
 fn settle_token(wanted: Wanted<'_>, inside: &Inside) -> Vec<Act> {
     let token = wanted.token();
     match &inside.token {
@@ -194,8 +194,8 @@ fn is_right(secret: &Secret, inside: &Inside) -> bool {
     token::is_its(secret, ADMIN, uid)
 }
 
-/// What lets those who manage tenants hand out this one's token; what is left of it when
-/// there are none is taken away, if it is ours.
+/// Plans the role of tenant managers to read this tenant's token; without managers, role and
+/// binding are deleted if the operator created them.
 fn settle_offering(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
     let (role, binding) = (
         observed.inside.offering_role.as_ref(),
@@ -227,7 +227,7 @@ fn is_managed<K: ResourceExt>(object: &K) -> bool {
         .is_some_and(|found| found == value)
 }
 
-/// A part that a tenant cannot do without and that is being deleted, if there is one.
+/// Returns a required object that is being deleted, if there is one.
 fn find_going(inside: &Inside) -> Option<String> {
     let parts = [
         described(inside.account.as_ref()),
@@ -247,7 +247,7 @@ where
     Some(Object::from(part.clone()).to_string())
 }
 
-/// Whether what a tenant cannot do without is there.
+/// Returns whether all required objects exist.
 fn is_usable(inside: &Inside) -> bool {
     let parts = [
         inside.account.is_some(),
@@ -264,7 +264,7 @@ fn token_is_there(inside: &Inside) -> bool {
     secret.is_some_and(|secret| token::of(secret).is_some() && is_right(secret, inside))
 }
 
-/// Everything is there; the token may not have been made yet.
+/// All objects exist; the token may still be pending.
 fn finish(inside: &Inside, now: Timestamp) -> Plan {
     if token_is_there(inside) {
         return Plan {
@@ -278,7 +278,7 @@ fn finish(inside: &Inside, now: Timestamp) -> Plan {
     match age.unwrap_or_default() {
         age if age > TOKEN_PATIENCE => Plan::hindered(Problem::TokenNotMade),
         age if age > TOKEN_SOON => Plan::hindered(Problem::TokenPending),
-        // It is there in a moment, and nothing to talk about.
+        // The token is about to be issued, which is not worth a message.
         _ => Plan::make(Vec::new()),
     }
 }

@@ -1,51 +1,51 @@
-//! What can be in the way of a tenant.
+//! The problems that keep a tenant from being provisioned.
 
 use insula_operator::retry::Class;
 
 use crate::error::Error;
 use crate::names::NotAnId;
 
-/// What is in the way. Each has a reason of its own, which never changes its meaning.
+/// A problem. The reason of each never changes its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Problem {
-    #[error("the tenant's name is no tenant ID: {0}; make it anew under another name")]
+    #[error("the tenant's name is not a tenant ID: {0}; create it under another name")]
     InvalidName(NotAnId),
     #[error("spec.admins[{at}]: {why}")]
     InvalidAdmins { at: usize, why: String },
-    #[error("spec.isolation cannot be changed: delete the tenant and make it anew")]
+    #[error("spec.isolation cannot be changed: delete the tenant and create it again")]
     IsolationChanged,
     #[error(
-        "namespace {0} is there and was not made for this tenant; once it is gone, the tenant goes on by itself"
+        "namespace {0} exists and was not created for this tenant; once it is deleted, provisioning continues by itself"
     )]
     NamespaceNotOurs(String),
     #[error(
-        "space {0} is there and was not made for this tenant; once it is gone, the tenant goes on by itself"
+        "space {0} exists and was not created for this tenant; once it is deleted, provisioning continues by itself"
     )]
     SpaceNotOurs(String),
-    #[error("this server has no spaces: only tenants with isolation Namespace can be made")]
+    #[error("this server has no spaces: it supports only tenants with isolation Namespace")]
     SpacesNotServed,
-    #[error("waits until namespace {0}, which is being deleted, is gone")]
+    #[error("waiting for the deletion of namespace {0}")]
     NamespaceTerminating(String),
-    #[error("waits until space {0}, which is being deleted, is gone")]
+    #[error("waiting for the deletion of space {0}")]
     SpaceTerminating(String),
-    #[error("waits until {0}, which is being deleted, is gone, and makes it anew")]
+    #[error("waiting for the deletion of {0} to create it again")]
     PartTerminating(String),
-    #[error("waits until the server has made the kinds of the space")]
+    #[error("waiting for the kinds of the space to be served")]
     KindsNotServed,
-    #[error("waits until the server has made the token")]
+    #[error("waiting for the token to be issued")]
     TokenPending,
-    #[error("the server makes no token: is its controller of service-account tokens running?")]
+    #[error("no token is issued: is the service account token controller running?")]
     TokenNotMade,
-    #[error("the operator may not do it: {0}")]
+    #[error("the operator lacks permissions: {0}")]
     Forbidden(String),
-    #[error("the server refuses it: {0}")]
+    #[error("the server rejects the request: {0}")]
     Rejected(String),
-    #[error("the server does not do it: {0}")]
+    #[error("the server is unavailable: {0}")]
     ServerUnavailable(String),
 }
 
 impl Problem {
-    /// In one word, for conditions, events and the documentation.
+    /// Returns the reason for conditions, events and the documentation.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::InvalidName(_) => "InvalidName",
@@ -66,7 +66,7 @@ impl Problem {
         }
     }
 
-    /// Whether it passes by itself, so that the tenant has not failed.
+    /// Returns whether it resolves by itself, so that the tenant has not failed.
     pub const fn passes(&self) -> bool {
         matches!(
             self,
@@ -78,7 +78,7 @@ impl Problem {
         )
     }
 
-    /// When it is tried again.
+    /// Returns how it is retried.
     pub const fn class(&self) -> Class {
         match self {
             Self::InvalidName(_) | Self::InvalidAdmins { .. } | Self::IsolationChanged => {
@@ -97,7 +97,7 @@ impl Problem {
         }
     }
 
-    /// What an answer of the server means for a tenant with this namespace.
+    /// Classifies an error of the server for a tenant with this namespace.
     pub fn of(error: &Error, namespace: &str) -> Self {
         let text = error.to_string();
         match error {
@@ -114,8 +114,8 @@ impl Problem {
     }
 }
 
-/// Whether the server refused because the namespace goes: it makes nothing in one that does,
-/// nor another of its name.
+/// Returns whether the server refused because the namespace is terminating: nothing can be
+/// created in it, nor another of its name.
 pub(super) fn is_terminating(error: &Error) -> bool {
     let Error::Server { source, .. } = error else {
         return false;

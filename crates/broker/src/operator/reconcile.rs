@@ -1,4 +1,4 @@
-//! The steps for one tenant; read it top to bottom.
+//! The steps for one tenant, from top to bottom.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -20,20 +20,20 @@ use crate::error::Error;
 use crate::names::{AXON, FINALIZER, NotAnId, TenantId};
 use crate::tenant::{Phase, Tenant};
 
-/// How often a tenant is looked at even if nothing happened.
+/// The resync interval of a tenant without events.
 const ANYWAY: Duration = Duration::from_secs(3600);
-/// How often a tenant is looked at that waits for something that will be seen.
+/// The interval while a tenant waits for something that also triggers an event.
 const WAITING: Duration = Duration::from_secs(5);
-/// How soon a tenant is looked at again whose token should be there any moment.
+/// The interval while a token is about to be issued.
 const SOON: Duration = Duration::from_secs(1);
-/// A space, its kinds, what is in it, and whether all of it is right.
+/// The space, its kinds, the contents, and the final check.
 const STEPS: usize = 4;
-/// How often something may go wrong that may go well the next time before it is told.
+/// The number of transient failures before a problem is reported.
 const HICCUPS: u32 = 2;
-/// How often others may be faster before that is told.
+/// The number of write conflicts before a problem is reported.
 const RACES: u32 = 5;
 
-/// All steps for one tenant. What fails on the way to being told is tried again.
+/// Runs all steps for one tenant. An error that cannot be reported is retried.
 pub(super) async fn reconcile(
     context: &Context,
     name: &str,
@@ -50,7 +50,7 @@ pub(super) async fn reconcile(
         Err(error) => return misnamed(context, tenant, error).await,
     };
     if tenant.metadata.deletion_timestamp.is_some() && !is_held(&tenant) {
-        // Others hold it, or it goes this moment.
+        // Other finalizers hold it, or it is gone in a moment.
         return Ok(Outcome::Waits(ANYWAY));
     }
     match go_on(context, &mut tenant, &id).await {
@@ -58,27 +58,27 @@ pub(super) async fn reconcile(
         Err(error) if is_hiccup(&error, failures) => Err(error),
         Err(error) => {
             let problem = Problem::of(&error, &id.namespace());
-            warn!(tenant = name, reason = problem.reason(), %error, "a tenant is in trouble");
+            warn!(tenant = name, reason = problem.reason(), %error, "tenant provisioning failed");
             fail(context, &mut tenant, &id, problem).await
         }
     }
 }
 
-/// A tenant that can have no namespace: it is told so, and nothing is done.
+/// Reports a tenant whose name cannot be part of a namespace name.
 async fn misnamed(context: &Context, mut tenant: Tenant, error: NotAnId) -> Result<Outcome, Error> {
-    // Only its status is about to be made, and that does not depend on the ID.
+    // Only the status is written, which does not depend on the ID.
     let anyone = TenantId::random();
     let problem = Problem::InvalidName(error);
     fail(context, &mut tenant, &anyone, problem).await
 }
 
-/// Whether it does not go before we have cleaned up.
+/// Returns whether the Tenant has our finalizer.
 fn is_held(tenant: &Tenant) -> bool {
     tenant.finalizers().iter().any(|held| held == FINALIZER)
 }
 
-/// Advances for as long as that leads somewhere: when many tenants come at once, some are
-/// ready soon instead of all of them late.
+/// Advances a tenant as long as there is progress: when many tenants are created at once, some
+/// are ready early instead of all late.
 async fn go_on(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Result<Outcome, Error> {
     if !is_held(tenant) {
         *tenant = hold(context, tenant, Hold::On).await?;
@@ -92,7 +92,7 @@ async fn go_on(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Result<
     Ok(Outcome::Progressed)
 }
 
-/// Observes, plans, tells and acts.
+/// Observes, plans, writes the status and executes the plan.
 async fn advance(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Result<Outcome, Error> {
     let now = Timestamp::now();
     let going = tenant.metadata.deletion_timestamp.is_some();
@@ -116,8 +116,8 @@ async fn advance(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Resul
     carry_out(&field, tenant, id, plan).await
 }
 
-/// Tells and acts, in this order, so that what is said to be there is; but a tenant's rights
-/// are taken away first, and whether or not that can be told.
+/// Writes the status before the actions, so that it never promises too much; during a deletion
+/// credentials are deleted first, whether or not the status can be written.
 async fn carry_out(
     field: &Field<'_>,
     tenant: &mut Tenant,
@@ -147,14 +147,14 @@ async fn carry_out(
     Ok(match plan.state {
         State::Removed => {
             hold(context, tenant, Hold::Off).await?;
-            info!(tenant = id.as_str(), "is gone");
+            info!(tenant = id.as_str(), "tenant deleted");
             Outcome::Gone
         }
         State::Provisioned if acted => {
-            info!(tenant = id.as_str(), acts = ?plan.acts, "was put right");
+            info!(tenant = id.as_str(), acts = ?plan.acts, "tenant repaired");
             Outcome::Repaired
         }
-        // Who deletes a namespace again and again is not followed as fast as they can go.
+        // Limits the pace if a user deletes the namespace repeatedly.
         State::Provisioning | State::Hindered(_) if acted && was_ready => Outcome::Repaired,
         State::Provisioning | State::Hindered(_) if acted => Outcome::Progressed,
         State::Provisioning => Outcome::Waits(SOON),
@@ -165,8 +165,8 @@ async fn carry_out(
     })
 }
 
-/// A tenant that failed is said to have failed until what is to be done has been done;
-/// otherwise its status would go to and fro with every try.
+/// Returns whether the status is written now. A failed tenant stays failed until the actions
+/// have succeeded; otherwise its status would flap with every attempt.
 fn is_to_be_told(tenant: &Tenant, plan: &Plan) -> bool {
     let Some(status) = &tenant.status else {
         return true;
@@ -190,13 +190,13 @@ async fn tell(
     let phase = status.phase;
     let told = report(context, tenant, status).await?;
     let before = std::mem::replace(tenant, told).status;
-    info!(tenant = tenant.name_any(), ?phase, "is now");
+    info!(tenant = tenant.name_any(), ?phase, "tenant status changed");
     event::tell(context, before.as_ref(), tenant).await;
     Ok(())
 }
 
-/// Tells what is in the way. While a tenant goes it is not said to have failed: it is still
-/// going, and the message says why it does not get on.
+/// Reports a problem. A tenant that is being deleted stays in phase Deleting, and the message
+/// contains the problem.
 async fn fail(
     context: &Context,
     tenant: &mut Tenant,
@@ -215,8 +215,8 @@ async fn fail(
     Ok(Outcome::Failed(class))
 }
 
-/// Whether it is too early to say that something failed: somebody was faster, the server did
-/// not answer once, or rights that were granted a moment ago are not known everywhere.
+/// Returns whether an error is retried before it is reported: a write conflict, an unavailable
+/// server, or a grant that has not reached all API servers yet.
 fn is_hiccup(error: &Error, failures: u32) -> bool {
     match error {
         error if is_terminating(error) => false,
@@ -229,7 +229,7 @@ fn is_hiccup(error: &Error, failures: u32) -> bool {
     }
 }
 
-/// Not all tenants at once.
+/// Spreads the resyncs of tenants over time.
 fn spread(id: &TenantId) -> Duration {
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);

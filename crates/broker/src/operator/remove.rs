@@ -1,8 +1,8 @@
-//! What is to be done for a tenant that goes. Nothing here talks to anybody.
+//! The plan for a tenant that is being deleted, computed without I/O.
 //!
-//! Its credentials go first: from then on its token is worth nothing, however long the rest
-//! takes. Nothing of that depends on what whoever had them wrote meanwhile; what they hold is
-//! let go of at the end.
+//! Its credentials are deleted first, so that its token is invalid at once, however long the
+//! rest takes. This does not depend on what their holders wrote in the meantime; their
+//! finalizers are removed at the end.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -12,10 +12,10 @@ use super::observe::{Inside, Observed};
 use super::plan::{Going, Plan, State};
 use super::wanted::Wanted;
 
-/// After this long somebody should look what holds it.
+/// After this long, an administrator should look at what blocks the deletion.
 const LONG: SignedDuration = SignedDuration::from_mins(3);
 
-/// What is to be done for a tenant that is to be gone. What was not made for it stays.
+/// Plans the deletion of a tenant. Objects that were not created for it stay.
 pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> Plan {
     let namespace = observed.namespace.as_ref();
     let namespace = namespace.filter(|found| wanted.owns(&found.metadata));
@@ -57,7 +57,7 @@ pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> P
     }
 }
 
-/// Takes away every credential: the account, its token, and what others may by it.
+/// Deletes every credential: the account, its token, and the binding.
 fn revoke(inside: &Inside) -> impl Iterator<Item = Act> {
     let account = inside.account.as_ref().and_then(delete);
     let token = inside.token.as_ref().and_then(delete);
@@ -65,7 +65,7 @@ fn revoke(inside: &Inside) -> impl Iterator<Item = Act> {
     account.into_iter().chain(token).chain(binding)
 }
 
-/// Whoever had a credential could have put finalizers on it.
+/// Removes finalizers, which every holder of a credential could have added.
 fn let_go(inside: &Inside) -> impl Iterator<Item = Act> {
     let account = inside.account.as_ref().and_then(release);
     let token = inside.token.as_ref().and_then(release);
@@ -73,8 +73,7 @@ fn let_go(inside: &Inside) -> impl Iterator<Item = Act> {
     account.into_iter().chain(token).chain(binding)
 }
 
-/// What the conditions of something that goes say that it waits for: those that are true
-/// are what is in the way.
+/// Returns the messages of the conditions that block a deletion: those that are true.
 fn said(conditions: &Value) -> Vec<String> {
     let conditions = conditions.as_array().into_iter().flatten();
     let mut said: Vec<_> = conditions
@@ -93,10 +92,10 @@ fn going(wanted: Wanted<'_>, what: &str, holds: &[String], now: Timestamp) -> Go
     let long = since.is_some_and(|since| now.duration_since(since.0) > LONG);
     let message = match (holds, long) {
         ([], false) => format!("{what} {name} is being deleted"),
-        ([], true) => format!("{what} {name} is being deleted, and it takes long"),
-        (holds, false) => format!("{what} {name} is held: {}", holds.join("; ")),
+        ([], true) => format!("{what} {name} is being deleted, which takes unusually long"),
+        (holds, false) => format!("{what} {name} is blocked: {}", holds.join("; ")),
         (holds, true) => format!(
-            "{what} {name} is held, and it takes long: {}",
+            "{what} {name} is blocked, which takes unusually long: {}",
             holds.join("; ")
         ),
     };

@@ -1,4 +1,4 @@
-//! The operator's life: how it is started, and what all of its work stands on.
+//! Startup of the operator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,28 +25,29 @@ use crate::error::Error;
 use crate::names::AXON;
 use crate::tenant::Tenant;
 
-/// How the operator works.
+/// The settings of the operator.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who it is, in the Lease: the name of its pod or machine. It is made unique.
+    /// The holder identity in the Lease: the name of the pod or machine. A suffix makes it
+    /// unique.
     pub identity: String,
-    /// Whether it works only while it holds the Lease. Without, nobody else may run one, and
-    /// nobody can see that it runs.
+    /// Whether it works only while it holds the Lease. Without the Lease no second instance
+    /// may run, and clients cannot see that one is running.
     pub leader_elect: bool,
-    /// How long everything about the Lease takes.
+    /// The durations of the Lease.
     pub times: Times,
-    /// On how many tenants it works at the same time.
+    /// The number of tenants that are reconciled concurrently.
     pub concurrency: usize,
-    /// How long a request, and the work on a tenant, may take until it is begun anew.
+    /// The timeout of a request, and of the reconciliation of one tenant.
     pub patience: Duration,
     /// The kinds that a broker needs, for tenants with a space of their own.
     pub definitions: Vec<CustomResourceDefinition>,
-    /// How it says how it is.
+    /// Where the operator reports its health.
     pub health: Arc<Health>,
 }
 
 impl Settings {
-    /// As it works if nothing else is said.
+    /// Returns the default settings.
     pub fn new(identity: impl Into<String>) -> Self {
         Self {
             identity: identity.into(),
@@ -60,12 +61,12 @@ impl Settings {
     }
 }
 
-/// Runs the operator until it is told to stop; what is being done then is finished. It waits
-/// for everything that it needs, and so may be started before it was deployed.
+/// Runs the operator until `stop`; reconciliations in progress are finished. It waits for
+/// everything that it needs, and so may be started before it is deployed.
 ///
 /// # Errors
 ///
-/// None so far: whatever fails is tried again.
+/// None so far: every failure is retried.
 pub async fn run(
     client: Client,
     settings: Settings,
@@ -93,7 +94,7 @@ pub async fn run(
     Ok(())
 }
 
-/// What all work stands on.
+/// The shared state of all reconciliations.
 pub(super) struct Context {
     pub client: Client,
     pub identity: String,
@@ -103,14 +104,14 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Whether the server is an Insula, and this its system: nothing else has tenants in its
-    /// core group. One that has does not lose them, so it is asked once.
+    /// Returns whether the server is the system space of an Insula: only there the core group
+    /// has tenants. A positive answer is cached, since it does not change.
     pub async fn serves_spaces(&self) -> Result<bool, Error> {
         if self.serves_spaces.load(Ordering::Relaxed) {
             return Ok(true);
         }
         let served = self.client.list_core_api_resources("v1").await;
-        let served = served.map_err(Error::when("ask what the server has"))?;
+        let served = served.map_err(Error::when("read the served resources"))?;
         let serves = served.resources.iter().any(|kind| kind.name == "tenants");
         self.serves_spaces.store(serves, Ordering::Relaxed);
         Ok(serves)
@@ -133,7 +134,7 @@ impl Work for Context {
         match reconcile(self, name, failures).await {
             Ok(outcome) => outcome,
             Err(error) => {
-                debug!(tenant = name, %error, "is tried again");
+                debug!(tenant = name, %error, "reconciliation failed");
                 Outcome::Failed(Problem::of(&error, name).class())
             }
         }

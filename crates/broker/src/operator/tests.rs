@@ -769,19 +769,19 @@ fn r45_what_holds_a_namespace_is_said_and_that_it_takes_long() {
             NOW - 181,
             None,
             "DeletionTakesLong",
-            "is being deleted, and it takes long",
+            "is being deleted, which takes unusually long",
         ),
         (
             NOW,
             Some(conditions.clone()),
             "Deleting",
-            "is held: configmaps. has 1; f in 1 instances",
+            "is blocked: configmaps. has 1; f in 1 instances",
         ),
         (
             NOW - 600,
             Some(conditions.clone()),
             "DeletionTakesLong",
-            "is held, and it takes long: configmaps. has 1; f in 1 instances",
+            "is blocked, which takes unusually long: configmaps. has 1; f in 1 instances",
         ),
     ] {
         let found = removal(&going(tenant(TenantSpec::default()), since), |observed| {
@@ -830,8 +830,8 @@ fn r28_r32_the_status_says_how_far_it_is_and_when_it_was_first_ready() {
         Some(status)
     };
     let (making, made) = (
-        "what the broker needs is being made",
-        "everything that the broker needs is there",
+        "the broker's prerequisites are being created",
+        "all prerequisites of the broker are in place",
     );
     assert_eq!(
         concluded(&mut tenant, &State::Provisioning, 1),
@@ -858,9 +858,9 @@ fn r28_r32_the_status_says_how_far_it_is_and_when_it_was_first_ready() {
         concluded(&mut tenant, &State::Hindered(problem), 5),
         with(json!({
             "phase": "Failed", "provisionedAt": "1970-01-01T00:00:03Z",
-            "message": "the server does not do it: cannot",
+            "message": "the server is unavailable: cannot",
             "conditions": condition(
-                "False", "ServerUnavailable", "the server does not do it: cannot",
+                "False", "ServerUnavailable", "the server is unavailable: cannot",
                 "1970-01-01T00:00:05Z",
             ),
         }))
@@ -889,7 +889,7 @@ fn what_others_say_cannot_change_how_the_rest_is_shown() {
     let status = concluded(&mut tenant, &State::Hindered(problem), 1).unwrap();
     assert_eq!(
         status["message"],
-        "the server refuses it: a\u{fffd}[2Jb\u{fffd}\u{fffd}c\u{fffd}d\u{fffd}e\u{fffd}f\u{fffd}ä"
+        "the server rejects the request: a\u{fffd}[2Jb\u{fffd}\u{fffd}c\u{fffd}d\u{fffd}e\u{fffd}f\u{fffd}ä"
     );
 }
 
@@ -978,22 +978,22 @@ fn what_a_server_answers_becomes_a_problem_that_names_what_was_attempted() {
         (
             403,
             "Forbidden",
-            "the operator may not do it: cannot create role r: no",
+            "the operator lacks permissions: cannot create role r: no",
         ),
         (
             401,
             "Forbidden",
-            "the operator may not do it: cannot create role r: no",
+            "the operator lacks permissions: cannot create role r: no",
         ),
         (
             422,
             "Rejected",
-            "the server refuses it: cannot create role r: no",
+            "the server rejects the request: cannot create role r: no",
         ),
         (
             500,
             "ServerUnavailable",
-            "the server does not do it: cannot create role r: no",
+            "the server is unavailable: cannot create role r: no",
         ),
     ] {
         let problem = Problem::of(&answered(code), NAMESPACE);

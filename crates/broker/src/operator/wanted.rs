@@ -1,4 +1,4 @@
-//! How the objects of a tenant should be.
+//! The desired objects of a tenant.
 
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
@@ -15,7 +15,7 @@ use crate::{roles, token};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// A tenant whose objects are wanted.
+/// The desired state of a tenant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     pub tenant: &'a Tenant,
@@ -57,12 +57,12 @@ impl Wanted<'_> {
         self.role(CLUSTER, roles::cluster())
     }
 
-    /// Of those who manage tenants, to hand out this one's token.
+    /// The role of tenant managers, to read this tenant's token.
     pub fn offering_role(&self) -> Role {
         self.role(AXON_ADMIN, roles::axon_admin_of_tenant(ADMIN_TOKEN))
     }
 
-    /// The account, and whom the Tenant names and may name.
+    /// The binding of the account and of the valid subjects that the Tenant names.
     pub fn admin_binding(&self) -> RoleBinding {
         let account = Subject {
             kind: "ServiceAccount".to_owned(),
@@ -125,14 +125,13 @@ impl Wanted<'_> {
         }
     }
 
-    /// What says for whom it was made.
+    /// The annotation with the UID of the Tenant.
     fn proof(&self) -> Option<std::collections::BTreeMap<String, String>> {
         let uid = self.tenant.uid()?;
         Some([(TENANT_UID.to_owned(), uid)].into())
     }
 
-    /// Whether something was made for this tenant: for this one, not for another of its
-    /// name.
+    /// Returns whether an object was created for this Tenant, by UID.
     pub fn owns(&self, metadata: &ObjectMeta) -> bool {
         let uid = self.tenant.metadata.uid.as_ref();
         let proof = metadata.annotations.as_ref();
@@ -140,11 +139,11 @@ impl Wanted<'_> {
         uid.is_some() && uid == proof
     }
 
-    /// Whether whoever the Tenant names as administrators may be.
+    /// Validates the administrators that the Tenant names.
     ///
-    /// Groups and users that begin with `system:` are not for tenants to name: some of them
-    /// are everybody. A service account of another tenant is not, because tenants are kept
-    /// apart.
+    /// Groups and users that begin with `system:` are refused, because some of them contain
+    /// every user. A service account of another tenant is refused, because tenants are
+    /// isolated.
     pub fn check_admins(&self) -> Result<(), Problem> {
         let named = self.tenant.spec.admins.iter().flatten();
         for (at, subject) in named.enumerate() {
@@ -190,7 +189,7 @@ impl Wanted<'_> {
     }
 }
 
-/// The group that the server would fill in, so that it is the same afterwards.
+/// Sets the API group that the server would default, so that comparisons are stable.
 fn with_group(subject: Subject) -> Subject {
     let group = match subject.kind.as_str() {
         "ServiceAccount" => None,

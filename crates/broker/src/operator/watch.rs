@@ -1,8 +1,8 @@
-//! What calls for work.
+//! The watches that trigger reconciliations.
 //!
-//! Of what belongs to tenants only metadata is watched, and nothing of it is kept. Whose
-//! something is says its namespace, not a label on it: labels are what a tenant's
-//! administrator could write to keep the operator busy with another tenant.
+//! For tenants' objects only metadata is watched, and none of it is cached. The namespace
+//! determines the tenant, not a label: a tenant's administrator could write labels to keep the
+//! operator busy with another tenant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,10 +28,10 @@ use crate::tenant::Tenant;
 
 type Triggers = BoxStream<'static, Trigger>;
 
-/// How often it is looked whether there are spaces that may be watched.
+/// How often the operator checks whether spaces are served and may be watched.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Everything that calls for work.
+/// Returns all triggers.
 pub(super) async fn triggers(context: Arc<Context>) -> Triggers {
     let lists = Lists::of(&context.client).await;
     let tenants: Api<PartialObjectMeta<Tenant>> = Api::namespaced(context.client.clone(), AXON);
@@ -43,11 +43,11 @@ pub(super) async fn triggers(context: Arc<Context>) -> Triggers {
     stream::select_all(all).boxed()
 }
 
-/// Where something is that belongs to a tenant.
+/// Where an object of a tenant is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Here,
-    /// In a space, which has the name of the tenant's namespace.
+    /// In a space with the name of the tenant's namespace.
     Space,
 }
 
@@ -90,11 +90,11 @@ fn ours() -> Config {
     Config::default().labels(&format!("{label}={value}"))
 }
 
-/// Whose something is that is in this namespace.
+/// Returns the trigger of the tenant that an object in this namespace belongs to.
 fn whose<K: Resource>(part: &K, namespace: &str, place: Place) -> Option<Trigger> {
     let id = TenantId::of_namespace(namespace)?;
     if place == Place::Space {
-        // Anybody's space can have a namespace of that name.
+        // Any space can have a namespace of that name.
         let link = part.meta().self_link.as_deref().unwrap_or_default();
         if !link.contains(&format!("/tenants/{namespace}/")) {
             return None;
@@ -103,7 +103,8 @@ fn whose<K: Resource>(part: &K, namespace: &str, place: Place) -> Option<Trigger
     Some(Trigger::Touched(id.as_str().into()))
 }
 
-/// Those who manage tenants have a role in every tenant's namespace.
+/// Watches the role and binding of tenant managers, who have a role in every tenant's
+/// namespace.
 fn offering<K>(client: &Client, lists: Lists) -> Triggers
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -114,8 +115,7 @@ where
     parts(api, only, lists, |_| Some(Trigger::All)).boxed()
 }
 
-/// What happens in the spaces of tenants, and to them, once there are spaces that may be
-/// watched.
+/// Watches tenants' spaces and the objects in them, once spaces are served and may be watched.
 fn in_spaces(context: Arc<Context>, lists: Lists) -> Triggers {
     let watches = async move {
         wait_for_spaces(&context).await;
@@ -142,7 +142,7 @@ async fn wait_for_spaces(context: &Context) {
     }
 }
 
-/// The spaces themselves.
+/// Watches the spaces themselves.
 fn spaces(client: &Client, lists: Lists) -> Triggers {
     let api = Api::<PartialObjectMeta<DynamicObject>>::all_with(client.clone(), &space_kind());
     parts(api, ours(), lists, |space| {

@@ -1,4 +1,4 @@
-//! What a tenant's administrator begins with.
+//! The credentials of a tenant's administrator.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::report::{Report, Silent};
 use crate::tenant::Tenant;
 use crate::token;
 
-/// Where a tenant's administrator and its token are.
+/// The location of a tenant's administrator account and token.
 struct Place {
     id: TenantId,
     namespace: String,
@@ -28,26 +28,25 @@ struct Place {
     is_space: bool,
 }
 
-/// What was there before it was to be made anew.
+/// The UIDs of the objects before a rotation.
 #[derive(Default)]
 struct Before {
     account: Option<String>,
     secret: Option<String>,
 }
 
-/// What is written where the token is, and does not belong there.
+/// The report while the Secret holds something other than the administrator's token.
 const NOT_ITS_OWN: &str =
-    "what is there is not the token of its administrator; the operator makes it anew in a moment";
+    "the Secret does not hold the administrator's token; the operator is about to recreate it";
 
 impl Tenants {
-    /// The broker-info file of a tenant that is provisioned, as far as it can be known
-    /// before its broker is deployed: where, and as whom. There is no key in it, and no
-    /// components.
+    /// Returns the partial broker info file of a provisioned tenant: URL, namespace and token,
+    /// but no key and no components, which are known only after the broker is deployed.
     ///
     /// # Errors
     ///
-    /// [`Error::NotProvisioned`]; [`Error::TimedOut`] if there is no token, or what is there
-    /// is not the administrator's; [`Error::InItsSpace`]; what the server answers.
+    /// [`Error::NotProvisioned`]; [`Error::TimedOut`] if there is no token of the
+    /// administrator; [`Error::InItsSpace`]; any error of the server.
     pub async fn info(&self, tenant: &Tenant, url: &str) -> Result<BrokerInfo, Error> {
         let place = self.place(tenant)?;
         let secret = place
@@ -63,14 +62,14 @@ impl Tenants {
         })
     }
 
-    /// Has the operator make a tenant's administrator anew, with another token. Every token
-    /// of the one before is worth nothing from then on: the one in files, and others that
-    /// somebody may have had made of it. Who else has rights at the broker is told.
+    /// Has the operator recreate a tenant's administrator account with a new token. All
+    /// earlier tokens become invalid: those in files, and those requested by their holders.
+    /// Remaining bindings of other subjects are reported.
     ///
     /// # Errors
     ///
-    /// [`Error::NotProvisioned`]; [`Error::TimedOut`] if the operator makes none; what the
-    /// server answers.
+    /// [`Error::NotProvisioned`]; [`Error::TimedOut`] if the operator does not recreate it;
+    /// any error of the server.
     pub async fn rotate(
         &self,
         tenant: &Tenant,
@@ -80,18 +79,18 @@ impl Tenants {
         let place = self.place(tenant)?;
         let before = Before {
             account: place.take_away::<ServiceAccount>(ADMIN).await?,
-            // Whatever it is: the operator makes it as it should be.
+            // Whatever it holds, the operator recreates it.
             secret: place.take_away::<Secret>(ADMIN_TOKEN).await?,
         };
         place.filled(&before, timeout, report).await?;
-        report.done(&format!("Tenant {} has another token", place.id));
+        report.done(&format!("Tenant {} has a new token", place.id));
         let bindings = Api::namespaced(place.client.clone(), &place.namespace);
         doors::tell(&bindings, tenant, &place.namespace, report).await;
         Ok(())
     }
 
-    /// Where the operator puts a tenant's token. Whoever could write something else into the
-    /// status would have another's handed out.
+    /// Returns where the operator stores a tenant's token. The status is not trusted: a forged
+    /// one would expose another token.
     fn place(&self, tenant: &Tenant) -> Result<Place, Error> {
         let id = must_be_provisioned(tenant)?;
         let status = tenant.status.clone().unwrap_or_default();
@@ -103,8 +102,8 @@ impl Tenants {
             && usual(&status.token_secret, ADMIN_TOKEN);
         if !is_usual {
             return Err(Error::invalid_with_hint(
-                format!("the status of tenant {id} is not as the operator writes it"),
-                "somebody changed it: the operator writes it anew when it is restarted",
+                format!("the status of tenant {id} was not written by the operator"),
+                "it was changed: the operator overwrites it after a restart",
             ));
         }
         let client = match &status.space {
@@ -121,7 +120,7 @@ impl Tenants {
 }
 
 impl Place {
-    /// Deletes an object that is there, and no other that comes after it. Says which it was.
+    /// Deletes exactly the current object and returns its UID.
     async fn take_away<K>(&self, name: &str) -> Result<Option<String>, Error>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -138,14 +137,14 @@ impl Place {
         });
         match api.delete(name, &only_this).await {
             Ok(_) => {}
-            // Somebody else was faster: it is another one already, or none.
+            // Another client was faster: the object is gone or already recreated.
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
             Err(error) => return Err(failed(error)),
         }
         Ok(found.uid())
     }
 
-    /// The Secret once it has the administrator's token, and neither is the one before.
+    /// Waits for a Secret and account that are new and match, and returns the Secret.
     async fn filled(
         &self,
         before: &Before,
@@ -189,7 +188,7 @@ impl Place {
         )
     }
 
-    /// What the server's refusal means.
+    /// Converts the server's error.
     fn told(&self, error: kube::Error, attempted: &str) -> Error {
         match &error {
             kube::Error::Api(status) if status.is_forbidden() && self.is_space => {
@@ -202,17 +201,17 @@ impl Place {
     }
 }
 
-/// What is where a tenant's token should be.
+/// The state of a tenant's token.
 enum Found {
-    /// Its administrator's.
+    /// The administrator's token.
     Good(Box<Secret>),
-    /// Nothing yet, or what was there before.
+    /// No token yet, or still the previous one.
     Nothing,
     /// Something else.
     Other,
 }
 
-/// Without what only the server is interested in.
+/// Drops the metadata that only the server needs.
 fn bare(secret: Secret) -> Secret {
     let secret = token::handed_out(secret);
     let annotations = secret.metadata.annotations.unwrap_or_default();
@@ -232,8 +231,8 @@ fn bare(secret: Secret) -> Secret {
     }
 }
 
-/// Where a tenant finds its broker. A path that leads the administrator into the system's
-/// space leads nobody of another space anywhere; a tenant's own token leads into its space.
+/// Returns the URL for a tenant. The administrator's URL may contain the path of the system
+/// space, which no other space may enter; a tenant's own token determines its space.
 fn within(url: &str, tenant: &Tenant) -> String {
     let url = url.trim_end_matches('/');
     let space = tenant

@@ -1,4 +1,4 @@
-//! Deleting a tenant.
+//! Deletion of a tenant.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::names::TenantId;
 use crate::passing::is_passing;
 use crate::report::Report;
 
-/// Deletes it, and waits until it is gone.
+/// Deletes a tenant and waits until it is gone.
 pub async fn run(
     tenants: &Tenants,
     id: &TenantId,
@@ -21,14 +21,14 @@ pub async fn run(
 ) -> Result<(), Error> {
     let attempted = || format!("delete tenant {id}");
     let found = tenants.get(id).await?;
-    // The one that is meant: another of the same name may come after it.
+    // Exactly this object: another of the same name may follow.
     let only_this = DeleteParams::default().preconditions(Preconditions {
         uid: found.uid(),
         resource_version: None,
     });
     match tenants.api.delete(id.as_str(), &only_this).await {
         Ok(_) => {}
-        // Somebody else was faster, and perhaps there is another of that name already.
+        // Another client was faster, and another tenant of that name may exist already.
         Err(kube::Error::Api(status)) if is_missing(&status, id) || status.is_conflict() => {}
         Err(error) => return Err(tenants.told(error, id, attempted())),
     }
@@ -38,7 +38,7 @@ pub async fn run(
     loop {
         match tenants.api.get_opt(id.as_str()).await {
             Ok(Some(left)) if left.uid() == found.uid() => {
-                // What it said before it was deleted says nothing about that.
+                // A message from before the deletion is not about it.
                 let going = left.metadata.deletion_timestamp.is_some();
                 let said = message(&left).filter(|_| going && super::is_deleting(&left));
                 why = said.unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! Who else has rights at a tenant's broker. Whoever had its administrator's token may have
-//! given them to somebody, and another token does not take them away.
+//! Remaining permissions after a token rotation: a holder of the administrator's token may
+//! have granted permissions to others, which a new token does not revoke.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,19 @@ use crate::names::{ADMIN, AXON_ADMIN, CLUSTER};
 use crate::report::Report;
 use crate::tenant::Tenant;
 
-/// What accounts of clusters begin with.
+/// The prefix of the service accounts of clusters.
 const MEMBER: &str = "cluster-";
 
-/// Who has rights at a broker.
+/// The subjects with permissions in a broker's namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Doors {
-    /// Nobody knows why: what grants it, and to whom.
+    /// Unexpected bindings: what they grant, and to which subject.
     odd: BTreeSet<String>,
-    /// The accounts of clusters that have joined.
+    /// The service accounts of joined clusters.
     members: BTreeSet<String>,
 }
 
-/// Says who else has rights there.
+/// Reports who else has permissions.
 pub(super) async fn tell(
     bindings: &Api<RoleBinding>,
     tenant: &Tenant,
@@ -34,7 +34,7 @@ pub(super) async fn tell(
         Ok(listed) => listed.items,
         Err(_) => {
             report.warn(&format!(
-                "Who else has rights in namespace {namespace} could not be looked at: `kubectl -n {namespace} get rolebindings -o wide` shows it to those who may"
+                "The role bindings in namespace {namespace} could not be checked: an administrator can list them with `kubectl -n {namespace} get rolebindings -o wide`"
             ));
             return;
         }
@@ -42,13 +42,13 @@ pub(super) async fn tell(
     let doors = find(&listed, tenant, namespace);
     for odd in &doors.odd {
         report.warn(&format!(
-            "{odd}: if nobody of yours did that, delete it (`kubectl -n {namespace} delete rolebinding NAME`)"
+            "{odd}: if this is unexpected, delete it (`kubectl -n {namespace} delete rolebinding NAME`)"
         ));
     }
     if !doors.members.is_empty() {
         let members: Vec<_> = doors.members.iter().map(String::as_str).collect();
         report.warn(&format!(
-            "Clusters that have joined can read the new token too: {}. The account of one that should not goes with `kubectl -n {namespace} delete serviceaccount NAME`; then have another token made",
+            "Joined clusters can read the new token too: {}. To exclude one, run `kubectl -n {namespace} delete serviceaccount NAME`, then rotate the token again",
             members.join(", ")
         ));
     }
@@ -69,7 +69,7 @@ fn find(bindings: &[RoleBinding], tenant: &Tenant, namespace: &str) -> Doors {
             let who = who(subject);
             let is_known = match (is_role, role) {
                 (true, ADMIN) => (own && subject.name == ADMIN) || named.contains(&who),
-                // The operator looks after that binding.
+                // The operator manages that binding.
                 (true, AXON_ADMIN) => binding.name_any() == AXON_ADMIN,
                 (true, CLUSTER) if own && subject.name.starts_with(MEMBER) => {
                     doors.members.insert(subject.name.clone());
@@ -88,7 +88,7 @@ fn find(bindings: &[RoleBinding], tenant: &Tenant, namespace: &str) -> Doors {
     doors
 }
 
-/// A subject as it is told, and compared.
+/// Formats a subject for display and comparison.
 fn who(subject: &Subject) -> String {
     let Subject {
         kind,

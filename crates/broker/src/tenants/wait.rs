@@ -1,4 +1,4 @@
-//! Waiting for the operator to get something done.
+//! Waiting for the operator.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::passing::is_passing;
 use crate::report::Report;
 use crate::tenant::{Phase, Tenant};
 
-/// Looks again and again, less often each time, until a deadline.
+/// Polls with increasing intervals until a deadline.
 pub struct Wait {
     timeout: Duration,
     deadline: Instant,
@@ -20,13 +20,12 @@ pub struct Wait {
     told: String,
 }
 
-/// The first pause, and the longest: soon enough for what is quick, seldom enough for what
-/// is slow.
+/// The first and the maximum interval: responsive for fast operations, sparing for slow ones.
 const SHORTEST: Duration = Duration::from_millis(40);
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl Wait {
-    /// Beginning now, for so long.
+    /// Starts a wait.
     pub fn at_most(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -36,11 +35,11 @@ impl Wait {
         }
     }
 
-    /// Says what is waited for, when that is new, and pauses.
+    /// Reports progress if it changed, and sleeps.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] when there is no time left.
+    /// [`Error::TimedOut`] after the deadline.
     pub async fn pause(&mut self, what: &str, why: &str, report: &dyn Report) -> Result<(), Error> {
         let said = match why {
             "" => what.to_owned(),
@@ -64,14 +63,14 @@ impl Wait {
     }
 }
 
-/// As it stands in the middle of a sentence.
+/// Lowers the first letter, for the middle of a sentence.
 fn uncapitalised(text: &str) -> String {
     let mut signs = text.chars();
     let first = signs.next().map(|sign| sign.to_ascii_lowercase());
     first.into_iter().chain(signs).collect()
 }
 
-/// What becomes of the tenant that was created.
+/// Waits until the created tenant is provisioned or has failed.
 pub async fn until_provisioned(
     tenants: &Tenants,
     created: &Tenant,
@@ -101,8 +100,8 @@ pub async fn until_provisioned(
     }
 }
 
-/// Whether the waiting is over. A status counts only if it is about the object that was
-/// created, and about what that asks for: not about one of the same name before or after it.
+/// Returns the result once the wait is over. A status counts only if it is about the created
+/// object and its generation, not about an earlier or later object of the same name.
 fn judge(created: &Tenant, now: &Tenant, id: &TenantId) -> Option<Result<(), Error>> {
     if now.uid() != created.uid() || now.metadata.deletion_timestamp.is_some() {
         return Some(Err(Error::TenantGone(id.clone())));
@@ -116,21 +115,21 @@ fn judge(created: &Tenant, now: &Tenant, id: &TenantId) -> Option<Result<(), Err
         Phase::Failed => Some(Err(Error::TenantFailed {
             id: id.clone(),
             message: message(now)
-                .unwrap_or("the operator does not say why")
+                .unwrap_or("the operator reported no reason")
                 .to_owned(),
         })),
         Phase::Provisioning | Phase::Deleting => None,
     }
 }
 
-/// The ID of a tenant that is there.
+/// Returns the ID of an existing tenant.
 pub fn id(tenant: &Tenant) -> Result<TenantId, Error> {
     let name = tenant.name_any();
     name.parse()
         .map_err(|why| Error::invalid(format!("tenant {name:?}: {why}")))
 }
 
-/// Only of a tenant that is as it should be.
+/// Returns the ID of a provisioned tenant.
 pub fn must_be_provisioned(tenant: &Tenant) -> Result<TenantId, Error> {
     let id = id(tenant)?;
     match phase(tenant) {

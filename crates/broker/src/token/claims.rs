@@ -1,26 +1,26 @@
-//! What a token says of itself. Nothing is verified here: that is for the server that it is
-//! shown to. But a token that says it is another's is not handed out as somebody's own.
+//! The claims of a token. Nothing is verified here: the server that receives the token does
+//! that. The claims only decide whether a token is passed on as that of an account.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-/// What the claims of tokens that are kept in Secrets begin with.
+/// The prefix of the claims of tokens that are stored in Secrets.
 const KEPT: &str = "kubernetes.io/serviceaccount/";
 
-/// Whose token it says that it is.
+/// The claims that identify the account of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claims {
-    /// As whom its bearer is known: `system:serviceaccount:NAMESPACE:NAME`.
+    /// The user name of the bearer: `system:serviceaccount:NAMESPACE:NAME`.
     pub(crate) subject: String,
-    /// Which of all accounts that ever had the name.
+    /// The UID of the account.
     pub(crate) uid: String,
-    /// The Secret that it is kept in, or is bound to, if it is.
+    /// The Secret that the token is stored in or bound to, if any.
     pub(crate) secret: Option<String>,
 }
 
 impl Claims {
-    /// Of a token, if it is one of an account.
+    /// Decodes the claims of a service account token.
     pub(crate) fn of(token: &[u8]) -> Option<Self> {
         let token = std::str::from_utf8(token).ok()?.trim();
         let mut parts = token.split('.');
@@ -31,8 +31,8 @@ impl Claims {
         };
         let claims = URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?;
         let claims: Value = serde_json::from_slice(&claims).ok()?;
-        // Kept tokens say it in one word, those that are asked for in a tree. One that says
-        // both must not say two things.
+        // Stored tokens have flat claims, requested ones nested claims. A token with both must
+        // not contradict itself.
         let kept = |word: &str| claims[format!("{KEPT}{word}")].as_str();
         let bound = |branch: &str, leaf: &str| claims["kubernetes.io"][branch][leaf].as_str();
         let uid = one(kept("service-account.uid"), bound("serviceaccount", "uid"))?;
@@ -44,21 +44,20 @@ impl Claims {
         })
     }
 
-    /// Whether it is of that account of a namespace; of this one among all of its name, if it
-    /// is known which.
+    /// Returns whether the token is of this account, and of this UID if it is given.
     pub(crate) fn are_of(&self, namespace: &str, account: &str, uid: Option<&str>) -> bool {
         self.subject == format!("system:serviceaccount:{namespace}:{account}")
             && uid.is_none_or(|uid| uid == self.uid)
     }
 
-    /// Whether it is not another Secret's: servers take such a token for dead as soon as that
-    /// one is gone.
+    /// Returns whether the token is not bound to another Secret: API servers reject such a
+    /// token as soon as that Secret is deleted.
     pub(crate) fn may_be_in(&self, secret: &str) -> bool {
         self.secret.as_deref().is_none_or(|named| named == secret)
     }
 }
 
-/// What both say, or one of them if the other says nothing; `None` if they disagree.
+/// Returns the common or only value; `None` if the two differ.
 fn one<'a>(kept: Option<&'a str>, bound: Option<&'a str>) -> Option<Option<&'a str>> {
     match (kept, bound) {
         (Some(kept), Some(bound)) if kept != bound => None,

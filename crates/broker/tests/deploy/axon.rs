@@ -137,10 +137,10 @@ async fn what_an_earlier_run_gave_stays_and_is_said_with_what_withdraws_it() -> 
         .collect();
     let said = [
         format!(
-            "Role and RoleBinding axon-admin in namespace axon-operator stay, though no --axon-admin was given: {} may manage tenants. `kubectl -n axon-operator delete rolebinding,role axon-admin` withdraws it",
+            "Role and RoleBinding axon-admin in namespace axon-operator are kept, although no --axon-admin was given: {} may manage tenants. `kubectl -n axon-operator delete rolebinding,role axon-admin` revokes it",
             named.join(", ")
         ),
-        "ClusterRole and ClusterRoleBinding axon-operator-spaces stay, though --spaces was not given: the operator may make whole spaces. `kubectl delete clusterrolebinding,clusterrole axon-operator-spaces` withdraws it".to_owned(),
+        "ClusterRole and ClusterRoleBinding axon-operator-spaces are kept, although --spaces was not given: the operator may create spaces. `kubectl delete clusterrolebinding,clusterrole axon-operator-spaces` revokes it".to_owned(),
     ];
     assert_eq!(told.warnings(), said);
     Ok(())
@@ -158,7 +158,7 @@ async fn r18_a_second_run_changes_nothing() -> anyhow::Result<()> {
     assert_eq!(inventory(&admin).await?, first);
     assert_eq!(record.writes(), []);
     let said = [
-        "begin: Checking what this user may do",
+        "begin: Checking permissions",
         "begin: Deploying the Axon operator",
         "done: The Axon control plane is deployed",
     ];
@@ -244,7 +244,7 @@ async fn r18_a_definition_that_is_being_deleted_is_waited_for_and_made_anew() ->
     let told = Told::default();
     let settings = settings();
     let deploy = axon::deploy(&admin, &settings, &told);
-    let waiting = format!("begin: Waiting until CRD {name} is gone, which is being deleted");
+    let waiting = format!("begin: Waiting for the deletion of CRD {name}");
     let release = async {
         until(|| told.all().contains(&waiting)).await;
         let tenants =
@@ -555,7 +555,7 @@ async fn r19_who_may_not_do_all_of_it_is_told_what_is_missing_and_nothing_is_wri
         let named = rights.iter().any(|named| named == right);
         assert!(named, "{right}: {rights:#?}");
     }
-    let hint = "use a context of an administrator of the cluster: nobody can grant rights that they do not have";
+    let hint = "use a context of an administrator of the cluster: Kubernetes lets no user grant permissions that they do not have";
     assert_eq!(refused.hint().as_deref(), Some(hint));
     assert_eq!(record.writes(), []);
     assert_eq!(inventory(&admin).await?, before);
@@ -595,7 +595,7 @@ async fn r19_a_single_right_that_is_missing_is_named_alone() -> anyhow::Result<(
     let refused = axon::deploy(&nearly, &settings(), &Silent)
         .await
         .unwrap_err();
-    let missing = "rights are missing: update deployments.apps in namespace axon-operator";
+    let missing = "missing permissions: update deployments.apps in namespace axon-operator";
     assert_eq!(refused.to_string(), missing);
     let without = AxonSettings {
         deployment: false,
@@ -614,7 +614,7 @@ async fn r17_the_operator_runs_when_somebody_renews_its_lease() -> anyhow::Resul
     let nobody = axon::wait_for_operator(&admin, soon, &Silent)
         .await
         .unwrap_err();
-    let said = "nobody runs the Axon operator after 0s: nothing in this cluster has taken up its Deployment";
+    let said = "no Axon operator is running after 0s: no controller in this cluster has processed its Deployment";
     assert_eq!(nobody.to_string(), said);
     assert!(
         nobody

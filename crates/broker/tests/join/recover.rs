@@ -156,7 +156,7 @@ async fn what_is_not_there_cannot_be_recovered() -> anyhow::Result<()> {
     let (refused, _) = told(recover(&member, &connect, &to(folder.path()), &Silent).await);
     assert_eq!(
         refused,
-        "broker info file is wrong: what it names as the namespace is no name of one"
+        "broker info file is invalid: its namespace is not a valid name"
     );
     Ok(())
 }

@@ -32,7 +32,7 @@ async fn an_id_that_another_cluster_has_is_refused() -> anyhow::Result<()> {
     );
     assert_eq!(
         hint,
-        "choose another with --clusterid; if that cluster is gone, delete service account cluster-east in the broker's namespace, and there `kubectl delete clusters.submariner.io,endpoints.submariner.io` what is left of it"
+        "choose another with --clusterid; if that cluster is gone, delete service account cluster-east in the broker's namespace, and its clusters.submariner.io and endpoints.submariner.io objects there"
     );
     assert!(is_untouched(&second.joining).await?);
     join(&second, &settings(&info, "west"), &Silent).await?;
@@ -131,7 +131,7 @@ async fn r8_a_cluster_is_in_one_clusterset_under_one_name() -> anyhow::Result<()
         );
         assert_eq!(
             hint,
-            "join with the same --clusterid and file, or take the cluster out of its ClusterSet first"
+            "join with the same --clusterid and file, or remove the cluster from its ClusterSet first"
         );
     }
     let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "m");
@@ -185,7 +185,7 @@ async fn r8_a_cluster_does_not_move_to_the_broker_of_another_server() -> anyhow:
     );
     assert_eq!(
         hint,
-        "a cluster does not move from one ClusterSet to another: take it out of the first with `kubectl delete namespace submariner-operator` on this cluster, delete service account cluster-east and Cluster east at its broker, and join then"
+        "a cluster does not move from one ClusterSet to another: remove it from the first with `kubectl delete namespace submariner-operator` on this cluster, delete service account cluster-east and Cluster east at its broker, then join again"
     );
     Ok(())
 }

@@ -24,7 +24,7 @@ async fn r3_every_broker_is_shown_and_a_tenant_sees_its_own() -> anyhow::Result<
     );
     assert_eq!(
         hint,
-        "--namespace shows those of one namespace, such as your own"
+        "--namespace limits the list to one namespace, such as your own"
     );
     let own = brokers(&tenant, Some("submariner-broker-b")).await?;
     assert_eq!(
@@ -42,7 +42,7 @@ async fn r3_every_broker_is_shown_and_a_tenant_sees_its_own() -> anyhow::Result<
     let (refused, _) = told(brokers(&tenant, Some("submariner-broker-a")).await);
     assert!(refused.contains("forbidden"), "{refused}");
     let (refused, _) = told(brokers(&tenant, Some("a/../b")).await);
-    assert_eq!(refused, "\"a/../b\" is no name of a namespace");
+    assert_eq!(refused, "\"a/../b\" is not a valid namespace name");
     Ok(())
 }
 

@@ -227,7 +227,7 @@ async fn r33_a_server_that_goes_on_failing_is_told_of_and_then_forgotten() -> an
         Some((
             "False",
             "ServerUnavailable",
-            "the server does not do it: cannot create role submariner-k8s-broker-admin: \
+            "the server is unavailable: cannot create role submariner-k8s-broker-admin: \
              so it was decided"
         ))
     );

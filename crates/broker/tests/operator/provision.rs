@@ -40,7 +40,7 @@ async fn r27_r29_r30_r31_r32_a_tenant_gets_all_that_its_broker_needs() -> anyhow
     assert!(status.provisioned_at >= made.metadata.creation_timestamp);
     let (is, reason, message) = ready(&tenant).unwrap();
     assert_eq!((is, reason), ("True", "Provisioned"));
-    assert_eq!(message, "everything that the broker needs is there");
+    assert_eq!(message, "all prerequisites of the broker are in place");
     assert_eq!(tenant.finalizers(), [FINALIZER]);
 
     let found = world.namespaces().get(&space).await?;
@@ -148,8 +148,8 @@ async fn r33_r49_a_namespace_of_somebody_else_is_not_adopted() -> anyhow::Result
         world.create(id).await?;
         let tenant = world.phase(id, Phase::Failed).await?;
         let expected = format!(
-            "namespace {} is there and was not made for this tenant; \
-             once it is gone, the tenant goes on by itself",
+            "namespace {} exists and was not created for this tenant; \
+             once it is deleted, provisioning continues by itself",
             namespace(id)
         );
         assert_eq!(
@@ -264,8 +264,8 @@ async fn a_tenant_whose_name_leaves_no_room_is_told_so_and_can_be_deleted() -> a
     assert_eq!(reason, "InvalidName");
     assert_eq!(
         message,
-        "the tenant's name is no tenant ID: a tenant ID has at most 45 characters; \
-         make it anew under another name"
+        "the tenant's name is not a tenant ID: a tenant ID has at most 45 characters; \
+         create it under another name"
     );
     assert_eq!(tenant.finalizers(), [] as [&str; 0]);
     world.delete(&id).await?;

@@ -131,7 +131,7 @@ async fn r45_what_holds_a_tenant_is_said_and_its_token_is_worth_nothing_meanwhil
     let (is, reason, message) = ready(&tenant).unwrap();
     assert_eq!((is, reason), ("False", "Deleting"));
     assert!(
-        message.starts_with("namespace submariner-broker-acme is held: "),
+        message.starts_with("namespace submariner-broker-acme is blocked: "),
         "{message}"
     );
     assert_eq!(answered(&old, "acme").await, 401);

@@ -207,7 +207,7 @@ async fn isolation_cannot_be_changed_and_what_was_made_goes_all_the_same() -> an
         ready(&tenant).map(|(_, reason, message)| (reason, message)),
         Some((
             "IsolationChanged",
-            "spec.isolation cannot be changed: delete the tenant and make it anew"
+            "spec.isolation cannot be changed: delete the tenant and create it again"
         ))
     );
     assert!(

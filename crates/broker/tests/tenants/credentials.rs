@@ -102,7 +102,7 @@ async fn a_status_that_leads_elsewhere_hands_out_nothing() {
         for refused in [refused.unwrap_err(), rotated.unwrap_err()] {
             assert_eq!(
                 refused.to_string(),
-                "the status of tenant acme is not as the operator writes it"
+                "the status of tenant acme was not written by the operator"
             );
         }
     }
@@ -142,7 +142,7 @@ async fn r37_a_secret_of_another_account_is_not_handed_out() {
     let refused = scene.tenants.info(&tenant, "https://a").await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "waiting for a token of tenant acme takes longer than 15s: what is there is not the token of its administrator; the operator makes it anew in a moment"
+        "waiting for a token of tenant acme takes longer than 15s: the Secret does not hold the administrator's token; the operator is about to recreate it"
     );
     assert!(!refused.to_string().contains(&theirs));
 }
@@ -221,7 +221,7 @@ async fn rotation_evicts_whoever_had_another_token_made_of_the_same_account() {
     rotated.unwrap();
     assert_eq!(
         told.all().last().map(String::as_str),
-        Some("✓ Tenant acme has another token")
+        Some("✓ Tenant acme has a new token")
     );
     let after = scene.tenants.info(&tenant, "https://a").await.unwrap();
     let after = after.client_token.unwrap();
@@ -268,8 +268,8 @@ async fn rotation_says_who_else_has_rights_there() {
     assert_eq!(
         warned,
         [
-            "⚠ RoleBinding door gives ServiceAccount submariner-broker-acme/thief the Role submariner-k8s-broker-admin: if nobody of yours did that, delete it (`kubectl -n submariner-broker-acme delete rolebinding NAME`)",
-            "⚠ Clusters that have joined can read the new token too: cluster-east. The account of one that should not goes with `kubectl -n submariner-broker-acme delete serviceaccount NAME`; then have another token made",
+            "⚠ RoleBinding door gives ServiceAccount submariner-broker-acme/thief the Role submariner-k8s-broker-admin: if this is unexpected, delete it (`kubectl -n submariner-broker-acme delete rolebinding NAME`)",
+            "⚠ Joined clusters can read the new token too: cluster-east. To exclude one, run `kubectl -n submariner-broker-acme delete serviceaccount NAME`, then rotate the token again",
         ]
     );
 }

@@ -20,7 +20,7 @@ async fn r43_an_unknown_tenant_is_not_found() {
     assert_eq!(missing.to_string(), "there is no tenant nope");
     assert_eq!(
         missing.hint().unwrap(),
-        "`subctl list tenants` shows those that there are"
+        "`subctl list tenants` lists the existing tenants"
     );
 }
 

@@ -65,7 +65,7 @@ fn r10_a_tenant_is_created_shown_and_deleted() {
     assert_eq!(
         scene.fail(&["get", "tenant", "acme"]),
         "error: there is no tenant acme\n\
-         hint: `subctl list tenants` shows those that there are\n"
+         hint: `subctl list tenants` lists the existing tenants\n"
     );
 }
 
@@ -144,7 +144,7 @@ fn r21_the_id_is_printed_before_the_waiting() {
     ];
     let said = scene.fail(&waited);
     assert!(
-        said.contains("error: nobody runs the Axon operator after 1s"),
+        said.contains("error: no Axon operator is running after 1s"),
         "{said}"
     );
 }
@@ -155,7 +155,7 @@ fn a_file_that_cannot_be_written_is_told_before_anything_is_made() {
     std::fs::write(scene.at("file"), "").unwrap();
     for (file, why) in [
         ("missing/x.subm", "No such file or directory (os error 2)"),
-        ("file/x.subm", "what it is to be in is no folder"),
+        ("file/x.subm", "its parent is not a folder"),
         ("insula-data", "it is a folder"),
     ] {
         let told = scene.fail(&["create", "tenant", "acme", "--output-file", file]);
@@ -264,7 +264,7 @@ fn r16_an_axon_admin_manages_tenants_and_nothing_else() {
     );
     as_eve(&["delete", "tenant", "acme"]);
     let said = scene.fail(&["deploy", "axon-cp", "--as", "eve"]);
-    assert!(said.contains("error: rights are missing:"), "{said}");
+    assert!(said.contains("error: missing permissions:"), "{said}");
     let said = scene.fail(&["show", "brokers", "--as", "eve"]);
     assert!(said.contains("is forbidden: User \"eve\""), "{said}");
     // A space has administrators of its own.

@@ -1,4 +1,4 @@
-//! Whether somebody runs the operator: a pod, a process, or the server itself.
+//! Detection of a running operator: as a pod, a process, or in the server.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::names::AXON;
 use crate::passing::Hiccups;
 use crate::report::Report;
 
-/// Between two looks.
+/// The poll interval.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How long a lease lasts that does not say, in seconds.
+/// The default lease duration in seconds.
 const USUAL: i32 = 15;
 
-/// Waits until somebody runs the operator: holds its lease, and renews it.
+/// Waits until an operator holds and renews the lease.
 ///
 /// # Errors
 ///
-/// What the server answers; [`Error::NoOperator`] if nobody does in time.
+/// Any error of the server; [`Error::NoOperator`] on timeout.
 pub async fn wait_for_operator(
     client: &Client,
     timeout: Duration,
@@ -57,8 +57,8 @@ pub async fn wait_for_operator(
     }
 }
 
-/// Who holds a lease: one that was renewed since we first looked, or by our clock within its
-/// duration.
+/// Returns the holder of a lease that was renewed since the first look, or within its duration
+/// by the local clock.
 fn holder<'a>(lease: &'a LeaseSpec, first: Option<&LeaseSpec>, now: Timestamp) -> Option<&'a str> {
     let holder = lease.holder_identity.as_deref();
     let holder = holder.filter(|holder| !holder.is_empty())?;
@@ -69,14 +69,14 @@ fn holder<'a>(lease: &'a LeaseSpec, first: Option<&LeaseSpec>, now: Timestamp) -
     (since || (0..=i64::from(lasts)).contains(&age)).then_some(holder)
 }
 
-/// What the cluster says about running it.
+/// Describes the state of the operator's Deployment.
 async fn deployment(client: &Client) -> String {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), AXON);
     let Ok(found) = deployments.get_opt(AXON).await else {
         return "its Deployment cannot be read".to_owned();
     };
     let Some(found) = found else {
-        return "there is no Deployment of it".to_owned();
+        return "it has no Deployment".to_owned();
     };
     let conditions = found.status.and_then(|status| status.conditions);
     let conditions = conditions.unwrap_or_default().into_iter();
@@ -90,8 +90,8 @@ async fn deployment(client: &Client) -> String {
         })
         .collect();
     match says.is_empty() {
-        true => "nothing in this cluster has taken up its Deployment".to_owned(),
-        false => format!("its Deployment says {}", says.join("; ")),
+        true => "no controller in this cluster has processed its Deployment".to_owned(),
+        false => format!("its Deployment reports {}", says.join("; ")),
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
             (&lease("", Some(999)), None, None),
             (&lease("a", Some(990)), None, Some("a")),
             (&lease("a", Some(989)), None, None),
-            // Of a clock that is ahead: it may be as old as any.
+            // A clock ahead of ours proves nothing about the age.
             (&lease("a", Some(1_001)), None, None),
             (
                 &lease("a", Some(1_001)),

@@ -1,4 +1,4 @@
-//! The key that the clusters share: kept where there is one, for a new one cuts off every
+//! The choice of the pre-shared key: an existing one is kept, since a new one cuts off every
 //! cluster that has joined.
 
 use std::collections::BTreeSet;
@@ -17,40 +17,40 @@ use crate::names::ADMIN;
 use crate::report::Report;
 use crate::{psk, token};
 
-/// Where the key is from.
+/// The origin of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Psk {
-    /// Out of the file that was named.
+    /// The file that was given.
     Given,
-    /// Out of the file that is replaced.
+    /// The file that is replaced.
     Kept,
-    /// It is new.
+    /// Newly generated.
     Generated,
 }
 
-/// What files have of the key. Nothing has been sent.
+/// The keys in the files. Nothing was sent yet.
 pub(super) struct Choice {
     given: Option<Secret>,
     replaced: Replaced,
 }
 
-/// What is to be known of the file that is replaced. No more is taken out of it.
+/// The relevant content of the file that is replaced.
 enum Replaced {
-    /// There is none, or it has no key.
+    /// There is no file, or it has no key.
     Nothing,
-    /// It cannot be understood, and says so.
+    /// It cannot be decoded; with the reason.
     Odd(String),
     /// It has a key.
     Keyed {
         key: Box<Secret>,
-        /// Whether it is of the same broker, by where that is.
+        /// Whether it is of the same broker, by URL and namespace.
         is_same: bool,
-        /// Of which account its token is.
+        /// The UID of its token's account.
         account: Option<String>,
     },
 }
 
-/// Looks at the files: at the one that was named, and at the one that is replaced.
+/// Reads the keys in the given file and in the one that is replaced.
 pub(super) fn look(
     settings: &BrokerSettings,
     given: Option<&BrokerInfo>,
@@ -63,8 +63,8 @@ pub(super) fn look(
 }
 
 impl Choice {
-    /// The key: of the file that was named; else of the one that is replaced, if it is of the
-    /// same broker; else a new one, unless clusters have joined with another.
+    /// Chooses the key: that of the given file; else that of the replaced file, if it is of
+    /// the same broker; else a new one, unless clusters have joined with another.
     pub(super) async fn settle(
         self,
         client: &Client,
@@ -98,18 +98,18 @@ impl Choice {
             true => Ok(generated(report)),
             false => Err(Error::invalid_with_hint(
                 format!(
-                    "clusters have joined this broker with an IPsec PSK that is not known here, and a new one would cut them off: {}",
+                    "clusters have joined this broker with an unknown IPsec PSK, and a new one would cut them off: {}",
                     listed(&joined)
                 ),
-                "give the file that they joined with as --broker-info-from, or `subctl recover-broker-info` from one of them; --new-psk makes a new one all the same",
+                "pass the file that they joined with as --broker-info-from, or run `subctl recover-broker-info` on one of them; --new-psk generates a new one nevertheless",
             )),
         }
     }
 }
 
 impl Replaced {
-    /// Its key, if it is of the same broker: by where that is, or by the account of its token,
-    /// which is at no other.
+    /// Returns its key, if it is of the same broker: by URL and namespace, or by its token's
+    /// account, which exists at no other broker.
     async fn key(
         self,
         client: &Client,
@@ -121,7 +121,7 @@ impl Replaced {
         match self {
             Self::Nothing => Ok(None),
             Self::Odd(why) => {
-                report.warn(&format!("{file:?} is replaced, and it is kept: {why}"));
+                report.warn(&format!("{file:?} is replaced and backed up: {why}"));
                 Ok(None)
             }
             Self::Keyed {
@@ -131,12 +131,12 @@ impl Replaced {
             } => {
                 if is_same || is_account(client, namespace, account).await? {
                     report.warn(&format!(
-                        "Reusing the IPsec PSK of {file:?}, which is of the same broker: a new one would cut off the clusters that have joined"
+                        "Reusing the IPsec PSK of {file:?}, which belongs to the same broker: a new one would cut off the clusters that have joined"
                     ));
                     return Ok(Some(*key));
                 }
                 report.warn(&format!(
-                    "{file:?} is replaced, and it is kept: it is of another broker"
+                    "{file:?} is replaced and backed up: it belongs to another broker"
                 ));
                 Ok(None)
             }
@@ -149,15 +149,15 @@ fn generated(report: &dyn Report) -> (Secret, Psk) {
     (psk::generate(), Psk::Generated)
 }
 
-/// What the file that is replaced has.
+/// Reads the file that is replaced.
 fn replaced(settings: &BrokerSettings, place: &Place) -> Result<Replaced, Error> {
     let file = settings.output.as_path();
-    // A file that is not there has no key. One that cannot even be looked at may have.
+    // A missing file has no key. One that cannot be examined may have one.
     match file.try_exists() {
         Ok(true) => {}
         Ok(false) => return Ok(Replaced::Nothing),
         Err(error) => {
-            return Err(Error::invalid(format!("cannot look at {file:?}: {error}")));
+            return Err(Error::invalid(format!("cannot examine {file:?}: {error}")));
         }
     }
     let found = match BrokerInfo::read(file) {
@@ -175,7 +175,7 @@ fn replaced(settings: &BrokerSettings, place: &Place) -> Result<Replaced, Error>
     })
 }
 
-/// Whether this is the administrator of the broker.
+/// Returns whether this is the UID of the broker's administrator.
 async fn is_account(
     client: &Client,
     namespace: &str,
@@ -188,14 +188,15 @@ async fn is_account(
     Ok(uid.is_some() && uid == account)
 }
 
-/// The clusters that have joined: that have told the broker of themselves, or have addresses.
+/// Returns the clusters that have joined: those with a Cluster object or addresses.
 async fn joined(client: &Client, namespace: &str) -> Result<BTreeSet<String>, Error> {
     let attempted = || Error::when("see which clusters have joined");
     let kind = GroupVersionKind::gvk("submariner.io", "v1", "Cluster");
     let kind = ApiResource::from_gvk_with_plural(&kind, "clusters");
     let clusters: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
     let listed = match clusters.list_metadata(&ListParams::default()).await {
-        // A cluster without the kind has none; who may not see them sees who has addresses.
+        // Without the kind there are no clusters; without permission the allocations show
+        // them.
         Err(kube::Error::Api(status)) if [403, 404].contains(&status.code) => Vec::new(),
         listed => listed.map_err(attempted())?.items,
     };
@@ -203,7 +204,7 @@ async fn joined(client: &Client, namespace: &str) -> Result<BTreeSet<String>, Er
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     for name in [GLOBALNET_INFO, CLUSTERSET_IP_INFO] {
         let found = match maps.get_opt(name).await {
-            // What comes next needs this right, and says so.
+            // The next steps need this permission and report it.
             Err(kube::Error::Api(status)) if status.is_forbidden() => None,
             found => found.map_err(attempted())?,
         };
@@ -214,7 +215,7 @@ async fn joined(client: &Client, namespace: &str) -> Result<BTreeSet<String>, Er
     Ok(joined)
 }
 
-/// As many as fit on a line.
+/// Lists the first few clusters.
 fn listed(clusters: &BTreeSet<String>) -> String {
     const MOST: usize = 5;
     let named: Vec<_> = clusters.iter().take(MOST).map(String::as_str).collect();

@@ -1,4 +1,5 @@
-//! How addresses are given to clusters: kept in the broker's namespace, and made once.
+//! The settings of global addresses and ClusterSet IPs in the broker's namespace, which are
+//! created once.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
@@ -9,19 +10,19 @@ use crate::error::Error;
 use crate::globalnet::{ClustersetIp, Globalnet};
 use crate::report::Report;
 
-/// Global addresses as they were asked for.
+/// Returns the requested settings of global addresses.
 pub(super) fn globalnet(settings: &BrokerSettings) -> Globalnet {
     settings.globalnet.clone().unwrap_or_else(Globalnet::off)
 }
 
-/// Addresses of services of the whole set as they were asked for.
+/// Returns the requested settings of ClusterSet IPs.
 pub(super) fn clusterset_ip(settings: &BrokerSettings) -> ClustersetIp {
     let asked = settings.clusterset_ip.clone();
     asked.unwrap_or_else(ClustersetIp::off)
 }
 
-/// Judges what is there, and makes what is not. What is there stays: clusters that have
-/// joined have addresses of it.
+/// Validates existing ConfigMaps and creates missing ones. Existing ones stay unchanged:
+/// joined clusters have addresses from them.
 pub(super) async fn ensure(
     client: &Client,
     namespace: &str,
@@ -48,7 +49,7 @@ pub(super) async fn ensure(
     Ok(())
 }
 
-/// The ConfigMap that is there; nothing if it was made.
+/// Returns the existing ConfigMap; `None` if it was created.
 async fn find_or_make(
     maps: &Api<ConfigMap>,
     wanted: &ConfigMap,
@@ -62,7 +63,7 @@ async fn find_or_make(
         return Ok(Some(found));
     }
     match maps.create(&PostParams::default(), wanted).await {
-        // Somebody else was faster.
+        // Another client created it first.
         Err(kube::Error::Api(status)) if status.is_already_exists() => read().await,
         made => {
             made.map_err(Error::when(format!("make ConfigMap {name}")))?;
@@ -92,6 +93,6 @@ fn describe_ip(clusterset_ip: &ClustersetIp) -> String {
 fn stays(what: &str, in_force: &str, asked: &str, found: &ConfigMap, namespace: &str) -> String {
     let name = found.name_any();
     format!(
-        "{what} stays as it is ({in_force}), not as asked ({asked}): clusters have joined with it, or may have. To change it, let no cluster be joined, then `kubectl -n {namespace} delete configmap {name}` and deploy the broker again"
+        "{what} keeps its settings ({in_force}) instead of the requested ones ({asked}): clusters may have joined with them. To change them, remove all clusters, then `kubectl -n {namespace} delete configmap {name}` and deploy the broker again"
     )
 }

@@ -1,5 +1,5 @@
-//! Where a broker is deployed, and as whom: what the file says, then what was asked for, then
-//! what is usual; and the kube context where the file says nothing. Piece by piece.
+//! The target of a deployment: cluster, namespace and credential. Each comes from the file,
+//! then from the flags, then from the defaults; the kube context provides what the file lacks.
 
 use http::Uri;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -14,38 +14,38 @@ use crate::names::{ADMIN, DEFAULT_NAMESPACE};
 use crate::report::Report;
 use crate::token;
 
-/// Where a broker is deployed, and as whom.
+/// The target of a deployment.
 #[derive(Clone)]
 pub struct Place {
     /// The namespace.
     pub namespace: String,
-    /// How its cluster is reached.
+    /// The client configuration of the cluster.
     pub config: Config,
-    /// The URL that clusters are told.
+    /// The URL for clusters.
     pub told_url: String,
-    /// As whom.
+    /// The origin of the credential.
     pub user: User,
-    /// The kube context, if it is one of the same server.
+    /// The kube context, if it is of the same server.
     context: Option<Config>,
-    /// The UID of the account that the token of the file is of.
+    /// The UID of the account of the file's token.
     account: Option<String>,
 }
 
-/// Whose credential is used.
+/// The origin of the credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
-    /// The file's.
+    /// The broker info file.
     OfFile,
-    /// The kube context's.
+    /// The kube context.
     OfContext,
 }
 
 impl Place {
-    /// Finds it. Nothing is sent.
+    /// Resolves the target. Nothing is sent.
     ///
     /// # Errors
     ///
-    /// If a piece is missing, or a credential would be sent to a server that it may not be of.
+    /// If a part is missing, or a credential would be sent to a server it may not belong to.
     pub fn find(
         context: Result<Config, Error>,
         settings: &BrokerSettings,
@@ -80,16 +80,16 @@ impl Place {
         })
     }
 
-    /// A client for it.
+    /// Creates a client.
     ///
     /// # Errors
     ///
-    /// If what is configured cannot be used.
+    /// If the configuration is invalid.
     pub fn client(&self) -> Result<Client, Error> {
         connected(self.config.clone())
     }
 
-    /// Whether a file is of the same broker, by where it says that is.
+    /// Returns whether a file is of the same broker, by URL and namespace.
     pub(super) fn is_of(&self, info: &BrokerInfo) -> bool {
         let namespace = info.namespace().ok().flatten();
         let (Ok(url), Ok(told)) = (connect::url(&info.url), connect::url(&self.told_url)) else {
@@ -100,10 +100,10 @@ impl Place {
         namespace.as_ref() == Some(&self.namespace) && is_there
     }
 
-    /// A client of the kube context, if the file's user is an administrator of a broker of
-    /// its own, who may look after it but not deploy it: Submariner's have always been so,
-    /// and their files were given for the key alone. It is said, and done at the same
-    /// cluster only. A tenant's administrator may deploy, or is told what is missing.
+    /// Returns a client of the kube context if the file's user administers a classic broker,
+    /// which does not include deploying it: such files have always been given for their key
+    /// alone. It is used at the same cluster only, and with a warning. A tenant's
+    /// administrator may deploy, or gets the missing permissions reported.
     pub(super) async fn instead_of_file(
         &self,
         client: &Client,
@@ -124,13 +124,13 @@ impl Place {
             return Err(Error::MissingRights(rights::name(&lacking)));
         };
         report.warn(
-            "The user of the broker info file may not deploy a broker: going on as the user of the kube context, which is of the same cluster",
+            "The user of the broker info file may not deploy a broker: continuing as the user of the kube context, which is of the same cluster",
         );
         Ok(Some(client))
     }
 
-    /// A client of the kube context, if it is of the same cluster: there the account of the
-    /// file's token is. One server may have many clusters.
+    /// Returns a client of the kube context if it is of the same cluster, which is proved by
+    /// the account of the file's token: one server may have many clusters.
     async fn as_context(&self) -> Option<Client> {
         let client = connected(self.context.clone()?).ok()?;
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &self.namespace);
@@ -139,7 +139,7 @@ impl Place {
     }
 }
 
-/// As it stands in files.
+/// Formats a URL as in files.
 fn written(url: &Uri) -> String {
     url.to_string().trim_end_matches('/').to_owned()
 }
@@ -171,9 +171,9 @@ fn of_same_server(context: Result<Config, Error>, url: &Uri) -> Option<Config> {
     context.ok().filter(same)
 }
 
-/// A token whose file does not say where it is from: it goes where we are told, else to the
-/// context's server if that proves to be of the CA in the file, which it does before it is
-/// sent anything.
+/// Resolves the target of a file with a token but without a URL: --broker-url, else the
+/// context's server if its certificate is of the CA in the file, which is verified before
+/// anything is sent.
 fn without_url(
     context: Result<Config, Error>,
     settings: &BrokerSettings,
@@ -189,8 +189,8 @@ fn without_url(
     let roots = connect::authority(given)?;
     if roots.is_empty() {
         return Err(Error::invalid_with_hint(
-            "the broker info file has a token, but neither says for which URL nor has a CA: it is not sent to the server of the kube context, which may be another",
-            "say where it is from with --broker-url",
+            "the broker info file has a token, but neither a URL nor a CA: it is not sent to the server of the kube context, which may be a different one",
+            "pass its URL as --broker-url",
         ));
     }
     let mut config = Config::new(context?.cluster_url);
@@ -200,9 +200,9 @@ fn without_url(
     Ok(config)
 }
 
-/// The context's user at the URL of a file. Whoever wrote the file gets no credential of the
-/// context by it: the server is the context's own. Another that shows a certificate of the
-/// same CA is another all the same, of which one CA may have many.
+/// Resolves the target of a file with a URL but without a user: the context's credential is
+/// sent only to the context's own server, never to an address that the file's author chose. A
+/// certificate of the same CA proves nothing, since one CA may have issued many.
 fn without_user(context: Config, url: &Uri) -> Result<Config, Error> {
     if !is_same_server(&context.cluster_url, url) {
         return Err(Error::invalid_with_hint(

@@ -1,4 +1,4 @@
-//! The broker's namespace, and who may what in it.
+//! The broker's namespace and its RBAC objects.
 
 use insula_operator::part::{self, Verdict};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
@@ -14,7 +14,7 @@ use crate::names::{ADMIN, CLIENT, CLUSTER};
 use crate::report::Report;
 use crate::{manifests, roles};
 
-/// Makes sure that the namespace is there. Whoever may not make one does not try.
+/// Ensures that the namespace exists. It is created only if the caller may do so.
 pub(super) async fn ensure_namespace(
     client: &Client,
     name: &str,
@@ -25,8 +25,8 @@ pub(super) async fn ensure_namespace(
     }
     if !rights::may(client, &Right::new("create", "", "namespaces", None)).await? {
         return Err(Error::invalid_with_hint(
-            format!("there is no namespace {name}, and this user may not create it"),
-            "ask the offering admin, who makes one with `subctl create tenant`",
+            format!("namespace {name} does not exist, and this user may not create it"),
+            "ask the offering admin to create one with `subctl create tenant`",
         ));
     }
     let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -41,8 +41,8 @@ pub(super) async fn ensure_namespace(
     }
 }
 
-/// Makes sure of the administrator, its role and binding, and of the clusters' role. Outside
-/// of Axon mode also of the account that clusters once shared.
+/// Ensures the administrator, its role and binding, and the clusters' role; in classic mode
+/// also the legacy account that clusters shared.
 pub(super) async fn ensure(
     client: &Client,
     namespace: &str,
@@ -64,7 +64,7 @@ pub(super) async fn ensure(
     if mode == Mode::Classic {
         scene.account(CLIENT).await?;
     }
-    // It is a Role of this namespace, and clusters that join are bound to it: in any mode.
+    // Joining clusters are bound to this Role of the namespace in either mode.
     scene.role(CLUSTER, roles::cluster()).await?;
     if mode == Mode::Classic {
         let legacy = format!("{CLIENT}-{CLUSTER}");
@@ -88,8 +88,8 @@ impl Scene<'_> {
         ensured.map_err(Error::when(attempted)).map(drop)
     }
 
-    /// A role is right if it gives everything that is expected. One that gives more may be of
-    /// a newer program, or of somebody who knows why.
+    /// Ensures a role that grants at least these rules. Additional rules are kept: they may
+    /// come from a newer version or from an administrator.
     async fn role(&self, name: &str, rules: Vec<PolicyRule>) -> Result<(), Error> {
         let api: Api<Role> = Api::namespaced(self.client.clone(), self.namespace);
         let wanted = manifests::role(manifests::plain(name, Some(self.namespace)), rules);
@@ -103,7 +103,7 @@ impl Scene<'_> {
         });
         match ensured.await {
             Ok(part::Ensured::Replaced) => {
-                self.report.done(&format!("Mended role {name}"));
+                self.report.done(&format!("Updated role {name}"));
                 Ok(())
             }
             Ok(_) => Ok(()),
@@ -120,7 +120,7 @@ impl Scene<'_> {
         }
     }
 
-    /// A binding is right if the account is among those who are bound: a tenant may have
+    /// Ensures a binding that includes the account. Other subjects are kept: a tenant may have
     /// further administrators.
     async fn binding(&self, name: &str, role: &str, account: &str) -> Result<(), Error> {
         let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), self.namespace);
@@ -151,7 +151,7 @@ impl Scene<'_> {
     }
 }
 
-/// What a role is expected to give and does not.
+/// Returns the permissions that a role should grant and does not.
 fn lacking(found: &Role, wanted: &Role) -> Vec<Right> {
     let given = found.rules.as_deref().unwrap_or_default();
     let wanted = Right::given(wanted.rules.as_deref().unwrap_or_default(), None);

@@ -117,7 +117,7 @@ fn nothing_deep_or_large_makes_it_panic() {
         let refused = of_json(&text).unwrap_err();
         assert_eq!(
             refused,
-            "error decoding data: error unmarshalling data: it is no JSON object"
+            "error decoding data: error unmarshalling data: not a JSON object"
         );
     }
     let large = format!("{{\"brokerURL\":\"{}\"}}", "x".repeat(3 << 20));

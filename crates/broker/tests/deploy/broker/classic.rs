@@ -172,7 +172,7 @@ async fn r66_another_run_replaces_what_the_broker_says_in_place() -> anyhow::Res
     scene.deploy(&scene.settings(), &told).await?;
     assert!(
         told.all()
-            .contains(&"done: The broker is as it should be".to_owned())
+            .contains(&"done: The broker is unchanged".to_owned())
     );
     assert_eq!(
         scene.get("brokers", NAMESPACE, "submariner-broker").await?,
@@ -233,7 +233,7 @@ async fn r59_r60_what_drifted_is_mended_by_an_administrator() -> anyhow::Result<
         let told = Told::default();
         scene.deploy(&scene.settings(), &told).await?;
         assert_eq!(rules(&scene.get("roles", NAMESPACE, name).await?), whole);
-        assert!(told.all().contains(&format!("done: Mended role {name}")));
+        assert!(told.all().contains(&format!("done: Updated role {name}")));
         // More than is expected is not ours to take away.
         scene
             .edit(("roles", NAMESPACE, name), |role| {
@@ -372,11 +372,11 @@ async fn what_cannot_be_is_refused_before_anything_is_sent() -> anyhow::Result<(
         ),
         (
             with(|it| it.namespace = Some("A_b".to_owned())),
-            "\"A_b\" is no name of a namespace",
+            "\"A_b\" is not a valid namespace name",
         ),
         (
             with(|it| it.broker_url = Some("http://a".to_owned())),
-            "\"http://a\" is no URL of a broker: it is not https",
+            "\"http://a\" is not a broker URL: it is not https",
         ),
     ] {
         let refused = scene.deploy(&settings, &Silent).await.unwrap_err();
@@ -426,10 +426,10 @@ async fn r7_an_old_file_is_good_for_its_key_though_its_user_may_not_deploy() -> 
     let told = Told::default();
     let second = scene.deploy(&settings, &told).await?;
     assert_eq!((second.psk, psk(&second.file)?), (Psk::Given, key));
-    let said = "The user of the broker info file may not deploy a broker: going on as the user of the kube context, which is of the same cluster";
+    let said = "The user of the broker info file may not deploy a broker: continuing as the user of the kube context, which is of the same cluster";
     assert_eq!(told.warnings(), [said]);
     // Without a context, or with one of another cluster, there is nobody to go on as.
-    let missing = "rights are missing: create/update brokers.submariner.io in namespace submariner-k8s-broker";
+    let missing = "missing permissions: create/update brokers.submariner.io in namespace submariner-k8s-broker";
     let alone = scene
         .deploy_without_context(&settings, &Silent)
         .await

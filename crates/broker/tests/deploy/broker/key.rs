@@ -18,7 +18,7 @@ async fn r69_r76_the_key_of_the_file_that_is_replaced_is_kept_if_it_is_of_the_sa
     let second = scene.deploy(&scene.settings(), &told).await?;
     assert_eq!((second.psk, psk(&second.file)?), (Psk::Kept, key.clone()));
     let said = format!(
-        "Reusing the IPsec PSK of {:?}, which is of the same broker: a new one would cut off the clusters that have joined",
+        "Reusing the IPsec PSK of {:?}, which belongs to the same broker: a new one would cut off the clusters that have joined",
         first.file
     );
     assert_eq!(told.warnings(), [said]);
@@ -33,7 +33,7 @@ async fn r69_r76_the_key_of_the_file_that_is_replaced_is_kept_if_it_is_of_the_sa
     assert_ne!(psk(&third.file)?, key);
     assert_eq!(psk(third.backup.as_ref().unwrap())?, key);
     let said = format!(
-        "{:?} is replaced, and it is kept: it is of another broker",
+        "{:?} is replaced and backed up: it belongs to another broker",
         first.file
     );
     assert_eq!(told.warnings(), [said]);
@@ -81,7 +81,7 @@ async fn r76_nothing_is_written_over_a_file_that_cannot_be_read_or_understood() 
     assert_eq!(std::fs::read(deployed.backup.unwrap())?, b"else");
     let warning = &told.warnings()[0];
     let said = format!(
-        "{:?} is replaced, and it is kept: error decoding data",
+        "{:?} is replaced and backed up: error decoding data",
         settings.output
     );
     assert!(warning.starts_with(&said), "{warning}");
@@ -162,12 +162,12 @@ async fn r69_no_new_key_is_made_for_clusters_that_have_joined_with_another() -> 
         let refused = scene.deploy(&scene.settings(), &Silent).await.unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "clusters have joined this broker with an IPsec PSK that is not known here, and a new one would cut them off: east"
+            "clusters have joined this broker with an unknown IPsec PSK, and a new one would cut them off: east"
         );
         assert_eq!(
             refused.hint().as_deref(),
             Some(
-                "give the file that they joined with as --broker-info-from, or `subctl recover-broker-info` from one of them; --new-psk makes a new one all the same"
+                "pass the file that they joined with as --broker-info-from, or run `subctl recover-broker-info` on one of them; --new-psk generates a new one nevertheless"
             )
         );
         assert!(!scene.settings().output.exists());
@@ -198,7 +198,7 @@ async fn nothing_is_deployed_if_the_file_cannot_be_written() -> anyhow::Result<(
     let scene = Scene::empty().await?;
     std::fs::write(scene.path("file"), "")?;
     for (output, why) in [
-        ("file/x.subm", "what it is to be in is no folder"),
+        ("file/x.subm", "its parent is not a folder"),
         ("none/x.subm", "No such file or directory (os error 2)"),
     ] {
         let settings = BrokerSettings {

@@ -75,8 +75,8 @@ async fn r73_what_is_in_force_stays_and_who_asks_for_something_else_is_told() ->
     assert_eq!(scene.get("configmaps", NAMESPACE, GLOBALNET).await?, joined);
     let warnings = told.warnings();
     let expected = [
-        "Globalnet stays as it is (on, 242.0.0.0/16 with 1024 addresses a cluster), not as asked (on, 242.0.0.0/8 with 65536 addresses a cluster): clusters have joined with it, or may have. To change it, let no cluster be joined, then `kubectl -n submariner-k8s-broker delete configmap submariner-globalnet-info` and deploy the broker again",
-        "ClustersetIP stays as it is (off, 243.0.0.0/8), not as asked (on, 243.0.0.0/8): clusters have joined with it, or may have. To change it, let no cluster be joined, then `kubectl -n submariner-k8s-broker delete configmap submariner-clustersetip-info` and deploy the broker again",
+        "Globalnet keeps its settings (on, 242.0.0.0/16 with 1024 addresses a cluster) instead of the requested ones (on, 242.0.0.0/8 with 65536 addresses a cluster): clusters may have joined with them. To change them, remove all clusters, then `kubectl -n submariner-k8s-broker delete configmap submariner-globalnet-info` and deploy the broker again",
+        "ClustersetIP keeps its settings (off, 243.0.0.0/8) instead of the requested ones (on, 243.0.0.0/8): clusters may have joined with them. To change them, remove all clusters, then `kubectl -n submariner-k8s-broker delete configmap submariner-clustersetip-info` and deploy the broker again",
     ];
     // The first is about the key.
     assert_eq!(warnings[1..], expected);

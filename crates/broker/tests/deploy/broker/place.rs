@@ -168,7 +168,7 @@ async fn r57_a_files_token_is_not_sent_to_another_cluster() -> anyhow::Result<()
         .unwrap();
     assert_eq!(
         refused.hint().as_deref(),
-        Some("say where it is from with --broker-url")
+        Some("pass its URL as --broker-url")
     );
     // Somebody who says where it is from is believed.
     let settings = BrokerSettings {

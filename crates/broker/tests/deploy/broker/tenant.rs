@@ -188,9 +188,9 @@ async fn r60_a_tenant_cannot_mend_what_it_no_longer_holds_and_is_told_what_is_mi
         .deploy_without_context(&settings, &Silent)
         .await
         .unwrap_err();
-    let said = "role submariner-k8s-broker-admin lacks create/delete/patch/update clusters.submariner.io, create/delete/patch/update endpoints.submariner.io, and cannot be mended: ";
+    let said = "role submariner-k8s-broker-admin lacks create/delete/patch/update clusters.submariner.io, create/delete/patch/update endpoints.submariner.io, and cannot be updated: ";
     assert!(refused.to_string().starts_with(said), "{refused}");
-    let hint = "nobody can grant rights that they do not have: ask the offering admin to mend it";
+    let hint = "Kubernetes lets no user grant permissions that they do not have: ask the offering admin to update the role";
     assert_eq!(refused.hint().as_deref(), Some(hint));
     // The file is as it was.
     assert_eq!(
@@ -226,7 +226,7 @@ async fn r60_a_tenant_mends_the_clusters_role_which_it_holds() -> anyhow::Result
     );
     assert!(
         told.all()
-            .contains(&"done: Mended role submariner-k8s-broker-cluster".to_owned())
+            .contains(&"done: Updated role submariner-k8s-broker-cluster".to_owned())
     );
     Ok(())
 }
@@ -292,7 +292,7 @@ async fn r58_a_tenant_whose_namespace_is_gone_does_not_make_another() -> anyhow:
     let (refused, record) = recorded(&settings).await?;
     assert_eq!(
         refused.unwrap_err().to_string(),
-        "there is no namespace absent, and this user may not create it"
+        "namespace absent does not exist, and this user may not create it"
     );
     assert_eq!(record.writes(), []);
     Ok(())
