@@ -44,8 +44,8 @@ impl Cidr {
     /// # Errors
     ///
     /// The class of addresses that cannot be allocated.
-    pub fn usable(&self) -> Result<(), NotUsable> {
-        let sort = match self.0.addr().to_canonical() {
+    pub fn check_usable(&self) -> Result<(), UnusableRange> {
+        let class = match self.0.addr().to_canonical() {
             address if address.is_unspecified() => "unspecified",
             address if address.is_loopback() => "in loopback range",
             address if is_link_local(address) => "in link-local range",
@@ -53,7 +53,7 @@ impl Cidr {
             _ => return Ok(()),
         };
         let range = *self;
-        Err(NotUsable { range, sort })
+        Err(UnusableRange { range, class })
     }
 }
 
@@ -64,10 +64,10 @@ impl fmt::Display for Cidr {
 }
 
 impl FromStr for Cidr {
-    type Err = NotACidr;
+    type Err = InvalidCidr;
 
-    fn from_str(text: &str) -> Result<Self, NotACidr> {
-        let refused = || NotACidr(text.chars().take(64).collect());
+    fn from_str(text: &str) -> Result<Self, InvalidCidr> {
+        let refused = || InvalidCidr(text.chars().take(64).collect());
         let (address, bits) = text.split_once('/').ok_or_else(refused)?;
         let address: IpAddr = address.parse().map_err(|_| refused())?;
         let is_number = (1..=3).contains(&bits.len()) && bits.bytes().all(|b| b.is_ascii_digit());
@@ -96,14 +96,14 @@ impl Span {
 /// The error of a text that is not an address range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an address range such as 242.0.0.0/8")]
-pub struct NotACidr(String);
+pub struct InvalidCidr(String);
 
 /// The error of a range whose addresses cannot be allocated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{range} can't be {sort}")]
-pub struct NotUsable {
+#[error("{range} can't be {class}")]
+pub struct UnusableRange {
     range: Cidr,
-    sort: &'static str,
+    class: &'static str,
 }
 
 const fn is_link_local(address: IpAddr) -> bool {
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn r73_a_range_is_judged_by_the_address_as_it_was_typed() {
-        for (text, sort) in [
+        for (text, class) in [
             ("0.0.0.0/8", "unspecified"),
             ("::/0", "unspecified"),
             ("127.0.0.1/8", "in loopback range"),
@@ -149,9 +149,9 @@ mod tests {
             ("ff02::1/16", "in link-local multicast range"),
             ("ff12::/16", "in link-local multicast range"),
         ] {
-            let refused = cidr(text).usable().unwrap_err().to_string();
+            let refused = cidr(text).check_usable().unwrap_err().to_string();
             let shown = cidr(text);
-            assert_eq!(refused, format!("{shown} can't be {sort}"));
+            assert_eq!(refused, format!("{shown} can't be {class}"));
         }
         for good in [
             "242.0.0.0/8",
@@ -164,7 +164,7 @@ mod tests {
             "fec0::/10",
             "ff05::/16",
         ] {
-            assert_eq!(cidr(good).usable(), Ok(()), "{good}");
+            assert_eq!(cidr(good).check_usable(), Ok(()), "{good}");
             assert_eq!(cidr(good).to_string(), good);
         }
     }

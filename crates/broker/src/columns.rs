@@ -4,7 +4,7 @@
 //! control the terminal, imitate a line, or push the other columns out of sight.
 
 /// The maximum length of a cell. Names of namespaces and objects are shorter.
-const LONGEST: usize = 256;
+const MAX_LENGTH: usize = 256;
 /// The minimum gap between two columns.
 const GAP: usize = 3;
 
@@ -37,9 +37,9 @@ pub fn table<R: AsRef<[String]>>(rows: &[R]) -> String {
 
 /// Sanitizes a text to one line of limited length.
 pub fn cell(text: &str) -> String {
-    let mut signs = text.chars();
-    let mut cell: String = signs.by_ref().take(LONGEST).map(harmless).collect();
-    if signs.next().is_some() {
+    let mut characters = text.chars();
+    let mut cell: String = characters.by_ref().take(MAX_LENGTH).map(sanitize).collect();
+    if characters.next().is_some() {
         cell.pop();
         cell.push('\u{2026}');
     }
@@ -48,12 +48,12 @@ pub fn cell(text: &str) -> String {
 
 /// Replaces a character that would move the cursor, change colours, end the line, or change
 /// the text direction.
-pub fn harmless(sign: char) -> char {
-    match sign {
+pub fn sanitize(character: char) -> char {
+    match character {
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
         '\u{2028}' | '\u{2029}' => '\u{fffd}',
-        sign if sign.is_control() => '\u{fffd}',
-        sign => sign,
+        character if character.is_control() => '\u{fffd}',
+        character => character,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::info::BrokerInfo;
 pub const AGENT: &str = concat!("subctl/", env!("CARGO_PKG_VERSION"));
 
 /// The read timeout. Nothing is watched over these connections.
-const PATIENCE: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Builds a client configuration from the URL and token of a file. The server's certificate
 /// must be issued by the CA in the file or by one that the machine trusts: some clusters are
@@ -26,11 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// If the file has no URL or token, or invalid ones.
 pub fn from_file(info: &BrokerInfo) -> Result<Config, Error> {
     let mut config = Config::new(url(&info.url)?);
-    config.auth_info = user(info)?;
+    config.auth_info = auth_info(info)?;
     agent::introduce(&mut config, AGENT);
-    config.read_timeout = Some(PATIENCE);
+    config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
-    let mut roots = authority(info)?;
+    let mut roots = ca_certificates(info)?;
     if roots.is_empty() {
         return Ok(config);
     }
@@ -70,7 +70,7 @@ pub fn url(text: &str) -> Result<http::Uri, Error> {
 
 /// Returns whether two URLs have the same host and port.
 pub(crate) fn is_same_server(one: &http::Uri, other: &http::Uri) -> bool {
-    let place = |uri: &http::Uri| {
+    let address = |uri: &http::Uri| {
         let host = uri.host().map(str::to_ascii_lowercase);
         let usual = match uri.scheme_str() {
             Some("http") => 80,
@@ -78,20 +78,20 @@ pub(crate) fn is_same_server(one: &http::Uri, other: &http::Uri) -> bool {
         };
         (host, uri.port_u16().unwrap_or(usual))
     };
-    place(one) == place(other)
+    address(one) == address(other)
 }
 
 /// Returns whether two URLs are of the same API: same server, same path.
-pub(crate) fn is_same_place(one: &http::Uri, other: &http::Uri) -> bool {
+pub(crate) fn is_same_api(one: &http::Uri, other: &http::Uri) -> bool {
     let path = |uri: &http::Uri| uri.path().trim_end_matches('/').to_owned();
     is_same_server(one, other) && path(one) == path(other)
 }
 
 /// Builds the authentication with the token of a file.
-pub(crate) fn user(info: &BrokerInfo) -> Result<AuthInfo, Error> {
-    let token = datum(info, "token");
+pub(crate) fn auth_info(info: &BrokerInfo) -> Result<AuthInfo, Error> {
+    let token = token_data(info, "token");
     let token = token.and_then(|token| std::str::from_utf8(token).ok());
-    let token = token.map(str::trim).filter(|token| is_sendable(token));
+    let token = token.map(str::trim).filter(|token| is_header_value(token));
     let missing = || Error::invalid("the broker info file has no token that can be used");
     let user = serde_json::from_value(json!({ "token": token.ok_or_else(missing)? }));
     // The field is present and a string.
@@ -99,8 +99,8 @@ pub(crate) fn user(info: &BrokerInfo) -> Result<AuthInfo, Error> {
 }
 
 /// Returns the CA certificates in a file as DER.
-pub(crate) fn authority(info: &BrokerInfo) -> Result<Vec<Vec<u8>>, Error> {
-    let Some(bundle) = datum(info, "ca.crt") else {
+pub(crate) fn ca_certificates(info: &BrokerInfo) -> Result<Vec<Vec<u8>>, Error> {
+    let Some(bundle) = token_data(info, "ca.crt") else {
         return Ok(Vec::new());
     };
     let wrong = || Error::invalid("ca.crt in the broker info file contains no valid certificate");
@@ -114,14 +114,14 @@ pub(crate) fn authority(info: &BrokerInfo) -> Result<Vec<Vec<u8>>, Error> {
 }
 
 /// Returns a value of the token's Secret in a file, if it is not empty.
-pub(crate) fn datum<'a>(info: &'a BrokerInfo, key: &str) -> Option<&'a [u8]> {
+pub(crate) fn token_data<'a>(info: &'a BrokerInfo, key: &str) -> Option<&'a [u8]> {
     let data = info.client_token.as_ref()?.data.as_ref()?;
     let value = &data.get(key)?.0;
     (!value.is_empty()).then_some(value)
 }
 
 /// Returns whether a token can be sent in a header.
-fn is_sendable(token: &str) -> bool {
+fn is_header_value(token: &str) -> bool {
     !token.is_empty() && token.bytes().all(|sign| sign.is_ascii_graphic())
 }
 
@@ -238,7 +238,7 @@ mod tests {
             ("https://h", "https://h:6443", false),
         ] {
             let (a, b) = (one.parse().unwrap(), other.parse().unwrap());
-            assert_eq!(is_same_place(&a, &b), same, "{one} {other}");
+            assert_eq!(is_same_api(&a, &b), same, "{one} {other}");
         }
     }
 }

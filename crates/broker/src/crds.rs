@@ -9,11 +9,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::passing::Hiccups;
+use crate::transient::TransientErrors;
 use crate::report::Report;
 
-const TENANTS: &str = include_str!("../data/crds/tenants.yaml");
-const OF_BROKER: [&str; 5] = [
+const TENANT_KIND: &str = include_str!("../data/crds/tenants.yaml");
+const BROKER_KINDS: [&str; 5] = [
     include_str!("../data/crds/brokers.yaml"),
     include_str!("../data/crds/clusters.yaml"),
     include_str!("../data/crds/endpoints.yaml"),
@@ -23,25 +23,25 @@ const OF_BROKER: [&str; 5] = [
 
 /// The label on our own definitions: definitions of others are not replaced if they are
 /// compatible.
-const OURS: (&str, &str) = ("app.kubernetes.io/managed-by", "subctl");
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "subctl");
 /// The label of definitions with a version of their own.
-const RELEASE: &str = "multicluster.x-k8s.io/release-version";
+const RELEASE_VERSION_LABEL: &str = "multicluster.x-k8s.io/release-version";
 
 /// How long a server may take to serve a kind: it is done in a moment or not at all.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
 /// The poll interval.
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Returns all definitions, tenants first.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    let mut all = vec![read(TENANTS)];
-    all.extend(of_broker());
+    let mut all = vec![parse(TENANT_KIND)];
+    all.extend(broker_kinds());
     all
 }
 
 /// Returns the definitions of the objects in a broker.
-pub fn of_broker() -> Vec<CustomResourceDefinition> {
-    OF_BROKER.iter().map(|text| read(text)).collect()
+pub fn broker_kinds() -> Vec<CustomResourceDefinition> {
+    BROKER_KINDS.iter().map(|text| parse(text)).collect()
 }
 
 /// Ensures that the server has these definitions and serves their kinds.
@@ -57,8 +57,8 @@ pub async fn ensure(
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in definitions {
         let name = definition.name_any();
-        let_go(&api, &name, report).await?;
-        let ensured = part::ensure_by(&api, definition, judge).await;
+        await_deletion(&api, &name, report).await?;
+        let ensured = part::ensure_by(&api, definition, compare).await;
         let attempted = format!("install the definition of {name}");
         match ensured.map_err(Error::when(attempted))? {
             Ensured::Kept => {}
@@ -67,30 +67,30 @@ pub async fn ensure(
         }
     }
     for definition in definitions {
-        wait(&api, definition, report).await?;
+        await_established(&api, definition, report).await?;
     }
     Ok(())
 }
 
 /// Waits until a definition that is being deleted is gone: it is still readable until then,
 /// and its objects are deleted with it.
-async fn let_go(
+async fn await_deletion(
     api: &Api<CustomResourceDefinition>,
     name: &str,
     report: &dyn Report,
 ) -> Result<(), Error> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut told = false;
-    let mut hiccups = Hiccups::default();
+    let deadline = Instant::now() + ESTABLISH_TIMEOUT;
+    let mut reported = false;
+    let mut transient = TransientErrors::default();
     loop {
         let found = match api.get_metadata_opt(name).await {
-            Err(error) if told && hiccups.bear(&error) => {
-                tokio::time::sleep(PAUSE).await;
+            Err(error) if reported && transient.tolerate(&error) => {
+                tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             }
             found => found.map_err(Error::when(format!("read the definition of {name}")))?,
         };
-        hiccups.end();
+        transient.reset();
         if found.is_none_or(|found| found.metadata.deletion_timestamp.is_none()) {
             return Ok(());
         }
@@ -100,31 +100,31 @@ async fn let_go(
                 format!("`kubectl get {name} --all-namespaces` shows what is left of its objects"),
             ));
         }
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut reported, true) {
             report.begin(&format!("Waiting for the deletion of CRD {name}"));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Waits until the server serves a kind.
-async fn wait(
+async fn await_established(
     api: &Api<CustomResourceDefinition>,
     wanted: &CustomResourceDefinition,
     report: &dyn Report,
 ) -> Result<(), Error> {
     let name = wanted.name_any();
-    let deadline = Instant::now() + PATIENCE;
-    let mut hiccups = Hiccups::default();
+    let deadline = Instant::now() + ESTABLISH_TIMEOUT;
+    let mut transient = TransientErrors::default();
     loop {
         let found = match api.get(&name).await {
-            Err(error) if hiccups.bear(&error) => {
-                tokio::time::sleep(PAUSE).await;
+            Err(error) if transient.tolerate(&error) => {
+                tokio::time::sleep(POLL_INTERVAL).await;
                 continue;
             }
             found => found.map_err(Error::when(format!("read the definition of {name}")))?,
         };
-        hiccups.end();
+        transient.reset();
         if is_established(&found) {
             if let Some(missing) = missing_version(&found, wanted) {
                 report.warn(&format!(
@@ -136,11 +136,11 @@ async fn wait(
         if Instant::now() >= deadline {
             return Err(Error::TimedOut {
                 what: format!("the server's beginning to serve {name}"),
-                after: PATIENCE,
+                after: ESTABLISH_TIMEOUT,
                 why: Some("it is not Established".to_owned()),
             });
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -170,15 +170,15 @@ fn missing_version(
 /// Compares an existing definition. Our own must be identical. Those of others are kept if
 /// they have a release version, an additional version, or everything that ours have;
 /// descriptions do not matter.
-fn judge(
+fn compare(
     wanted: &CustomResourceDefinition,
     found: &CustomResourceDefinition,
 ) -> Verdict<CustomResourceDefinition> {
-    let right = match is_ours(found) {
-        true => told(found) == told(wanted),
-        false => is_newer(found, wanted) || will_do(found, wanted),
+    let is_right = match is_ours(found) {
+        true => normalized_spec(found) == normalized_spec(wanted),
+        false => is_newer(found, wanted) || is_compatible(found, wanted),
     };
-    if right {
+    if is_right {
         return Verdict::Right;
     }
     let mut replacement = found.clone();
@@ -189,7 +189,7 @@ fn judge(
 }
 
 fn is_ours(definition: &CustomResourceDefinition) -> bool {
-    definition.labels().get(OURS.0).map(String::as_str) == Some(OURS.1)
+    definition.labels().get(MANAGED_BY.0).map(String::as_str) == Some(MANAGED_BY.1)
 }
 
 fn is_newer(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> bool {
@@ -198,18 +198,18 @@ fn is_newer(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition)
         versions.any(|version| version.name == name)
     };
     let mut versions = found.spec.versions.iter();
-    found.labels().contains_key(RELEASE) || versions.any(|version| !ours(&version.name))
+    found.labels().contains_key(RELEASE_VERSION_LABEL) || versions.any(|version| !ours(&version.name))
 }
 
-fn will_do(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> bool {
-    let (mut found, mut wanted) = (told(found), told(wanted));
-    simplify(&mut found, DEEPEST);
-    simplify(&mut wanted, DEEPEST);
+fn is_compatible(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> bool {
+    let (mut found, mut wanted) = (normalized_spec(found), normalized_spec(wanted));
+    simplify(&mut found, MAX_SCHEMA_DEPTH);
+    simplify(&mut wanted, MAX_SCHEMA_DEPTH);
     overlay::covers(&found, &wanted)
 }
 
 /// Returns the spec without the server's defaults.
-fn told(definition: &CustomResourceDefinition) -> Value {
+fn normalized_spec(definition: &CustomResourceDefinition) -> Value {
     // It was decoded from JSON or from our own YAML, so it can be encoded.
     let mut spec = serde_json::to_value(&definition.spec).unwrap_or_default();
     if spec["conversion"]["strategy"] == "None"
@@ -221,7 +221,7 @@ fn told(definition: &CustomResourceDefinition) -> Value {
 }
 
 /// The maximum depth of a compatible schema.
-const DEEPEST: usize = 64;
+const MAX_SCHEMA_DEPTH: usize = 64;
 
 /// Removes descriptions (a property of that name is not a string and stays) and sorts lists of
 /// strings, which are sets.
@@ -244,10 +244,10 @@ fn simplify(value: &mut Value, depth: usize) {
     }
 }
 
-fn read(text: &str) -> CustomResourceDefinition {
+fn parse(text: &str) -> CustomResourceDefinition {
     let read = serde_saphyr::from_str::<CustomResourceDefinition>(text);
     let mut definition = read.expect("the texts are the program's own, and a test reads them all");
-    let ours = (OURS.0.to_owned(), OURS.1.to_owned());
+    let ours = (MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
     definition.labels_mut().extend([ours]);
     definition
 }
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn r13_r14_these_kinds_are_defined() {
-        let told: Vec<_> = all()
+        let reported: Vec<_> = all()
             .iter()
             .map(|definition| {
                 let versions: Vec<_> = definition.spec.versions.iter().collect();
@@ -296,8 +296,8 @@ mod tests {
             r#"serviceimports.multicluster.x-k8s.io v1alpha1 Namespaced ServiceImport status=true ["Type", "IP", "Age"]"#,
             r#"serviceexports.multicluster.x-k8s.io v1alpha1 Namespaced ServiceExport status=true ["Age"]"#,
         ];
-        assert_eq!(told, expected);
-        assert_eq!(of_broker(), all()[1..]);
+        assert_eq!(reported, expected);
+        assert_eq!(broker_kinds(), all()[1..]);
     }
 
     #[test]
@@ -309,7 +309,7 @@ mod tests {
             found
                 .labels_mut()
                 .insert("of".to_owned(), "others".to_owned());
-            assert_eq!(judge(&wanted, &found), Verdict::Right);
+            assert_eq!(compare(&wanted, &found), Verdict::Right);
         }
     }
 
@@ -325,7 +325,7 @@ mod tests {
         let mut replacement = found.clone();
         replacement.spec = wanted.spec.clone();
         assert_eq!(
-            judge(&wanted, &found),
+            compare(&wanted, &found),
             Verdict::Replace(Box::new(replacement))
         );
     }
@@ -359,7 +359,7 @@ mod tests {
             let mut found = narrower(name);
             found
                 .labels_mut()
-                .insert(RELEASE.to_owned(), "v0.5.0".to_owned());
+                .insert(RELEASE_VERSION_LABEL.to_owned(), "v0.5.0".to_owned());
             found
         };
         let versioned = |name| {
@@ -378,7 +378,7 @@ mod tests {
                 (released(name), true),
                 (versioned(name), true),
             ] {
-                let verdict = judge(&wanted, &found);
+                let verdict = compare(&wanted, &found);
                 assert_eq!(verdict == Verdict::Right, stays, "{found:?}");
             }
         }

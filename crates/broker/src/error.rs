@@ -10,7 +10,7 @@ use crate::names::{AXON, TenantId};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A request to the API server failed.
-    #[error("cannot {attempted}: {}", told(source))]
+    #[error("cannot {attempted}: {}", server_message(source))]
     Server {
         /// The attempted operation, as it follows "cannot".
         attempted: String,
@@ -50,7 +50,7 @@ pub enum Error {
     #[error("the cluster does not serve {}", .0.join(", "))]
     NoKinds(Vec<String>),
     /// A deadline passed.
-    #[error("{what} takes longer than {}{}", seconds(*after), follows(why))]
+    #[error("{what} takes longer than {}{}", seconds(*after), after_colon(why))]
     TimedOut {
         /// The awaited operation.
         what: String,
@@ -61,24 +61,24 @@ pub enum Error {
     },
     /// The caller lacks permissions. Nothing was written.
     #[error("missing permissions:{}", in_lines(.0))]
-    MissingRights(Vec<String>),
+    MissingPermissions(Vec<String>),
     /// A role lacks rules and the caller may not add them.
-    #[error("role {role} lacks {}, and cannot be updated: {told}", missing.join(", "))]
+    #[error("role {role} lacks {}, and cannot be updated: {message}", missing.join(", "))]
     RoleLacks {
         /// The role.
         role: String,
         /// The permissions that it does not grant.
         missing: Vec<String>,
         /// The server's message.
-        told: String,
+        message: String,
     },
     /// No operator instance holds the lease.
-    #[error("no Axon operator is running after {}: {says}", seconds(*after))]
+    #[error("no Axon operator is running after {}: {detail}", seconds(*after))]
     NoOperator {
         /// How long the lease was waited for.
         after: Duration,
         /// The state of the operator's Deployment.
-        says: String,
+        detail: String,
     },
     /// The server did not issue a token for a service account.
     #[error("the token was not generated for secret {secret:?}")]
@@ -208,7 +208,7 @@ impl Error {
     /// Returns the remedy, if known.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Server { source, .. } => return hint_at(source),
+            Self::Server { source, .. } => return server_hint(source),
             Self::TenantExists(_) => "choose another ID, or omit it to have one generated".to_owned(),
             Self::NoTenant(_) => "`subctl list tenants` lists the existing tenants".to_owned(),
             Self::TenantFailed { id, .. } => format!(
@@ -234,7 +234,7 @@ impl Error {
                     "is the operator running? `kubectl -n {AXON} get leases {AXON}` shows its holder; --timeout waits longer"
                 )
             }
-            Self::MissingRights(_) => {
+            Self::MissingPermissions(_) => {
                 "use a context of an administrator of the cluster: Kubernetes lets no user grant permissions that they do not have"
                     .to_owned()
             }
@@ -292,7 +292,7 @@ fn listed(fields: &[String]) -> String {
 }
 
 /// Returns the server's message, or else the innermost error.
-fn told(error: &kube::Error) -> String {
+fn server_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         other => innermost(other).to_string(),
@@ -310,7 +310,7 @@ fn innermost<'a>(
     inner
 }
 
-fn hint_at(error: &kube::Error) -> Option<String> {
+fn server_hint(error: &kube::Error) -> Option<String> {
     let hint = match error {
         kube::Error::Api(status) if status.code == 401 => {
             "the credential is not known to this server, or has expired"
@@ -344,7 +344,7 @@ fn is_escalation(message: &str) -> bool {
 }
 
 /// Returns `: why`, or nothing.
-fn follows(why: &Option<String>) -> String {
+fn after_colon(why: &Option<String>) -> String {
     why.as_ref().map_or(String::new(), |why| format!(": {why}"))
 }
 
@@ -378,7 +378,7 @@ mod tests {
     fn many_missing_rights_are_on_lines_of_their_own() {
         let missing = |count: usize| {
             let names = (1..=count).map(|number| format!("r{number}"));
-            Error::MissingRights(names.collect()).to_string()
+            Error::MissingPermissions(names.collect()).to_string()
         };
         assert_eq!(missing(2), "missing permissions: r1, r2");
         assert_eq!(missing(4), "missing permissions:\n  r1\n  r2\n  r3\n  r4");

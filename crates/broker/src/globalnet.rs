@@ -4,7 +4,7 @@
 //! Settings and allocations of each are stored in a ConfigMap of the broker's namespace, in
 //! the format of Submariner's own programs.
 
-mod ledger;
+mod allocations;
 #[cfg(test)]
 mod tests;
 
@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ObjectMeta;
 
-use crate::cidr::{Cidr, NotACidr};
+use crate::cidr::{Cidr, InvalidCidr};
 use crate::error::Error;
 
-pub use ledger::{Entry, Given, Ledger, Wish};
+pub use allocations::{Allocation, Allocated, Allocations, AllocationRequest};
 
 /// The ConfigMap of global addresses.
 pub const GLOBALNET_INFO: &str = "submariner-globalnet-info";
@@ -66,11 +66,11 @@ impl Globalnet {
     /// If the range or the size is invalid.
     pub fn validate(enabled: bool, range: &str, cluster_size: u32) -> Result<Self, Error> {
         if !enabled {
-            return Ok(Self::off());
+            return Ok(Self::disabled());
         }
-        let wrong = |problem: String| in_globalnet(&problem);
-        let range = typed(range).map_err(wrong)?;
-        let cluster_size = fitting(&range, cluster_size).map_err(wrong)?;
+        let wrong = |problem: String| invalid_globalnet(&problem);
+        let range = parse_range(range).map_err(wrong)?;
+        let cluster_size = block_size(&range, cluster_size).map_err(wrong)?;
         Ok(Self {
             enabled,
             range,
@@ -79,10 +79,10 @@ impl Globalnet {
     }
 
     /// Returns the settings without global addresses.
-    pub fn off() -> Self {
+    pub fn disabled() -> Self {
         Self {
             enabled: false,
-            range: usual(GLOBALNET_RANGE),
+            range: default_range(GLOBALNET_RANGE),
             cluster_size: GLOBALNET_CLUSTER_SIZE,
         }
     }
@@ -94,7 +94,7 @@ impl Globalnet {
     /// If it is more than half of the range.
     pub fn size_for(&self, wanted: Option<u32>) -> Result<u32, Error> {
         let wanted = wanted.unwrap_or(self.cluster_size);
-        fitting(&self.range, wanted).map_err(|problem| in_globalnet(&problem))
+        block_size(&self.range, wanted).map_err(|problem| invalid_globalnet(&problem))
     }
 
     /// Builds the ConfigMap, without allocations.
@@ -116,13 +116,13 @@ impl Globalnet {
     ///
     /// If it is enabled and the settings are missing or invalid.
     pub fn read(found: &ConfigMap) -> Result<Self, Error> {
-        let said = Self::said(found)?;
-        let judged = match said.enabled {
-            true => usable(&said.range),
+        let settings = Self::read_unvalidated(found)?;
+        let validated = match settings.enabled {
+            true => check_usable(&settings.range),
             false => Ok(()),
         };
-        judged.map_err(|problem| wrong_range(&problem))?;
-        Ok(said)
+        validated.map_err(|problem| invalid_range(&problem))?;
+        Ok(settings)
     }
 
     /// Reads a ConfigMap without validating the range: the first brokers allocated link-local
@@ -131,13 +131,13 @@ impl Globalnet {
     /// # Errors
     ///
     /// If it is enabled and the settings are missing.
-    pub fn said(found: &ConfigMap) -> Result<Self, Error> {
-        let wrong = |problem: String| unreadable(GLOBALNET_INFO, &problem);
+    pub fn read_unvalidated(found: &ConfigMap) -> Result<Self, Error> {
+        let wrong = |problem: String| unusable(GLOBALNET_INFO, &problem);
         if !GLOBALNET_KEYS.is_on(found).map_err(wrong)? {
-            return Ok(Self::off());
+            return Ok(Self::disabled());
         }
         let range = GLOBALNET_KEYS.range_of(found);
-        let range = range.map_err(|problem| wrong_range(&problem))?;
+        let range = range.map_err(|problem| invalid_range(&problem))?;
         let size = GLOBALNET_KEYS.size_of(found).map_err(wrong)?;
         let size = size.filter(|&size| size > 0);
         Ok(Self {
@@ -165,7 +165,7 @@ impl ClustersetIp {
     ///
     /// If the range is invalid.
     pub fn validate(enabled: bool, range: &str) -> Result<Self, Error> {
-        let range = typed(range);
+        let range = parse_range(range);
         let range = range.map_err(|problem| {
             Error::invalid(format!("invalid ClustersetIP configuration: {problem}"))
         })?;
@@ -173,10 +173,10 @@ impl ClustersetIp {
     }
 
     /// Returns the settings with the default range, disabled by default.
-    pub fn off() -> Self {
+    pub fn disabled() -> Self {
         Self {
             enabled: false,
-            range: usual(CLUSTERSET_IP_RANGE),
+            range: default_range(CLUSTERSET_IP_RANGE),
         }
     }
 
@@ -197,10 +197,10 @@ impl ClustersetIp {
     ///
     /// If the settings are missing or invalid.
     pub fn read(found: &ConfigMap) -> Result<Self, Error> {
-        let wrong = |problem: String| unreadable(CLUSTERSET_IP_INFO, &problem);
+        let wrong = |problem: String| unusable(CLUSTERSET_IP_INFO, &problem);
         let enabled = CLUSTERSET_IP_KEYS.is_on(found).map_err(wrong)?;
         let range = CLUSTERSET_IP_KEYS.range_of(found).map_err(wrong)?;
-        usable(&range).map_err(wrong)?;
+        check_usable(&range).map_err(wrong)?;
         Ok(Self { enabled, range })
     }
 
@@ -211,7 +211,7 @@ impl ClustersetIp {
     /// If the value is not a number.
     pub fn cluster_size(found: &ConfigMap) -> Result<u32, Error> {
         let size = CLUSTERSET_IP_KEYS.size_of(found);
-        let size = size.map_err(|problem| unreadable(CLUSTERSET_IP_INFO, &problem))?;
+        let size = size.map_err(|problem| unusable(CLUSTERSET_IP_INFO, &problem))?;
         Ok(size
             .filter(|&size| size > 0)
             .unwrap_or(CLUSTERSET_IP_CLUSTER_SIZE))
@@ -239,7 +239,7 @@ impl Keys {
         let written = value(found, self.range).unwrap_or_default();
         let range = serde_json::from_str::<String>(written);
         let range = range.unwrap_or_else(|_| written.to_owned());
-        range.parse().map_err(|it: NotACidr| it.to_string())
+        range.parse().map_err(|it: InvalidCidr| it.to_string())
     }
 
     fn size_of(&self, found: &ConfigMap) -> Result<Option<u32>, String> {
@@ -254,48 +254,48 @@ fn value<'a>(found: &'a ConfigMap, key: &str) -> Option<&'a str> {
     Some(value.trim())
 }
 
-fn usual(range: &str) -> Cidr {
+fn default_range(range: &str) -> Cidr {
     range.parse().expect("the constants above are ranges")
 }
 
 /// Parses and validates a range.
-fn typed(range: &str) -> Result<Cidr, String> {
-    let range = range.parse().map_err(|it: NotACidr| it.to_string())?;
-    usable(&range)?;
+fn parse_range(range: &str) -> Result<Cidr, String> {
+    let range = range.parse().map_err(|it: InvalidCidr| it.to_string())?;
+    check_usable(&range)?;
     Ok(range)
 }
 
-fn usable(range: &Cidr) -> Result<(), String> {
-    range.usable().map_err(|it| it.to_string())?;
+fn check_usable(range: &Cidr) -> Result<(), String> {
+    range.check_usable().map_err(|it| it.to_string())?;
     match range.span() {
         Some(_) => Ok(()),
         None => Err(format!("{range} is not IPv4")),
     }
 }
 
-fn wrong_range(problem: &str) -> Error {
-    unreadable(
+fn invalid_range(problem: &str) -> Error {
+    unusable(
         GLOBALNET_INFO,
         &format!("invalid GlobalnetCidrRange: {problem}"),
     )
 }
 
 /// Returns the block size for a number of addresses; the range must have room for two blocks.
-fn fitting(range: &Cidr, cluster_size: u32) -> Result<u32, String> {
-    let most = range.span().map_or(0, |span| span.length / 2);
+fn block_size(range: &Cidr, cluster_size: u32) -> Result<u32, String> {
+    let max_size = range.span().map_or(0, |span| span.length / 2);
     let block = u64::from(cluster_size).next_power_of_two();
     match u32::try_from(block) {
         _ if cluster_size == 0 => Err("cluster size must be > 0".to_owned()),
-        Ok(size) if block <= most => Ok(size),
-        _ => Err(format!("cluster size {cluster_size}, should be <= {most}")),
+        Ok(size) if block <= max_size => Ok(size),
+        _ => Err(format!("cluster size {cluster_size}, should be <= {max_size}")),
     }
 }
 
-fn in_globalnet(problem: &str) -> Error {
+fn invalid_globalnet(problem: &str) -> Error {
     Error::invalid(format!("invalid GlobalCIDR configuration: {problem}"))
 }
 
-fn unreadable(name: &str, problem: &str) -> Error {
+fn unusable(name: &str, problem: &str) -> Error {
     Error::invalid_with_hint(
         format!("the ConfigMap {name} of the broker cannot be used: {problem}"),
         "fix it, or delete it and run `subctl deploy broker` again",

@@ -4,7 +4,7 @@
 //! programs since 0.9 read these files, which are byte for byte what they would write; files
 //! of theirs, and files edited with `base64` and `jq`, are read here.
 
-mod complete;
+mod join_info;
 mod decode;
 mod encode;
 mod save;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Secret;
 
-pub use complete::ForJoin;
+pub use join_info::JoinInfo;
 pub(crate) use encode::escaped;
 pub use save::{Saved, check, save, unique_name};
 
@@ -27,7 +27,7 @@ pub use save::{Saved, check, save, unique_name};
 pub const FILE: &str = "broker-info.subm";
 
 /// The maximum file size. Real files have a few kilobytes, mostly certificates.
-const LARGEST: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// The content of a `broker-info.subm`. A *partial* file, as tenants receive it, is enough to
 /// deploy the broker; a complete one lets clusters join.
@@ -54,7 +54,7 @@ impl BrokerInfo {
     ///
     /// If it cannot be read, is too large, or is malformed.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = contents(path)?;
+        let text = read_bounded(path)?;
         decode::decode(&text).map_err(|problem| Error::Malformed {
             path: Some(path.to_owned()),
             problem,
@@ -87,9 +87,9 @@ impl BrokerInfo {
     /// name.
     pub fn namespace(&self) -> Result<Option<String>, Error> {
         let named = self.namespace.as_deref().filter(|name| !name.is_empty());
-        let named = named.map(str::as_bytes).map(label).transpose()?;
-        let of_token = datum(self.client_token.as_ref(), "namespace");
-        let of_token = of_token.map(label).transpose()?;
+        let named = named.map(str::as_bytes).map(namespace_name).transpose()?;
+        let of_token = non_empty_value(self.client_token.as_ref(), "namespace");
+        let of_token = of_token.map(namespace_name).transpose()?;
         match (named, of_token) {
             (Some(named), Some(of_token)) if named != of_token => Err(Error::Inconsistent {
                 named: named.to_owned(),
@@ -104,8 +104,8 @@ impl BrokerInfo {
     /// # Errors
     ///
     /// If anything is missing, as in a partial file; `path` is for the message.
-    pub fn for_join(&self, path: &Path) -> Result<ForJoin, Error> {
-        complete::complete(self, path)
+    pub fn for_join(&self, path: &Path) -> Result<JoinInfo, Error> {
+        join_info::complete(self, path)
     }
 }
 
@@ -141,13 +141,13 @@ pub enum Error {
         source: io::Error,
     },
     /// The file is too large to be a broker info.
-    #[error("error reading file {path:?}: it has more than {} MiB", LARGEST >> 20)]
+    #[error("error reading file {path:?}: it has more than {} MiB", MAX_FILE_BYTES >> 20)]
     TooLarge {
         /// The file.
         path: PathBuf,
     },
     /// The content is malformed.
-    #[error("error decoding data{}: {problem}", of_file(path.as_deref()))]
+    #[error("error decoding data{}: {problem}", from_file(path.as_deref()))]
     Malformed {
         /// The file, if it was read from one.
         path: Option<PathBuf>,
@@ -225,27 +225,27 @@ pub enum Malformed {
     },
     /// A field occurs more than once, maybe in different case, so that its value is ambiguous.
     #[error("error unmarshalling data: duplicate field {field}")]
-    Twice {
+    Duplicate {
         /// The field.
         field: &'static str,
     },
 }
 
-fn of_file(path: Option<&Path>) -> String {
+fn from_file(path: Option<&Path>) -> String {
     path.map_or_else(String::new, |path| format!(" from file {path:?}"))
 }
 
 /// Reads a file up to the maximum size.
-fn contents(path: &Path) -> Result<Vec<u8>, Error> {
+fn read_bounded(path: &Path) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::Read {
         path: path.to_owned(),
         source,
     };
     let file = File::open(path).map_err(failed)?;
     let mut text = Vec::new();
-    let mut bounded = file.take(LARGEST + 1);
+    let mut bounded = file.take(MAX_FILE_BYTES + 1);
     bounded.read_to_end(&mut text).map_err(failed)?;
-    if text.len() as u64 > LARGEST {
+    if text.len() as u64 > MAX_FILE_BYTES {
         let path = path.to_owned();
         return Err(Error::TooLarge { path });
     }
@@ -253,14 +253,14 @@ fn contents(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// Returns a value of a Secret, if it is not empty.
-fn datum<'a>(secret: Option<&'a Secret>, key: &str) -> Option<&'a [u8]> {
+fn non_empty_value<'a>(secret: Option<&'a Secret>, key: &str) -> Option<&'a [u8]> {
     let data = secret?.data.as_ref()?;
     let bytes = data.get(key)?.0.as_slice();
     (!bytes.is_empty()).then_some(bytes)
 }
 
 /// Validates the name of a namespace, which becomes part of URL paths.
-fn label(bytes: &[u8]) -> Result<&str, Error> {
+fn namespace_name(bytes: &[u8]) -> Result<&str, Error> {
     let text = std::str::from_utf8(bytes).ok();
     text.filter(|text| crate::names::is_label(text))
         .ok_or(Error::NotANamespace)

@@ -17,12 +17,12 @@ use std::time::Duration;
 
 use kube::Client;
 
-use self::admit::Known;
-use self::member::Standing;
+use self::admit::ExistingAccount;
+use self::member::MembershipState;
 use crate::cidr::Cidr;
 use crate::component::{CONNECTIVITY, SERVICE_DISCOVERY};
 use crate::error::Error;
-use crate::info::ForJoin;
+use crate::info::JoinInfo;
 use crate::report::Report;
 use crate::token;
 
@@ -42,7 +42,7 @@ pub struct JoinClients {
 #[derive(Clone, Debug)]
 pub struct JoinSettings {
     /// The content of the file.
-    pub info: ForJoin,
+    pub info: JoinInfo,
     /// The cluster's ID in the ClusterSet.
     pub cluster_id: ClusterId,
     /// The pod CIDR; discovered by the operator if not given.
@@ -69,12 +69,12 @@ pub struct JoinSettings {
     /// Whether the broker's certificate is verified.
     pub check_broker_certificate: bool,
     /// How long a token may take to be issued.
-    pub token_patience: Duration,
+    pub token_timeout: Duration,
 }
 
 impl JoinSettings {
     /// Returns the default settings.
-    pub fn new(info: ForJoin, cluster_id: ClusterId) -> Self {
+    pub fn new(info: JoinInfo, cluster_id: ClusterId) -> Self {
         Self {
             info,
             cluster_id,
@@ -89,15 +89,15 @@ impl JoinSettings {
             cable_driver: None,
             custom_domains: Vec::new(),
             check_broker_certificate: true,
-            token_patience: token::PATIENCE,
+            token_timeout: token::TIMEOUT,
         }
     }
 
-    fn connects(&self) -> bool {
+    fn has_connectivity(&self) -> bool {
         self.info.components.contains(CONNECTIVITY)
     }
 
-    fn discovers(&self) -> bool {
+    fn has_service_discovery(&self) -> bool {
         self.info.components.contains(SERVICE_DISCOVERY)
     }
 }
@@ -134,13 +134,13 @@ pub async fn join(
     report: &dyn Report,
 ) -> Result<Joined, Error> {
     let (broker, joining) = (&clusters.broker, &clusters.joining);
-    addresses::agree(settings)?;
+    addresses::validate(settings)?;
     report.begin("Gathering relevant information from Broker");
-    admit::probe(broker, settings).await?;
-    let identity = member::identity(joining).await?;
-    let standing = member::standing(joining, settings).await?;
-    let known = admit::known(broker, settings, identity.as_deref()).await?;
-    may_join(broker, settings, standing, &known, report).await?;
+    admit::check_access(broker, settings).await?;
+    let cluster_uid = member::cluster_uid(joining).await?;
+    let membership_state = member::membership_state(joining, settings).await?;
+    let existing_account = admit::existing_account(broker, settings, cluster_uid.as_deref()).await?;
+    check_may_join(broker, settings, membership_state, &existing_account, report).await?;
     report.done("Gathered relevant information from Broker");
     let addresses = allocate(broker, settings, report).await?;
 
@@ -150,7 +150,7 @@ pub async fn join(
     report.done("Prepared the cluster");
 
     report.begin("Creating SA for cluster");
-    let account = admit::admit(broker, settings, identity.as_deref()).await?;
+    let account = admit::admit(broker, settings, cluster_uid.as_deref()).await?;
     report.done("Created SA for cluster");
 
     report.begin("Connecting to Broker");
@@ -166,20 +166,20 @@ pub async fn join(
 
 /// Checks that the cluster may have the ID: it already has it, or the ID is free. A member of
 /// another ClusterSet is refused.
-async fn may_join(
+async fn check_may_join(
     broker: &Client,
     settings: &JoinSettings,
-    standing: Standing,
-    known: &Known,
+    membership_state: MembershipState,
+    existing_account: &ExistingAccount,
     report: &dyn Report,
 ) -> Result<(), Error> {
-    match (standing, known) {
-        (Standing::Member, _) | (Standing::Stranger, Known::Ours(_)) => Ok(()),
-        (Standing::Stranger, known) => admit::is_free(broker, settings, known).await,
-        (Standing::Elsewhere { server, account }, known) => {
+    match (membership_state, existing_account) {
+        (MembershipState::Member, _) | (MembershipState::NotJoined, ExistingAccount::Ours(_)) => Ok(()),
+        (MembershipState::NotJoined, existing_account) => admit::check_id_is_free(broker, settings, existing_account).await,
+        (MembershipState::Elsewhere { server, account }, existing_account) => {
             let is_same = match account {
-                Some(account) => known.is(&account),
-                None => matches!(known, Known::Ours(_)),
+                Some(account) => existing_account.is(&account),
+                None => matches!(existing_account, ExistingAccount::Ours(_)),
             };
             if !is_same {
                 return Err(Error::JoinedElsewhere {

@@ -44,7 +44,7 @@ pub mod manifests;
 pub mod mode;
 pub mod names;
 pub mod operator;
-mod passing;
+mod transient;
 pub mod psk;
 pub mod recover;
 pub mod roles;

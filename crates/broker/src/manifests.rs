@@ -13,9 +13,9 @@ use crate::names::AXON;
 
 /// The label of the operator's own objects. Objects that the operator creates have another
 /// one.
-const NAME: (&str, &str) = ("app.kubernetes.io/name", AXON);
+const APP_LABEL: (&str, &str) = ("app.kubernetes.io/name", AXON);
 /// The port of the operator's health endpoints.
-const HEALTH: u16 = 8080;
+const HEALTH_PORT: u16 = 8080;
 
 /// Encodes objects as one document for `kubectl apply -f`, in order.
 ///
@@ -104,7 +104,7 @@ pub(crate) fn account_subject(name: &str, namespace: &str) -> Subject {
 /// Builds the operator's Deployment. The lease ensures that only one instance works, also
 /// during a rollout.
 pub(crate) fn deployment(image: &str) -> Deployment {
-    let labels = json!({ NAME.0: NAME.1 });
+    let labels = json!({ APP_LABEL.0: APP_LABEL.1 });
     let object = json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -134,9 +134,9 @@ fn container(image: &str) -> Value {
         "name": "operator",
         "image": image,
         "args": [
-            "operator", "broker", "--leader-elect", "--health-addr", format!("0.0.0.0:{HEALTH}"),
+            "operator", "broker", "--leader-elect", "--health-addr", format!("0.0.0.0:{HEALTH_PORT}"),
         ],
-        "ports": [{"name": "health", "containerPort": HEALTH}],
+        "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
         "livenessProbe": probe("/livez"),
         "readinessProbe": probe("/readyz"),
         "securityContext": {
@@ -160,16 +160,16 @@ fn reference(kind: &str, name: &str) -> RoleRef {
 }
 
 /// Metadata of an operator's own object, in a namespace if one is given.
-pub(crate) fn ours(name: &str, namespace: Option<&str>) -> ObjectMeta {
-    let label = (NAME.0.to_owned(), NAME.1.to_owned());
+pub(crate) fn operator_metadata(name: &str, namespace: Option<&str>) -> ObjectMeta {
+    let label = (APP_LABEL.0.to_owned(), APP_LABEL.1.to_owned());
     ObjectMeta {
         labels: Some([label].into()),
-        ..plain(name, namespace)
+        ..metadata(name, namespace)
     }
 }
 
 /// Metadata with nothing but a name.
-pub(crate) fn plain(name: &str, namespace: Option<&str>) -> ObjectMeta {
+pub(crate) fn metadata(name: &str, namespace: Option<&str>) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
         namespace: namespace.map(str::to_owned),

@@ -14,7 +14,7 @@ use crate::names::TENANT_LABEL;
 /// The API group and version of tenants.
 const GROUP: &str = "submariner.io/v1alpha1";
 /// How long discovery may lag between API servers of one cluster.
-pub(crate) const PAUSE: Duration = Duration::from_millis(200);
+pub(crate) const DISCOVERY_LAG: Duration = Duration::from_millis(200);
 
 /// The kinds that a broker needs, by group and version.
 const NEEDED: [(&str, &[&str]); 3] = [
@@ -36,7 +36,7 @@ pub async fn is_axon(client: &Client, namespace: &str) -> Result<bool, Error> {
     let mut found = served(client, GROUP).await?;
     if found.is_empty() {
         // One of several API servers may not know a new kind yet.
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(DISCOVERY_LAG).await;
         found = served(client, GROUP).await?;
     }
     if found.contains("tenants") {

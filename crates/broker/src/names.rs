@@ -42,7 +42,7 @@ pub const FINALIZER: &str = "axon.submariner.io/cleanup";
 /// The prefix of a tenant's namespace.
 const PREFIX: &str = "submariner-broker-";
 /// A namespace name has at most 63 characters.
-const LONGEST: usize = 63 - PREFIX.len();
+const MAX_ID_LENGTH: usize = 63 - PREFIX.len();
 
 /// A tenant's ID: a DNS label that leaves room for the prefix of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,7 +80,7 @@ impl fmt::Display for TenantId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnId {
     /// The text is too long.
-    #[error("a tenant ID has at most {LONGEST} characters")]
+    #[error("a tenant ID has at most {MAX_ID_LENGTH} characters")]
     TooLong,
     /// The text is not a DNS label.
     #[error(
@@ -93,8 +93,8 @@ impl FromStr for TenantId {
     type Err = NotAnId;
 
     fn from_str(text: &str) -> Result<Self, NotAnId> {
-        let good = has_signs_of_a_label(text);
-        match (good, text.len() <= LONGEST) {
+        let good = has_label_characters(text);
+        match (good, text.len() <= MAX_ID_LENGTH) {
             (false, _) => Err(NotAnId::NotALabel),
             (true, false) => Err(NotAnId::TooLong),
             (true, true) => Ok(Self(text.to_owned())),
@@ -104,15 +104,15 @@ impl FromStr for TenantId {
 
 /// Returns whether a text is a DNS label, as namespace names and cluster IDs are.
 pub(crate) fn is_label(text: &str) -> bool {
-    has_signs_of_a_label(text) && text.len() <= 63
+    has_label_characters(text) && text.len() <= 63
 }
 
-fn has_signs_of_a_label(text: &str) -> bool {
-    let inner = |sign: u8| sign.is_ascii_lowercase() || sign.is_ascii_digit();
+fn has_label_characters(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
     let edges = bytes.first().zip(bytes.last());
     edges.is_some_and(|(&first, &last)| inner(first) && inner(last))
-        && bytes.iter().all(|&sign| inner(sign) || sign == b'-')
+        && bytes.iter().all(|&byte| inner(byte) || byte == b'-')
 }
 
 #[cfg(test)]

@@ -14,16 +14,16 @@
 //! | `watch` | the watches that trigger reconciliations |
 //! | `observe` | the observed state |
 //! | `object` | the objects it creates, and the actions on them |
-//! | `wanted` | the desired objects of a tenant |
+//! | `desired` | the desired objects of a tenant |
 //! | `plan` | from the observed state to the actions |
 //! | `remove` | the same for a tenant that is being deleted |
 //! | `problem` | problems, reasons and how they are retried |
-//! | `conclude` | the Tenant's status |
-//! | `act` | execution of the actions |
+//! | `status` | the Tenant's status |
+//! | `execute` | execution of the actions |
 //! | `event` | events |
 
-mod act;
-mod conclude;
+mod execute;
+mod status;
 mod event;
 mod object;
 mod observe;
@@ -32,7 +32,7 @@ mod problem;
 mod reconcile;
 mod remove;
 mod run;
-mod wanted;
+mod desired;
 mod watch;
 
 pub use run::{Settings, run};

@@ -53,7 +53,7 @@ pub struct Recovered {
 pub type Connect<'a> = &'a (dyn Fn(&BrokerInfo) -> Result<Client, Error> + Send + Sync);
 
 /// A broker and what the cluster knows about it.
-struct Known {
+struct KnownBroker {
     client: Client,
     url: String,
     namespace: String,
@@ -71,17 +71,17 @@ pub async fn recover(
     settings: &RecoverSettings,
     report: &dyn Report,
 ) -> Result<Recovered, Error> {
-    settings.namespace.as_deref().map_or(Ok(()), show::judge)?;
+    settings.namespace.as_deref().map_or(Ok(()), show::validate_namespace)?;
     let url = settings.broker_url.as_deref().map(crate::connect::url);
     url.transpose()?;
     info::check(&settings.output)?;
     report.begin("Retrieving Broker information");
     let known = match membership(&context.client).await {
-        Ok(Some(membership)) => of_member(context, &membership, connect, settings).await?,
-        Ok(None) => of_broker(context, settings).await?,
+        Ok(Some(membership)) => from_member(context, &membership, connect, settings).await?,
+        Ok(None) => from_broker_cluster(context, settings).await?,
         // A broker's administrator may read the broker's namespace only.
         Err(error) if settings.namespace.is_some() && is_forbidden(&error) => {
-            of_broker(context, settings).await?
+            from_broker_cluster(context, settings).await?
         }
         Err(error) => return Err(error),
     };
@@ -99,20 +99,20 @@ fn is_forbidden(error: &Error) -> bool {
 }
 
 /// Collects what a member cluster knows.
-async fn of_member(
+async fn from_member(
     context: &Context,
     membership: &Membership,
     connect: Connect<'_>,
     settings: &RecoverSettings,
-) -> Result<Known, Error> {
+) -> Result<KnownBroker, Error> {
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), NAMESPACE);
-    let server = membership.says("brokerK8sApiServer").unwrap_or_default();
+    let server = membership.field("brokerK8sApiServer").unwrap_or_default();
     let url = settings.broker_url.clone();
     let own = BrokerInfo {
         url: url.unwrap_or_else(|| format!("https://{server}")),
         client_token: Some(own_token(&secrets, membership).await?),
         namespace: membership
-            .says("brokerK8sRemoteNamespace")
+            .field("brokerK8sRemoteNamespace")
             .map(str::to_owned),
         ..BrokerInfo::default()
     };
@@ -126,7 +126,7 @@ async fn of_member(
             "leave --namespace out",
         ));
     }
-    Ok(Known {
+    Ok(KnownBroker {
         client: connect(&own)?,
         namespace: namespace
             .or(asked)
@@ -139,14 +139,14 @@ async fn of_member(
 /// Returns the cluster's own token: from the Secret that its membership names, or from the
 /// spec, where older versions stored it.
 async fn own_token(secrets: &Api<Secret>, membership: &Membership) -> Result<Secret, Error> {
-    if let Some(found) = secret(secrets, membership.says("brokerK8sSecret")).await?
+    if let Some(found) = secret(secrets, membership.field("brokerK8sSecret")).await?
         && token::of(&found).is_some()
     {
         return Ok(found);
     }
-    let token = membership.says("brokerK8sApiServerToken");
+    let token = membership.field("brokerK8sApiServerToken");
     let mut data = vec![("token", token.unwrap_or_default().as_bytes().to_vec())];
-    let ca = membership.says("brokerK8sCA");
+    let ca = membership.field("brokerK8sCA");
     if let Some(ca) = ca.and_then(|ca| STANDARD.decode(ca).ok()) {
         data.push(("ca.crt", ca));
     }
@@ -160,26 +160,26 @@ async fn own_token(secrets: &Api<Secret>, membership: &Membership) -> Result<Sec
 }
 
 async fn own_psk(secrets: &Api<Secret>, membership: &Membership) -> Result<Option<Vec<u8>>, Error> {
-    let found = secret(secrets, membership.says("ceIPSecPSKSecret")).await?;
+    let found = secret(secrets, membership.field("ceIPSecPSKSecret")).await?;
     if let Some(key) = found.as_ref().and_then(psk::of) {
         return Ok(Some(key.to_vec()));
     }
-    let key = membership.says("ceIPSecPSK");
+    let key = membership.field("ceIPSecPSK");
     let key = key.and_then(|key| STANDARD.decode(key).ok());
     Ok(key.filter(|key| !key.is_empty()))
 }
 
 /// Collects what the broker's own cluster knows.
-async fn of_broker(context: &Context, settings: &RecoverSettings) -> Result<Known, Error> {
+async fn from_broker_cluster(context: &Context, settings: &RecoverSettings) -> Result<KnownBroker, Error> {
     let client = context.client.clone();
     let namespace = match &settings.namespace {
         Some(namespace) => namespace.clone(),
-        None => only_one(&client).await?,
+        None => only_broker_namespace(&client).await?,
     };
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace);
     let key = secret(&secrets, Some(names::PSK)).await?;
     let url = settings.broker_url.as_ref().unwrap_or(&context.url);
-    Ok(Known {
+    Ok(KnownBroker {
         client,
         url: url.clone(),
         namespace,
@@ -188,7 +188,7 @@ async fn of_broker(context: &Context, settings: &RecoverSettings) -> Result<Know
 }
 
 /// Returns the namespace of the only broker of the cluster.
-async fn only_one(client: &Client) -> Result<String, Error> {
+async fn only_broker_namespace(client: &Client) -> Result<String, Error> {
     let brokers = show::list(client, None).await?;
     let namespaces: Vec<String> = brokers.iter().filter_map(ResourceExt::namespace).collect();
     match namespaces.as_slice() {
@@ -205,8 +205,8 @@ async fn only_one(client: &Client) -> Result<String, Error> {
 }
 
 /// Collects the content of the file.
-async fn gather(known: Known) -> Result<BrokerInfo, Error> {
-    let Known {
+async fn gather(known: KnownBroker) -> Result<BrokerInfo, Error> {
+    let KnownBroker {
         client,
         url,
         namespace,
@@ -253,7 +253,7 @@ async fn admin_token(client: &Client, namespace: &str) -> Result<Option<Secret>,
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let found = token::find_for(&secrets, &account).await?;
     let found = found.filter(|secret| token::of(secret).is_some());
-    Ok(found.map(token::handed_out))
+    Ok(found.map(token::for_distribution))
 }
 
 /// Returns a Secret by a name from an object's spec. The name is validated, because the

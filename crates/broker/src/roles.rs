@@ -9,7 +9,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use crate::names::ADMIN;
 
-const EVERYTHING: &[&str] = &[
+const ALL_VERBS: &[&str] = &[
     "create", "get", "list", "watch", "patch", "update", "delete",
 ];
 const WITHOUT_PATCH: &[&str] = &["create", "get", "list", "watch", "update", "delete"];
@@ -32,7 +32,7 @@ pub fn admin() -> Vec<PolicyRule> {
             &["create", "get", "list", "delete"],
         ),
     ];
-    rules.extend(held_by_every_admin());
+    rules.extend(common_admin_rules());
     rules
 }
 
@@ -43,7 +43,7 @@ pub fn tenant_admin(namespace: &str) -> Vec<PolicyRule> {
     own.resource_names = Some(vec![namespace.to_owned()]);
     let mut rules = vec![
         own,
-        rule(SUBMARINER, &["brokers"], EVERYTHING),
+        rule(SUBMARINER, &["brokers"], ALL_VERBS),
         rule(
             RBAC,
             &["rolebindings"],
@@ -55,12 +55,12 @@ pub fn tenant_admin(namespace: &str) -> Vec<PolicyRule> {
             &["get", "list", "create", "update", "patch"],
         ),
     ];
-    rules.extend(held_by_every_admin());
+    rules.extend(common_admin_rules());
     rules
 }
 
-fn held_by_every_admin() -> Vec<PolicyRule> {
-    let mut rules = exchanged();
+fn common_admin_rules() -> Vec<PolicyRule> {
+    let mut rules = exchanged_objects();
     rules.push(rule(
         CORE,
         &["serviceaccounts", "secrets", "configmaps"],
@@ -71,7 +71,7 @@ fn held_by_every_admin() -> Vec<PolicyRule> {
 
 /// The rules of a joined cluster.
 pub fn cluster() -> Vec<PolicyRule> {
-    let mut rules = exchanged();
+    let mut rules = exchanged_objects();
     rules.extend([
         rule(SUBMARINER, &["brokers"], &["get", "list"]),
         rule(CORE, &["secrets"], READ),
@@ -81,18 +81,18 @@ pub fn cluster() -> Vec<PolicyRule> {
 }
 
 /// The rules for the objects that clusters exchange through the broker.
-fn exchanged() -> Vec<PolicyRule> {
+fn exchanged_objects() -> Vec<PolicyRule> {
     vec![
-        rule(SUBMARINER, &["clusters", "endpoints"], EVERYTHING),
+        rule(SUBMARINER, &["clusters", "endpoints"], ALL_VERBS),
         rule(
             MULTICLUSTER,
             &["serviceimports", "serviceimports/status"],
-            EVERYTHING,
+            ALL_VERBS,
         ),
         rule(
             DISCOVERY,
             &["endpointslices", "endpointslices/restricted"],
-            EVERYTHING,
+            ALL_VERBS,
         ),
     ]
 }
@@ -100,16 +100,16 @@ fn exchanged() -> Vec<PolicyRule> {
 /// The cluster-wide rules of the operator: what it creates, and what it grants.
 pub fn operator() -> Vec<PolicyRule> {
     let mut rules = vec![
-        rule(CORE, &["namespaces"], EVERYTHING),
-        rule(RBAC, &["roles", "rolebindings"], EVERYTHING),
-        rule(SUBMARINER, &["brokers"], EVERYTHING),
+        rule(CORE, &["namespaces"], ALL_VERBS),
+        rule(RBAC, &["roles", "rolebindings"], ALL_VERBS),
+        rule(SUBMARINER, &["brokers"], ALL_VERBS),
     ];
-    rules.extend(held_by_every_admin());
+    rules.extend(common_admin_rules());
     rules
 }
 
 /// The rules of the operator in its own namespace.
-pub fn operator_at_home() -> Vec<PolicyRule> {
+pub fn operator_in_own_namespace() -> Vec<PolicyRule> {
     vec![
         rule(
             SUBMARINER,
@@ -132,7 +132,7 @@ pub fn operator_at_home() -> Vec<PolicyRule> {
 }
 
 /// The rules of the operator for creating spaces: on Insula only, and only on request.
-pub fn operator_of_spaces() -> Vec<PolicyRule> {
+pub fn operator_for_spaces() -> Vec<PolicyRule> {
     vec![
         rule(
             CORE,
@@ -159,7 +159,7 @@ pub fn axon_admin() -> Vec<PolicyRule> {
 /// The rules of tenant administrators in a tenant's namespace: to read the administrator's
 /// token, to delete token and account for rotation, and to list the bindings that a rotation
 /// leaves in place.
-pub fn axon_admin_of_tenant(token_secret: &str) -> Vec<PolicyRule> {
+pub fn axon_admin_in_tenant(token_secret: &str) -> Vec<PolicyRule> {
     let only = |resource: &str, name: &str| {
         let mut rule = rule(CORE, &[resource], &["get", "delete"]);
         rule.resource_names = Some(vec![name.to_owned()]);
@@ -233,7 +233,7 @@ mod tests {
             (operator(), admin()),
             (operator(), tenant_admin("n")),
             (operator(), cluster()),
-            (operator(), axon_admin_of_tenant("t")),
+            (operator(), axon_admin_in_tenant("t")),
         ] {
             assert_eq!(covers(&holder, &granted), []);
         }
@@ -246,10 +246,10 @@ mod tests {
             tenant_admin("n"),
             cluster(),
             operator(),
-            operator_at_home(),
-            operator_of_spaces(),
+            operator_in_own_namespace(),
+            operator_for_spaces(),
             axon_admin(),
-            axon_admin_of_tenant("t"),
+            axon_admin_in_tenant("t"),
         ];
         for (group, resource, _, verb) in all.iter().flat_map(|rules| rights(rules)) {
             assert!(!["escalate", "bind", "impersonate", "*"].contains(&verb.as_str()));

@@ -22,7 +22,7 @@ pub const COLUMNS: [&str; 7] = [
 /// The cell of a field with the wrong type.
 const INVALID: &str = "<invalid>";
 /// The page size of lists.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 
 /// A broker as a table row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +38,13 @@ pub struct Row {
 /// Any error of the server; [`Error::NotEverywhere`] if the caller may not list all
 /// namespaces.
 pub async fn brokers(client: &Client, namespace: Option<&str>) -> Result<Vec<Row>, Error> {
-    namespace.map_or(Ok(()), judge)?;
+    namespace.map_or(Ok(()), validate_namespace)?;
     let found = list(client, namespace).await?;
     Ok(found.iter().map(row).collect())
 }
 
 /// Validates the name of a namespace, which becomes part of a path.
-pub(crate) fn judge(namespace: &str) -> Result<(), Error> {
+pub(crate) fn validate_namespace(namespace: &str) -> Result<(), Error> {
     match is_label(namespace) {
         true => Ok(()),
         false => Err(Error::invalid(format!(
@@ -70,7 +70,7 @@ pub(crate) async fn list(
             (api, "all namespaces".to_owned())
         }
     };
-    let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+    let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE_SIZE));
     loop {
         let listed = match api.list(&page).await {
             // A cluster without the kind has no brokers.
@@ -84,7 +84,7 @@ pub(crate) async fn list(
         };
         found.extend(listed.items);
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = ListParams::default().limit(PAGE).continue_token(&token),
+            Some(token) => page = ListParams::default().limit(PAGE_SIZE).continue_token(&token),
             None => return Ok(found),
         }
     }
@@ -119,7 +119,7 @@ fn row(broker: &DynamicObject) -> Row {
             broker.namespace().unwrap_or_default(),
             broker.name_any(),
             field("components", words),
-            field("globalnetEnabled", answer),
+            field("globalnetEnabled", yes_no),
             field("globalnetCIDRRange", text),
             field("defaultGlobalnetClusterSize", number),
             field("defaultCustomDomains", words),
@@ -138,7 +138,7 @@ fn words(value: &Value) -> Option<String> {
     }
 }
 
-fn answer(value: &Value) -> Option<String> {
+fn yes_no(value: &Value) -> Option<String> {
     match value {
         Value::Bool(true) => Some("yes".to_owned()),
         Value::Bool(false) | Value::Null => Some("no".to_owned()),

@@ -6,7 +6,7 @@
 
 mod credentials;
 mod delete;
-mod doors;
+mod audit_bindings;
 mod wait;
 
 use std::time::Duration;
@@ -28,9 +28,9 @@ pub struct Tenants {
 }
 
 /// The page size of lists, as in kubectl.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 /// The maximum number of attempts to list: the continue token may expire.
-const LISTS: usize = 3;
+const MAX_LIST_ATTEMPTS: usize = 3;
 
 impl Tenants {
     /// Creates a handle with this client.
@@ -54,7 +54,7 @@ impl Tenants {
             kube::Error::Api(status) if status.is_already_exists() => {
                 Error::TenantExists(id.clone())
             }
-            _ => self.told(error, id, format!("create tenant {id}")),
+            _ => self.map_error(error, id, format!("create tenant {id}")),
         })
     }
 
@@ -64,7 +64,7 @@ impl Tenants {
     ///
     /// [`Error::TenantFailed`] with the operator's message; [`Error::TenantGone`] if it is
     /// deleted in the meantime; [`Error::TimedOut`].
-    pub async fn provisioned(
+    pub async fn await_provisioned(
         &self,
         created: &Tenant,
         timeout: Duration,
@@ -80,7 +80,7 @@ impl Tenants {
     /// [`Error::NoTenant`], [`Error::NoAxon`], and any other error of the server.
     pub async fn get(&self, id: &TenantId) -> Result<Tenant, Error> {
         let got = self.api.get(id.as_str()).await;
-        got.map_err(|error| self.told(error, id, format!("get tenant {id}")))
+        got.map_err(|error| self.map_error(error, id, format!("get tenant {id}")))
     }
 
     /// Returns all tenants, fetched in pages.
@@ -89,12 +89,12 @@ impl Tenants {
     ///
     /// [`Error::NoAxon`], and any other error of the server.
     pub async fn list(&self) -> Result<Vec<Tenant>, Error> {
-        let mut tries = LISTS;
+        let mut attempts = MAX_LIST_ATTEMPTS;
         loop {
-            tries -= 1;
+            attempts -= 1;
             match self.pages().await {
                 // The continue token has expired.
-                Err(kube::Error::Api(status)) if status.code == 410 && tries > 0 => {}
+                Err(kube::Error::Api(status)) if status.code == 410 && attempts > 0 => {}
                 Err(kube::Error::Api(status)) if status.code == 404 => {
                     return Err(Error::NoAxon);
                 }
@@ -105,7 +105,7 @@ impl Tenants {
 
     async fn pages(&self) -> Result<Vec<Tenant>, kube::Error> {
         let mut tenants = Vec::new();
-        let mut page = ListParams::default().limit(PAGE);
+        let mut page = ListParams::default().limit(PAGE_SIZE);
         loop {
             let listed = self.api.list(&page).await?;
             tenants.extend(listed.items);
@@ -133,7 +133,7 @@ impl Tenants {
     }
 
     /// Converts the server's error for a tenant.
-    fn told(&self, error: kube::Error, id: &TenantId, attempted: String) -> Error {
+    fn map_error(&self, error: kube::Error, id: &TenantId, attempted: String) -> Error {
         match &error {
             kube::Error::Api(status) if is_missing(status, id) => Error::NoTenant(id.clone()),
             kube::Error::Api(status) if status.code == 404 => Error::NoAxon,

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 pub(crate) use self::claims::Claims;
 use crate::error::Error;
 use crate::lookup;
-use crate::passing::Hiccups;
+use crate::transient::TransientErrors;
 
 /// The type of Secrets with a service account token.
 pub const TYPE: &str = "kubernetes.io/service-account-token";
@@ -32,11 +32,11 @@ const CREATED_BY: (&str, &str) = ("kubernetes.io/created-by", "subctl");
 const KEYS: [&str; 3] = ["ca.crt", "namespace", "token"];
 
 /// How long the token controller may take: it is done in a moment or not at all.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const TIMEOUT: Duration = Duration::from_secs(15);
 /// The first poll interval.
-const PAUSE: Duration = Duration::from_millis(30);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(30);
 /// The maximum poll interval.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Builds a Secret that requests the token of a service account.
 pub fn request(account: &str, metadata: ObjectMeta) -> Secret {
@@ -66,19 +66,19 @@ pub fn is_for(secret: &Secret, account: &str) -> bool {
 
 /// Returns whether annotations, data and token of a Secret all name this account, and this UID
 /// if it is given.
-pub fn fits(secret: &Secret, namespace: &str, account: &str, uid: Option<&str>) -> bool {
-    let said = secret.data.as_ref().and_then(|data| data.get("namespace"));
+pub fn matches_account(secret: &Secret, namespace: &str, account: &str, uid: Option<&str>) -> bool {
+    let named = secret.data.as_ref().and_then(|data| data.get("namespace"));
     let claims = of(secret).and_then(Claims::of);
     is_for(secret, account)
-        && may_be_of(secret, uid)
-        && said.is_some_and(|said| said.0 == namespace.as_bytes())
+        && may_belong_to_uid(secret, uid)
+        && named.is_some_and(|named| named.0 == namespace.as_bytes())
         && claims.is_some_and(|claims| {
-            claims.are_of(namespace, account, uid) && claims.may_be_in(&secret.name_any())
+            claims.match_account(namespace, account, uid) && claims.may_be_stored_in(&secret.name_any())
         })
 }
 
 /// Returns whether a Secret names no other UID. One that is not filled in yet names none.
-fn may_be_of(secret: &Secret, uid: Option<&str>) -> bool {
+fn may_belong_to_uid(secret: &Secret, uid: Option<&str>) -> bool {
     let named = secret.annotations().get(ACCOUNT_UID);
     let named = named.filter(|named| !named.is_empty());
     named.is_none_or(|named| uid.is_none_or(|uid| uid == named))
@@ -87,12 +87,12 @@ fn may_be_of(secret: &Secret, uid: Option<&str>) -> bool {
 /// Returns the UID of the account whose token a Secret holds: the annotation's, else the
 /// token's.
 pub(crate) fn account_uid(secret: &Secret) -> Option<String> {
-    let said = secret.annotations().get(ACCOUNT_UID).cloned();
-    said.or_else(|| Some(Claims::of(of(secret)?)?.uid))
+    let named = secret.annotations().get(ACCOUNT_UID).cloned();
+    named.or_else(|| Some(Claims::of(of(secret)?)?.uid))
 }
 
 /// Drops all data but the token, its CA and namespace, so that nothing else is passed on.
-pub(crate) fn handed_out(secret: Secret) -> Secret {
+pub(crate) fn for_distribution(secret: Secret) -> Secret {
     let mut secret = secret;
     if let Some(data) = &mut secret.data {
         data.retain(|key, _| KEYS.contains(&key.as_str()));
@@ -110,10 +110,10 @@ pub(crate) fn handed_out(secret: Secret) -> Secret {
 pub async fn ensure(
     secrets: &Api<Secret>,
     account: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Secret, Error> {
     let found = find(secrets, account).await?;
-    fill(secrets, (account, None), found, patience).await
+    await_or_request(secrets, (account, None), found, timeout).await
 }
 
 /// Does the same for a given account object. A token of an earlier account of the same name is
@@ -125,11 +125,11 @@ pub async fn ensure(
 pub async fn ensure_for(
     secrets: &Api<Secret>,
     account: &ServiceAccount,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Secret, Error> {
     let found = find_for(secrets, account).await?;
     let (name, uid) = (account.name_any(), account.uid());
-    fill(secrets, (&name, uid.as_deref()), found, patience).await
+    await_or_request(secrets, (&name, uid.as_deref()), found, timeout).await
 }
 
 /// Returns the Secret with the token of a given account object, if there is one; Secrets that
@@ -150,20 +150,20 @@ pub async fn find_for(
 /// Returns whether a Secret holds, or will hold, the token of an account: not that of an
 /// earlier account of the same name, and nothing else. The token controller does not fill in
 /// immutable Secrets.
-pub(crate) fn is_its(secret: &Secret, account: &str, uid: Option<&str>) -> bool {
+pub(crate) fn belongs_to(secret: &Secret, account: &str, uid: Option<&str>) -> bool {
     if of(secret).is_some() {
         let namespace = secret.namespace().unwrap_or_default();
-        return fits(secret, &namespace, account, uid);
+        return matches_account(secret, &namespace, account, uid);
     }
-    is_for(secret, account) && may_be_of(secret, uid) && secret.immutable != Some(true)
+    is_for(secret, account) && may_belong_to_uid(secret, uid) && secret.immutable != Some(true)
 }
 
 /// Waits for the token in an existing Secret, or requests one.
-async fn fill(
+async fn await_or_request(
     secrets: &Api<Secret>,
     (account, uid): (&str, Option<&str>),
     found: Option<Secret>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Secret, Error> {
     let secret = match found {
         Some(found) => found,
@@ -179,8 +179,8 @@ async fn fill(
         }
     };
     let name = secret.name_any();
-    let filled = wait(secrets, secret, patience).await?;
-    match is_its(&filled, account, uid) {
+    let filled = await_token(secrets, secret, timeout).await?;
+    match belongs_to(&filled, account, uid) {
         true => Ok(filled),
         false => Err(Error::WrongToken { secret: name }),
     }
@@ -211,7 +211,7 @@ async fn candidates(
         .items
         .into_iter()
         .filter(|secret| secret.metadata.deletion_timestamp.is_none())
-        .filter(|secret| is_its(secret, account, uid))
+        .filter(|secret| belongs_to(secret, account, uid))
         .collect();
     mine.sort_by_key(|secret| of(secret).is_none());
     Ok(mine)
@@ -219,11 +219,11 @@ async fn candidates(
 
 /// Waits until a Secret holds a token. While it is being recreated it may be absent for a
 /// moment.
-async fn wait(secrets: &Api<Secret>, first: Secret, patience: Duration) -> Result<Secret, Error> {
+async fn await_token(secrets: &Api<Secret>, first: Secret, timeout: Duration) -> Result<Secret, Error> {
     let name = first.name_any();
-    let deadline = Instant::now() + patience;
-    let (mut secret, mut pause) = (Some(first), PAUSE);
-    let mut hiccups = Hiccups::default();
+    let deadline = Instant::now() + timeout;
+    let (mut secret, mut interval) = (Some(first), MIN_POLL_INTERVAL);
+    let mut transient = TransientErrors::default();
     loop {
         if let Some(filled) = secret.filter(|secret| of(secret).is_some()) {
             return Ok(filled);
@@ -231,14 +231,14 @@ async fn wait(secrets: &Api<Secret>, first: Secret, patience: Duration) -> Resul
         if Instant::now() >= deadline {
             return Err(Error::NoToken { secret: name });
         }
-        tokio::time::sleep(pause).await;
-        pause = pause.mul_f32(1.3).min(LONGEST);
+        tokio::time::sleep(interval).await;
+        interval = interval.mul_f32(1.3).min(MAX_POLL_INTERVAL);
         secret = match lookup::get(secrets, &name).await {
             Ok(found) => {
-                hiccups.end();
+                transient.reset();
                 found
             }
-            Err(error) if hiccups.bear(&error) => None,
+            Err(error) if transient.tolerate(&error) => None,
             Err(error) => return Err(Error::when(format!("read secret {name}"))(error)),
         };
     }
@@ -281,16 +281,16 @@ mod tests {
     #[test]
     fn a_token_is_of_one_account_among_all_that_had_the_name() {
         let mut unfilled = request("a", ObjectMeta::default());
-        let is_its = |secret: &Secret| is_its(secret, "a", Some("new"));
-        assert!(is_its(&unfilled), "it has not been filled in");
+        let belongs_to = |secret: &Secret| belongs_to(secret, "a", Some("new"));
+        assert!(belongs_to(&unfilled), "it has not been filled in");
         for (uid, expected) in [("new", true), ("old", false)] {
             let annotation = (ACCOUNT_UID.to_owned(), uid.to_owned());
             unfilled.annotations_mut().extend([annotation]);
-            assert_eq!(is_its(&unfilled), expected, "{uid}");
+            assert_eq!(belongs_to(&unfilled), expected, "{uid}");
         }
         let mut stuck = request("a", ObjectMeta::default());
         stuck.immutable = Some(true);
-        assert!(!is_its(&stuck), "the controller cannot fill it in");
+        assert!(!belongs_to(&stuck), "the controller cannot fill it in");
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
             (opaque, false),
             (nonsense, false),
         ] {
-            assert_eq!(fits(&secret, "n", "a", Some("u")), expected, "{secret:?}");
+            assert_eq!(matches_account(&secret, "n", "a", Some("u")), expected, "{secret:?}");
         }
     }
 
@@ -335,7 +335,7 @@ mod tests {
         for key in ["ca.crt", "psk", "x"] {
             data.insert(key.to_owned(), ByteString(vec![1]));
         }
-        let data = handed_out(secret).data.unwrap();
+        let data = for_distribution(secret).data.unwrap();
         assert_eq!(data.into_keys().collect::<Vec<_>>(), KEYS);
     }
 }

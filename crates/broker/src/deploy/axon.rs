@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::has_namespace;
-use super::rights::{self, Right};
+use super::permissions::{self, Permission};
 use crate::error::Error;
 use crate::names::{AXON, AXON_ADMIN, AXON_SPACES};
 use crate::report::Report;
@@ -39,7 +39,7 @@ pub struct AxonSettings {
 
 /// Returns all objects in the order in which they are created.
 pub fn manifests(settings: &AxonSettings) -> Vec<Value> {
-    let mut objects = vec![manifests::value(&manifests::namespace(manifests::ours(
+    let mut objects = vec![manifests::value(&manifests::namespace(manifests::operator_metadata(
         AXON, None,
     )))];
     objects.extend(crds::all().iter().map(manifests::value));
@@ -59,7 +59,7 @@ pub fn manifests(settings: &AxonSettings) -> Vec<Value> {
 ///
 /// # Errors
 ///
-/// [`Error::MissingRights`] before anything is written; any error of the server.
+/// [`Error::MissingPermissions`] before anything is written; any error of the server.
 pub async fn deploy(
     client: &Client,
     settings: &AxonSettings,
@@ -69,33 +69,33 @@ pub async fn deploy(
     check(client, settings).await?;
     has_namespace(client, AXON).await?;
     report.begin("Deploying the Axon operator");
-    everywhere(
+    ensure_cluster_scoped(
         client,
-        &manifests::namespace(manifests::ours(AXON, None)),
+        &manifests::namespace(manifests::operator_metadata(AXON, None)),
         report,
     )
     .await?;
     crds::ensure(client, &crds::all(), report).await?;
     let parts = Parts::of(settings);
-    at_home(client, &parts.account, report).await?;
+    ensure_namespaced(client, &parts.account, report).await?;
     for (role, binding) in &parts.roles {
-        at_home(client, role, report).await?;
-        at_home(client, binding, report).await?;
+        ensure_namespaced(client, role, report).await?;
+        ensure_namespaced(client, binding, report).await?;
     }
     for (role, binding) in &parts.cluster_roles {
-        everywhere(client, role, report).await?;
-        everywhere(client, binding, report).await?;
+        ensure_cluster_scoped(client, role, report).await?;
+        ensure_cluster_scoped(client, binding, report).await?;
     }
     if let Some(deployment) = &parts.deployment {
-        at_home(client, deployment, report).await?;
+        ensure_namespaced(client, deployment, report).await?;
     }
     report.done("The Axon control plane is deployed");
-    tell_of_rest(client, settings, report).await
+    warn_about_leftovers(client, settings, report).await
 }
 
 /// Warns about objects of an earlier run with more options: permissions are revoked only
 /// explicitly.
-async fn tell_of_rest(
+async fn warn_about_leftovers(
     client: &Client,
     settings: &AxonSettings,
     report: &dyn Report,
@@ -133,23 +133,23 @@ async fn tell_of_rest(
 ///
 /// # Errors
 ///
-/// [`Error::MissingRights`] lists everything that is missing; any error of the server.
+/// [`Error::MissingPermissions`] lists everything that is missing; any error of the server.
 pub async fn check(client: &Client, settings: &AxonSettings) -> Result<(), Error> {
-    let mut lacking = rights::lacking(client, touched(settings)).await?;
-    let may_grant = |verb, resource| Right::new(verb, RBAC, resource, None);
+    let mut missing = permissions::missing(client, access_permissions(settings)).await?;
+    let may_grant = |verb, resource| Permission::new(verb, RBAC, resource, None);
     let without_having = [
         may_grant("escalate", "roles"),
         may_grant("escalate", "clusterroles"),
         may_grant("bind", "roles"),
         may_grant("bind", "clusterroles"),
     ];
-    let without_having = rights::lacking(client, without_having.into()).await?;
+    let without_having = permissions::missing(client, without_having.into()).await?;
     if !without_having.is_empty() {
-        lacking.extend(rights::lacking(client, granted(settings)).await?);
+        missing.extend(permissions::missing(client, granted_permissions(settings)).await?);
     }
-    match lacking.is_empty() {
+    match missing.is_empty() {
         true => Ok(()),
-        false => Err(Error::MissingRights(rights::name(&lacking))),
+        false => Err(Error::MissingPermissions(permissions::describe(&missing))),
     }
 }
 
@@ -165,27 +165,27 @@ impl Parts {
     fn of(settings: &AxonSettings) -> Self {
         let operator = || vec![manifests::account_subject(AXON, AXON)];
         let role = |name, rules, subjects| {
-            let meta = manifests::ours(name, Some(AXON));
+            let meta = manifests::operator_metadata(name, Some(AXON));
             let role = manifests::role(meta.clone(), rules);
             (role, manifests::binding(meta, name, subjects))
         };
         let cluster_role = |name, rules| {
-            let meta = manifests::ours(name, None);
+            let meta = manifests::operator_metadata(name, None);
             let role = manifests::cluster_role(meta.clone(), rules);
             (role, manifests::cluster_binding(meta, name, operator()))
         };
-        let mut roles = vec![role(AXON, roles::operator_at_home(), operator())];
+        let mut roles = vec![role(AXON, roles::operator_in_own_namespace(), operator())];
         if !settings.admins.is_empty() {
             let admins = settings.admins.clone();
             roles.push(role(AXON_ADMIN, roles::axon_admin(), admins));
         }
         let mut cluster_roles = vec![cluster_role(AXON, roles::operator())];
         if settings.spaces {
-            cluster_roles.push(cluster_role(AXON_SPACES, roles::operator_of_spaces()));
+            cluster_roles.push(cluster_role(AXON_SPACES, roles::operator_for_spaces()));
         }
         let image = settings.operator_image.as_str();
         Self {
-            account: manifests::account(manifests::ours(AXON, Some(AXON))),
+            account: manifests::account(manifests::operator_metadata(AXON, Some(AXON))),
             roles,
             cluster_roles,
             deployment: settings.deployment.then(|| manifests::deployment(image)),
@@ -194,7 +194,7 @@ impl Parts {
 }
 
 /// Returns the permissions to read and write the objects.
-fn touched(settings: &AxonSettings) -> Vec<Right> {
+fn access_permissions(settings: &AxonSettings) -> Vec<Permission> {
     let home = Some(AXON);
     let mut objects = vec![
         ("", "namespaces", None),
@@ -211,32 +211,32 @@ fn touched(settings: &AxonSettings) -> Vec<Right> {
     let objects = objects.into_iter();
     objects
         .flat_map(|(group, resource, namespace)| {
-            ["get", "create", "update"].map(|verb| Right::new(verb, group, resource, namespace))
+            ["get", "create", "update"].map(|verb| Permission::new(verb, group, resource, namespace))
         })
         .collect()
 }
 
 /// Returns the permissions that the operator and the tenant managers are granted.
-fn granted(settings: &AxonSettings) -> Vec<Right> {
-    let mut granted = Right::given(&roles::operator(), None);
-    granted.extend(Right::given(&roles::operator_at_home(), Some(AXON)));
+fn granted_permissions(settings: &AxonSettings) -> Vec<Permission> {
+    let mut granted_permissions = Permission::granted_by(&roles::operator(), None);
+    granted_permissions.extend(Permission::granted_by(&roles::operator_in_own_namespace(), Some(AXON)));
     if !settings.admins.is_empty() {
-        granted.extend(Right::given(&roles::axon_admin(), Some(AXON)));
+        granted_permissions.extend(Permission::granted_by(&roles::axon_admin(), Some(AXON)));
     }
     if settings.spaces {
-        granted.extend(Right::given(&roles::operator_of_spaces(), None));
+        granted_permissions.extend(Permission::granted_by(&roles::operator_for_spaces(), None));
     }
-    granted
+    granted_permissions
 }
 
-async fn at_home<K>(client: &Client, wanted: &K, report: &dyn Report) -> Result<(), Error>
+async fn ensure_namespaced<K>(client: &Client, wanted: &K, report: &dyn Report) -> Result<(), Error>
 where
     K: Part + Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + Debug,
 {
     ensure(&Api::namespaced(client.clone(), AXON), wanted, report).await
 }
 
-async fn everywhere<K>(client: &Client, wanted: &K, report: &dyn Report) -> Result<(), Error>
+async fn ensure_cluster_scoped<K>(client: &Client, wanted: &K, report: &dyn Report) -> Result<(), Error>
 where
     K: Part + Resource<DynamicType = (), Scope = ClusterResourceScope> + Serialize + Debug,
 {

@@ -5,7 +5,7 @@
 
 mod key;
 mod networks;
-mod place;
+mod target;
 mod rbac;
 
 use std::collections::BTreeSet;
@@ -28,8 +28,8 @@ use crate::names::{self, ADMIN, BROKER};
 use crate::report::Report;
 use crate::{component, connect, crds, mode, token};
 
-pub use key::Psk;
-pub use place::{Place, User};
+pub use key::PskSource;
+pub use target::{Target, CredentialSource};
 
 /// The settings of a deployment.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub struct BrokerSettings {
     /// The file to write.
     pub output: PathBuf,
     /// How long a token may take to be issued.
-    pub token_patience: Duration,
+    pub token_timeout: Duration,
 }
 
 /// The result of a deployment.
@@ -71,7 +71,7 @@ pub struct Deployed {
     /// The backup of the previous file.
     pub backup: Option<PathBuf>,
     /// The origin of the pre-shared key.
-    pub psk: Psk,
+    pub psk: PskSource,
 }
 
 /// Whether a cluster has brokers of many tenants.
@@ -95,15 +95,15 @@ pub async fn deploy(
     report: &dyn Report,
 ) -> Result<Deployed, Error> {
     let prepared = Prepared::new(context, settings, report)?;
-    let client = prepared.place.client()?;
+    let client = prepared.target.client()?;
     prepared.deploy(&client, settings, report).await
 }
 
 /// A validated deployment: its target and key. Nothing was sent or written yet.
 pub struct Prepared {
     /// The target cluster and credential.
-    pub place: Place,
-    psk: key::Choice,
+    pub target: Target,
+    psk: key::Candidates,
 }
 
 impl Prepared {
@@ -117,13 +117,13 @@ impl Prepared {
         settings: &BrokerSettings,
         report: &dyn Report,
     ) -> Result<Self, Error> {
-        judge(settings)?;
+        validate(settings)?;
         info::check(&settings.output)?;
         let given = settings.info_from.as_deref().map(BrokerInfo::read);
         let given = given.transpose()?;
-        let place = Place::find(context, settings, given.as_ref(), report)?;
-        let psk = key::look(settings, given.as_ref(), &place)?;
-        Ok(Self { place, psk })
+        let target = Target::resolve(context, settings, given.as_ref(), report)?;
+        let psk = key::read_candidates(settings, given.as_ref(), &target)?;
+        Ok(Self { target, psk })
     }
 
     /// Deploys with a client of [`Self::place`].
@@ -137,31 +137,31 @@ impl Prepared {
         settings: &BrokerSettings,
         report: &dyn Report,
     ) -> Result<Deployed, Error> {
-        let namespace = self.place.namespace.as_str();
+        let namespace = self.target.namespace.as_str();
         let asked = mode::is_axon(client, namespace).await;
         // The first request: a connection error names the address.
-        let mode = match asked.map_err(|error| error.at(&self.place.config.cluster_url))? {
+        let mode = match asked.map_err(|error| error.at(&self.target.config.cluster_url))? {
             true => Mode::Axon,
             false => Mode::Classic,
         };
-        let instead = self.place.instead_of_file(client, mode, report).await?;
+        let instead = self.target.context_fallback(client, mode, report).await?;
         let client = instead.as_ref().unwrap_or(client);
         if mode == Mode::Axon {
             verify_kinds(client).await?;
         }
-        let psk = self.psk.settle(client, namespace, settings, report).await?;
+        let psk = self.psk.resolve(client, namespace, settings, report).await?;
         let secret = set_up(client, namespace, mode, settings, report).await?;
         if mode == Mode::Classic {
             install_kinds(client, report).await?;
         }
-        put_broker(client, namespace, settings, report).await?;
+        ensure_broker(client, namespace, settings, report).await?;
         networks::ensure(client, namespace, settings, report).await?;
-        write(&self.place, mode, settings, secret, psk, report)
+        write(&self.target, mode, settings, secret, psk, report)
     }
 }
 
 /// Validates the settings.
-fn judge(settings: &BrokerSettings) -> Result<(), Error> {
+fn validate(settings: &BrokerSettings) -> Result<(), Error> {
     let components: Vec<String> = settings.components.iter().cloned().collect();
     component::parse(&components)?;
     if let Some(namespace) = &settings.namespace
@@ -189,7 +189,7 @@ async fn set_up(
     let account = accounts.get(ADMIN).await;
     let account = account.map_err(Error::when(format!("read service account {ADMIN}")))?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let secret = token::ensure_for(&secrets, &account, settings.token_patience).await?;
+    let secret = token::ensure_for(&secrets, &account, settings.token_timeout).await?;
     report.done("Set up broker RBAC");
     Ok(secret)
 }
@@ -199,7 +199,7 @@ async fn verify_kinds(client: &Client) -> Result<(), Error> {
     let mut missing = mode::missing_kinds(client).await?;
     if !missing.is_empty() {
         // One of several API servers may not know a new kind yet.
-        tokio::time::sleep(mode::PAUSE).await;
+        tokio::time::sleep(mode::DISCOVERY_LAG).await;
         missing = mode::missing_kinds(client).await?;
     }
     match missing.is_empty() {
@@ -210,7 +210,7 @@ async fn verify_kinds(client: &Client) -> Result<(), Error> {
 
 /// Installs the kinds. A caller without that permission needs it only if a kind is missing.
 async fn install_kinds(client: &Client, report: &dyn Report) -> Result<(), Error> {
-    match crds::ensure(client, &crds::of_broker(), report).await {
+    match crds::ensure(client, &crds::broker_kinds(), report).await {
         Err(refused) if refused.is_forbidden() => {
             let verified = verify_kinds(client).await;
             verified.map_err(|missing| match missing {
@@ -226,27 +226,27 @@ async fn install_kinds(client: &Client, report: &dyn Report) -> Result<(), Error
 }
 
 /// How long a server may take to serve an established kind.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a new kind may be unknown to some API servers.
-const SETTLING: Duration = Duration::from_secs(2);
+const DISCOVERY_LAG: Duration = Duration::from_secs(2);
 /// The poll interval.
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Waits until new kinds are served.
 async fn await_kinds(client: &Client) -> Result<(), Error> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + SERVE_TIMEOUT;
     loop {
         let verified = verify_kinds(client).await;
         match verified {
             Err(Error::NoKinds(_)) if Instant::now() < deadline => {}
             done => return done,
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Creates the Broker object, or replaces its spec.
-async fn put_broker(
+async fn ensure_broker(
     client: &Client,
     namespace: &str,
     settings: &BrokerSettings,
@@ -259,14 +259,14 @@ async fn put_broker(
         .within(namespace)
         .data(spec);
     let brokers = Api::namespaced_with(client.clone(), namespace, &kind);
-    let deadline = Instant::now() + SETTLING;
+    let deadline = Instant::now() + DISCOVERY_LAG;
     let ensured = loop {
-        match part::ensure_by(&brokers, &wanted, judge_broker).await {
+        match part::ensure_by(&brokers, &wanted, compare_broker).await {
             // The kind is new, and one of several API servers may not know it yet.
-            Err(kube::Error::Api(status)) if is_page(&status) && Instant::now() < deadline => {}
+            Err(kube::Error::Api(status)) if is_kind_missing(&status) && Instant::now() < deadline => {}
             ensured => break ensured,
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     };
     let attempted = format!("put the broker into namespace {namespace}");
     report.done(match ensured.map_err(Error::when(attempted))? {
@@ -278,7 +278,7 @@ async fn put_broker(
 }
 
 /// Compares specs as JSON: an existing one may have fields that our type lacks.
-fn judge_broker(wanted: &DynamicObject, found: &DynamicObject) -> Verdict<DynamicObject> {
+fn compare_broker(wanted: &DynamicObject, found: &DynamicObject) -> Verdict<DynamicObject> {
     if found.data["spec"] == wanted.data["spec"] {
         return Verdict::Right;
     }
@@ -288,7 +288,7 @@ fn judge_broker(wanted: &DynamicObject, found: &DynamicObject) -> Verdict<Dynami
 }
 
 /// Returns whether a 404 is about the kind and not about an object.
-fn is_page(status: &Status) -> bool {
+fn is_kind_missing(status: &Status) -> bool {
     let named = status.details.as_ref().map(|details| details.name.as_str());
     status.code == 404 && named.is_none_or(str::is_empty)
 }
@@ -309,22 +309,22 @@ fn spec(settings: &BrokerSettings) -> BrokerSpec {
 
 /// Writes the file.
 fn write(
-    place: &Place,
+    target: &Target,
     mode: Mode,
     settings: &BrokerSettings,
     secret: Secret,
-    (key, psk): (Secret, Psk),
+    (key, psk): (Secret, PskSource),
     report: &dyn Report,
 ) -> Result<Deployed, Error> {
     let file = settings.output.clone();
     report.begin(&format!("Saving broker info to file {file:?}"));
     let info = BrokerInfo {
-        url: place.told_url.clone(),
-        client_token: Some(token::handed_out(secret)),
+        url: target.advertised_url.clone(),
+        client_token: Some(token::for_distribution(secret)),
         ipsec_psk: Some(key),
         components: settings.components.clone(),
         custom_domains: settings.custom_domains.clone(),
-        namespace: Some(place.namespace.clone()),
+        namespace: Some(target.namespace.clone()),
     };
     let saved = info::save(&file, &info)?;
     if let Some(backup) = &saved.backup {

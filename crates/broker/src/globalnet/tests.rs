@@ -43,7 +43,7 @@ fn r73_what_cannot_be_given_is_refused() {
         );
         assert_eq!(
             Globalnet::validate(false, range, size).unwrap(),
-            Globalnet::off()
+            Globalnet::disabled()
         );
     }
     for (range, size, rounded) in [
@@ -93,16 +93,16 @@ fn r73_the_config_map_of_globalnet_is_submariners() {
             },
         })
     );
-    let off = Globalnet::off().config_map("n");
+    let disabled = Globalnet::disabled().config_map("n");
     let only = BTreeMap::from([("globalnetEnabled".to_owned(), "false".to_owned())]);
-    assert_eq!(off.data, Some(only));
+    assert_eq!(disabled.data, Some(only));
     assert_eq!(Globalnet::read(&on.config_map("n")).unwrap(), on);
-    assert_eq!(Globalnet::read(&off).unwrap(), Globalnet::off());
+    assert_eq!(Globalnet::read(&disabled).unwrap(), Globalnet::disabled());
 }
 
 #[test]
 fn r74_the_config_map_of_clusterset_ips_is_submariners() {
-    let made = ClustersetIp::off().config_map("n");
+    let made = ClustersetIp::disabled().config_map("n");
     assert_eq!(
         serde_json::to_value(&made).unwrap(),
         json!({
@@ -115,7 +115,7 @@ fn r74_the_config_map_of_clusterset_ips_is_submariners() {
             },
         })
     );
-    assert_eq!(ClustersetIp::read(&made).unwrap(), ClustersetIp::off());
+    assert_eq!(ClustersetIp::read(&made).unwrap(), ClustersetIp::disabled());
     assert_eq!(ClustersetIp::cluster_size(&made).unwrap(), 4096);
 }
 
@@ -140,7 +140,7 @@ fn config_maps_are_read_as_people_write_them() {
         ("globalnetCidrRange", "rubbish"),
         ("globalnetClusterSize", "rubbish"),
     ]);
-    assert_eq!(Globalnet::read(&ignored).unwrap(), Globalnet::off());
+    assert_eq!(Globalnet::read(&ignored).unwrap(), Globalnet::disabled());
     let before = "the ConfigMap submariner-globalnet-info of the broker cannot be used: ";
     for (data, problem) in [
         (
@@ -179,17 +179,17 @@ fn who_has_what_is_written_as_go_writes_it() {
     let mut found = Globalnet::validate(true, "242.0.0.0/8", 65536)
         .unwrap()
         .config_map("n");
-    let mut ledger = Ledger::read(&found).unwrap();
+    let mut allocations = Allocations::read(&found).unwrap();
     let range = "242.0.0.0/8".parse().unwrap();
     for cluster in ["west", "east"] {
-        ledger.give(cluster, &range, &Wish::Size(65536)).unwrap();
+        allocations.allocate(cluster, &range, &AllocationRequest::Size(65536)).unwrap();
     }
-    ledger.write(&mut found);
+    allocations.write(&mut found);
     assert_eq!(
         found.data.as_ref().unwrap()["clusterinfo"],
         "[\n\t{\n\t\t\"cluster_id\": \"west\",\n\t\t\"global_cidr\": [\n\t\t\t\"242.0.0.0/16\"\n\t\t]\n\t},\n\t{\n\t\t\"cluster_id\": \"east\",\n\t\t\"global_cidr\": [\n\t\t\t\"242.1.0.0/16\"\n\t\t]\n\t}\n]"
     );
-    assert_eq!(Ledger::read(&found).unwrap(), ledger);
+    assert_eq!(Allocations::read(&found).unwrap(), allocations);
     assert_eq!(found.data.as_ref().unwrap()["globalnetEnabled"], "true");
 }
 
@@ -197,36 +197,36 @@ fn who_has_what_is_written_as_go_writes_it() {
 fn what_go_writes_of_clusters_is_read_and_written_byte_for_byte() {
     let recorded = include_str!("../../tests/data/go-clusterinfo.json");
     let mut found = map(&[("clusterinfo", recorded)]);
-    let ledger = Ledger::read(&found).unwrap();
-    assert_eq!(ledger.of("e<a>&st"), Some("242.1.0.0/16"));
-    assert_eq!(ledger.of("none"), None);
+    let allocations = Allocations::read(&found).unwrap();
+    assert_eq!(allocations.of("e<a>&st"), Some("242.1.0.0/16"));
+    assert_eq!(allocations.of("none"), None);
     found.data = None;
-    ledger.write(&mut found);
+    allocations.write(&mut found);
     assert_eq!(found.data.unwrap()["clusterinfo"], recorded);
 }
 
 #[test]
 fn a_cluster_keeps_what_it_has_and_takes_nothing_from_another() {
     let range = "242.0.0.0/8".parse().unwrap();
-    let mut ledger = Ledger::default();
-    let wish = Wish::Range("10.0.0.0/16".parse().unwrap());
-    let given = ledger.give("east", &range, &wish).unwrap();
-    assert_eq!((given.range.as_str(), given.had), ("10.0.0.0/16", false));
-    let again = ledger.give("east", &range, &Wish::Size(4)).unwrap();
-    assert_eq!((again.range.as_str(), again.had), ("10.0.0.0/16", true));
-    let wish = Wish::Range("10.0.3.0/24".parse().unwrap());
+    let mut allocations = Allocations::default();
+    let wish = AllocationRequest::Range("10.0.0.0/16".parse().unwrap());
+    let given = allocations.allocate("east", &range, &wish).unwrap();
+    assert_eq!((given.range.as_str(), given.existing), ("10.0.0.0/16", false));
+    let again = allocations.allocate("east", &range, &AllocationRequest::Size(4)).unwrap();
+    assert_eq!((again.range.as_str(), again.existing), ("10.0.0.0/16", true));
+    let wish = AllocationRequest::Range("10.0.3.0/24".parse().unwrap());
     assert_eq!(
-        told(ledger.give("west", &range, &wish)),
+        told(allocations.allocate("west", &range, &wish)),
         "invalid CIDR \"10.0.3.0/24\" overlaps with cluster \"east\""
     );
-    let wish = Wish::Range("127.0.0.0/8".parse().unwrap());
+    let wish = AllocationRequest::Range("127.0.0.0/8".parse().unwrap());
     assert_eq!(
-        told(ledger.give("west", &range, &wish)),
+        told(allocations.allocate("west", &range, &wish)),
         "invalid CIDR \"127.0.0.0/8\": 127.0.0.0/8 can't be in loopback range"
     );
-    let wish = Wish::Range("fd00::/64".parse().unwrap());
+    let wish = AllocationRequest::Range("fd00::/64".parse().unwrap());
     assert_eq!(
-        told(ledger.give("west", &range, &wish)),
+        told(allocations.allocate("west", &range, &wish)),
         "invalid CIDR \"fd00::/64\": fd00::/64 is not IPv4"
     );
 }
@@ -235,30 +235,30 @@ fn a_cluster_keeps_what_it_has_and_takes_nothing_from_another() {
 fn a_ledger_that_is_wrong_is_never_taken_for_empty() {
     let before = "the ConfigMap submariner-globalnet-info of the broker cannot be used: ";
     for wrong in ["{", "{}", "[1]", "[{}]", "\"x\""] {
-        let refused = told(Ledger::read(&map(&[("clusterinfo", wrong)])));
+        let refused = told(Allocations::read(&map(&[("clusterinfo", wrong)])));
         assert_eq!(
             refused,
             format!("{before}clusterinfo is not a list of clusters")
         );
     }
     for empty in ["", " ", "[]", "null"] {
-        let read = Ledger::read(&map(&[("clusterinfo", empty)])).unwrap();
-        assert_eq!(read, Ledger::default());
+        let read = Allocations::read(&map(&[("clusterinfo", empty)])).unwrap();
+        assert_eq!(read, Allocations::default());
     }
     let odd = r#"[{"cluster_id":"a","global_cidr":null},{"cluster_id":"b","global_cidr":["?"]}]"#;
-    let mut read = Ledger::read(&map(&[("clusterinfo", odd)])).unwrap();
+    let mut read = Allocations::read(&map(&[("clusterinfo", odd)])).unwrap();
     let range = "242.0.0.0/8".parse().unwrap();
     assert_eq!(
-        told(read.give("a", &range, &Wish::Size(4))),
+        told(read.allocate("a", &range, &AllocationRequest::Size(4))),
         "the broker has invalid addresses for cluster \"b\": \"?\" is not an address range such as 242.0.0.0/8"
     );
-    let judge = |ledger: &Ledger, cluster| told(ledger.judge(cluster, "m"));
+    let validate = |allocations: &Allocations, cluster| told(allocations.validate(cluster, "m"));
     assert_eq!(
-        judge(&read, "a"),
+        validate(&read, "a"),
         "the ConfigMap m of the broker cannot be used: of cluster \"b\": \"?\" is not an address range such as 242.0.0.0/8"
     );
     let deep = "[".repeat(1 << 20);
-    assert!(Ledger::read(&map(&[("clusterinfo", &deep)])).is_err());
+    assert!(Allocations::read(&map(&[("clusterinfo", &deep)])).is_err());
 }
 
 #[test]
@@ -273,13 +273,13 @@ fn what_a_cluster_has_is_addresses_before_it_is_told_so() {
             "\"242.0.0.0/16\\n\" is not an address range such as 242.0.0.0/8",
         ),
     ] {
-        let entry = |cluster: &str, range: &str| Entry {
+        let entry = |cluster: &str, range: &str| Allocation {
             cluster_id: cluster.to_owned(),
             global_cidr: vec![range.to_owned()],
         };
         let clusters = vec![entry("b", "242.1.0.0/16"), entry("a", range)];
-        let ledger = Ledger { clusters };
-        assert_eq!(told(ledger.judge("a", "m")), format!("{before}{problem}"));
-        ledger.judge("b", "m").unwrap();
+        let allocations = Allocations { clusters };
+        assert_eq!(told(allocations.validate("a", "m")), format!("{before}{problem}"));
+        allocations.validate("b", "m").unwrap();
     }
 }

@@ -46,18 +46,18 @@ pub(super) fn decode(text: &[u8]) -> Result<BrokerInfo, Malformed> {
 
 /// Decodes base64 of either alphabet, with or without line breaks and padding.
 fn bytes(text: &[u8]) -> Option<Vec<u8>> {
-    let signs = text.iter().filter(|sign| !sign.is_ascii_whitespace());
-    let mut signs: Vec<u8> = signs
+    let encoded = text.iter().filter(|sign| !sign.is_ascii_whitespace());
+    let mut encoded: Vec<u8> = encoded
         .map(|sign| match sign {
             b'+' => b'-',
             b'/' => b'_',
             sign => *sign,
         })
         .collect();
-    while signs.last() == Some(&b'=') {
-        signs.pop();
+    while encoded.last() == Some(&b'=') {
+        encoded.pop();
     }
-    LENIENT.decode(signs).ok()
+    LENIENT.decode(encoded).ok()
 }
 
 /// The fields of an object in their order, duplicates included.
@@ -96,7 +96,7 @@ trait Lookup {
             .entries()
             .filter(|(key, value)| key.eq_ignore_ascii_case(name) && !value.is_null());
         match (found.next(), found.next()) {
-            (Some(_), Some(_)) => Err(Malformed::Twice { field }),
+            (Some(_), Some(_)) => Err(Malformed::Duplicate { field }),
             (first, _) => Ok(first.map(|(_, value)| value)),
         }
     }
@@ -114,20 +114,20 @@ impl Lookup for Map<String, Value> {
     }
 }
 
-fn wrong(field: &'static str, expected: &'static str) -> Malformed {
+fn wrong_type(field: &'static str, expected: &'static str) -> Malformed {
     Malformed::Field { field, expected }
 }
 
 fn flag(fields: &impl Lookup, field: &'static str) -> Result<bool, Malformed> {
     let found = fields.find(field)?;
-    let flag = found.map(|value| value.as_bool().ok_or(wrong(field, "true or false")));
+    let flag = found.map(|value| value.as_bool().ok_or(wrong_type(field, "true or false")));
     Ok(flag.transpose()?.unwrap_or_default())
 }
 
 fn string(fields: &impl Lookup, field: &'static str) -> Result<Option<String>, Malformed> {
     let found = fields.find(field)?;
     found
-        .map(|value| value.as_str().ok_or(wrong(field, "a string")))
+        .map(|value| value.as_str().ok_or(wrong_type(field, "a string")))
         .transpose()
         .map(|text| text.map(str::to_owned))
 }
@@ -137,10 +137,10 @@ fn strings(fields: &impl Lookup, field: &'static str) -> Result<Vec<String>, Mal
     let Some(found) = fields.find(field)? else {
         return Ok(Vec::new());
     };
-    let list = found.as_array().ok_or(wrong(field, EXPECTED))?;
+    let list = found.as_array().ok_or(wrong_type(field, EXPECTED))?;
     let texts = list
         .iter()
-        .map(|item| item.as_str().ok_or(wrong(field, EXPECTED)));
+        .map(|item| item.as_str().ok_or(wrong_type(field, EXPECTED)));
     texts.map(|text| text.map(str::to_owned)).collect()
 }
 
@@ -152,9 +152,9 @@ fn map(
     let Some(found) = fields.find(field)? else {
         return Ok(None);
     };
-    let object = found.as_object().ok_or(wrong(field, EXPECTED))?;
+    let object = found.as_object().ok_or(wrong_type(field, EXPECTED))?;
     let texts = object.iter().map(|(key, value)| {
-        let text = value.as_str().ok_or(wrong(field, EXPECTED))?;
+        let text = value.as_str().ok_or(wrong_type(field, EXPECTED))?;
         Ok((key.clone(), text.to_owned()))
     });
     texts.collect::<Result<_, _>>().map(Some)
@@ -166,7 +166,7 @@ fn object<'a>(
 ) -> Result<Option<&'a Map<String, Value>>, Malformed> {
     let found = fields.find(field)?;
     found
-        .map(|value| value.as_object().ok_or(wrong(field, "an object")))
+        .map(|value| value.as_object().ok_or(wrong_type(field, "an object")))
         .transpose()
 }
 
@@ -175,12 +175,12 @@ fn secret(fields: &Fields, field: &'static str) -> Result<Option<Secret>, Malfor
         return Ok(None);
     };
     let metadata = match object(found, "metadata")? {
-        Some(metadata) => described(metadata)?,
+        Some(metadata) => decode_metadata(metadata)?,
         None => ObjectMeta::default(),
     };
     let data = map(found, "data")?.map(|data| {
         let decoded = data.into_iter().map(|(key, text)| {
-            let bytes = bytes(text.as_bytes()).ok_or(wrong("data", "base64"))?;
+            let bytes = bytes(text.as_bytes()).ok_or(wrong_type("data", "base64"))?;
             Ok((key, ByteString(bytes)))
         });
         decoded.collect::<Result<_, Malformed>>()
@@ -194,10 +194,10 @@ fn secret(fields: &Fields, field: &'static str) -> Result<Option<Secret>, Malfor
 }
 
 /// Decodes the metadata that files keep; versions and owners are dropped.
-fn described(metadata: &Map<String, Value>) -> Result<ObjectMeta, Malformed> {
+fn decode_metadata(metadata: &Map<String, Value>) -> Result<ObjectMeta, Malformed> {
     const CREATED: &str = "metadata.creationTimestamp";
     let created = string(metadata, CREATED)?;
-    let created = created.map(|text| text.parse().map_err(|_| wrong(CREATED, "a time")));
+    let created = created.map(|text| text.parse().map_err(|_| wrong_type(CREATED, "a time")));
     Ok(ObjectMeta {
         name: string(metadata, "metadata.name")?,
         namespace: string(metadata, "metadata.namespace")?,

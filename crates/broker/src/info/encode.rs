@@ -15,8 +15,8 @@ use crate::component::SERVICE_DISCOVERY;
 pub(super) fn encode(info: &BrokerInfo) -> String {
     let file = File {
         url: &info.url,
-        client_token: info.client_token.as_ref().map(Kept::of),
-        ipsec_psk: info.ipsec_psk.as_ref().map(Kept::of),
+        client_token: info.client_token.as_ref().map(SecretJson::of),
+        ipsec_psk: info.ipsec_psk.as_ref().map(SecretJson::of),
         service_discovery: info.components.contains(SERVICE_DISCOVERY),
         components: &info.components,
         custom_domains: Some(&info.custom_domains).filter(|domains| !domains.is_empty()),
@@ -49,9 +49,9 @@ struct File<'a> {
     #[serde(rename = "brokerURL")]
     url: &'a str,
     #[serde(rename = "ClientToken")]
-    client_token: Option<Kept<'a>>,
+    client_token: Option<SecretJson<'a>>,
     #[serde(rename = "IPSecPSK")]
-    ipsec_psk: Option<Kept<'a>>,
+    ipsec_psk: Option<SecretJson<'a>>,
     #[serde(rename = "ServiceDiscovery")]
     service_discovery: bool,
     #[serde(rename = "Components", skip_serializing_if = "BTreeSet::is_empty")]
@@ -64,7 +64,7 @@ struct File<'a> {
 
 /// The parts of a Secret that are written.
 #[derive(Serialize)]
-struct Kept<'a> {
+struct SecretJson<'a> {
     metadata: Metadata<'a>,
     #[serde(skip_serializing_if = "is_empty")]
     data: Option<&'a BTreeMap<String, ByteString>>,
@@ -88,25 +88,25 @@ struct Metadata<'a> {
     annotations: Option<&'a BTreeMap<String, String>>,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> SecretJson<'a> {
     fn of(secret: &'a Secret) -> Self {
         let metadata = &secret.metadata;
         Self {
             metadata: Metadata {
-                name: said(&metadata.name),
-                namespace: said(&metadata.namespace),
-                uid: said(&metadata.uid),
+                name: non_empty(&metadata.name),
+                namespace: non_empty(&metadata.namespace),
+                uid: non_empty(&metadata.uid),
                 creation_timestamp: metadata.creation_timestamp.as_ref(),
                 labels: metadata.labels.as_ref(),
                 annotations: metadata.annotations.as_ref(),
             },
             data: secret.data.as_ref(),
-            type_: said(&secret.type_),
+            type_: non_empty(&secret.type_),
         }
     }
 }
 
-fn said(text: &Option<String>) -> Option<&str> {
+fn non_empty(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 

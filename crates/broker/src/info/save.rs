@@ -24,7 +24,7 @@ const MODE: u32 = 0o600;
 /// The prefix of temporary files.
 const PREFIX: &str = ".broker-info-";
 /// The maximum number of backups within one second.
-const BACKUPS: usize = 1000;
+const MAX_BACKUPS: usize = 1000;
 
 /// Returns a unique file name for a tenant.
 pub fn unique_name(id: &TenantId, now: &Zoned) -> String {
@@ -51,8 +51,8 @@ pub fn check(path: &Path) -> Result<(), Error> {
         return Err(failed(io::Error::other(wrong)));
     }
     // The temporary file is removed at once.
-    let tried = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder);
-    tried.map(drop).map_err(failed)
+    let temporary = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder);
+    temporary.map(drop).map_err(failed)
 }
 
 /// Writes a file and keeps the previous one as a backup. After any failure, including a power
@@ -76,7 +76,7 @@ pub(super) fn save_at(path: &Path, info: &BrokerInfo, now: &Zoned) -> Result<Sav
     let folder = folder(path);
     let mut written = write(folder, info.encode().as_bytes()).map_err(failed("write"))?;
     let backup = loop {
-        let backup = keep(path, now).map_err(failed("back up"))?;
+        let backup = back_up(path, now).map_err(failed("back up"))?;
         match name(written, path, backup.as_deref()) {
             Ok(()) => break backup,
             // Another process wrote the file after the check: back that up too.
@@ -121,7 +121,7 @@ fn write(folder: &Path, text: &[u8]) -> io::Result<NamedTempFile> {
 }
 
 /// Links the file at `path`, if there is one, under an unused backup name.
-fn keep(path: &Path, now: &Zoned) -> io::Result<Option<PathBuf>> {
+fn back_up(path: &Path, now: &Zoned) -> io::Result<Option<PathBuf>> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -129,7 +129,7 @@ fn keep(path: &Path, now: &Zoned) -> io::Result<Option<PathBuf>> {
         Ok(_) => {}
     }
     let stamp = timestamp(now);
-    for backup in 0..BACKUPS {
+    for backup in 0..MAX_BACKUPS {
         let mut name = path.as_os_str().to_owned();
         name.push(match backup {
             0 => format!(".{stamp}"),

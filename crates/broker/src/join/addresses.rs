@@ -8,13 +8,13 @@ use super::JoinSettings;
 use crate::cidr::Cidr;
 use crate::error::Error;
 use crate::globalnet::{
-    CLUSTERSET_IP_INFO, ClustersetIp, GLOBALNET_INFO, Given, Globalnet, Ledger, Wish,
+    CLUSTERSET_IP_INFO, ClustersetIp, GLOBALNET_INFO, Allocated, Globalnet, Allocations, AllocationRequest,
 };
 use crate::report::Report;
 
 /// The maximum number of attempts on write conflicts. Each conflict means that another cluster
 /// got its addresses, so that this is how many clusters may join at the same time.
-const TRIES: usize = 200;
+const MAX_ATTEMPTS: usize = 200;
 
 /// The ClusterSet IPs of a cluster.
 pub(super) struct Clusterset {
@@ -28,13 +28,13 @@ struct Terms {
     /// The range to allocate from.
     range: Cidr,
     /// The requested size or range.
-    wish: Wish,
+    request: AllocationRequest,
     /// Whether the addresses are used by default.
     enabled: bool,
 }
 
 /// Validates the settings before any request is sent.
-pub(super) fn agree(settings: &JoinSettings) -> Result<(), Error> {
+pub(super) fn validate(settings: &JoinSettings) -> Result<(), Error> {
     match (
         &settings.globalnet_cluster_size,
         &settings.globalnet_cidr,
@@ -56,29 +56,29 @@ pub(super) async fn global(
     if !settings.globalnet {
         return Ok(None);
     }
-    let (size, wished) = (settings.globalnet_cluster_size, settings.globalnet_cidr);
+    let (size, requested) = (settings.globalnet_cluster_size, settings.globalnet_cidr);
     let terms = |found: &ConfigMap| {
-        let globalnet = Globalnet::said(found)?;
+        let globalnet = Globalnet::read_unvalidated(found)?;
         if !globalnet.enabled {
             return Ok(None);
         }
-        let wish = match wished {
-            Some(wished) => Wish::Range(wished),
-            None => Wish::Size(globalnet.size_for(size)?),
+        let request = match requested {
+            Some(requested) => AllocationRequest::Range(requested),
+            None => AllocationRequest::Size(globalnet.size_for(size)?),
         };
         Ok(Some(Terms {
             range: globalnet.range,
-            wish,
+            request,
             enabled: true,
         }))
     };
-    let given = give(broker, settings, GLOBALNET_INFO, terms).await?;
-    if given.is_none() && (size.is_some() || wished.is_some()) {
+    let allocated = allocate(broker, settings, GLOBALNET_INFO, terms).await?;
+    if allocated.is_none() && (size.is_some() || requested.is_some()) {
         report.warn(
             "Globalnet is not enabled on the Broker: the cluster size and global CIDR are ignored",
         );
     }
-    Ok(given.map(|(given, _)| kept(given, wished, report)))
+    Ok(allocated.map(|(allocated, _)| allocated_range(allocated, requested, report)))
 }
 
 /// Allocates ClusterSet IPs to a cluster, if it joins for service discovery.
@@ -87,53 +87,53 @@ pub(super) async fn clusterset(
     settings: &JoinSettings,
     report: &dyn Report,
 ) -> Result<Option<Clusterset>, Error> {
-    if !settings.discovers() {
+    if !settings.has_service_discovery() {
         return Ok(None);
     }
-    let wished = settings.clusterset_ip_cidr;
+    let requested = settings.clusterset_ip_cidr;
     let terms = |found: &ConfigMap| {
         let clusterset = ClustersetIp::read(found)?;
-        let wish = match wished {
-            Some(wished) => Wish::Range(wished),
-            None => Wish::Size(ClustersetIp::cluster_size(found)?),
+        let request = match requested {
+            Some(requested) => AllocationRequest::Range(requested),
+            None => AllocationRequest::Size(ClustersetIp::cluster_size(found)?),
         };
         Ok(Some(Terms {
             range: clusterset.range,
-            wish,
+            request,
             enabled: settings.clusterset_ip.unwrap_or(clusterset.enabled),
         }))
     };
-    let given = give(broker, settings, CLUSTERSET_IP_INFO, terms).await?;
-    Ok(given.map(|(given, terms)| Clusterset {
-        cidr: kept(given, wished, report),
+    let allocated = allocate(broker, settings, CLUSTERSET_IP_INFO, terms).await?;
+    Ok(allocated.map(|(allocated, terms)| Clusterset {
+        cidr: allocated_range(allocated, requested, report),
         enabled: terms.enabled,
     }))
 }
 
 /// Returns the allocated range; warns if another one was requested.
-fn kept(given: Given, wished: Option<Cidr>, report: &dyn Report) -> String {
-    let wished = wished.map(|wished| wished.to_string());
-    if let Some(wished) = wished.filter(|wished| given.had && *wished != given.range) {
-        let range = &given.range;
+fn allocated_range(allocated: Allocated, requested: Option<Cidr>, report: &dyn Report) -> String {
+    let requested = requested.map(|requested| requested.to_string());
+    if let Some(requested) = requested.filter(|requested| allocated.existing && *requested != allocated.range) {
+        let range = &allocated.range;
         report.warn(&format!(
-            "The cluster has {range} already: {wished} is ignored"
+            "The cluster has {range} already: {requested} is ignored"
         ));
     }
-    given.range
+    allocated.range
 }
 
 /// Allocates addresses on the terms of a ConfigMap and records them there; starts over with
 /// the current content on a write conflict.
-async fn give(
+async fn allocate(
     broker: &Client,
     settings: &JoinSettings,
     name: &str,
     terms: impl Fn(&ConfigMap) -> Result<Option<Terms>, Error>,
-) -> Result<Option<(Given, Terms)>, Error> {
+) -> Result<Option<(Allocated, Terms)>, Error> {
     let namespace = &settings.info.namespace;
     let maps: Api<ConfigMap> = Api::namespaced(broker.clone(), namespace);
     let attempted = |verb: &str| format!("{verb} ConfigMap {name} in namespace {namespace}");
-    let mut tries = TRIES;
+    let mut attempts = MAX_ATTEMPTS;
     loop {
         let found = maps.get_opt(name).await;
         let found = found.map_err(Error::when(attempted("read")))?;
@@ -146,17 +146,17 @@ async fn give(
         let Some(terms) = terms(&found)? else {
             return Ok(None);
         };
-        let mut ledger = Ledger::read(&found)?;
-        ledger.judge(settings.cluster_id.as_str(), name)?;
-        let given = ledger.give(settings.cluster_id.as_str(), &terms.range, &terms.wish)?;
-        if given.had {
-            return Ok(Some((given, terms)));
+        let mut allocations = Allocations::read(&found)?;
+        allocations.validate(settings.cluster_id.as_str(), name)?;
+        let allocated = allocations.allocate(settings.cluster_id.as_str(), &terms.range, &terms.request)?;
+        if allocated.existing {
+            return Ok(Some((allocated, terms)));
         }
-        ledger.write(&mut found);
-        tries -= 1;
+        allocations.write(&mut found);
+        attempts -= 1;
         match maps.replace(name, &PostParams::default(), &found).await {
-            Ok(_) => return Ok(Some((given, terms))),
-            Err(kube::Error::Api(status)) if status.is_conflict() && tries > 0 => {}
+            Ok(_) => return Ok(Some((allocated, terms))),
+            Err(kube::Error::Api(status)) if status.is_conflict() && attempts > 0 => {}
             Err(error) => return Err(Error::when(attempted("write"))(error)),
         }
     }

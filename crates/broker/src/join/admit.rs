@@ -9,8 +9,8 @@ use kube::{Api, Client, ResourceExt};
 
 use super::{ClusterId, JoinSettings};
 use crate::error::Error;
-use crate::globalnet::{CLUSTERSET_IP_INFO, GLOBALNET_INFO, Ledger};
-use crate::manifests::{self, account_subject, plain};
+use crate::globalnet::{CLUSTERSET_IP_INFO, GLOBALNET_INFO, Allocations};
+use crate::manifests::{self, account_subject, metadata};
 use crate::{lookup, names, token};
 
 /// The annotation on a member's service account that identifies the cluster. Another cluster
@@ -18,11 +18,11 @@ use crate::{lookup, names, token};
 /// Cluster object.
 const CLUSTER_UID: &str = "axon.submariner.io/cluster-uid";
 /// The maximum number of attempts on write conflicts.
-const TRIES: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 
 /// Checks that the broker can be reached and accepts the token. A broker without the kind has
 /// no clusters.
-pub(super) async fn probe(broker: &Client, settings: &JoinSettings) -> Result<(), Error> {
+pub(super) async fn check_access(broker: &Client, settings: &JoinSettings) -> Result<(), Error> {
     let listed = objects(broker, &settings.info.namespace, "Cluster", "clusters")
         .list(&ListParams::default().limit(1))
         .await;
@@ -37,20 +37,20 @@ pub(super) async fn probe(broker: &Client, settings: &JoinSettings) -> Result<()
 }
 
 /// The service account of the cluster's ID, which is not known to be another cluster's.
-pub(super) enum Known {
+pub(super) enum ExistingAccount {
     /// There is none.
-    Nobodys,
+    Absent,
     /// It belongs to this cluster.
     Ours(ServiceAccount),
     /// It has no annotation, as those created by other programs.
     Unmarked(ServiceAccount),
 }
 
-impl Known {
+impl ExistingAccount {
     /// Returns whether it is the account with this UID.
     pub(super) fn is(&self, uid: &str) -> bool {
         match self {
-            Self::Nobodys => false,
+            Self::Absent => false,
             Self::Ours(account) | Self::Unmarked(account) => {
                 account.metadata.uid.as_deref() == Some(uid)
             }
@@ -59,32 +59,32 @@ impl Known {
 }
 
 /// Returns the service account of the cluster's ID; fails if it is another cluster's.
-pub(super) async fn known(
+pub(super) async fn existing_account(
     broker: &Client,
     settings: &JoinSettings,
-    identity: Option<&str>,
-) -> Result<Known, Error> {
+    cluster_uid: Option<&str>,
+) -> Result<ExistingAccount, Error> {
     let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
     Ok(match find(&accounts(broker, namespace), id).await? {
-        None => Known::Nobodys,
-        Some(account) => match belongs(&account, id, identity)? {
-            true => Known::Ours(account),
-            false => Known::Unmarked(account),
+        None => ExistingAccount::Absent,
+        Some(account) => match is_known_as_ours(&account, id, cluster_uid)? {
+            true => ExistingAccount::Ours(account),
+            false => ExistingAccount::Unmarked(account),
         },
     })
 }
 
 /// Checks that the ID is free, by the objects that clusters publish. Addresses alone may be
 /// from an interrupted join; together with an unmarked account they belong to another cluster.
-pub(super) async fn is_free(
+pub(super) async fn check_id_is_free(
     broker: &Client,
     settings: &JoinSettings,
-    known: &Known,
+    existing_account: &ExistingAccount,
 ) -> Result<(), Error> {
     let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
     let is_taken = has(&objects(broker, namespace, "Cluster", "clusters"), id).await?
         || has_endpoint(broker, settings).await?
-        || (matches!(known, Known::Unmarked(_)) && has_addresses(broker, settings).await?);
+        || (matches!(existing_account, ExistingAccount::Unmarked(_)) && has_addresses(broker, settings).await?);
     match is_taken {
         true => Err(Error::ClusterIdTaken(id.clone())),
         false => Ok(()),
@@ -110,8 +110,8 @@ async fn has_addresses(broker: &Client, settings: &JoinSettings) -> Result<bool,
     for name in [GLOBALNET_INFO, CLUSTERSET_IP_INFO] {
         let found = maps.get_opt(name).await;
         let found = found.map_err(Error::when(format!("read ConfigMap {name}")))?;
-        let ledger = found.as_ref().map(Ledger::read).transpose()?;
-        if ledger.is_some_and(|ledger| ledger.of(id.as_str()).is_some()) {
+        let allocations = found.as_ref().map(Allocations::read).transpose()?;
+        if allocations.is_some_and(|allocations| allocations.of(id.as_str()).is_some()) {
             return Ok(true);
         }
     }
@@ -122,10 +122,10 @@ async fn has_addresses(broker: &Client, settings: &JoinSettings) -> Result<bool,
 pub(super) async fn admit(
     broker: &Client,
     settings: &JoinSettings,
-    identity: Option<&str>,
+    cluster_uid: Option<&str>,
 ) -> Result<Secret, Error> {
     let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
-    let account = claim(&accounts(broker, namespace), id, identity).await?;
+    let account = ensure_account(&accounts(broker, namespace), id, cluster_uid).await?;
     let bindings: Api<RoleBinding> = Api::namespaced(broker.clone(), namespace);
     let bound = part::ensure(&bindings, &binding(id, namespace)).await;
     bound.map_err(|error| match error {
@@ -137,30 +137,30 @@ pub(super) async fn admit(
         error => Error::when(format!("give cluster {id} its rights"))(error),
     })?;
     let secrets: Api<Secret> = Api::namespaced(broker.clone(), namespace);
-    token::ensure_for(&secrets, &account, settings.token_patience).await
+    token::ensure_for(&secrets, &account, settings.token_timeout).await
 }
 
 /// Creates the service account, or claims an existing one for this cluster.
-async fn claim(
+async fn ensure_account(
     accounts: &Api<ServiceAccount>,
     id: &ClusterId,
-    identity: Option<&str>,
+    cluster_uid: Option<&str>,
 ) -> Result<ServiceAccount, Error> {
-    let mut tries = TRIES;
+    let mut attempts = MAX_ATTEMPTS;
     loop {
-        tries -= 1;
+        attempts -= 1;
         let written = match find(accounts, id).await? {
             None => {
-                let wanted = account(id, identity);
+                let wanted = account(id, cluster_uid);
                 accounts.create(&PostParams::default(), &wanted).await
             }
             Some(found) => {
-                let is_known = belongs(&found, id, identity)?;
-                let (false, Some(identity)) = (is_known, identity) else {
+                let is_marked = is_known_as_ours(&found, id, cluster_uid)?;
+                let (false, Some(cluster_uid)) = (is_marked, cluster_uid) else {
                     return Ok(found);
                 };
                 let mut ours = found;
-                let mark = (CLUSTER_UID.to_owned(), identity.to_owned());
+                let mark = (CLUSTER_UID.to_owned(), cluster_uid.to_owned());
                 ours.annotations_mut().extend([mark]);
                 let name = id.account();
                 accounts.replace(&name, &PostParams::default(), &ours).await
@@ -168,7 +168,7 @@ async fn claim(
         };
         match written {
             Ok(account) => return Ok(account),
-            Err(kube::Error::Api(status)) if tries > 0 && status.code == 409 => {}
+            Err(kube::Error::Api(status)) if attempts > 0 && status.code == 409 => {}
             Err(error) => {
                 let attempted = format!("make service account {}", id.account());
                 return Err(Error::when(attempted)(error));
@@ -179,28 +179,28 @@ async fn claim(
 
 /// Returns whether an account is known to be this cluster's; fails if it is another's. One
 /// without the annotation was created before the annotation existed.
-fn belongs(
+fn is_known_as_ours(
     account: &ServiceAccount,
     id: &ClusterId,
-    identity: Option<&str>,
+    cluster_uid: Option<&str>,
 ) -> Result<bool, Error> {
-    match (account.annotations().get(CLUSTER_UID), identity) {
-        (Some(mark), Some(identity)) if mark != identity => Err(Error::ClusterIdTaken(id.clone())),
-        (mark, identity) => Ok(mark.is_some() && identity.is_some()),
+    match (account.annotations().get(CLUSTER_UID), cluster_uid) {
+        (Some(mark), Some(cluster_uid)) if mark != cluster_uid => Err(Error::ClusterIdTaken(id.clone())),
+        (mark, cluster_uid) => Ok(mark.is_some() && cluster_uid.is_some()),
     }
 }
 
-fn account(id: &ClusterId, identity: Option<&str>) -> ServiceAccount {
-    let mark = identity.map(|identity| (CLUSTER_UID.to_owned(), identity.to_owned()));
+fn account(id: &ClusterId, cluster_uid: Option<&str>) -> ServiceAccount {
+    let mark = cluster_uid.map(|cluster_uid| (CLUSTER_UID.to_owned(), cluster_uid.to_owned()));
     manifests::account(ObjectMeta {
         annotations: mark.map(|mark| [mark].into()),
-        ..plain(&id.account(), None)
+        ..metadata(&id.account(), None)
     })
 }
 
 fn binding(id: &ClusterId, namespace: &str) -> RoleBinding {
     let account = id.account();
-    let metadata = plain(&format!("{account}-{}", names::CLUSTER), None);
+    let metadata = metadata(&format!("{account}-{}", names::CLUSTER), None);
     let member = account_subject(&account, namespace);
     manifests::binding(metadata, names::CLUSTER, vec![member])
 }

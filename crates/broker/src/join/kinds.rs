@@ -20,8 +20,8 @@ const KINDS: [[&str; 3]; 2] = [
     ["servicediscoveries", "servicediscovery", "ServiceDiscovery"],
 ];
 /// How long a server may take to serve an installed kind.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(50);
+const SERVE_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Ensures that the cluster serves the kinds. Existing definitions stay unchanged.
 pub(super) async fn ensure(joining: &Client) -> Result<(), Error> {
@@ -40,11 +40,11 @@ pub(super) async fn ensure(joining: &Client) -> Result<(), Error> {
             made => drop(made.map_err(failed())?),
         }
     }
-    wait(joining).await
+    await_served(joining).await
 }
 
-async fn wait(joining: &Client) -> Result<(), Error> {
-    let deadline = Instant::now() + PATIENCE;
+async fn await_served(joining: &Client) -> Result<(), Error> {
+    let deadline = Instant::now() + SERVE_TIMEOUT;
     loop {
         let missing = missing(joining).await?;
         if missing.is_empty() {
@@ -56,7 +56,7 @@ async fn wait(joining: &Client) -> Result<(), Error> {
                 .map(|[plural, ..]| format!("{plural}.{GROUP}"));
             return Err(Error::NotServed(names.collect()));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -70,7 +70,7 @@ async fn missing(joining: &Client) -> Result<Vec<[&'static str; 3]>, Error> {
 }
 
 fn definition(plural: &str, singular: &str, kind: &str) -> Value {
-    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let any_object = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -91,8 +91,8 @@ fn definition(plural: &str, singular: &str, kind: &str) -> Value {
                         "apiVersion": {"type": "string"},
                         "kind": {"type": "string"},
                         "metadata": {"type": "object"},
-                        "spec": anything,
-                        "status": anything,
+                        "spec": any_object,
+                        "status": any_object,
                     },
                 }},
             }],

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{Addresses, JoinSettings, spec};
 use crate::error::Error;
-use crate::manifests::{self, plain};
+use crate::manifests::{self, metadata};
 use crate::token::{self, Claims};
 use crate::{connect, lookup, names};
 
@@ -25,9 +25,9 @@ pub const SERVICE_DISCOVERY_OBJECT: &str = "service-discovery";
 pub(super) const BROKER_SECRET: &str = "submariner-broker-secret";
 
 /// The namespace whose UID identifies a cluster: every cluster has one.
-const IDENTITY: &str = "kube-system";
+const IDENTITY_NAMESPACE: &str = "kube-system";
 /// The maximum number of attempts on write conflicts.
-const TRIES: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 
 /// The membership of a cluster, as recorded on the cluster.
 pub(crate) struct Membership {
@@ -37,16 +37,16 @@ pub(crate) struct Membership {
 
 impl Membership {
     /// Returns a field of the spec, if it is not empty.
-    pub(crate) fn says(&self, field: &str) -> Option<&str> {
+    pub(crate) fn field(&self, field: &str) -> Option<&str> {
         let text = self.spec.get(field)?.as_str()?;
         (!text.is_empty()).then_some(text)
     }
 }
 
 /// Returns the UID that identifies the joining cluster, if the caller may read it.
-pub(super) async fn identity(joining: &Client) -> Result<Option<String>, Error> {
+pub(super) async fn cluster_uid(joining: &Client) -> Result<Option<String>, Error> {
     let namespaces: Api<Namespace> = Api::all(joining.clone());
-    match namespaces.get_opt(IDENTITY).await {
+    match namespaces.get_opt(IDENTITY_NAMESPACE).await {
         Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
         found => {
             let found = found.map_err(Error::when("use the cluster that is to join"))?;
@@ -73,9 +73,9 @@ pub(crate) async fn membership(joining: &Client) -> Result<Option<Membership>, E
 }
 
 /// The relation of a cluster to the ClusterSet that it is to join.
-pub(super) enum Standing {
+pub(super) enum MembershipState {
     /// It is not a member of any ClusterSet.
-    Stranger,
+    NotJoined,
     /// It is a member of this one: same server, namespace and ID.
     Member,
     /// It has the same namespace and ID, but another server, which is either another address
@@ -90,26 +90,26 @@ pub(super) enum Standing {
 
 /// Returns the relation of the cluster to this ClusterSet; fails if it is a member through
 /// another namespace or under another ID.
-pub(super) async fn standing(joining: &Client, settings: &JoinSettings) -> Result<Standing, Error> {
+pub(super) async fn membership_state(joining: &Client, settings: &JoinSettings) -> Result<MembershipState, Error> {
     let Some(membership) = membership(joining).await? else {
-        return Ok(Standing::Stranger);
+        return Ok(MembershipState::NotJoined);
     };
     let (id, namespace) = (settings.cluster_id.as_str(), &settings.info.namespace);
-    let as_whom = membership.says("clusterID").unwrap_or(id);
-    let whose = membership
-        .says("brokerK8sRemoteNamespace")
+    let joined_id = membership.field("clusterID").unwrap_or(id);
+    let joined_namespace = membership
+        .field("brokerK8sRemoteNamespace")
         .unwrap_or(namespace);
-    if as_whom != id || whose != namespace {
+    if joined_id != id || joined_namespace != namespace {
         return Err(Error::JoinedAlready {
-            cluster_id: as_whom.to_owned(),
-            namespace: whose.to_owned(),
+            cluster_id: joined_id.to_owned(),
+            namespace: joined_namespace.to_owned(),
         });
     }
-    match membership.says("brokerK8sApiServer") {
+    match membership.field("brokerK8sApiServer") {
         // Without an address there is no contradiction.
-        None => Ok(Standing::Member),
-        Some(server) if is_same(server, &settings.info.url) => Ok(Standing::Member),
-        Some(server) => Ok(Standing::Elsewhere {
+        None => Ok(MembershipState::Member),
+        Some(server) if is_same(server, &settings.info.url) => Ok(MembershipState::Member),
+        Some(server) => Ok(MembershipState::Elsewhere {
             server: server.to_owned(),
             account: own_account(joining, &membership).await?,
         }),
@@ -119,14 +119,14 @@ pub(super) async fn standing(joining: &Client, settings: &JoinSettings) -> Resul
 /// Returns whether two texts name the same server, default port and scheme considered.
 fn is_same(one: &str, other: &str) -> bool {
     match (connect::url(one), connect::url(other)) {
-        (Ok(one), Ok(other)) => connect::is_same_place(&one, &other),
+        (Ok(one), Ok(other)) => connect::is_same_api(&one, &other),
         _ => spec::without_scheme(one) == spec::without_scheme(other),
     }
 }
 
 /// Returns the UID of the cluster's service account at its broker, from its token.
 async fn own_account(joining: &Client, membership: &Membership) -> Result<Option<String>, Error> {
-    if let Some(token) = membership.says("brokerK8sApiServerToken") {
+    if let Some(token) = membership.field("brokerK8sApiServerToken") {
         return Ok(Claims::of(token.as_bytes()).map(|claims| claims.uid));
     }
     let secrets: Api<Secret> = Api::namespaced(joining.clone(), NAMESPACE);
@@ -148,7 +148,7 @@ pub(super) async fn ensure_namespace(joining: &Client) -> Result<(), Error> {
     {
         return Ok(());
     }
-    let wanted = manifests::namespace(plain(NAMESPACE, None));
+    let wanted = manifests::namespace(metadata(NAMESPACE, None));
     match namespaces.create(&PostParams::default(), &wanted).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         made => made.map(drop).map_err(failed()),
@@ -163,31 +163,31 @@ pub(super) async fn store(
     addresses: &Addresses,
 ) -> Result<(), Error> {
     let secrets: Api<Secret> = Api::namespaced(joining.clone(), NAMESPACE);
-    let token = token::handed_out(account.clone()).data.unwrap_or_default();
-    keep(&secrets, BROKER_SECRET, token).await?;
+    let token = token::for_distribution(account.clone()).data.unwrap_or_default();
+    store_secret(&secrets, BROKER_SECRET, token).await?;
     if let Some(psk) = settings.info.psk() {
         let psk = ByteString(psk.to_vec());
         let psk = BTreeMap::from([(crate::psk::KEY.to_owned(), psk)]);
-        keep(&secrets, names::PSK, psk).await?;
+        store_secret(&secrets, names::PSK, psk).await?;
     }
-    let (kind, name) = match settings.connects() {
+    let (kind, name) = match settings.has_connectivity() {
         true => (submariner(), SUBMARINER_OBJECT),
         false => (service_discovery(), SERVICE_DISCOVERY_OBJECT),
     };
-    let amend = |spec: &mut _| spec::tell(spec, settings, account, addresses);
-    tell(joining, &kind, name, amend).await
+    let amend = |spec: &mut _| spec::apply(spec, settings, account, addresses);
+    store_object(joining, &kind, name, amend).await
 }
 
 /// Ensures that a Secret has this data.
-async fn keep(
+async fn store_secret(
     secrets: &Api<Secret>,
     name: &str,
     data: BTreeMap<String, ByteString>,
 ) -> Result<(), Error> {
     let attempted = format!("store Secret {name} in namespace {NAMESPACE}");
-    let mut tries = TRIES;
+    let mut attempts = MAX_ATTEMPTS;
     loop {
-        tries -= 1;
+        attempts -= 1;
         let found = secrets.get_opt(name).await;
         let found = found.map_err(Error::when(attempted.as_str()))?;
         let written = match found {
@@ -198,7 +198,7 @@ async fn keep(
             }
             None => {
                 let wanted = Secret {
-                    metadata: plain(name, None),
+                    metadata: metadata(name, None),
                     data: Some(data.clone()),
                     type_: Some("Opaque".to_owned()),
                     ..Secret::default()
@@ -208,14 +208,14 @@ async fn keep(
         };
         match written {
             Ok(_) => return Ok(()),
-            Err(kube::Error::Api(status)) if tries > 0 && status.code == 409 => {}
-            Err(error) => return Err(refused(attempted, error)),
+            Err(kube::Error::Api(status)) if attempts > 0 && status.code == 409 => {}
+            Err(error) => return Err(without_message(attempted, error)),
         }
     }
 }
 
 /// Ensures that the spec of an object is as `amend` leaves it.
-async fn tell(
+async fn store_object(
     joining: &Client,
     kind: &ApiResource,
     name: &str,
@@ -223,9 +223,9 @@ async fn tell(
 ) -> Result<(), Error> {
     let objects: Api<DynamicObject> = Api::namespaced_with(joining.clone(), NAMESPACE, kind);
     let attempted = format!("store {} {name} in namespace {NAMESPACE}", kind.kind);
-    let mut tries = TRIES;
+    let mut attempts = MAX_ATTEMPTS;
     loop {
-        tries -= 1;
+        attempts -= 1;
         let found = objects.get_opt(name).await;
         let found = found.map_err(Error::when(attempted.as_str()))?;
         let is_new = found.is_none();
@@ -245,15 +245,15 @@ async fn tell(
         };
         match written {
             Ok(_) => return Ok(()),
-            Err(kube::Error::Api(status)) if tries > 0 && status.code == 409 => {}
-            Err(error) => return Err(refused(attempted, error)),
+            Err(kube::Error::Api(status)) if attempts > 0 && status.code == 409 => {}
+            Err(error) => return Err(without_message(attempted, error)),
         }
     }
 }
 
 /// Converts a server's error. A validation message may quote secrets, so only field names are
 /// kept.
-fn refused(attempted: String, error: kube::Error) -> Error {
+fn without_message(attempted: String, error: kube::Error) -> Error {
     match error {
         kube::Error::Api(status) if status.code == 422 => {
             let details = status.details.as_ref();
@@ -272,14 +272,14 @@ fn spec_of(object: &DynamicObject) -> Map<String, Value> {
 }
 
 fn submariner() -> ApiResource {
-    told_with("Submariner", "submariners")
+    submariner_kind("Submariner", "submariners")
 }
 
 fn service_discovery() -> ApiResource {
-    told_with("ServiceDiscovery", "servicediscoveries")
+    submariner_kind("ServiceDiscovery", "servicediscoveries")
 }
 
-fn told_with(kind: &str, plural: &str) -> ApiResource {
+fn submariner_kind(kind: &str, plural: &str) -> ApiResource {
     let kind = GroupVersionKind::gvk("submariner.io", "v1alpha1", kind);
     ApiResource::from_gvk_with_plural(&kind, plural)
 }

@@ -20,25 +20,25 @@ const REQUIRED: [&str; 5] = [
 
 /// Sets the fields of a `Submariner`, or of a `ServiceDiscovery` where clusters are not
 /// connected, that describe how the cluster joins. All other fields are kept.
-pub(super) fn tell(
+pub(super) fn apply(
     spec: &mut Map<String, Value>,
     settings: &JoinSettings,
     account: &Secret,
     addresses: &Addresses,
 ) {
-    let mut told = of_both(settings, account, addresses);
-    match settings.connects() {
-        true => told.extend(of_connectivity(settings, addresses)),
-        false => told.extend(of_discovery(addresses)),
+    let mut fields_to_set = common_fields(settings, account, addresses);
+    match settings.has_connectivity() {
+        true => fields_to_set.extend(connectivity_fields(settings, addresses)),
+        false => fields_to_set.extend(discovery_fields(addresses)),
     }
-    for (field, value) in told {
+    for (field, value) in fields_to_set {
         match value {
             // The setting was not given: keep the existing value.
             Value::Null if REQUIRED.contains(&field.as_str()) => {
                 spec.entry(field).or_insert_with(|| json!(""));
             }
             Value::Null => {}
-            value if is_nothing(&value) && !REQUIRED.contains(&field.as_str()) => {
+            value if is_empty_value(&value) && !REQUIRED.contains(&field.as_str()) => {
                 spec.remove(&field);
             }
             value => {
@@ -48,7 +48,7 @@ pub(super) fn tell(
     }
 }
 
-fn of_both(settings: &JoinSettings, account: &Secret, addresses: &Addresses) -> Map<String, Value> {
+fn common_fields(settings: &JoinSettings, account: &Secret, addresses: &Addresses) -> Map<String, Value> {
     let info = &settings.info;
     let token = token::of(account).map(String::from_utf8_lossy);
     let ca = account.data.as_ref().and_then(|data| data.get("ca.crt"));
@@ -58,7 +58,7 @@ fn of_both(settings: &JoinSettings, account: &Secret, addresses: &Addresses) -> 
         _ => &settings.custom_domains,
     };
     let clusterset = addresses.clusterset.as_ref();
-    fields(json!({
+    object_fields(json!({
         "brokerK8sApiServer": without_scheme(&info.url),
         "brokerK8sApiServerToken": token,
         "brokerK8sCA": ca.map_or_else(String::new, |ca| STANDARD.encode(ca)),
@@ -74,9 +74,9 @@ fn of_both(settings: &JoinSettings, account: &Secret, addresses: &Addresses) -> 
     }))
 }
 
-fn of_connectivity(settings: &JoinSettings, addresses: &Addresses) -> Map<String, Value> {
+fn connectivity_fields(settings: &JoinSettings, addresses: &Addresses) -> Map<String, Value> {
     let psk = settings.info.psk();
-    fields(json!({
+    object_fields(json!({
         "broker": "k8s",
         "cableDriver": settings.cable_driver,
         "ceIPSecDebug": false,
@@ -86,12 +86,12 @@ fn of_connectivity(settings: &JoinSettings, addresses: &Addresses) -> Map<String
         "globalCIDR": addresses.global.as_deref().unwrap_or_default(),
         "natEnabled": settings.nat,
         "serviceCIDR": settings.service_cidr,
-        "serviceDiscoveryEnabled": settings.discovers(),
+        "serviceDiscoveryEnabled": settings.has_service_discovery(),
     }))
 }
 
-fn of_discovery(addresses: &Addresses) -> Map<String, Value> {
-    fields(json!({"globalnetEnabled": addresses.global.is_some()}))
+fn discovery_fields(addresses: &Addresses) -> Map<String, Value> {
+    object_fields(json!({"globalnetEnabled": addresses.global.is_some()}))
 }
 
 /// Strips the scheme: Submariner always uses HTTPS for its broker and expects none.
@@ -100,14 +100,14 @@ pub(super) fn without_scheme(url: &str) -> &str {
     rest.trim_end_matches('/')
 }
 
-fn fields(value: Value) -> Map<String, Value> {
+fn object_fields(value: Value) -> Map<String, Value> {
     match value {
-        Value::Object(fields) => fields,
+        Value::Object(object_fields) => object_fields,
         _ => Map::new(),
     }
 }
 
-fn is_nothing(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Bool(false) => true,
         Value::String(text) => text.is_empty(),

@@ -16,7 +16,7 @@ use crate::tenant::{Phase, Tenant, TenantStatus};
 
 /// Emits an event if phase or reason changed. Errors are only logged: nothing depends on
 /// events.
-pub(super) async fn tell(context: &Context, before: Option<&TenantStatus>, tenant: &Tenant) {
+pub(super) async fn emit(context: &Context, before: Option<&TenantStatus>, tenant: &Tenant) {
     let Some(now) = &tenant.status else { return };
     if before.is_some_and(|before| is_same(before, now)) {
         return;
@@ -26,8 +26,8 @@ pub(super) async fn tell(context: &Context, before: Option<&TenantStatus>, tenan
     }
     let events: Api<Event> = Api::namespaced(context.client.clone(), AXON);
     let event = event(context, tenant, now);
-    let told = events.create(&PostParams::default(), &event).await;
-    if let Err(error) = told.map_err(Error::when("create an event")) {
+    let emitted = events.create(&PostParams::default(), &event).await;
+    if let Err(error) = emitted.map_err(Error::when("create an event")) {
         debug!(tenant = tenant.name_any(), %error, "event creation failed");
     }
 }
@@ -47,7 +47,7 @@ fn reason(status: &TenantStatus) -> Option<&str> {
 
 fn event(context: &Context, tenant: &Tenant, status: &TenantStatus) -> Event {
     let note = status.message.clone();
-    let told = Told {
+    let emitted = Told {
         warning: status.phase == Some(Phase::Failed),
         reason: reason(status).unwrap_or_default(),
         note: note.unwrap_or_else(|| "all prerequisites of the broker are in place".to_owned()),
@@ -60,7 +60,7 @@ fn event(context: &Context, tenant: &Tenant, status: &TenantStatus) -> Event {
         controller: &format!("submariner.io/{AXON}"),
         instance: &context.identity,
     };
-    let mut event = event::event(regarding, told, teller);
+    let mut event = event::event(regarding, emitted, teller);
     let (label, manager) = MANAGED_BY;
     event.metadata.labels = Some([(label.to_owned(), manager.to_owned())].into());
     event

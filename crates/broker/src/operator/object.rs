@@ -26,7 +26,7 @@ pub(super) enum Object {
 
 /// An operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum Operation {
     Create,
     /// If the object is unchanged.
     Replace,
@@ -34,113 +34,113 @@ pub(super) enum Deed {
     Delete,
     /// Removes all finalizers, if it is the same object by UID. Concurrent changes do not
     /// matter, because it is being deleted.
-    Release,
+    RemoveFinalizers,
 }
 
 /// An action of a plan.
 #[derive(Clone, PartialEq)]
-pub(super) struct Act {
-    pub deed: Deed,
+pub(super) struct Action {
+    pub operation: Operation,
     pub object: Object,
 }
 
-impl Act {
+impl Action {
     pub fn create(object: Object) -> Self {
         Self {
-            deed: Deed::Create,
+            operation: Operation::Create,
             object,
         }
     }
 
     pub fn replace(object: Object) -> Self {
         Self {
-            deed: Deed::Replace,
+            operation: Operation::Replace,
             object,
         }
     }
 
     pub fn delete(object: Object) -> Self {
         Self {
-            deed: Deed::Delete,
+            operation: Operation::Delete,
             object,
         }
     }
 
-    pub fn release(object: Object) -> Self {
+    pub fn remove_finalizers(object: Object) -> Self {
         Self {
-            deed: Deed::Release,
+            operation: Operation::RemoveFinalizers,
             object,
         }
     }
 
     /// Returns whether it creates a container for all following objects.
-    pub fn makes_ground(&self) -> bool {
+    pub fn creates_container(&self) -> bool {
         let is_ground = matches!(
             self.object,
             Object::Space(_) | Object::Definition(_) | Object::Namespace(_)
         );
-        is_ground && self.deed == Deed::Create
+        is_ground && self.operation == Operation::Create
     }
 
     /// Returns whether it creates an object in the namespace.
-    pub fn makes_inside(&self) -> bool {
+    pub fn creates_in_namespace(&self) -> bool {
         let is_inside = matches!(
             self.object,
             Object::Account(_) | Object::Role(_) | Object::Binding(_) | Object::Token(_)
         );
-        is_inside && self.deed == Deed::Create
+        is_inside && self.operation == Operation::Create
     }
 }
 
 /// Returns the actions that bring an object into its desired state.
-pub(super) fn settle<K: Part>(wanted: K, found: Option<&K>) -> Vec<Act>
+pub(super) fn plan_part<K: Part>(desired: K, found: Option<&K>) -> Vec<Action>
 where
     Object: From<K>,
 {
     let Some(found) = found else {
-        return vec![Act::create(wanted.into())];
+        return vec![Action::create(desired.into())];
     };
-    if is_going(found) {
-        return remake(wanted, found);
+    if is_being_deleted(found) {
+        return recreate(desired, found);
     }
-    match wanted.judge(found) {
+    match desired.judge(found) {
         Verdict::Right => Vec::new(),
-        Verdict::Replace(replacement) => vec![Act::replace((*replacement).into())],
-        Verdict::Recreate => remake(wanted, found),
+        Verdict::Replace(replacement) => vec![Action::replace((*replacement).into())],
+        Verdict::Recreate => recreate(desired, found),
     }
 }
 
 /// Returns the actions that replace an object which cannot be updated.
-pub(super) fn remake<K: Resource + Clone>(wanted: K, found: &K) -> Vec<Act>
+pub(super) fn recreate<K: Resource + Clone>(desired: K, found: &K) -> Vec<Action>
 where
     Object: From<K>,
 {
-    let mut acts = Vec::from_iter(delete(found));
-    acts.extend(release(found));
-    acts.push(Act::create(wanted.into()));
-    acts
+    let mut actions = Vec::from_iter(delete(found));
+    actions.extend(remove_finalizers(found));
+    actions.push(Action::create(desired.into()));
+    actions
 }
 
 /// Deletes an object, unless it is already being deleted.
-pub(super) fn delete<K: Resource + Clone>(found: &K) -> Option<Act>
+pub(super) fn delete<K: Resource + Clone>(found: &K) -> Option<Action>
 where
     Object: From<K>,
 {
-    (!is_going(found)).then(|| Act::delete(found.clone().into()))
+    (!is_being_deleted(found)).then(|| Action::delete(found.clone().into()))
 }
 
 /// Removes the finalizers of an object that is to be deleted. Every user who may write it
 /// could have added some; the object is the operator's, and none of them is honoured.
-pub(super) fn release<K: Resource + Clone>(found: &K) -> Option<Act>
+pub(super) fn remove_finalizers<K: Resource + Clone>(found: &K) -> Option<Action>
 where
     Object: From<K>,
 {
     let held = !found.finalizers().is_empty();
-    held.then(|| Act::release(found.clone().into()))
+    held.then(|| Action::remove_finalizers(found.clone().into()))
 }
 
 /// Returns whether an object is being deleted, which counts as absent.
-pub(super) fn is_going<K: Resource>(found: &K) -> bool {
+pub(super) fn is_being_deleted<K: Resource>(found: &K) -> bool {
     found.meta().deletion_timestamp.is_some()
 }
 
@@ -218,19 +218,19 @@ impl fmt::Debug for Object {
     }
 }
 
-impl fmt::Display for Act {
+impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verb = match self.deed {
-            Deed::Create => "create",
-            Deed::Replace => "change",
-            Deed::Delete => "delete",
-            Deed::Release => "release",
+        let verb = match self.operation {
+            Operation::Create => "create",
+            Operation::Replace => "change",
+            Operation::Delete => "delete",
+            Operation::RemoveFinalizers => "remove finalizers of",
         };
         write!(f, "{verb} {}", self.object)
     }
 }
 
-impl fmt::Debug for Act {
+impl fmt::Debug for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

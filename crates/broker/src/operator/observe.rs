@@ -8,7 +8,7 @@ use kube::{Api, Client};
 
 use super::object::space_kind;
 use super::run::Context;
-use super::wanted::Wanted;
+use super::desired::Desired;
 use crate::error::Error;
 use crate::names::{ADMIN, ADMIN_TOKEN, AXON, AXON_ADMIN, CLUSTER};
 use crate::tenant::Isolation;
@@ -24,14 +24,14 @@ pub(super) struct Observed {
     pub definitions: Vec<(CustomResourceDefinition, Option<bool>)>,
     pub namespace: Option<Namespace>,
     /// The contents of the namespace, if it belongs to the tenant.
-    pub inside: Inside,
+    pub contents: NamespaceContents,
     /// The tenant managers, if there are any.
     pub offering: Option<Vec<Subject>>,
 }
 
 /// The contents of a tenant's namespace.
 #[derive(Clone, Default)]
-pub(super) struct Inside {
+pub(super) struct NamespaceContents {
     pub account: Option<ServiceAccount>,
     pub admin_role: Option<Role>,
     pub admin_binding: Option<RoleBinding>,
@@ -43,37 +43,37 @@ pub(super) struct Inside {
 
 /// The location of a tenant's broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ground {
+pub(super) enum Location {
     /// In the space of the Tenant object.
-    Here,
+    Local,
     /// In a space of its own.
     Space,
 }
 
-impl Ground {
+impl Location {
     /// Returns the desired location.
-    pub fn wanted(wanted: Wanted<'_>) -> Self {
-        match wanted.tenant.spec.isolation.unwrap_or_default() {
-            Isolation::Namespace => Self::Here,
+    pub fn desired(desired: Desired<'_>) -> Self {
+        match desired.tenant.spec.isolation.unwrap_or_default() {
+            Isolation::Namespace => Self::Local,
             Isolation::Space => Self::Space,
         }
     }
 
     /// Returns the current location according to the status.
-    pub fn of_status(wanted: Wanted<'_>) -> Option<Self> {
-        let status = wanted.tenant.status.as_ref()?;
+    pub fn from_status(desired: Desired<'_>) -> Option<Self> {
+        let status = desired.tenant.status.as_ref()?;
         status.namespace.as_ref()?;
         Some(match status.space {
             Some(_) => Self::Space,
-            None => Self::Here,
+            None => Self::Local,
         })
     }
 
     /// Returns the client for the location.
-    pub fn client(self, context: &Context, wanted: Wanted<'_>) -> Client {
+    pub fn client(self, context: &Context, desired: Desired<'_>) -> Client {
         match self {
-            Self::Here => context.client.clone(),
-            Self::Space => insula_operator::spaces::within(&context.client, &wanted.id.namespace()),
+            Self::Local => context.client.clone(),
+            Self::Space => insula_operator::spaces::within(&context.client, &desired.id.namespace()),
         }
     }
 }
@@ -81,52 +81,52 @@ impl Ground {
 /// Reads everything that matters for a tenant at this location.
 pub(super) async fn observe(
     context: &Context,
-    wanted: Wanted<'_>,
-    ground: Ground,
+    desired: Desired<'_>,
+    location: Location,
 ) -> Result<Observed, Error> {
     let mut observed = Observed::default();
-    if ground == Ground::Space {
+    if location == Location::Space {
         observed.spaces_served = context.serves_spaces().await?;
         if !observed.spaces_served {
             return Ok(observed);
         }
-        observed.space = find_space(context, wanted).await?;
+        observed.space = find_space(context, desired).await?;
         match &observed.space {
-            Some(space) if wanted.owns(&space.metadata) => {}
+            Some(space) if desired.owns(&space.metadata) => {}
             Some(_) => return Ok(observed),
             None => {
                 // A space cannot have the name of a namespace in the system space.
                 let namespaces: Api<Namespace> = Api::all(context.client.clone());
-                let name = wanted.id.namespace();
+                let name = desired.id.namespace();
                 observed.namespace = find(&namespaces, &name, "namespace").await?;
                 return Ok(observed);
             }
         }
     }
-    let client = ground.client(context, wanted);
+    let client = location.client(context, desired);
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    observed.namespace = find(&namespaces, &wanted.id.namespace(), "namespace").await?;
-    if wanted.tenant.metadata.deletion_timestamp.is_none() {
-        match ground {
-            Ground::Here => observed.offering = find_offering(context).await?,
-            Ground::Space => observed.definitions = find_definitions(context, &client).await?,
+    observed.namespace = find(&namespaces, &desired.id.namespace(), "namespace").await?;
+    if desired.tenant.metadata.deletion_timestamp.is_none() {
+        match location {
+            Location::Local => observed.offering = find_offering(context).await?,
+            Location::Space => observed.definitions = find_definitions(context, &client).await?,
         }
     }
     match &observed.namespace {
-        Some(namespace) if wanted.owns(&namespace.metadata) => {
-            observed.inside = look_inside(client, &wanted.id.namespace()).await?;
+        Some(namespace) if desired.owns(&namespace.metadata) => {
+            observed.contents = read_contents(client, &desired.id.namespace()).await?;
         }
         _ => {}
     }
     Ok(observed)
 }
 
-async fn find_space(context: &Context, wanted: Wanted<'_>) -> Result<Option<DynamicObject>, Error> {
+async fn find_space(context: &Context, desired: Desired<'_>) -> Result<Option<DynamicObject>, Error> {
     let spaces: Api<DynamicObject> = Api::all_with(context.client.clone(), &space_kind());
-    find(&spaces, &wanted.id.namespace(), "space").await
+    find(&spaces, &desired.id.namespace(), "space").await
 }
 
-async fn look_inside(client: Client, namespace: &str) -> Result<Inside, Error> {
+async fn read_contents(client: Client, namespace: &str) -> Result<NamespaceContents, Error> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let roles: Api<Role> = Api::namespaced(client.clone(), namespace);
@@ -140,7 +140,7 @@ async fn look_inside(client: Client, namespace: &str) -> Result<Inside, Error> {
         find(&roles, AXON_ADMIN, "role"),
         find(&bindings, AXON_ADMIN, "role binding"),
     )?;
-    Ok(Inside {
+    Ok(NamespaceContents {
         account,
         admin_role,
         admin_binding,
@@ -171,10 +171,10 @@ async fn find_definitions(
 ) -> Result<Vec<(CustomResourceDefinition, Option<bool>)>, Error> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut found = Vec::new();
-    for wanted in &context.definitions {
-        let name = wanted.metadata.name.clone().unwrap_or_default();
+    for desired in &context.definitions {
+        let name = desired.metadata.name.clone().unwrap_or_default();
         let there = find(&definitions, &name, "definition").await?;
-        found.push((wanted.clone(), there.as_ref().map(is_established)));
+        found.push((desired.clone(), there.as_ref().map(is_established)));
     }
     Ok(found)
 }

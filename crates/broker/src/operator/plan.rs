@@ -4,10 +4,10 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Resource, ResourceExt};
 
-use super::object::{Act, Object, delete, is_going, release, remake, settle};
-use super::observe::{Ground, Inside, Observed};
+use super::object::{Action, Object, delete, is_being_deleted, remove_finalizers, recreate, plan_part};
+use super::observe::{Location, NamespaceContents, Observed};
 use super::problem::Problem;
-use super::wanted::Wanted;
+use super::desired::Desired;
 use crate::names::{ADMIN, MANAGED_BY};
 use crate::token;
 
@@ -16,7 +16,7 @@ use crate::token;
 pub(super) struct Plan {
     pub state: State,
     /// The actions, in order.
-    pub acts: Vec<Act>,
+    pub actions: Vec<Action>,
 }
 
 /// The state of a tenant.
@@ -27,194 +27,194 @@ pub(super) enum State {
     /// It can be used; remaining actions are repairs.
     Provisioned,
     /// A problem keeps it from being provisioned.
-    Hindered(Problem),
+    Problem(Problem),
     /// It is being deleted.
-    Deleting(Going),
+    Deleting(DeletionProgress),
     /// Nothing is left of it.
     Removed,
 }
 
 /// The progress of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Going {
+pub(super) struct DeletionProgress {
     pub reason: &'static str,
     pub message: String,
 }
 
 /// How long the server usually takes to issue a token; timestamps have whole seconds.
-const TOKEN_SOON: SignedDuration = SignedDuration::from_secs(2);
+const TOKEN_GRACE: SignedDuration = SignedDuration::from_secs(2);
 /// How long it may take before it counts as a problem.
-const TOKEN_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+const TOKEN_TIMEOUT: SignedDuration = SignedDuration::from_secs(60);
 
 /// Plans the provisioning of a tenant.
-pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> Plan {
-    let admins = wanted.check_admins();
+pub(super) fn plan(desired: Desired<'_>, observed: &Observed, now: Timestamp) -> Plan {
+    let admins = desired.check_admins();
     if let Err(problem) = &admins
-        && Ground::of_status(wanted).is_none()
+        && Location::from_status(desired).is_none()
     {
         // Nothing was created so far, so nothing needs repair.
-        return Plan::hindered(problem.clone());
+        return Plan::problem(problem.clone());
     }
-    let plan = plan_ground(wanted, observed);
-    let plan = plan.unwrap_or_else(|| plan_namespace(wanted, observed, now));
+    let plan = plan_space(desired, observed);
+    let plan = plan.unwrap_or_else(|| plan_namespace(desired, observed, now));
     match (plan.state, admins) {
         (State::Provisioned, Err(problem)) => Plan {
-            state: State::Hindered(problem),
-            acts: plan.acts,
+            state: State::Problem(problem),
+            actions: plan.actions,
         },
         (state, _) => Plan { state, ..plan },
     }
 }
 
 /// Plans the namespace and its contents.
-fn plan_namespace(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> Plan {
+fn plan_namespace(desired: Desired<'_>, observed: &Observed, now: Timestamp) -> Plan {
     let Some(namespace) = &observed.namespace else {
-        return Plan::make(everything(wanted, observed));
+        return Plan::provisioning(plan_contents(desired, observed));
     };
     let name = || namespace.name_any();
     if namespace.metadata.deletion_timestamp.is_some() {
-        return Plan::hindered(Problem::NamespaceTerminating(name()));
+        return Plan::problem(Problem::NamespaceTerminating(name()));
     }
-    if !wanted.owns(&namespace.metadata) {
-        return Plan::hindered(Problem::NamespaceNotOurs(name()));
+    if !desired.owns(&namespace.metadata) {
+        return Plan::problem(Problem::NamespaceNotOurs(name()));
     }
-    let acts = everything(wanted, observed);
-    if let Some(part) = find_going(&observed.inside) {
+    let actions = plan_contents(desired, observed);
+    if let Some(part) = find_deleting(&observed.contents) {
         return Plan {
-            state: State::Hindered(Problem::PartTerminating(part)),
-            acts,
+            state: State::Problem(Problem::PartTerminating(part)),
+            actions,
         };
     }
-    match is_usable(&observed.inside) {
-        true if acts.is_empty() => finish(&observed.inside, now),
+    match is_complete(&observed.contents) {
+        true if actions.is_empty() => plan_completion(&observed.contents, now),
         true => Plan {
-            state: match token_is_there(&observed.inside) {
+            state: match has_token(&observed.contents) {
                 true => State::Provisioned,
                 false => State::Provisioning,
             },
-            acts,
+            actions,
         },
-        false => Plan::make(acts),
+        false => Plan::provisioning(actions),
     }
 }
 
 impl Plan {
-    fn make(acts: Vec<Act>) -> Self {
+    fn provisioning(actions: Vec<Action>) -> Self {
         Self {
             state: State::Provisioning,
-            acts,
+            actions,
         }
     }
 
     /// A problem, without any action.
-    fn hindered(problem: Problem) -> Self {
+    fn problem(problem: Problem) -> Self {
         Self {
-            state: State::Hindered(problem),
-            acts: Vec::new(),
+            state: State::Problem(problem),
+            actions: Vec::new(),
         }
     }
 }
 
 /// Plans what has to exist before the namespace of a tenant with a space.
-fn plan_ground(wanted: Wanted<'_>, observed: &Observed) -> Option<Plan> {
-    let ground = Ground::wanted(wanted);
-    if Ground::of_status(wanted).is_some_and(|was| was != ground) {
-        return Some(Plan::hindered(Problem::IsolationChanged));
+fn plan_space(desired: Desired<'_>, observed: &Observed) -> Option<Plan> {
+    let location = Location::desired(desired);
+    if Location::from_status(desired).is_some_and(|was| was != location) {
+        return Some(Plan::problem(Problem::IsolationChanged));
     }
-    if ground == Ground::Here {
+    if location == Location::Local {
         return None;
     }
     if !observed.spaces_served {
-        return Some(Plan::hindered(Problem::SpacesNotServed));
+        return Some(Plan::problem(Problem::SpacesNotServed));
     }
     let Some(space) = &observed.space else {
         return Some(match &observed.namespace {
-            Some(taken) => Plan::hindered(Problem::NamespaceNotOurs(taken.name_any())),
-            None => Plan::make(vec![Act::create(wanted.space().into())]),
+            Some(taken) => Plan::problem(Problem::NamespaceNotOurs(taken.name_any())),
+            None => Plan::provisioning(vec![Action::create(desired.space().into())]),
         });
     };
     let name = || space.name_any();
     if space.metadata.deletion_timestamp.is_some() {
-        return Some(Plan::hindered(Problem::SpaceTerminating(name())));
+        return Some(Plan::problem(Problem::SpaceTerminating(name())));
     }
-    if !wanted.owns(&space.metadata) {
-        return Some(Plan::hindered(Problem::SpaceNotOurs(name())));
+    if !desired.owns(&space.metadata) {
+        return Some(Plan::problem(Problem::SpaceNotOurs(name())));
     }
     let missing = observed
         .definitions
         .iter()
         .filter(|(_, there)| there.is_none());
-    let acts: Vec<_> = missing
-        .map(|(definition, _)| Act::create(definition.clone().into()))
+    let actions: Vec<_> = missing
+        .map(|(definition, _)| Action::create(definition.clone().into()))
         .collect();
-    if !acts.is_empty() {
-        return Some(Plan::make(acts));
+    if !actions.is_empty() {
+        return Some(Plan::provisioning(actions));
     }
     let pending = observed
         .definitions
         .iter()
         .any(|(_, there)| *there == Some(false));
-    pending.then(|| Plan::hindered(Problem::KindsNotServed))
+    pending.then(|| Plan::problem(Problem::KindsNotServed))
 }
 
 /// Plans the namespace and its contents, in the order of creation.
-fn everything(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
-    let inside = &observed.inside;
-    let mut acts = settle(wanted.namespace(), observed.namespace.as_ref());
-    acts.extend(settle(wanted.account(), inside.account.as_ref()));
-    acts.extend(settle(wanted.admin_role(), inside.admin_role.as_ref()));
-    acts.extend(settle(
-        wanted.admin_binding(),
-        inside.admin_binding.as_ref(),
+fn plan_contents(desired: Desired<'_>, observed: &Observed) -> Vec<Action> {
+    let contents = &observed.contents;
+    let mut actions = plan_part(desired.namespace(), observed.namespace.as_ref());
+    actions.extend(plan_part(desired.account(), contents.account.as_ref()));
+    actions.extend(plan_part(desired.admin_role(), contents.admin_role.as_ref()));
+    actions.extend(plan_part(
+        desired.admin_binding(),
+        contents.admin_binding.as_ref(),
     ));
-    acts.extend(settle(wanted.cluster_role(), inside.cluster_role.as_ref()));
+    actions.extend(plan_part(desired.cluster_role(), contents.cluster_role.as_ref()));
     // Before the token: a tenant with a token is Provisioned, and then its managers read that
     // token.
-    acts.extend(settle_offering(wanted, observed));
-    acts.extend(settle_token(wanted, inside));
-    acts
+    actions.extend(plan_offering(desired, observed));
+    actions.extend(plan_token(desired, contents));
+    actions
 }
 
 /// Plans the token's Secret. One with the token of another account, of an earlier account of
 /// the same name, or with an invalid token is recreated.
-fn settle_token(wanted: Wanted<'_>, inside: &Inside) -> Vec<Act> {
-    let token = wanted.token();
-    match &inside.token {
-        Some(found) if !is_right(found, inside) => remake(token, found),
-        found => settle(token, found.as_ref()),
+fn plan_token(desired: Desired<'_>, contents: &NamespaceContents) -> Vec<Action> {
+    let token = desired.token();
+    match &contents.token {
+        Some(found) if !is_valid_token(found, contents) => recreate(token, found),
+        found => plan_part(token, found.as_ref()),
     }
 }
 
-fn is_right(secret: &Secret, inside: &Inside) -> bool {
-    let account = inside
+fn is_valid_token(secret: &Secret, contents: &NamespaceContents) -> bool {
+    let account = contents
         .account
         .as_ref()
-        .filter(|account| !is_going(*account));
+        .filter(|account| !is_being_deleted(*account));
     let uid = account.and_then(|account| account.metadata.uid.as_deref());
-    token::is_its(secret, ADMIN, uid)
+    token::belongs_to(secret, ADMIN, uid)
 }
 
 /// Plans the role of tenant managers to read this tenant's token; without managers, role and
 /// binding are deleted if the operator created them.
-fn settle_offering(wanted: Wanted<'_>, observed: &Observed) -> Vec<Act> {
+fn plan_offering(desired: Desired<'_>, observed: &Observed) -> Vec<Action> {
     let (role, binding) = (
-        observed.inside.offering_role.as_ref(),
-        observed.inside.offering_binding.as_ref(),
+        observed.contents.offering_role.as_ref(),
+        observed.contents.offering_binding.as_ref(),
     );
     match &observed.offering {
         Some(subjects) => {
-            let mut acts = settle(wanted.offering_role(), role);
-            acts.extend(settle(wanted.offering_binding(subjects), binding));
-            acts
+            let mut actions = plan_part(desired.offering_role(), role);
+            actions.extend(plan_part(desired.offering_binding(subjects), binding));
+            actions
         }
         None => {
             let binding = binding.filter(|found| is_managed(*found));
             let role = role.filter(|found| is_managed(*found));
-            let mut acts = Vec::from_iter(binding.and_then(delete));
-            acts.extend(role.and_then(delete));
-            acts.extend(binding.and_then(release));
-            acts.extend(role.and_then(release));
-            acts
+            let mut actions = Vec::from_iter(binding.and_then(delete));
+            actions.extend(role.and_then(delete));
+            actions.extend(binding.and_then(remove_finalizers));
+            actions.extend(role.and_then(remove_finalizers));
+            actions
         }
     }
 }
@@ -228,57 +228,57 @@ fn is_managed<K: ResourceExt>(object: &K) -> bool {
 }
 
 /// Returns a required object that is being deleted, if there is one.
-fn find_going(inside: &Inside) -> Option<String> {
+fn find_deleting(contents: &NamespaceContents) -> Option<String> {
     let parts = [
-        described(inside.account.as_ref()),
-        described(inside.admin_role.as_ref()),
-        described(inside.admin_binding.as_ref()),
-        described(inside.cluster_role.as_ref()),
-        described(inside.token.as_ref()),
+        describe_if_deleting(contents.account.as_ref()),
+        describe_if_deleting(contents.admin_role.as_ref()),
+        describe_if_deleting(contents.admin_binding.as_ref()),
+        describe_if_deleting(contents.cluster_role.as_ref()),
+        describe_if_deleting(contents.token.as_ref()),
     ];
     parts.into_iter().flatten().next()
 }
 
-fn described<K: Resource + Clone>(part: Option<&K>) -> Option<String>
+fn describe_if_deleting<K: Resource + Clone>(part: Option<&K>) -> Option<String>
 where
     Object: From<K>,
 {
-    let part = part.filter(|part| is_going(*part))?;
+    let part = part.filter(|part| is_being_deleted(*part))?;
     Some(Object::from(part.clone()).to_string())
 }
 
 /// Returns whether all required objects exist.
-fn is_usable(inside: &Inside) -> bool {
+fn is_complete(contents: &NamespaceContents) -> bool {
     let parts = [
-        inside.account.is_some(),
-        inside.admin_role.is_some(),
-        inside.admin_binding.is_some(),
-        inside.cluster_role.is_some(),
-        inside.token.is_some(),
+        contents.account.is_some(),
+        contents.admin_role.is_some(),
+        contents.admin_binding.is_some(),
+        contents.cluster_role.is_some(),
+        contents.token.is_some(),
     ];
     parts.iter().all(|there| *there)
 }
 
-fn token_is_there(inside: &Inside) -> bool {
-    let secret = inside.token.as_ref();
-    secret.is_some_and(|secret| token::of(secret).is_some() && is_right(secret, inside))
+fn has_token(contents: &NamespaceContents) -> bool {
+    let secret = contents.token.as_ref();
+    secret.is_some_and(|secret| token::of(secret).is_some() && is_valid_token(secret, contents))
 }
 
 /// All objects exist; the token may still be pending.
-fn finish(inside: &Inside, now: Timestamp) -> Plan {
-    if token_is_there(inside) {
+fn plan_completion(contents: &NamespaceContents, now: Timestamp) -> Plan {
+    if has_token(contents) {
         return Plan {
             state: State::Provisioned,
-            acts: Vec::new(),
+            actions: Vec::new(),
         };
     }
-    let made = inside.token.as_ref();
+    let made = contents.token.as_ref();
     let made = made.and_then(|secret| secret.metadata.creation_timestamp.as_ref());
     let age = made.map(|made| now.duration_since(made.0));
     match age.unwrap_or_default() {
-        age if age > TOKEN_PATIENCE => Plan::hindered(Problem::TokenNotMade),
-        age if age > TOKEN_SOON => Plan::hindered(Problem::TokenPending),
+        age if age > TOKEN_TIMEOUT => Plan::problem(Problem::TokenNotMade),
+        age if age > TOKEN_GRACE => Plan::problem(Problem::TokenPending),
         // The token is about to be issued, which is not worth a message.
-        _ => Plan::make(Vec::new()),
+        _ => Plan::provisioning(Vec::new()),
     }
 }

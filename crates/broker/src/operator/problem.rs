@@ -67,7 +67,7 @@ impl Problem {
     }
 
     /// Returns whether it resolves by itself, so that the tenant has not failed.
-    pub const fn passes(&self) -> bool {
+    pub const fn resolves_itself(&self) -> bool {
         matches!(
             self,
             Self::NamespaceTerminating(_)

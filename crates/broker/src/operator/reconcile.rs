@@ -8,30 +8,30 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, ResourceExt};
 use tracing::{info, warn};
 
-use super::act::{Field, Hold, hold, report};
-use super::conclude::conclude;
-use super::observe::{Ground, observe};
-use super::plan::{Going, Plan, State};
+use super::execute::{Executor, FinalizerState, set_finalizer, write_status};
+use super::status::desired_status;
+use super::observe::{Location, observe};
+use super::plan::{DeletionProgress, Plan, State};
 use super::problem::{Problem, is_terminating};
 use super::run::Context;
-use super::wanted::Wanted;
+use super::desired::Desired;
 use super::{event, plan, remove};
 use crate::error::Error;
 use crate::names::{AXON, FINALIZER, NotAnId, TenantId};
 use crate::tenant::{Phase, Tenant};
 
 /// The resync interval of a tenant without events.
-const ANYWAY: Duration = Duration::from_secs(3600);
+const RESYNC_INTERVAL: Duration = Duration::from_secs(3600);
 /// The interval while a tenant waits for something that also triggers an event.
-const WAITING: Duration = Duration::from_secs(5);
+const WAIT_INTERVAL: Duration = Duration::from_secs(5);
 /// The interval while a token is about to be issued.
-const SOON: Duration = Duration::from_secs(1);
+const TOKEN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The space, its kinds, the contents, and the final check.
-const STEPS: usize = 4;
+const MAX_STEPS: usize = 4;
 /// The number of transient failures before a problem is reported.
-const HICCUPS: u32 = 2;
+const MAX_TRANSIENT_FAILURES: u32 = 2;
 /// The number of write conflicts before a problem is reported.
-const RACES: u32 = 5;
+const MAX_CONFLICTS: u32 = 5;
 
 /// Runs all steps for one tenant. An error that cannot be reported is retried.
 pub(super) async fn reconcile(
@@ -47,43 +47,43 @@ pub(super) async fn reconcile(
     };
     let id = match name.parse::<TenantId>() {
         Ok(id) => id,
-        Err(error) => return misnamed(context, tenant, error).await,
+        Err(error) => return report_invalid_name(context, tenant, error).await,
     };
-    if tenant.metadata.deletion_timestamp.is_some() && !is_held(&tenant) {
+    if tenant.metadata.deletion_timestamp.is_some() && !has_finalizer(&tenant) {
         // Other finalizers hold it, or it is gone in a moment.
-        return Ok(Outcome::Waits(ANYWAY));
+        return Ok(Outcome::Waits(RESYNC_INTERVAL));
     }
-    match go_on(context, &mut tenant, &id).await {
+    match advance_all(context, &mut tenant, &id).await {
         Ok(outcome) => Ok(outcome),
-        Err(error) if is_hiccup(&error, failures) => Err(error),
+        Err(error) if is_retried(&error, failures) => Err(error),
         Err(error) => {
             let problem = Problem::of(&error, &id.namespace());
             warn!(tenant = name, reason = problem.reason(), %error, "tenant provisioning failed");
-            fail(context, &mut tenant, &id, problem).await
+            publish_problem(context, &mut tenant, &id, problem).await
         }
     }
 }
 
 /// Reports a tenant whose name cannot be part of a namespace name.
-async fn misnamed(context: &Context, mut tenant: Tenant, error: NotAnId) -> Result<Outcome, Error> {
+async fn report_invalid_name(context: &Context, mut tenant: Tenant, error: NotAnId) -> Result<Outcome, Error> {
     // Only the status is written, which does not depend on the ID.
-    let anyone = TenantId::random();
+    let placeholder = TenantId::random();
     let problem = Problem::InvalidName(error);
-    fail(context, &mut tenant, &anyone, problem).await
+    publish_problem(context, &mut tenant, &placeholder, problem).await
 }
 
 /// Returns whether the Tenant has our finalizer.
-fn is_held(tenant: &Tenant) -> bool {
+fn has_finalizer(tenant: &Tenant) -> bool {
     tenant.finalizers().iter().any(|held| held == FINALIZER)
 }
 
 /// Advances a tenant as long as there is progress: when many tenants are created at once, some
 /// are ready early instead of all late.
-async fn go_on(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Result<Outcome, Error> {
-    if !is_held(tenant) {
-        *tenant = hold(context, tenant, Hold::On).await?;
+async fn advance_all(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Result<Outcome, Error> {
+    if !has_finalizer(tenant) {
+        *tenant = set_finalizer(context, tenant, FinalizerState::Present).await?;
     }
-    for _ in 0..STEPS {
+    for _ in 0..MAX_STEPS {
         let outcome = advance(context, tenant, id).await?;
         if outcome != Outcome::Progressed {
             return Ok(outcome);
@@ -95,109 +95,109 @@ async fn go_on(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Result<
 /// Observes, plans, writes the status and executes the plan.
 async fn advance(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Result<Outcome, Error> {
     let now = Timestamp::now();
-    let going = tenant.metadata.deletion_timestamp.is_some();
-    let wanted = Wanted { tenant, id };
-    let ground = match going {
-        true => Ground::of_status(wanted).unwrap_or(Ground::wanted(wanted)),
-        false => Ground::wanted(wanted),
+    let deleting = tenant.metadata.deletion_timestamp.is_some();
+    let desired = Desired { tenant, id };
+    let location = match deleting {
+        true => Location::from_status(desired).unwrap_or(Location::desired(desired)),
+        false => Location::desired(desired),
     };
-    let observed = observe(context, wanted, ground).await?;
-    let plan = match going {
-        true => remove::plan(wanted, &observed, now),
-        false => plan::plan(wanted, &observed, now),
+    let observed = observe(context, desired, location).await?;
+    let plan = match deleting {
+        true => remove::plan(desired, &observed, now),
+        false => plan::plan(desired, &observed, now),
     };
     let seen = observed.namespace.and_then(|namespace| namespace.uid());
-    let field = Field {
+    let executor = Executor {
         context,
-        ground: &ground.client(context, wanted),
+        location: &location.client(context, desired),
         namespace: &id.namespace(),
         seen: seen.as_deref(),
     };
-    carry_out(&field, tenant, id, plan).await
+    execute(&executor, tenant, id, plan).await
 }
 
 /// Writes the status before the actions, so that it never promises too much; during a deletion
 /// credentials are deleted first, whether or not the status can be written.
-async fn carry_out(
-    field: &Field<'_>,
+async fn execute(
+    executor: &Executor<'_>,
     tenant: &mut Tenant,
     id: &TenantId,
     plan: Plan,
 ) -> Result<Outcome, Error> {
-    let context = field.context;
+    let context = executor.context;
     let status = tenant.status.as_ref();
     let was_ready = status.is_some_and(|status| status.provisioned_at.is_some());
     let was_placed = status.is_some_and(|status| status.namespace.is_some());
-    let is_told = is_to_be_told(tenant, &plan);
-    let going = tenant.metadata.deletion_timestamp.is_some();
-    let told = match is_told && !going {
-        true => tell(context, tenant, id, &plan.state).await,
+    let publishes = should_publish(tenant, &plan);
+    let deleting = tenant.metadata.deletion_timestamp.is_some();
+    let published = match publishes && !deleting {
+        true => publish_status(context, tenant, id, &plan.state).await,
         false => Ok(()),
     };
-    if told.is_err() && !was_placed && !going {
-        return told.map(|()| Outcome::Progressed);
+    if published.is_err() && !was_placed && !deleting {
+        return published.map(|()| Outcome::Progressed);
     }
-    let done = field.carry_out(&plan.acts).await;
-    let told = match is_told && going {
-        true => tell(context, tenant, id, &plan.state).await,
-        false => told,
+    let done = executor.execute(&plan.actions).await;
+    let published = match publishes && deleting {
+        true => publish_status(context, tenant, id, &plan.state).await,
+        false => published,
     };
-    done.and(told)?;
-    let acted = !plan.acts.is_empty();
+    done.and(published)?;
+    let acted = !plan.actions.is_empty();
     Ok(match plan.state {
         State::Removed => {
-            hold(context, tenant, Hold::Off).await?;
+            set_finalizer(context, tenant, FinalizerState::Absent).await?;
             info!(tenant = id.as_str(), "tenant deleted");
             Outcome::Gone
         }
         State::Provisioned if acted => {
-            info!(tenant = id.as_str(), acts = ?plan.acts, "tenant repaired");
+            info!(tenant = id.as_str(), actions = ?plan.actions, "tenant repaired");
             Outcome::Repaired
         }
         // Limits the pace if a user deletes the namespace repeatedly.
-        State::Provisioning | State::Hindered(_) if acted && was_ready => Outcome::Repaired,
-        State::Provisioning | State::Hindered(_) if acted => Outcome::Progressed,
-        State::Provisioning => Outcome::Waits(SOON),
-        State::Provisioned => Outcome::Settled(spread(id)),
-        State::Hindered(problem) if problem.passes() => Outcome::Waits(WAITING),
-        State::Hindered(problem) => Outcome::Failed(problem.class()),
-        State::Deleting(_) => Outcome::Waits(WAITING),
+        State::Provisioning | State::Problem(_) if acted && was_ready => Outcome::Repaired,
+        State::Provisioning | State::Problem(_) if acted => Outcome::Progressed,
+        State::Provisioning => Outcome::Waits(TOKEN_POLL_INTERVAL),
+        State::Provisioned => Outcome::Settled(resync_after(id)),
+        State::Problem(problem) if problem.resolves_itself() => Outcome::Waits(WAIT_INTERVAL),
+        State::Problem(problem) => Outcome::Failed(problem.class()),
+        State::Deleting(_) => Outcome::Waits(WAIT_INTERVAL),
     })
 }
 
 /// Returns whether the status is written now. A failed tenant stays failed until the actions
 /// have succeeded; otherwise its status would flap with every attempt.
-fn is_to_be_told(tenant: &Tenant, plan: &Plan) -> bool {
+fn should_publish(tenant: &Tenant, plan: &Plan) -> bool {
     let Some(status) = &tenant.status else {
         return true;
     };
     let same_spec = status.observed_generation == tenant.metadata.generation;
     let failed = status.phase == Some(Phase::Failed) && same_spec;
-    let tries = !plan.acts.is_empty() && !matches!(plan.state, State::Deleting(_));
-    !(failed && tries)
+    let retries = !plan.actions.is_empty() && !matches!(plan.state, State::Deleting(_));
+    !(failed && retries)
 }
 
-async fn tell(
+async fn publish_status(
     context: &Context,
     tenant: &mut Tenant,
     id: &TenantId,
     state: &State,
 ) -> Result<(), Error> {
-    let wanted = Wanted { tenant, id };
-    let Some(status) = conclude(wanted, state, Timestamp::now()) else {
+    let desired = Desired { tenant, id };
+    let Some(status) = desired_status(desired, state, Timestamp::now()) else {
         return Ok(());
     };
     let phase = status.phase;
-    let told = report(context, tenant, status).await?;
-    let before = std::mem::replace(tenant, told).status;
+    let published = write_status(context, tenant, status).await?;
+    let before = std::mem::replace(tenant, published).status;
     info!(tenant = tenant.name_any(), ?phase, "tenant status changed");
-    event::tell(context, before.as_ref(), tenant).await;
+    event::emit(context, before.as_ref(), tenant).await;
     Ok(())
 }
 
 /// Reports a problem. A tenant that is being deleted stays in phase Deleting, and the message
 /// contains the problem.
-async fn fail(
+async fn publish_problem(
     context: &Context,
     tenant: &mut Tenant,
     id: &TenantId,
@@ -205,33 +205,33 @@ async fn fail(
 ) -> Result<Outcome, Error> {
     let class = problem.class();
     let state = match tenant.metadata.deletion_timestamp {
-        Some(_) => State::Deleting(Going {
+        Some(_) => State::Deleting(DeletionProgress {
             reason: problem.reason(),
             message: problem.to_string(),
         }),
-        None => State::Hindered(problem),
+        None => State::Problem(problem),
     };
-    tell(context, tenant, id, &state).await?;
+    publish_status(context, tenant, id, &state).await?;
     Ok(Outcome::Failed(class))
 }
 
 /// Returns whether an error is retried before it is reported: a write conflict, an unavailable
 /// server, or a grant that has not reached all API servers yet.
-fn is_hiccup(error: &Error, failures: u32) -> bool {
+fn is_retried(error: &Error, failures: u32) -> bool {
     match error {
         error if is_terminating(error) => false,
         Error::Server { source, .. } => match &**source {
-            kube::Error::Api(status) if matches!(status.code, 401 | 403) => failures < HICCUPS,
-            kube::Error::Api(status) if matches!(status.code, 404 | 409) => failures < RACES,
-            source => Class::of(source) == Class::Transient && failures < HICCUPS,
+            kube::Error::Api(status) if matches!(status.code, 401 | 403) => failures < MAX_TRANSIENT_FAILURES,
+            kube::Error::Api(status) if matches!(status.code, 404 | 409) => failures < MAX_CONFLICTS,
+            source => Class::of(source) == Class::Transient && failures < MAX_TRANSIENT_FAILURES,
         },
         _ => false,
     }
 }
 
 /// Spreads the resyncs of tenants over time.
-fn spread(id: &TenantId) -> Duration {
+fn resync_after(id: &TenantId) -> Duration {
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);
-    ANYWAY + Duration::from_secs(hasher.finish() % 600)
+    RESYNC_INTERVAL + Duration::from_secs(hasher.finish() % 600)
 }

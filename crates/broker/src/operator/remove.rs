@@ -7,39 +7,39 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::object::{Act, delete, release};
-use super::observe::{Inside, Observed};
-use super::plan::{Going, Plan, State};
-use super::wanted::Wanted;
+use super::object::{Action, delete, remove_finalizers};
+use super::observe::{NamespaceContents, Observed};
+use super::plan::{DeletionProgress, Plan, State};
+use super::desired::Desired;
 
 /// After this long, an administrator should look at what blocks the deletion.
-const LONG: SignedDuration = SignedDuration::from_mins(3);
+const LONG_DELETION: SignedDuration = SignedDuration::from_mins(3);
 
 /// Plans the deletion of a tenant. Objects that were not created for it stay.
-pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> Plan {
+pub(super) fn plan(desired: Desired<'_>, observed: &Observed, now: Timestamp) -> Plan {
     let namespace = observed.namespace.as_ref();
-    let namespace = namespace.filter(|found| wanted.owns(&found.metadata));
+    let namespace = namespace.filter(|found| desired.owns(&found.metadata));
     let space = observed.space.as_ref();
-    let space = space.filter(|found| wanted.owns(&found.metadata));
-    let mut acts = Vec::new();
+    let space = space.filter(|found| desired.owns(&found.metadata));
+    let mut actions = Vec::new();
     if namespace.is_some() {
-        acts.extend(revoke(&observed.inside));
+        actions.extend(revoke(&observed.contents));
     }
     let holds = match (space, namespace) {
         (Some(space), _) => {
-            acts.extend(delete(space));
-            said(&space.data["status"]["conditions"])
+            actions.extend(delete(space));
+            blocking_messages(&space.data["status"]["conditions"])
         }
         (None, Some(namespace)) => {
-            acts.extend(delete(namespace));
+            actions.extend(delete(namespace));
             let status = namespace.status.as_ref();
             let conditions = status.and_then(|status| status.conditions.as_ref());
-            said(&serde_json::to_value(conditions).unwrap_or_default())
+            blocking_messages(&serde_json::to_value(conditions).unwrap_or_default())
         }
         (None, None) => {
             return Plan {
                 state: State::Removed,
-                acts,
+                actions,
             };
         }
     };
@@ -48,49 +48,49 @@ pub(super) fn plan(wanted: Wanted<'_>, observed: &Observed, now: Timestamp) -> P
         None => "namespace",
     };
     if namespace.is_some() {
-        acts.extend(let_go(&observed.inside));
+        actions.extend(remove_all_finalizers(&observed.contents));
     }
-    let going = going(wanted, what, &holds, now);
+    let progress = progress(desired, what, &holds, now);
     Plan {
-        state: State::Deleting(going),
-        acts,
+        state: State::Deleting(progress),
+        actions,
     }
 }
 
 /// Deletes every credential: the account, its token, and the binding.
-fn revoke(inside: &Inside) -> impl Iterator<Item = Act> {
-    let account = inside.account.as_ref().and_then(delete);
-    let token = inside.token.as_ref().and_then(delete);
-    let binding = inside.admin_binding.as_ref().and_then(delete);
+fn revoke(contents: &NamespaceContents) -> impl Iterator<Item = Action> {
+    let account = contents.account.as_ref().and_then(delete);
+    let token = contents.token.as_ref().and_then(delete);
+    let binding = contents.admin_binding.as_ref().and_then(delete);
     account.into_iter().chain(token).chain(binding)
 }
 
 /// Removes finalizers, which every holder of a credential could have added.
-fn let_go(inside: &Inside) -> impl Iterator<Item = Act> {
-    let account = inside.account.as_ref().and_then(release);
-    let token = inside.token.as_ref().and_then(release);
-    let binding = inside.admin_binding.as_ref().and_then(release);
+fn remove_all_finalizers(contents: &NamespaceContents) -> impl Iterator<Item = Action> {
+    let account = contents.account.as_ref().and_then(remove_finalizers);
+    let token = contents.token.as_ref().and_then(remove_finalizers);
+    let binding = contents.admin_binding.as_ref().and_then(remove_finalizers);
     account.into_iter().chain(token).chain(binding)
 }
 
 /// Returns the messages of the conditions that block a deletion: those that are true.
-fn said(conditions: &Value) -> Vec<String> {
+fn blocking_messages(conditions: &Value) -> Vec<String> {
     let conditions = conditions.as_array().into_iter().flatten();
-    let mut said: Vec<_> = conditions
+    let mut blocking_messages: Vec<_> = conditions
         .filter(|condition| condition["status"] == "True")
         .filter_map(|condition| condition["message"].as_str())
         .map(|message| message.trim_end_matches('.').to_owned())
         .collect();
-    said.sort();
-    said.dedup();
-    said
+    blocking_messages.sort();
+    blocking_messages.dedup();
+    blocking_messages
 }
 
-fn going(wanted: Wanted<'_>, what: &str, holds: &[String], now: Timestamp) -> Going {
-    let name = wanted.id.namespace();
-    let since = wanted.tenant.metadata.deletion_timestamp.as_ref();
-    let long = since.is_some_and(|since| now.duration_since(since.0) > LONG);
-    let message = match (holds, long) {
+fn progress(desired: Desired<'_>, what: &str, holds: &[String], now: Timestamp) -> DeletionProgress {
+    let name = desired.id.namespace();
+    let since = desired.tenant.metadata.deletion_timestamp.as_ref();
+    let is_long = since.is_some_and(|since| now.duration_since(since.0) > LONG_DELETION);
+    let message = match (holds, is_long) {
         ([], false) => format!("{what} {name} is being deleted"),
         ([], true) => format!("{what} {name} is being deleted, which takes unusually long"),
         (holds, false) => format!("{what} {name} is blocked: {}", holds.join("; ")),
@@ -99,9 +99,9 @@ fn going(wanted: Wanted<'_>, what: &str, holds: &[String], now: Timestamp) -> Go
             holds.join("; ")
         ),
     };
-    let reason = match long {
+    let reason = match is_long {
         true => "DeletionTakesLong",
         false => "Deleting",
     };
-    Going { reason, message }
+    DeletionProgress { reason, message }
 }

@@ -39,7 +39,7 @@ pub struct Settings {
     /// The number of tenants that are reconciled concurrently.
     pub concurrency: usize,
     /// The timeout of a request, and of the reconciliation of one tenant.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// The kinds that a broker needs, for tenants with a space of their own.
     pub definitions: Vec<CustomResourceDefinition>,
     /// Where the operator reports its health.
@@ -54,8 +54,8 @@ impl Settings {
             leader_elect: true,
             times: Times::default(),
             concurrency: 16,
-            patience: Duration::from_secs(20),
-            definitions: crds::of_broker(),
+            timeout: Duration::from_secs(20),
+            definitions: crds::broker_kinds(),
             health: Arc::default(),
         }
     }
@@ -72,7 +72,7 @@ pub async fn run(
     settings: Settings,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let client = deadline::within(&client, settings.patience);
+    let client = deadline::within(&client, settings.timeout);
     let identity = format!("{}_{}", settings.identity, uuid::Uuid::new_v4());
     let candidate = settings
         .leader_elect
@@ -87,8 +87,8 @@ pub async fn run(
     let how = run::Settings {
         candidate,
         concurrency: settings.concurrency.max(1),
-        patience: settings.patience,
-        closing: settings.patience,
+        patience: settings.timeout,
+        closing: settings.timeout,
     };
     run::run(context, how, settings.health, stop).await;
     Ok(())

@@ -14,12 +14,12 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use super::conclude::conclude;
-use super::observe::{Inside, Observed};
-use super::plan::{Going, Plan, State, plan};
+use super::status::desired_status;
+use super::observe::{NamespaceContents, Observed};
+use super::plan::{DeletionProgress, Plan, State, plan};
 use super::problem::Problem;
 use super::remove;
-use super::wanted::Wanted;
+use super::desired::Desired;
 use crate::error::Error;
 use crate::names::{NotAnId, TENANT_LABEL, TenantId};
 use crate::tenant::{Isolation, Phase, Tenant, TenantSpec, TenantStatus};
@@ -48,7 +48,7 @@ fn with_space() -> Tenant {
     })
 }
 
-fn going(mut tenant: Tenant, since: i64) -> Tenant {
+fn deleting(mut tenant: Tenant, since: i64) -> Tenant {
     tenant.metadata.deletion_timestamp = Some(Time(at(since)));
     tenant
 }
@@ -74,8 +74,8 @@ fn filled(prefix: &str, uid: &str) -> BTreeMap<String, ByteString> {
 }
 
 /// Everything, as it should be.
-fn whole(wanted: Wanted<'_>) -> Observed {
-    let mut token = made(wanted.token(), "token");
+fn whole(desired: Desired<'_>) -> Observed {
+    let mut token = made(desired.token(), "token");
     let annotations = token.metadata.annotations.get_or_insert_default();
     annotations.insert(
         "kubernetes.io/service-account.uid".to_owned(),
@@ -87,14 +87,14 @@ fn whole(wanted: Wanted<'_>) -> Observed {
     ));
     Observed {
         spaces_served: true,
-        space: Some(made(wanted.space(), "space")),
+        space: Some(made(desired.space(), "space")),
         definitions: Vec::new(),
-        namespace: Some(made(wanted.namespace(), "namespace")),
-        inside: Inside {
-            account: Some(made(wanted.account(), "account")),
-            admin_role: Some(made(wanted.admin_role(), "role")),
-            admin_binding: Some(made(wanted.admin_binding(), "binding")),
-            cluster_role: Some(made(wanted.cluster_role(), "cluster")),
+        namespace: Some(made(desired.namespace(), "namespace")),
+        contents: NamespaceContents {
+            account: Some(made(desired.account(), "account")),
+            admin_role: Some(made(desired.admin_role(), "role")),
+            admin_binding: Some(made(desired.admin_binding(), "binding")),
+            cluster_role: Some(made(desired.cluster_role(), "cluster")),
             token: Some(token),
             offering_role: None,
             offering_binding: None,
@@ -106,20 +106,20 @@ fn whole(wanted: Wanted<'_>) -> Observed {
 /// What is planned when everything is as it should be but for this.
 fn planned(tenant: &Tenant, but: impl FnOnce(&mut Observed)) -> (State, Vec<String>) {
     let id = id();
-    let wanted = Wanted { tenant, id: &id };
-    let mut observed = whole(wanted);
+    let desired = Desired { tenant, id: &id };
+    let mut observed = whole(desired);
     but(&mut observed);
-    let Plan { state, acts } = plan(wanted, &observed, at(NOW));
-    (state, acts.iter().map(ToString::to_string).collect())
+    let Plan { state, actions } = plan(desired, &observed, at(NOW));
+    (state, actions.iter().map(ToString::to_string).collect())
 }
 
 fn removal(tenant: &Tenant, but: impl FnOnce(&mut Observed)) -> (State, Vec<String>) {
     let id = id();
-    let wanted = Wanted { tenant, id: &id };
-    let mut observed = whole(wanted);
+    let desired = Desired { tenant, id: &id };
+    let mut observed = whole(desired);
     but(&mut observed);
-    let Plan { state, acts } = remove::plan(wanted, &observed, at(NOW));
-    (state, acts.iter().map(ToString::to_string).collect())
+    let Plan { state, actions } = remove::plan(desired, &observed, at(NOW));
+    (state, actions.iter().map(ToString::to_string).collect())
 }
 
 const NOTHING: [&str; 0] = [];
@@ -128,7 +128,7 @@ const NAMESPACE: &str = "submariner-broker-acme";
 /// The namespace and what is in it are not there.
 fn no_namespace(observed: &mut Observed) {
     observed.namespace = None;
-    observed.inside = Inside::default();
+    observed.contents = NamespaceContents::default();
 }
 
 #[test]
@@ -141,17 +141,17 @@ fn everything_is_made_in_an_order_in_which_nothing_waits_for_what_comes_later() 
         "create role submariner-k8s-broker-cluster",
         "create secret submariner-k8s-broker-admin-token",
     ];
-    let (state, acts) = planned(&tenant(TenantSpec::default()), no_namespace);
+    let (state, actions) = planned(&tenant(TenantSpec::default()), no_namespace);
     assert_eq!(state, State::Provisioning);
-    assert_eq!(acts, all);
+    assert_eq!(actions, all);
     // Whoever manages the tenant may read its token as soon as there is one: a tenant that
     // has it is Provisioned, also if the operator died just then.
-    let (_, acts) = planned(&tenant(TenantSpec::default()), |observed| {
+    let (_, actions) = planned(&tenant(TenantSpec::default()), |observed| {
         no_namespace(observed);
         observed.offering = Some(vec![subject("User", "olga")]);
     });
     assert_eq!(
-        acts[5..],
+        actions[5..],
         [
             "create role axon-admin",
             "create role binding axon-admin",
@@ -159,19 +159,19 @@ fn everything_is_made_in_an_order_in_which_nothing_waits_for_what_comes_later() 
         ]
     );
     // It died after the namespace: the rest follows.
-    let (state, acts) = planned(&tenant(TenantSpec::default()), |observed| {
-        observed.inside = Inside::default();
+    let (state, actions) = planned(&tenant(TenantSpec::default()), |observed| {
+        observed.contents = NamespaceContents::default();
     });
     assert_eq!(state, State::Provisioning);
-    assert_eq!(acts, all[1..]);
+    assert_eq!(actions, all[1..]);
 }
 
 #[test]
 fn what_is_as_it_should_be_is_left_alone() {
     for tenant in [tenant(TenantSpec::default()), with_space()] {
-        let (state, acts) = planned(&tenant, |_| {});
+        let (state, actions) = planned(&tenant, |_| {});
         assert_eq!(
-            (state, acts.as_slice()),
+            (state, actions.as_slice()),
             (State::Provisioned, [].as_slice())
         );
     }
@@ -182,18 +182,18 @@ fn r79_each_part_is_put_right_by_itself() {
     type But = fn(&mut Observed);
     let table: [(But, State, &[&str]); 9] = [
         (
-            |observed| observed.inside.account = None,
+            |observed| observed.contents.account = None,
             State::Provisioning,
             &["create service account submariner-k8s-broker-admin"],
         ),
         (
-            |observed| observed.inside.cluster_role = None,
+            |observed| observed.contents.cluster_role = None,
             State::Provisioning,
             &["create role submariner-k8s-broker-cluster"],
         ),
         (
             |observed| {
-                let role = observed.inside.admin_role.as_mut().unwrap();
+                let role = observed.contents.admin_role.as_mut().unwrap();
                 role.rules.as_mut().unwrap().pop();
             },
             State::Provisioned,
@@ -201,7 +201,7 @@ fn r79_each_part_is_put_right_by_itself() {
         ),
         (
             |observed| {
-                let binding = observed.inside.admin_binding.as_mut().unwrap();
+                let binding = observed.contents.admin_binding.as_mut().unwrap();
                 binding.role_ref.name = "cluster-admin".to_owned();
             },
             State::Provisioned,
@@ -211,13 +211,13 @@ fn r79_each_part_is_put_right_by_itself() {
             ],
         ),
         (
-            |observed| observed.inside.token = None,
+            |observed| observed.contents.token = None,
             State::Provisioning,
             &["create secret submariner-k8s-broker-admin-token"],
         ),
         (
             |observed| {
-                let account = observed.inside.account.as_mut().unwrap();
+                let account = observed.contents.account.as_mut().unwrap();
                 account.metadata.uid = Some("another".to_owned());
             },
             State::Provisioning,
@@ -228,7 +228,7 @@ fn r79_each_part_is_put_right_by_itself() {
         ),
         (
             |observed| {
-                let token = observed.inside.token.as_mut().unwrap();
+                let token = observed.contents.token.as_mut().unwrap();
                 token.type_ = Some("Opaque".to_owned());
             },
             State::Provisioning,
@@ -252,17 +252,17 @@ fn r79_each_part_is_put_right_by_itself() {
         ),
         (
             |observed| {
-                let token = observed.inside.token.as_mut().unwrap();
+                let token = observed.contents.token.as_mut().unwrap();
                 token.metadata.labels = None;
             },
             State::Provisioned,
             &["change secret submariner-k8s-broker-admin-token"],
         ),
     ];
-    for (number, (but, state, acts)) in table.into_iter().enumerate() {
+    for (number, (but, state, actions)) in table.into_iter().enumerate() {
         let found = planned(&tenant(TenantSpec::default()), but);
         assert_eq!(found.0, state, "{number}");
-        assert_eq!(found.1, acts, "{number}");
+        assert_eq!(found.1, actions, "{number}");
     }
 }
 
@@ -308,7 +308,7 @@ fn r33_r49_while_something_is_in_the_way_nothing_is_done() {
         (
             &here,
             |observed| {
-                let token = observed.inside.token.as_mut().unwrap();
+                let token = observed.contents.token.as_mut().unwrap();
                 token.data = None;
                 token.metadata.creation_timestamp = Some(Time(at(NOW - 3)));
             },
@@ -317,7 +317,7 @@ fn r33_r49_while_something_is_in_the_way_nothing_is_done() {
         (
             &here,
             |observed| {
-                let token = observed.inside.token.as_mut().unwrap();
+                let token = observed.contents.token.as_mut().unwrap();
                 token.data = None;
                 token.metadata.creation_timestamp = Some(Time(at(NOW - 61)));
             },
@@ -345,7 +345,7 @@ fn r33_r49_while_something_is_in_the_way_nothing_is_done() {
     ];
     for (tenant, but, problem) in table {
         let found = planned(tenant, but);
-        assert_eq!(found.0, State::Hindered(problem));
+        assert_eq!(found.0, State::Problem(problem));
         assert_eq!(found.1, NOTHING);
     }
 }
@@ -353,7 +353,7 @@ fn r33_r49_while_something_is_in_the_way_nothing_is_done() {
 #[test]
 fn a_token_that_is_there_in_a_moment_is_nothing_to_talk_about() {
     let found = planned(&tenant(TenantSpec::default()), |observed| {
-        observed.inside.token.as_mut().unwrap().data = None;
+        observed.contents.token.as_mut().unwrap().data = None;
     });
     assert_eq!(found.0, State::Provisioning);
     assert_eq!(found.1, NOTHING);
@@ -379,7 +379,7 @@ fn a_space_comes_first_then_its_kinds_and_then_the_rest() {
     let found = planned(&tenant, definition(None));
     assert_eq!(found.1, ["create definition brokers.submariner.io"]);
     let found = planned(&tenant, definition(Some(false)));
-    assert_eq!(found.0, State::Hindered(Problem::KindsNotServed));
+    assert_eq!(found.0, State::Problem(Problem::KindsNotServed));
     let found = planned(&tenant, definition(Some(true)));
     assert_eq!(found.1.len(), 6);
 }
@@ -388,14 +388,14 @@ fn a_space_comes_first_then_its_kinds_and_then_the_rest() {
 fn those_who_manage_tenants_have_a_role_for_as_long_as_there_are_any() {
     let tenant = tenant(TenantSpec::default());
     let id = id();
-    let wanted = Wanted {
+    let desired = Desired {
         tenant: &tenant,
         id: &id,
     };
     let olga = vec![subject("User", "olga")];
     let (role, binding) = (
-        made(wanted.offering_role(), "r"),
-        made(wanted.offering_binding(&olga), "b"),
+        made(desired.offering_role(), "r"),
+        made(desired.offering_binding(&olga), "b"),
     );
     let found = planned(&tenant, |observed| observed.offering = Some(olga.clone()));
     assert_eq!(found.0, State::Provisioned);
@@ -404,8 +404,8 @@ fn those_who_manage_tenants_have_a_role_for_as_long_as_there_are_any() {
         ["create role axon-admin", "create role binding axon-admin"]
     );
     let there = |observed: &mut Observed| {
-        observed.inside.offering_role = Some(role.clone());
-        observed.inside.offering_binding = Some(binding.clone());
+        observed.contents.offering_role = Some(role.clone());
+        observed.contents.offering_binding = Some(binding.clone());
     };
     let found = planned(&tenant, |observed| {
         there(observed);
@@ -421,14 +421,14 @@ fn those_who_manage_tenants_have_a_role_for_as_long_as_there_are_any() {
     let found = planned(&tenant, |observed| {
         there(observed);
         observed
-            .inside
+            .contents
             .offering_role
             .as_mut()
             .unwrap()
             .metadata
             .labels = None;
         observed
-            .inside
+            .contents
             .offering_binding
             .as_mut()
             .unwrap()
@@ -499,7 +499,7 @@ fn who_may_be_named_as_an_administrator() {
         let found = planned(&tenant(spec), |_| {}).0;
         let expected = match expected {
             Ok(()) => State::Provisioned,
-            Err(why) => State::Hindered(Problem::InvalidAdmins {
+            Err(why) => State::Problem(Problem::InvalidAdmins {
                 at: 1,
                 why: why.to_owned(),
             }),
@@ -514,7 +514,7 @@ fn a_mistake_in_the_admins_keeps_nobody_else_from_their_rights_and_nothing_from_
         admins: Some(names.iter().map(|name| subject("User", name)).collect()),
         ..TenantSpec::default()
     };
-    let invalid = State::Hindered(Problem::InvalidAdmins {
+    let invalid = State::Problem(Problem::InvalidAdmins {
         at: 1,
         why: "User \"system:admin\" is one of the system's own".to_owned(),
     });
@@ -533,7 +533,7 @@ fn a_mistake_in_the_admins_keeps_nobody_else_from_their_rights_and_nothing_from_
     assert_eq!((found.0, found.1.len()), (invalid.clone(), 0));
     // Whoever is not named any more is taken out, and whoever may be named is put in.
     let found = planned(&tenant, |observed| {
-        let binding = observed.inside.admin_binding.as_mut().unwrap();
+        let binding = observed.contents.admin_binding.as_mut().unwrap();
         binding.subjects.as_mut().unwrap()[1].name = "joe".to_owned();
     });
     assert_eq!(found.0, invalid);
@@ -541,11 +541,11 @@ fn a_mistake_in_the_admins_keeps_nobody_else_from_their_rights_and_nothing_from_
     let found = planned(&tenant, no_namespace);
     assert_eq!((found.0, found.1.len()), (State::Provisioning, 6));
     let id = id();
-    let wanted = Wanted {
+    let desired = Desired {
         tenant: &tenant,
         id: &id,
     };
-    let subjects = wanted.admin_binding().subjects.unwrap();
+    let subjects = desired.admin_binding().subjects.unwrap();
     let names: Vec<_> = subjects.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["submariner-k8s-broker-admin", "jane"]);
 }
@@ -555,15 +555,15 @@ fn a_part_that_is_being_deleted_is_as_good_as_gone() {
     type But = fn(&mut Observed) -> &mut ObjectMeta;
     let table: [(But, &str); 3] = [
         (
-            |observed| &mut observed.inside.token.as_mut().unwrap().metadata,
+            |observed| &mut observed.contents.token.as_mut().unwrap().metadata,
             "secret submariner-k8s-broker-admin-token",
         ),
         (
-            |observed| &mut observed.inside.account.as_mut().unwrap().metadata,
+            |observed| &mut observed.contents.account.as_mut().unwrap().metadata,
             "service account submariner-k8s-broker-admin",
         ),
         (
-            |observed| &mut observed.inside.cluster_role.as_mut().unwrap().metadata,
+            |observed| &mut observed.contents.cluster_role.as_mut().unwrap().metadata,
             "role submariner-k8s-broker-cluster",
         ),
     ];
@@ -574,10 +574,10 @@ fn a_part_that_is_being_deleted_is_as_good_as_gone() {
             metadata.finalizers = Some(vec!["mine".to_owned()]);
         });
         let problem = Problem::PartTerminating(part.to_owned());
-        assert_eq!(found.0, State::Hindered(problem));
+        assert_eq!(found.0, State::Problem(problem));
         assert_eq!(
             found.1,
-            [format!("release {part}"), format!("create {part}")]
+            [format!("remove finalizers of {part}"), format!("create {part}")]
         );
     }
 }
@@ -631,16 +631,16 @@ fn a_secret_that_does_not_have_the_accounts_token_is_made_anew() {
     ];
     for (number, (but, right)) in table.into_iter().enumerate() {
         let found = planned(&tenant(TenantSpec::default()), |observed| {
-            but(observed.inside.token.as_mut().unwrap());
+            but(observed.contents.token.as_mut().unwrap());
         });
-        let acts = match right {
+        let actions = match right {
             true => Vec::new(),
             false => vec![
                 "delete secret submariner-k8s-broker-admin-token",
                 "create secret submariner-k8s-broker-admin-token",
             ],
         };
-        assert_eq!(found.1, acts, "{number}");
+        assert_eq!(found.1, actions, "{number}");
         let state = match right {
             true => State::Provisioned,
             false => State::Provisioning,
@@ -656,10 +656,10 @@ fn what_is_refused_because_the_namespace_goes_passes() {
         let status: kube::core::Status = serde_json::from_value(status).unwrap();
         Error::when("create role r")(kube::Error::Api(status.boxed()))
     };
-    let going = json!({"kind": "roles", "causes": [{"reason": "NamespaceTerminating"}]});
+    let deleting = json!({"kind": "roles", "causes": [{"reason": "NamespaceTerminating"}]});
     let deleted = "object is being deleted: namespaces \"n\" already exists";
     for (code, message, details, reason) in [
-        (403, "no", going, "NamespaceTerminating"),
+        (403, "no", deleting, "NamespaceTerminating"),
         (
             409,
             deleted,
@@ -694,26 +694,26 @@ fn r47_credentials_go_before_anything_else() {
         "delete role binding submariner-k8s-broker-admin",
         "delete namespace submariner-broker-acme",
     ];
-    let here = going(tenant(TenantSpec::default()), NOW);
+    let here = deleting(tenant(TenantSpec::default()), NOW);
     let only_here = |observed: &mut Observed| observed.space = None;
     let found = removal(&here, only_here);
     assert_eq!(found.1, all);
     assert_eq!(
         found.0,
-        State::Deleting(Going {
+        State::Deleting(DeletionProgress {
             reason: "Deleting",
             message: "namespace submariner-broker-acme is being deleted".to_owned(),
         })
     );
-    let found = removal(&going(with_space(), NOW), |_| {});
+    let found = removal(&deleting(with_space(), NOW), |_| {});
     assert_eq!(found.1[..3], all[..3]);
     assert_eq!(found.1[3..], ["delete space submariner-broker-acme"]);
     // Nobody keeps a credential by holding it.
     let found = removal(&here, |observed| {
         only_here(observed);
-        let account = observed.inside.account.as_mut().unwrap();
+        let account = observed.contents.account.as_mut().unwrap();
         account.metadata.finalizers = Some(vec!["mine".to_owned()]);
-        let token = observed.inside.token.as_mut().unwrap();
+        let token = observed.contents.token.as_mut().unwrap();
         token.metadata.finalizers = Some(vec!["mine".to_owned()]);
         token.metadata.deletion_timestamp = Some(Time(at(NOW)));
     });
@@ -723,15 +723,15 @@ fn r47_credentials_go_before_anything_else() {
             "delete service account submariner-k8s-broker-admin",
             "delete role binding submariner-k8s-broker-admin",
             "delete namespace submariner-broker-acme",
-            "release service account submariner-k8s-broker-admin",
-            "release secret submariner-k8s-broker-admin-token",
+            "remove finalizers of service account submariner-k8s-broker-admin",
+            "remove finalizers of secret submariner-k8s-broker-admin-token",
         ]
     );
 }
 
 #[test]
 fn r49_what_is_not_ours_is_not_removed() {
-    let here = going(tenant(TenantSpec::default()), NOW);
+    let here = deleting(tenant(TenantSpec::default()), NOW);
     for but in [
         |observed: &mut Observed| {
             observed.namespace = None;
@@ -784,9 +784,9 @@ fn r45_what_holds_a_namespace_is_said_and_that_it_takes_long() {
             "is blocked, which takes unusually long: configmaps. has 1; f in 1 instances",
         ),
     ] {
-        let found = removal(&going(tenant(TenantSpec::default()), since), |observed| {
+        let found = removal(&deleting(tenant(TenantSpec::default()), since), |observed| {
             observed.space = None;
-            observed.inside = Inside::default();
+            observed.contents = NamespaceContents::default();
             let namespace = observed.namespace.as_mut().unwrap();
             namespace.metadata.deletion_timestamp = Some(Time(at(since)));
             namespace.status = Some(NamespaceStatus {
@@ -796,14 +796,14 @@ fn r45_what_holds_a_namespace_is_said_and_that_it_takes_long() {
         });
         assert_eq!(found.1, NOTHING);
         let message = format!("namespace {NAMESPACE} {message}");
-        assert_eq!(found.0, State::Deleting(Going { reason, message }));
+        assert_eq!(found.0, State::Deleting(DeletionProgress { reason, message }));
     }
 }
 
 fn concluded(tenant: &mut Tenant, state: &State, now: i64) -> Option<Value> {
     let id = id();
-    let wanted = Wanted { tenant, id: &id };
-    let status = conclude(wanted, state, at(now))?;
+    let desired = Desired { tenant, id: &id };
+    let status = desired_status(desired, state, at(now))?;
     tenant.status = Some(status.clone());
     Some(serde_json::to_value(status).unwrap())
 }
@@ -855,7 +855,7 @@ fn r28_r32_the_status_says_how_far_it_is_and_when_it_was_first_ready() {
     assert_eq!(concluded(&mut tenant, &State::Provisioned, 4), None);
     let problem = Problem::ServerUnavailable("cannot".to_owned());
     assert_eq!(
-        concluded(&mut tenant, &State::Hindered(problem), 5),
+        concluded(&mut tenant, &State::Problem(problem), 5),
         with(json!({
             "phase": "Failed", "provisionedAt": "1970-01-01T00:00:03Z",
             "message": "the server is unavailable: cannot",
@@ -875,7 +875,7 @@ fn r28_r32_the_status_says_how_far_it_is_and_when_it_was_first_ready() {
 fn nobody_is_told_more_than_can_be_read() {
     let mut tenant = tenant(TenantSpec::default());
     let problem = Problem::Rejected("ä".repeat(100_000));
-    let status = concluded(&mut tenant, &State::Hindered(problem), 1).unwrap();
+    let status = concluded(&mut tenant, &State::Problem(problem), 1).unwrap();
     let message = status["message"].as_str().unwrap();
     assert!((2040..=2048).contains(&message.len()), "{}", message.len());
     assert_eq!(status["conditions"][0]["message"], message);
@@ -886,7 +886,7 @@ fn what_others_say_cannot_change_how_the_rest_is_shown() {
     let mut tenant = tenant(TenantSpec::default());
     let said = "a\u{1b}[2Jb\r\nc\0d\u{202e}e\u{2028}f\u{85}ä";
     let problem = Problem::Rejected(said.to_owned());
-    let status = concluded(&mut tenant, &State::Hindered(problem), 1).unwrap();
+    let status = concluded(&mut tenant, &State::Problem(problem), 1).unwrap();
     assert_eq!(
         status["message"],
         "the server rejects the request: a\u{fffd}[2Jb\u{fffd}\u{fffd}c\u{fffd}d\u{fffd}e\u{fffd}f\u{fffd}ä"
@@ -900,7 +900,7 @@ fn a_tenant_with_a_space_says_which_and_one_that_never_got_anything_says_nothing
     assert_eq!(status["space"], NAMESPACE);
     let mut failed = tenant(TenantSpec::default());
     let problem = Problem::NamespaceNotOurs(NAMESPACE.to_owned());
-    let status = concluded(&mut failed, &State::Hindered(problem), 1).unwrap();
+    let status = concluded(&mut failed, &State::Problem(problem), 1).unwrap();
     assert_eq!(status.get("namespace"), None);
     assert_eq!(status["phase"], "Failed");
 }
@@ -958,7 +958,7 @@ fn every_problem_has_a_reason_of_its_own_and_says_whether_it_passes() {
         assert!(reasons.insert(problem.reason()), "{problem:?}");
         assert_eq!(problem.class(), class, "{problem:?}");
         let mut tenant = tenant(TenantSpec::default());
-        let status = concluded(&mut tenant, &State::Hindered(problem.clone()), 1).unwrap();
+        let status = concluded(&mut tenant, &State::Problem(problem.clone()), 1).unwrap();
         assert_eq!(status["phase"], json!(phase), "{problem:?}");
         assert_eq!(status["conditions"][0]["reason"], problem.reason());
     }
@@ -1008,13 +1008,13 @@ fn what_a_server_answers_becomes_a_problem_that_names_what_was_attempted() {
 fn r81_a_secret_that_is_planned_does_not_show_itself() {
     let tenant = tenant(TenantSpec::default());
     let id = id();
-    let wanted = Wanted {
+    let desired = Desired {
         tenant: &tenant,
         id: &id,
     };
-    let mut observed = whole(wanted);
-    observed.inside.token.as_mut().unwrap().metadata.labels = None;
-    let plan = plan(wanted, &observed, at(NOW));
+    let mut observed = whole(desired);
+    observed.contents.token.as_mut().unwrap().metadata.labels = None;
+    let plan = plan(desired, &observed, at(NOW));
     assert_eq!(
         format!("{plan:?}"),
         "Plan { state: Provisioned, acts: [change secret submariner-k8s-broker-admin-token] }"
@@ -1026,10 +1026,10 @@ fn nothing_without_a_uid_owns_anything() {
     let mut nobody = tenant(TenantSpec::default());
     nobody.metadata.uid = None;
     let id = id();
-    let wanted = Wanted {
+    let desired = Desired {
         tenant: &nobody,
         id: &id,
     };
-    assert!(!wanted.owns(&ObjectMeta::default()));
-    assert!(!wanted.owns(&wanted.namespace().metadata));
+    assert!(!desired.owns(&ObjectMeta::default()));
+    assert!(!desired.owns(&desired.namespace().metadata));
 }

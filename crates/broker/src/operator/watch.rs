@@ -29,71 +29,71 @@ use crate::tenant::Tenant;
 type Triggers = BoxStream<'static, Trigger>;
 
 /// How often the operator checks whether spaces are served and may be watched.
-const LOOK: Duration = Duration::from_secs(30);
+const SPACES_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Returns all triggers.
 pub(super) async fn triggers(context: Arc<Context>) -> Triggers {
     let lists = Lists::of(&context.client).await;
     let tenants: Api<PartialObjectMeta<Tenant>> = Api::namespaced(context.client.clone(), AXON);
     let mut all: Vec<Triggers> = vec![objects(tenants, lists).boxed()];
-    all.extend(of_tenants(&context.client, lists, Place::Here));
-    all.push(offering::<Role>(&context.client, lists));
-    all.push(offering::<RoleBinding>(&context.client, lists));
-    all.push(in_spaces(context, lists));
+    all.extend(tenant_objects(&context.client, lists, Origin::Local));
+    all.push(offering_objects::<Role>(&context.client, lists));
+    all.push(offering_objects::<RoleBinding>(&context.client, lists));
+    all.push(space_objects(context, lists));
     stream::select_all(all).boxed()
 }
 
 /// Where an object of a tenant is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Here,
+enum Origin {
+    Local,
     /// In a space with the name of the tenant's namespace.
     Space,
 }
 
-fn of_tenants(client: &Client, lists: Lists, place: Place) -> Vec<Triggers> {
+fn tenant_objects(client: &Client, lists: Lists, origin: Origin) -> Vec<Triggers> {
     vec![
-        cluster_scoped::<Namespace>(client, lists, place),
-        namespaced::<ServiceAccount>(client, lists, place),
-        namespaced::<Secret>(client, lists, place),
-        namespaced::<Role>(client, lists, place),
-        namespaced::<RoleBinding>(client, lists, place),
+        cluster_scoped::<Namespace>(client, lists, origin),
+        namespaced::<ServiceAccount>(client, lists, origin),
+        namespaced::<Secret>(client, lists, origin),
+        namespaced::<Role>(client, lists, origin),
+        namespaced::<RoleBinding>(client, lists, origin),
     ]
 }
 
-fn cluster_scoped<K>(client: &Client, lists: Lists, place: Place) -> Triggers
+fn cluster_scoped<K>(client: &Client, lists: Lists, origin: Origin) -> Triggers
 where
     K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
     let api = Api::<PartialObjectMeta<K>>::all(client.clone());
-    parts(api, ours(), lists, move |part| {
-        whose(part, &part.name_any(), place)
+    parts(api, managed(), lists, move |part| {
+        trigger_of(part, &part.name_any(), origin)
     })
     .boxed()
 }
 
-fn namespaced<K>(client: &Client, lists: Lists, place: Place) -> Triggers
+fn namespaced<K>(client: &Client, lists: Lists, origin: Origin) -> Triggers
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
     let api = Api::<PartialObjectMeta<K>>::all(client.clone());
-    parts(api, ours(), lists, move |part| {
-        whose(part, &part.namespace().unwrap_or_default(), place)
+    parts(api, managed(), lists, move |part| {
+        trigger_of(part, &part.namespace().unwrap_or_default(), origin)
     })
     .boxed()
 }
 
-fn ours() -> Config {
+fn managed() -> Config {
     let (label, value) = MANAGED_BY;
     Config::default().labels(&format!("{label}={value}"))
 }
 
 /// Returns the trigger of the tenant that an object in this namespace belongs to.
-fn whose<K: Resource>(part: &K, namespace: &str, place: Place) -> Option<Trigger> {
+fn trigger_of<K: Resource>(part: &K, namespace: &str, origin: Origin) -> Option<Trigger> {
     let id = TenantId::of_namespace(namespace)?;
-    if place == Place::Space {
+    if origin == Origin::Space {
         // Any space can have a namespace of that name.
         let link = part.meta().self_link.as_deref().unwrap_or_default();
         if !link.contains(&format!("/tenants/{namespace}/")) {
@@ -105,7 +105,7 @@ fn whose<K: Resource>(part: &K, namespace: &str, place: Place) -> Option<Trigger
 
 /// Watches the role and binding of tenant managers, who have a role in every tenant's
 /// namespace.
-fn offering<K>(client: &Client, lists: Lists) -> Triggers
+fn offering_objects<K>(client: &Client, lists: Lists) -> Triggers
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
@@ -116,10 +116,10 @@ where
 }
 
 /// Watches tenants' spaces and the objects in them, once spaces are served and may be watched.
-fn in_spaces(context: Arc<Context>, lists: Lists) -> Triggers {
+fn space_objects(context: Arc<Context>, lists: Lists) -> Triggers {
     let watches = async move {
         wait_for_spaces(&context).await;
-        let mut all = of_tenants(&within(&context.client, "all"), lists, Place::Space);
+        let mut all = tenant_objects(&within(&context.client, "all"), lists, Origin::Space);
         all.push(spaces(&context.client, lists));
         stream::select_all(all)
     };
@@ -138,15 +138,15 @@ async fn wait_for_spaces(context: &Context) {
                 return;
             }
         }
-        sleep(LOOK).await;
+        sleep(SPACES_CHECK_INTERVAL).await;
     }
 }
 
 /// Watches the spaces themselves.
 fn spaces(client: &Client, lists: Lists) -> Triggers {
     let api = Api::<PartialObjectMeta<DynamicObject>>::all_with(client.clone(), &space_kind());
-    parts(api, ours(), lists, |space| {
-        whose(space, &space.name_any(), Place::Here)
+    parts(api, managed(), lists, |space| {
+        trigger_of(space, &space.name_any(), Origin::Local)
     })
     .boxed()
 }
@@ -163,24 +163,24 @@ mod tests {
         let touched = |id: &str| Some(Trigger::Touched(id.into()));
         let mine = "/api/v1/tenants/submariner-broker-a/namespaces/submariner-broker-a/secrets/s";
         let theirs = "/api/v1/tenants/evil/namespaces/submariner-broker-a/secrets/s";
-        for (namespace, link, place, expected) in [
-            ("submariner-broker-a", None, Place::Here, touched("a")),
+        for (namespace, link, origin, expected) in [
+            ("submariner-broker-a", None, Origin::Local, touched("a")),
             (
                 "submariner-broker-a",
                 Some(theirs),
-                Place::Here,
+                Origin::Local,
                 touched("a"),
             ),
-            ("default", None, Place::Here, None),
-            ("submariner-broker-", None, Place::Here, None),
+            ("default", None, Origin::Local, None),
+            ("submariner-broker-", None, Origin::Local, None),
             (
                 "submariner-broker-a",
                 Some(mine),
-                Place::Space,
+                Origin::Space,
                 touched("a"),
             ),
-            ("submariner-broker-a", Some(theirs), Place::Space, None),
-            ("submariner-broker-a", None, Place::Space, None),
+            ("submariner-broker-a", Some(theirs), Origin::Space, None),
+            ("submariner-broker-a", None, Origin::Space, None),
         ] {
             let part = Secret {
                 metadata: ObjectMeta {
@@ -191,7 +191,7 @@ mod tests {
                 ..Secret::default()
             };
             assert_eq!(
-                whose(&part, namespace, place),
+                trigger_of(&part, namespace, origin),
                 expected,
                 "{namespace} {link:?}"
             );

@@ -10,18 +10,18 @@ use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use super::wait::{Wait, must_be_provisioned};
-use super::{Tenants, doors};
+use super::wait::{Wait, require_provisioned};
+use super::{Tenants, audit_bindings};
 use crate::error::Error;
 use crate::info::BrokerInfo;
 use crate::names::{ADMIN, ADMIN_TOKEN, TenantId};
-use crate::passing::is_passing;
+use crate::transient::is_transient;
 use crate::report::{Report, Silent};
 use crate::tenant::Tenant;
 use crate::token;
 
 /// The location of a tenant's administrator account and token.
-struct Place {
+struct TokenLocation {
     id: TenantId,
     namespace: String,
     client: Client,
@@ -30,13 +30,13 @@ struct Place {
 
 /// The UIDs of the objects before a rotation.
 #[derive(Default)]
-struct Before {
+struct Previous {
     account: Option<String>,
     secret: Option<String>,
 }
 
 /// The report while the Secret holds something other than the administrator's token.
-const NOT_ITS_OWN: &str =
+const FOREIGN_TOKEN: &str =
     "the Secret does not hold the administrator's token; the operator is about to recreate it";
 
 impl Tenants {
@@ -48,17 +48,17 @@ impl Tenants {
     /// [`Error::NotProvisioned`]; [`Error::TimedOut`] if there is no token of the
     /// administrator; [`Error::InItsSpace`]; any error of the server.
     pub async fn info(&self, tenant: &Tenant, url: &str) -> Result<BrokerInfo, Error> {
-        let place = self.place(tenant)?;
-        let secret = place
-            .filled(&Before::default(), token::PATIENCE, &Silent)
+        let location = self.location(tenant)?;
+        let secret = location
+            .await_token(&Previous::default(), token::TIMEOUT, &Silent)
             .await?;
         Ok(BrokerInfo {
-            url: within(url, tenant),
-            client_token: Some(bare(secret)),
+            url: tenant_url(url, tenant),
+            client_token: Some(without_server_metadata(secret)),
             ipsec_psk: None,
             components: BTreeSet::new(),
             custom_domains: Vec::new(),
-            namespace: Some(place.namespace),
+            namespace: Some(location.namespace),
         })
     }
 
@@ -76,23 +76,23 @@ impl Tenants {
         timeout: Duration,
         report: &dyn Report,
     ) -> Result<(), Error> {
-        let place = self.place(tenant)?;
-        let before = Before {
-            account: place.take_away::<ServiceAccount>(ADMIN).await?,
+        let location = self.location(tenant)?;
+        let previous = Previous {
+            account: location.delete_current::<ServiceAccount>(ADMIN).await?,
             // Whatever it holds, the operator recreates it.
-            secret: place.take_away::<Secret>(ADMIN_TOKEN).await?,
+            secret: location.delete_current::<Secret>(ADMIN_TOKEN).await?,
         };
-        place.filled(&before, timeout, report).await?;
-        report.done(&format!("Tenant {} has a new token", place.id));
-        let bindings = Api::namespaced(place.client.clone(), &place.namespace);
-        doors::tell(&bindings, tenant, &place.namespace, report).await;
+        location.await_token(&previous, timeout, report).await?;
+        report.done(&format!("Tenant {} has a new token", location.id));
+        let bindings = Api::namespaced(location.client.clone(), &location.namespace);
+        audit_bindings::report(&bindings, tenant, &location.namespace, report).await;
         Ok(())
     }
 
     /// Returns where the operator stores a tenant's token. The status is not trusted: a forged
     /// one would expose another token.
-    fn place(&self, tenant: &Tenant) -> Result<Place, Error> {
-        let id = must_be_provisioned(tenant)?;
+    fn location(&self, tenant: &Tenant) -> Result<TokenLocation, Error> {
+        let id = require_provisioned(tenant)?;
         let status = tenant.status.clone().unwrap_or_default();
         let namespace = id.namespace();
         let usual =
@@ -110,7 +110,7 @@ impl Tenants {
             Some(space) => spaces::within(&self.client, space),
             None => self.client.clone(),
         };
-        Ok(Place {
+        Ok(TokenLocation {
             id,
             namespace,
             client,
@@ -119,15 +119,15 @@ impl Tenants {
     }
 }
 
-impl Place {
+impl TokenLocation {
     /// Deletes exactly the current object and returns its UID.
-    async fn take_away<K>(&self, name: &str) -> Result<Option<String>, Error>
+    async fn delete_current<K>(&self, name: &str) -> Result<Option<String>, Error>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
         K: Clone + std::fmt::Debug + DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), &self.namespace);
-        let failed = |error| self.told(error, "take away");
+        let failed = |error| self.map_error(error, "take away");
         let Some(found) = api.get_opt(name).await.map_err(failed)? else {
             return Ok(None);
         };
@@ -145,51 +145,51 @@ impl Place {
     }
 
     /// Waits for a Secret and account that are new and match, and returns the Secret.
-    async fn filled(
+    async fn await_token(
         &self,
-        before: &Before,
+        previous: &Previous,
         timeout: Duration,
         report: &dyn Report,
     ) -> Result<Secret, Error> {
         let what = format!("Waiting for a token of tenant {}", self.id);
-        let mut wait = Wait::at_most(timeout);
+        let mut wait = Wait::with_timeout(timeout);
         loop {
-            let why = match self.look(before).await {
-                Ok(Found::Good(secret)) => return Ok(*secret),
-                Ok(Found::Nothing) => "",
-                Ok(Found::Other) => NOT_ITS_OWN,
-                Err(error) if is_passing(&error) => "",
-                Err(error) => return Err(self.told(error, "read")),
+            let why = match self.find_token(previous).await {
+                Ok(TokenState::Valid(secret)) => return Ok(*secret),
+                Ok(TokenState::Pending) => "",
+                Ok(TokenState::Foreign) => FOREIGN_TOKEN,
+                Err(error) if is_transient(&error) => "",
+                Err(error) => return Err(self.map_error(error, "read")),
             };
             wait.pause(&what, why, report).await?;
         }
     }
 
-    async fn look(&self, before: &Before) -> Result<Found, kube::Error> {
+    async fn find_token(&self, previous: &Previous) -> Result<TokenState, kube::Error> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         let Some(secret) = secrets.get_opt(ADMIN_TOKEN).await? else {
-            return Ok(Found::Nothing);
+            return Ok(TokenState::Pending);
         };
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.namespace);
         let Some(account) = accounts.get_opt(ADMIN).await? else {
-            return Ok(Found::Nothing);
+            return Ok(TokenState::Pending);
         };
-        let is_new = account.uid() != before.account && secret.uid() != before.secret;
+        let is_new = account.uid() != previous.account && secret.uid() != previous.secret;
         let is_going = secret.metadata.deletion_timestamp.is_some();
         if is_going || !is_new || (token::of(&secret).is_none() && token::is_for(&secret, ADMIN)) {
-            return Ok(Found::Nothing);
+            return Ok(TokenState::Pending);
         }
         let uid = account.uid();
         Ok(
-            match token::fits(&secret, &self.namespace, ADMIN, uid.as_deref()) {
-                true => Found::Good(Box::new(secret)),
-                false => Found::Other,
+            match token::matches_account(&secret, &self.namespace, ADMIN, uid.as_deref()) {
+                true => TokenState::Valid(Box::new(secret)),
+                false => TokenState::Foreign,
             },
         )
     }
 
     /// Converts the server's error.
-    fn told(&self, error: kube::Error, attempted: &str) -> Error {
+    fn map_error(&self, error: kube::Error, attempted: &str) -> Error {
         match &error {
             kube::Error::Api(status) if status.is_forbidden() && self.is_space => {
                 Error::InItsSpace {
@@ -202,18 +202,18 @@ impl Place {
 }
 
 /// The state of a tenant's token.
-enum Found {
+enum TokenState {
     /// The administrator's token.
-    Good(Box<Secret>),
+    Valid(Box<Secret>),
     /// No token yet, or still the previous one.
-    Nothing,
+    Pending,
     /// Something else.
-    Other,
+    Foreign,
 }
 
 /// Drops the metadata that only the server needs.
-fn bare(secret: Secret) -> Secret {
-    let secret = token::handed_out(secret);
+fn without_server_metadata(secret: Secret) -> Secret {
+    let secret = token::for_distribution(secret);
     let annotations = secret.metadata.annotations.unwrap_or_default();
     let said = annotations
         .into_iter()
@@ -233,7 +233,7 @@ fn bare(secret: Secret) -> Secret {
 
 /// Returns the URL for a tenant. The administrator's URL may contain the path of the system
 /// space, which no other space may enter; a tenant's own token determines its space.
-fn within(url: &str, tenant: &Tenant) -> String {
+fn tenant_url(url: &str, tenant: &Tenant) -> String {
     let url = url.trim_end_matches('/');
     let space = tenant
         .status
@@ -267,7 +267,7 @@ mod tests {
             ("https://h/k8s/tenants/system/", &spaced, "https://h/k8s"),
             ("https://h/tenants/a/b", &spaced, "https://h/tenants/a/b"),
         ] {
-            assert_eq!(within(url, tenant), expected);
+            assert_eq!(tenant_url(url, tenant), expected);
         }
     }
 }

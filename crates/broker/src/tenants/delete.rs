@@ -9,7 +9,7 @@ use super::wait::Wait;
 use super::{Tenants, is_missing, message};
 use crate::error::Error;
 use crate::names::TenantId;
-use crate::passing::is_passing;
+use crate::transient::is_transient;
 use crate::report::Report;
 
 /// Deletes a tenant and waits until it is gone.
@@ -30,10 +30,10 @@ pub async fn run(
         Ok(_) => {}
         // Another client was faster, and another tenant of that name may exist already.
         Err(kube::Error::Api(status)) if is_missing(&status, id) || status.is_conflict() => {}
-        Err(error) => return Err(tenants.told(error, id, attempted())),
+        Err(error) => return Err(tenants.map_error(error, id, attempted())),
     }
     let what = format!("Deleting tenant {id}");
-    let mut wait = Wait::at_most(timeout);
+    let mut wait = Wait::with_timeout(timeout);
     let mut why = String::new();
     loop {
         match tenants.api.get_opt(id.as_str()).await {
@@ -47,8 +47,8 @@ pub async fn run(
                 report.done(&format!("Tenant {id} is deleted"));
                 return Ok(());
             }
-            Err(error) if is_passing(&error) => {}
-            Err(error) => return Err(tenants.told(error, id, attempted())),
+            Err(error) if is_transient(&error) => {}
+            Err(error) => return Err(tenants.map_error(error, id, attempted())),
         }
         wait.pause(&what, &why, report).await?;
     }

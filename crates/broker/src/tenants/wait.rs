@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Tenants, is_missing, message, phase};
 use crate::error::Error;
 use crate::names::TenantId;
-use crate::passing::is_passing;
+use crate::transient::is_transient;
 use crate::report::Report;
 use crate::tenant::{Phase, Tenant};
 
@@ -17,21 +17,21 @@ pub struct Wait {
     timeout: Duration,
     deadline: Instant,
     pause: Duration,
-    told: String,
+    reported: String,
 }
 
 /// The first and the maximum interval: responsive for fast operations, sparing for slow ones.
-const SHORTEST: Duration = Duration::from_millis(40);
-const LONGEST: Duration = Duration::from_secs(1);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(40);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Wait {
     /// Starts a wait.
-    pub fn at_most(timeout: Duration) -> Self {
+    pub fn with_timeout(timeout: Duration) -> Self {
         Self {
             timeout,
             deadline: Instant::now() + timeout,
-            pause: SHORTEST,
-            told: String::new(),
+            pause: MIN_POLL_INTERVAL,
+            reported: String::new(),
         }
     }
 
@@ -48,23 +48,23 @@ impl Wait {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(Error::TimedOut {
-                what: uncapitalised(what),
+                what: uncapitalized(what),
                 after: self.timeout,
                 why: (!why.is_empty()).then(|| why.to_owned()),
             });
         }
-        if said != self.told {
+        if said != self.reported {
             report.begin(&said);
-            self.told = said;
+            self.reported = said;
         }
         tokio::time::sleep(self.pause.min(left)).await;
-        self.pause = self.pause.mul_f32(1.5).min(LONGEST);
+        self.pause = self.pause.mul_f32(1.5).min(MAX_POLL_INTERVAL);
         Ok(())
     }
 }
 
 /// Lowers the first letter, for the middle of a sentence.
-fn uncapitalised(text: &str) -> String {
+fn uncapitalized(text: &str) -> String {
     let mut signs = text.chars();
     let first = signs.next().map(|sign| sign.to_ascii_lowercase());
     first.into_iter().chain(signs).collect()
@@ -79,10 +79,10 @@ pub async fn until_provisioned(
 ) -> Result<Tenant, Error> {
     let id = id(created)?;
     let what = format!("Provisioning tenant {id}");
-    let mut wait = Wait::at_most(timeout);
+    let mut wait = Wait::with_timeout(timeout);
     let mut tenant = created.clone();
     loop {
-        if let Some(end) = judge(created, &tenant, &id) {
+        if let Some(end) = evaluate(created, &tenant, &id) {
             end?;
             report.done(&format!("Tenant {id} is provisioned"));
             return Ok(tenant);
@@ -94,15 +94,15 @@ pub async fn until_provisioned(
             Err(kube::Error::Api(status)) if is_missing(&status, &id) => {
                 return Err(Error::TenantGone(id));
             }
-            Err(error) if is_passing(&error) => {}
-            Err(error) => return Err(tenants.told(error, &id, format!("wait for tenant {id}"))),
+            Err(error) if is_transient(&error) => {}
+            Err(error) => return Err(tenants.map_error(error, &id, format!("wait for tenant {id}"))),
         }
     }
 }
 
 /// Returns the result once the wait is over. A status counts only if it is about the created
 /// object and its generation, not about an earlier or later object of the same name.
-fn judge(created: &Tenant, now: &Tenant, id: &TenantId) -> Option<Result<(), Error>> {
+fn evaluate(created: &Tenant, now: &Tenant, id: &TenantId) -> Option<Result<(), Error>> {
     if now.uid() != created.uid() || now.metadata.deletion_timestamp.is_some() {
         return Some(Err(Error::TenantGone(id.clone())));
     }
@@ -130,7 +130,7 @@ pub fn id(tenant: &Tenant) -> Result<TenantId, Error> {
 }
 
 /// Returns the ID of a provisioned tenant.
-pub fn must_be_provisioned(tenant: &Tenant) -> Result<TenantId, Error> {
+pub fn require_provisioned(tenant: &Tenant) -> Result<TenantId, Error> {
     let id = id(tenant)?;
     match phase(tenant) {
         "Provisioned" => Ok(id),
@@ -186,7 +186,7 @@ mod tests {
             (going, Some(gone)),
         ] {
             let id = "acme".parse().unwrap();
-            let judged = judge(&tenant("u", 1), &now, &id);
+            let judged = evaluate(&tenant("u", 1), &now, &id);
             let said =
                 judged.map(|end| end.map_or_else(|error| error.to_string(), |()| String::new()));
             assert_eq!(said.as_deref(), expected, "{now:?}");
@@ -207,7 +207,7 @@ mod tests {
                 "tenant acme is Provisioning, not Provisioned",
             ),
         ] {
-            let judged = must_be_provisioned(&with("u", Some(1), phase));
+            let judged = require_provisioned(&with("u", Some(1), phase));
             let said = judged.map_or_else(|error| error.to_string(), |id| id.to_string());
             assert_eq!(said, expected);
         }

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
 /// The prefix of the claims of tokens that are stored in Secrets.
-const KEPT: &str = "kubernetes.io/serviceaccount/";
+const STORED_PREFIX: &str = "kubernetes.io/serviceaccount/";
 
 /// The claims that identify the account of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +33,10 @@ impl Claims {
         let claims: Value = serde_json::from_slice(&claims).ok()?;
         // Stored tokens have flat claims, requested ones nested claims. A token with both must
         // not contradict itself.
-        let kept = |word: &str| claims[format!("{KEPT}{word}")].as_str();
+        let stored = |word: &str| claims[format!("{STORED_PREFIX}{word}")].as_str();
         let bound = |branch: &str, leaf: &str| claims["kubernetes.io"][branch][leaf].as_str();
-        let uid = one(kept("service-account.uid"), bound("serviceaccount", "uid"))?;
-        let secret = one(kept("secret.name"), bound("secret", "name"))?;
+        let uid = one(stored("service-account.uid"), bound("serviceaccount", "uid"))?;
+        let secret = one(stored("secret.name"), bound("secret", "name"))?;
         Some(Self {
             subject: claims["sub"].as_str()?.to_owned(),
             uid: uid?.to_owned(),
@@ -45,23 +45,23 @@ impl Claims {
     }
 
     /// Returns whether the token is of this account, and of this UID if it is given.
-    pub(crate) fn are_of(&self, namespace: &str, account: &str, uid: Option<&str>) -> bool {
+    pub(crate) fn match_account(&self, namespace: &str, account: &str, uid: Option<&str>) -> bool {
         self.subject == format!("system:serviceaccount:{namespace}:{account}")
             && uid.is_none_or(|uid| uid == self.uid)
     }
 
     /// Returns whether the token is not bound to another Secret: API servers reject such a
     /// token as soon as that Secret is deleted.
-    pub(crate) fn may_be_in(&self, secret: &str) -> bool {
+    pub(crate) fn may_be_stored_in(&self, secret: &str) -> bool {
         self.secret.as_deref().is_none_or(|named| named == secret)
     }
 }
 
 /// Returns the common or only value; `None` if the two differ.
-fn one<'a>(kept: Option<&'a str>, bound: Option<&'a str>) -> Option<Option<&'a str>> {
-    match (kept, bound) {
-        (Some(kept), Some(bound)) if kept != bound => None,
-        (kept, bound) => Some(kept.or(bound)),
+fn one<'a>(stored: Option<&'a str>, bound: Option<&'a str>) -> Option<Option<&'a str>> {
+    match (stored, bound) {
+        (Some(stored), Some(bound)) if stored != bound => None,
+        (stored, bound) => Some(stored.or(bound)),
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn r37_a_token_says_whose_it_is_in_the_words_of_either_kind() {
-        let kept = json!({
+        let stored = json!({
             "iss": "kubernetes/serviceaccount", "sub": "system:serviceaccount:n:a",
             UID: "u", SECRET: "s", "kubernetes.io/serviceaccount/namespace": "n",
         });
@@ -88,7 +88,7 @@ mod tests {
             "namespace": "n", "serviceaccount": {"name": "a", "uid": "u"},
             "secret": {"name": "s", "uid": "v"},
         }});
-        for claims in [&kept, &bound] {
+        for claims in [&stored, &bound] {
             let claims = Claims::of(token(claims).as_bytes()).unwrap();
             for (namespace, account, uid, are) in [
                 ("n", "a", Some("u"), true),
@@ -97,16 +97,16 @@ mod tests {
                 ("m", "a", Some("u"), false),
                 ("n", "b", Some("u"), false),
             ] {
-                assert_eq!(claims.are_of(namespace, account, uid), are, "{claims:?}");
+                assert_eq!(claims.match_account(namespace, account, uid), are, "{claims:?}");
             }
             assert!(
-                claims.may_be_in("s") && !claims.may_be_in("t"),
+                claims.may_be_stored_in("s") && !claims.may_be_stored_in("t"),
                 "{claims:?}"
             );
         }
         let free = json!({"sub": "s", "kubernetes.io": {"serviceaccount": {"uid": "u"}}});
         let claims = Claims::of(token(&free).as_bytes()).unwrap();
-        assert!(claims.may_be_in("any"));
+        assert!(claims.may_be_stored_in("any"));
     }
 
     #[test]

@@ -542,7 +542,7 @@ async fn r19_who_may_not_do_all_of_it_is_told_what_is_missing_and_nothing_is_wri
     let refused = axon::deploy(&nobody, &settings(), &Silent)
         .await
         .unwrap_err();
-    let Error::MissingRights(rights) = &refused else {
+    let Error::MissingPermissions(rights) = &refused else {
         panic!("{refused}");
     };
     for right in [

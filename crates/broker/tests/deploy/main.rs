@@ -2,5 +2,5 @@
 
 mod axon;
 mod broker;
-mod hiccups;
+mod transient;
 mod scene;

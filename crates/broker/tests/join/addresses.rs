@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::try_join_all;
 use insula_broker::globalnet::{
-    CLUSTERSET_IP_INFO, ClustersetIp, GLOBALNET_INFO, Globalnet, Ledger,
+    CLUSTERSET_IP_INFO, ClustersetIp, GLOBALNET_INFO, Globalnet, Allocations,
 };
 use insula_broker::join::join;
 use insula_broker::report::Silent;
@@ -13,9 +13,9 @@ use kube::Api;
 
 use super::stage::*;
 
-async fn ledger(stage: &Stage, name: &str) -> anyhow::Result<Ledger> {
+async fn ledger(stage: &Stage, name: &str) -> anyhow::Result<Allocations> {
     let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "n");
-    Ok(Ledger::read(&maps.get(name).await?)?)
+    Ok(Allocations::read(&maps.get(name).await?)?)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -122,7 +122,7 @@ async fn what_cannot_be_asked_for_changes_nothing() -> anyhow::Result<()> {
         refused,
         "only one of cluster size and global CIDR can be specified"
     );
-    assert_eq!(ledger(&stage, GLOBALNET_INFO).await?, Ledger::default());
+    assert_eq!(ledger(&stage, GLOBALNET_INFO).await?, Allocations::default());
     for (cluster, block) in [("c0", "242.0.0.0/31"), ("c1", "242.0.0.2/31")] {
         let both = stage.both(&info, cluster).await?;
         let joined = join(&both, &settings(&info, cluster), &Silent).await?;
@@ -142,7 +142,7 @@ async fn what_cannot_be_asked_for_changes_nothing() -> anyhow::Result<()> {
 async fn without_globalnet_what_is_asked_of_it_is_ignored_aloud() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let wanted = Wanted {
-        globalnet: Globalnet::off(),
+        globalnet: Globalnet::disabled(),
         ..Wanted::default()
     };
     let info = stage.deploy("n", wanted).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use http::Request;
-use insula_broker::globalnet::{CLUSTERSET_IP_INFO, GLOBALNET_INFO, Ledger};
+use insula_broker::globalnet::{CLUSTERSET_IP_INFO, GLOBALNET_INFO, Allocations};
 use insula_broker::join::{JoinClients, NAMESPACE, join};
 use insula_broker::report::Silent;
 use insula_broker::token;
@@ -70,7 +70,7 @@ impl Line {
 async fn is_whole(stage: &Stage, namespace: &str, joining: &Client) -> anyhow::Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, namespace);
     for name in [GLOBALNET_INFO, CLUSTERSET_IP_INFO] {
-        let ledger = Ledger::read(&maps.get(name).await?)?;
+        let ledger = Allocations::read(&maps.get(name).await?)?;
         assert_eq!(ledger.clusters.len(), 1, "{name}");
     }
     let kept: Api<Secret> = Api::namespaced(joining.clone(), NAMESPACE);

@@ -250,7 +250,7 @@ async fn a_broker_and_a_cluster_are_two_servers() -> anyhow::Result<()> {
     let wanted = Wanted {
         components: [component::SERVICE_DISCOVERY.to_owned()].into(),
         domains: vec!["a.example".to_owned()],
-        globalnet: insula_broker::globalnet::Globalnet::off(),
+        globalnet: insula_broker::globalnet::Globalnet::disabled(),
         ..Wanted::default()
     };
     let info = stage.deploy(names::DEFAULT_NAMESPACE, wanted).await?;

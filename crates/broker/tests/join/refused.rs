@@ -345,7 +345,7 @@ async fn a_token_of_an_account_that_is_gone_is_not_handed_out() -> anyhow::Resul
     }))?;
     secrets.create(&PostParams::default(), &stale).await?;
     let mut settings = settings(&info, "east");
-    settings.token_patience = std::time::Duration::from_millis(50);
+    settings.token_timeout = std::time::Duration::from_millis(50);
     let (refused, _) = told(join(&both, &settings, &Silent).await);
     let asked =
         refused.strip_prefix("the token was not generated for secret \"cluster-east-token-");

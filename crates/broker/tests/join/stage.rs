@@ -137,7 +137,7 @@ impl Stage {
         let broker = Broker::new(names::BROKER, spec);
         brokers.create(&PostParams::default(), &broker).await?;
         let secrets: Api<Secret> = Api::namespaced(system, namespace);
-        let admin = token::ensure(&secrets, names::ADMIN, token::PATIENCE).await?;
+        let admin = token::ensure(&secrets, names::ADMIN, token::TIMEOUT).await?;
         let connects = wanted.components.contains(component::CONNECTIVITY);
         Ok(BrokerInfo {
             url: self.server.url(),
@@ -203,7 +203,7 @@ impl Default for Wanted {
         Self {
             components: component::ALL.map(str::to_owned).into(),
             globalnet: Globalnet::validate(true, "242.0.0.0/8", 65536).unwrap(),
-            clusterset: ClustersetIp::off(),
+            clusterset: ClustersetIp::disabled(),
             domains: Vec::new(),
             admin: roles::tenant_admin,
         }

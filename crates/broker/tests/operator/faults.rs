@@ -167,7 +167,7 @@ async fn r80_the_same_holds_for_a_tenant_with_a_space() -> anyhow::Result<()> {
 async fn survive(world: &World, id: &str, n: u64, fate: Fate) -> anyhow::Result<u64> {
     let chaos = Chaos::new(move |count, _| if count == n { fate } else { Fate::Pass });
     let hasty = Settings {
-        patience: Duration::from_secs(1),
+        timeout: Duration::from_secs(1),
         ..alone()
     };
     let running = Running::new(chaos.around(&world.operator), hasty);

@@ -361,7 +361,7 @@ async fn those_who_manage_tenants_may_read_each_tenants_token_and_changes_are_fo
     };
     eventually(async || Ok((users().await? == ["olga"]).then_some(()))).await?;
     let role = world.inside::<Role>("acme").get(AXON_ADMIN).await?;
-    assert_eq!(rules(&role), roles::axon_admin_of_tenant(ADMIN_TOKEN));
+    assert_eq!(rules(&role), roles::axon_admin_in_tenant(ADMIN_TOKEN));
 
     let other = Patch::Merge(json!({"subjects": [
         {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "otto"}

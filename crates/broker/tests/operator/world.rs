@@ -230,7 +230,7 @@ impl Drop for Running {
 pub fn settings(identity: &str) -> Settings {
     Settings {
         times: TIMES,
-        patience: Duration::from_secs(10),
+        timeout: Duration::from_secs(10),
         ..Settings::new(identity)
     }
 }
@@ -292,10 +292,10 @@ async fn deploy(server: &TestServer, admin: &Client, spaces: Spaces) -> anyhow::
     put(&accounts, &named::<ServiceAccount>(AXON)).await?;
     grant(admin, AXON, roles::operator()).await?;
     if spaces == Spaces::Allowed {
-        grant(admin, AXON_SPACES, roles::operator_of_spaces()).await?;
+        grant(admin, AXON_SPACES, roles::operator_for_spaces()).await?;
     }
     let mut role = named::<Role>(AXON);
-    role.rules = Some(roles::operator_at_home());
+    role.rules = Some(roles::operator_in_own_namespace());
     put(&Api::namespaced(admin.clone(), AXON), &role).await?;
     let binding: RoleBinding = binding("RoleBinding", "Role", AXON)?;
     put(&Api::namespaced(admin.clone(), AXON), &binding).await?;

@@ -86,7 +86,7 @@ async fn r26_it_waits_until_the_operator_is_done_and_says_what_it_does() {
     let (acme, told) = (id("acme"), Told::default());
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
     let created = created.unwrap();
-    let waiting = scene.tenants.provisioned(&created, LONG, &told);
+    let waiting = scene.tenants.await_provisioned(&created, LONG, &told);
     let operator = async {
         told.wait_for("• Provisioning tenant acme").await;
         let status = json!({ "phase": "Provisioning", "observedGeneration": 1,
@@ -115,7 +115,7 @@ async fn r34_a_tenant_that_failed_says_why() {
         "message": "namespace submariner-broker-acme is somebody else's" });
     scene.say(&acme, status).await;
     let created = created.unwrap();
-    let failed = scene.tenants.provisioned(&created, LONG, &Silent);
+    let failed = scene.tenants.await_provisioned(&created, LONG, &Silent);
     assert_eq!(
         failed.await.unwrap_err().to_string(),
         "tenant acme could not be provisioned: \
@@ -128,9 +128,9 @@ async fn r26_without_an_operator_the_waiting_ends() {
     let scene = Scene::start().await;
     let acme = id("acme");
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
-    let patience = Duration::from_secs(1);
+    let timeout = Duration::from_secs(1);
     let created = created.unwrap();
-    let waited = scene.tenants.provisioned(&created, patience, &Silent);
+    let waited = scene.tenants.await_provisioned(&created, timeout, &Silent);
     let late = waited.await.unwrap_err();
     assert_eq!(
         late.to_string(),
@@ -147,7 +147,7 @@ async fn a_tenant_that_somebody_deletes_is_waited_for_no_longer() {
         let created = scene.tenants.create(&acme, TenantSpec::default()).await;
         let created = created.unwrap();
         let told = Told::default();
-        let waiting = scene.tenants.provisioned(&created, LONG, &told);
+        let waiting = scene.tenants.await_provisioned(&created, LONG, &told);
         let meddler = async {
             told.wait_for("• Provisioning tenant acme").await;
             scene

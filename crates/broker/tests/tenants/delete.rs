@@ -64,8 +64,8 @@ async fn r45_a_deletion_that_takes_too_long_says_what_holds_it_and_goes_on() {
     scene.hold(&acme, &[HELD]).await;
     let stuck = json!({ "phase": "Deleting", "message": "1 object has a finalizer" });
     scene.say(&acme, stuck).await;
-    let patience = Duration::from_secs(1);
-    let late = scene.tenants.delete(&acme, patience, &Silent);
+    let timeout = Duration::from_secs(1);
+    let late = scene.tenants.delete(&acme, timeout, &Silent);
     assert_eq!(
         late.await.unwrap_err().to_string(),
         "deleting tenant acme takes longer than 1s: 1 object has a finalizer"

@@ -43,7 +43,7 @@ async fn operate(life: LifeArgs) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
     let settings = Settings {
         leader_elect: life.leader_elect,
-        definitions: crds::of_broker(),
+        definitions: crds::broker_kinds(),
         ..Settings::new(process::name())
     };
     let life = life.begin(AGENT, &settings.health).await?;

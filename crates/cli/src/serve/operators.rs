@@ -164,7 +164,7 @@ impl Work {
         match self {
             Self::Broker => {
                 let settings = insula_broker::operator::Settings {
-                    definitions: insula_broker::crds::of_broker(),
+                    definitions: insula_broker::crds::broker_kinds(),
                     ..insula_broker::operator::Settings::new(process::name())
                 };
                 task.spawn(insula_broker::operator::run(

@@ -91,7 +91,7 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
         output::print(&format!("{id}\n"))?;
     }
     let tenant = tenants
-        .provisioned(&created, args.timeout, &scene.progress)
+        .await_provisioned(&created, args.timeout, &scene.progress)
         .await?;
     let url = args.file.url(&context, &scene.progress);
     let info = tenants.info(&tenant, &url).await?;

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::names::AXON;
-use crate::passing::Hiccups;
+use crate::transient::TransientErrors;
 use crate::report::Report;
 
 /// The poll interval.
-const PAUSE: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The default lease duration in seconds.
-const USUAL: i32 = 15;
+const DEFAULT_LEASE_SECONDS: i32 = 15;
 
 /// Waits until an operator holds and renews the lease.
 ///
@@ -32,11 +32,11 @@ pub async fn wait_for_operator(
     let leases: Api<Lease> = Api::namespaced(client.clone(), AXON);
     let deadline = Instant::now() + timeout;
     let mut first: Option<LeaseSpec> = None;
-    let mut hiccups = Hiccups::default();
+    let mut transient = TransientErrors::default();
     loop {
         match leases.get_opt(AXON).await {
             Ok(lease) => {
-                hiccups.end();
+                transient.reset();
                 let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
                 if let Some(holder) = holder(&spec, first.as_ref(), Timestamp::now()) {
                     report.done(&format!("The Axon operator is running ({holder})"));
@@ -44,16 +44,16 @@ pub async fn wait_for_operator(
                 }
                 first.get_or_insert(spec);
             }
-            Err(error) if hiccups.bear(&error) => {}
+            Err(error) if transient.tolerate(&error) => {}
             Err(error) => return Err(Error::when(format!("read lease {AXON}"))(error)),
         }
         if Instant::now() >= deadline {
             return Err(Error::NoOperator {
                 after: timeout,
-                says: deployment(client).await,
+                detail: deployment(client).await,
             });
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -64,7 +64,7 @@ fn holder<'a>(lease: &'a LeaseSpec, first: Option<&LeaseSpec>, now: Timestamp) -
     let holder = holder.filter(|holder| !holder.is_empty())?;
     let renewed = lease.renew_time.as_ref()?;
     let since = first.is_some_and(|first| first.renew_time.as_ref() != Some(renewed));
-    let lasts = lease.lease_duration_seconds.unwrap_or(USUAL);
+    let lasts = lease.lease_duration_seconds.unwrap_or(DEFAULT_LEASE_SECONDS);
     let age = now.as_second() - renewed.0.as_second();
     (since || (0..=i64::from(lasts)).contains(&age)).then_some(holder)
 }
@@ -80,7 +80,7 @@ async fn deployment(client: &Client) -> String {
     };
     let conditions = found.status.and_then(|status| status.conditions);
     let conditions = conditions.unwrap_or_default().into_iter();
-    let says: Vec<_> = conditions
+    let detail: Vec<_> = conditions
         .map(|condition| {
             let (type_, status) = (condition.type_, condition.status);
             match condition.message {
@@ -89,9 +89,9 @@ async fn deployment(client: &Client) -> String {
             }
         })
         .collect();
-    match says.is_empty() {
+    match detail.is_empty() {
         true => "no controller in this cluster has processed its Deployment".to_owned(),
-        false => format!("its Deployment reports {}", says.join("; ")),
+        false => format!("its Deployment reports {}", detail.join("; ")),
     }
 }
 

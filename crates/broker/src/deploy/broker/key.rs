@@ -9,9 +9,9 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 
 use super::BrokerSettings;
-use super::place::Place;
+use super::target::Target;
 use crate::error::Error;
-use crate::globalnet::{CLUSTERSET_IP_INFO, GLOBALNET_INFO, Ledger};
+use crate::globalnet::{CLUSTERSET_IP_INFO, GLOBALNET_INFO, Allocations};
 use crate::info::BrokerInfo;
 use crate::names::ADMIN;
 use crate::report::Report;
@@ -19,7 +19,7 @@ use crate::{psk, token};
 
 /// The origin of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Psk {
+pub enum PskSource {
     /// The file that was given.
     Given,
     /// The file that is replaced.
@@ -28,20 +28,20 @@ pub enum Psk {
     Generated,
 }
 
-/// The keys in the files. Nothing was sent yet.
-pub(super) struct Choice {
+/// The keys in the files. NoKey was sent yet.
+pub(super) struct Candidates {
     given: Option<Secret>,
-    replaced: Replaced,
+    replaced: PreviousFile,
 }
 
 /// The relevant content of the file that is replaced.
-enum Replaced {
+enum PreviousFile {
     /// There is no file, or it has no key.
-    Nothing,
+    NoKey,
     /// It cannot be decoded; with the reason.
-    Odd(String),
+    Invalid(String),
     /// It has a key.
-    Keyed {
+    HasKey {
         key: Box<Secret>,
         /// Whether it is of the same broker, by URL and namespace.
         is_same: bool,
@@ -51,27 +51,27 @@ enum Replaced {
 }
 
 /// Reads the keys in the given file and in the one that is replaced.
-pub(super) fn look(
+pub(super) fn read_candidates(
     settings: &BrokerSettings,
     given: Option<&BrokerInfo>,
-    place: &Place,
-) -> Result<Choice, Error> {
-    Ok(Choice {
+    target: &Target,
+) -> Result<Candidates, Error> {
+    Ok(Candidates {
         given: given.and_then(of),
-        replaced: replaced(settings, place)?,
+        replaced: replaced(settings, target)?,
     })
 }
 
-impl Choice {
+impl Candidates {
     /// Chooses the key: that of the given file; else that of the replaced file, if it is of
     /// the same broker; else a new one, unless clusters have joined with another.
-    pub(super) async fn settle(
+    pub(super) async fn resolve(
         self,
         client: &Client,
         namespace: &str,
         settings: &BrokerSettings,
         report: &dyn Report,
-    ) -> Result<(Secret, Psk), Error> {
+    ) -> Result<(Secret, PskSource), Error> {
         if settings.new_psk {
             let joined = joined(client, namespace).await?;
             if !joined.is_empty() {
@@ -84,14 +84,14 @@ impl Choice {
         }
         if let Some(key) = self.given {
             report.done("Reusing the IPsec PSK of the broker info file");
-            return Ok((key, Psk::Given));
+            return Ok((key, PskSource::Given));
         }
         if let Some(key) = self
             .replaced
             .key(client, namespace, settings, report)
             .await?
         {
-            return Ok((key, Psk::Kept));
+            return Ok((key, PskSource::Kept));
         }
         let joined = joined(client, namespace).await?;
         match joined.is_empty() {
@@ -107,7 +107,7 @@ impl Choice {
     }
 }
 
-impl Replaced {
+impl PreviousFile {
     /// Returns its key, if it is of the same broker: by URL and namespace, or by its token's
     /// account, which exists at no other broker.
     async fn key(
@@ -119,17 +119,17 @@ impl Replaced {
     ) -> Result<Option<Secret>, Error> {
         let file = &settings.output;
         match self {
-            Self::Nothing => Ok(None),
-            Self::Odd(why) => {
+            Self::NoKey => Ok(None),
+            Self::Invalid(why) => {
                 report.warn(&format!("{file:?} is replaced and backed up: {why}"));
                 Ok(None)
             }
-            Self::Keyed {
+            Self::HasKey {
                 key,
                 is_same,
                 account,
             } => {
-                if is_same || is_account(client, namespace, account).await? {
+                if is_same || is_broker_admin(client, namespace, account).await? {
                     report.warn(&format!(
                         "Reusing the IPsec PSK of {file:?}, which belongs to the same broker: a new one would cut off the clusters that have joined"
                     ));
@@ -144,18 +144,18 @@ impl Replaced {
     }
 }
 
-fn generated(report: &dyn Report) -> (Secret, Psk) {
+fn generated(report: &dyn Report) -> (Secret, PskSource) {
     report.done("A new IPsec PSK will be generated");
-    (psk::generate(), Psk::Generated)
+    (psk::generate(), PskSource::Generated)
 }
 
 /// Reads the file that is replaced.
-fn replaced(settings: &BrokerSettings, place: &Place) -> Result<Replaced, Error> {
+fn replaced(settings: &BrokerSettings, target: &Target) -> Result<PreviousFile, Error> {
     let file = settings.output.as_path();
     // A missing file has no key. One that cannot be examined may have one.
     match file.try_exists() {
         Ok(true) => {}
-        Ok(false) => return Ok(Replaced::Nothing),
+        Ok(false) => return Ok(PreviousFile::NoKey),
         Err(error) => {
             return Err(Error::invalid(format!("cannot examine {file:?}: {error}")));
         }
@@ -163,20 +163,20 @@ fn replaced(settings: &BrokerSettings, place: &Place) -> Result<Replaced, Error>
     let found = match BrokerInfo::read(file) {
         Ok(found) => found,
         Err(error @ crate::info::Error::Read { .. }) => return Err(error.into()),
-        Err(error) => return Ok(Replaced::Odd(error.to_string())),
+        Err(error) => return Ok(PreviousFile::Invalid(error.to_string())),
     };
     Ok(match of(&found) {
-        Some(key) => Replaced::Keyed {
+        Some(key) => PreviousFile::HasKey {
             key: Box::new(key),
-            is_same: place.is_of(&found),
+            is_same: target.is_of(&found),
             account: found.client_token.as_ref().and_then(token::account_uid),
         },
-        None => Replaced::Nothing,
+        None => PreviousFile::NoKey,
     })
 }
 
 /// Returns whether this is the UID of the broker's administrator.
-async fn is_account(
+async fn is_broker_admin(
     client: &Client,
     namespace: &str,
     account: Option<String>,
@@ -208,7 +208,7 @@ async fn joined(client: &Client, namespace: &str) -> Result<BTreeSet<String>, Er
             Err(kube::Error::Api(status)) if status.is_forbidden() => None,
             found => found.map_err(attempted())?,
         };
-        let ledger = found.as_ref().map(Ledger::read).transpose()?;
+        let ledger = found.as_ref().map(Allocations::read).transpose()?;
         let entries = ledger.unwrap_or_default().clusters.into_iter();
         joined.extend(entries.map(|entry| entry.cluster_id));
     }
@@ -217,9 +217,9 @@ async fn joined(client: &Client, namespace: &str) -> Result<BTreeSet<String>, Er
 
 /// Lists the first few clusters.
 fn listed(clusters: &BTreeSet<String>) -> String {
-    const MOST: usize = 5;
-    let named: Vec<_> = clusters.iter().take(MOST).map(String::as_str).collect();
-    match clusters.len().saturating_sub(MOST) {
+    const MAX_LISTED: usize = 5;
+    let named: Vec<_> = clusters.iter().take(MAX_LISTED).map(String::as_str).collect();
+    match clusters.len().saturating_sub(MAX_LISTED) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }

@@ -12,13 +12,13 @@ use crate::report::Report;
 
 /// Returns the requested settings of global addresses.
 pub(super) fn globalnet(settings: &BrokerSettings) -> Globalnet {
-    settings.globalnet.clone().unwrap_or_else(Globalnet::off)
+    settings.globalnet.clone().unwrap_or_else(Globalnet::disabled)
 }
 
 /// Returns the requested settings of ClusterSet IPs.
 pub(super) fn clusterset_ip(settings: &BrokerSettings) -> ClustersetIp {
     let asked = settings.clusterset_ip.clone();
-    asked.unwrap_or_else(ClustersetIp::off)
+    asked.unwrap_or_else(ClustersetIp::disabled)
 }
 
 /// Validates existing ConfigMaps and creates missing ones. Existing ones stay unchanged:
@@ -31,26 +31,26 @@ pub(super) async fn ensure(
 ) -> Result<(), Error> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let asked = globalnet(settings);
-    if let Some(found) = find_or_make(&maps, &asked.config_map(namespace)).await? {
+    if let Some(found) = find_or_create(&maps, &asked.config_map(namespace)).await? {
         let in_force = Globalnet::read(&found)?;
         if in_force != asked {
             let (in_force, asked) = (describe(&in_force), describe(&asked));
-            report.warn(&stays("Globalnet", &in_force, &asked, &found, namespace));
+            report.warn(&kept_settings("Globalnet", &in_force, &asked, &found, namespace));
         }
     }
     let asked = clusterset_ip(settings);
-    if let Some(found) = find_or_make(&maps, &asked.config_map(namespace)).await? {
+    if let Some(found) = find_or_create(&maps, &asked.config_map(namespace)).await? {
         let in_force = ClustersetIp::read(&found)?;
         if in_force != asked {
             let (in_force, asked) = (describe_ip(&in_force), describe_ip(&asked));
-            report.warn(&stays("ClustersetIP", &in_force, &asked, &found, namespace));
+            report.warn(&kept_settings("ClustersetIP", &in_force, &asked, &found, namespace));
         }
     }
     Ok(())
 }
 
 /// Returns the existing ConfigMap; `None` if it was created.
-async fn find_or_make(
+async fn find_or_create(
     maps: &Api<ConfigMap>,
     wanted: &ConfigMap,
 ) -> Result<Option<ConfigMap>, Error> {
@@ -90,7 +90,7 @@ fn describe_ip(clusterset_ip: &ClustersetIp) -> String {
     format!("{switch}, {}", clusterset_ip.range)
 }
 
-fn stays(what: &str, in_force: &str, asked: &str, found: &ConfigMap, namespace: &str) -> String {
+fn kept_settings(what: &str, in_force: &str, asked: &str, found: &ConfigMap, namespace: &str) -> String {
     let name = found.name_any();
     format!(
         "{what} keeps its settings ({in_force}) instead of the requested ones ({asked}): clusters may have joined with them. To change them, remove all clusters, then `kubectl -n {namespace} delete configmap {name}` and deploy the broker again"

@@ -8,7 +8,7 @@ use kube::{Api, Client};
 
 use super::Mode;
 use crate::deploy::has_namespace;
-use crate::deploy::rights::{self, Right};
+use crate::deploy::permissions::{self, Permission};
 use crate::error::Error;
 use crate::names::{ADMIN, CLIENT, CLUSTER};
 use crate::report::Report;
@@ -23,14 +23,14 @@ pub(super) async fn ensure_namespace(
     if has_namespace(client, name).await? {
         return Ok(());
     }
-    if !rights::may(client, &Right::new("create", "", "namespaces", None)).await? {
+    if !permissions::is_allowed(client, &Permission::new("create", "", "namespaces", None)).await? {
         return Err(Error::invalid_with_hint(
             format!("namespace {name} does not exist, and this user may not create it"),
             "ask the offering admin to create one with `subctl create tenant`",
         ));
     }
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let wanted = manifests::namespace(manifests::plain(name, None));
+    let wanted = manifests::namespace(manifests::metadata(name, None));
     match namespaces.create(&PostParams::default(), &wanted).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         made => {
@@ -53,36 +53,36 @@ pub(super) async fn ensure(
         Mode::Axon => roles::tenant_admin(namespace),
         Mode::Classic => roles::admin(),
     };
-    let scene = Scene {
+    let rbac = NamespaceRbac {
         client,
         namespace,
         report,
     };
-    scene.account(ADMIN).await?;
-    scene.role(ADMIN, rules).await?;
-    scene.binding(ADMIN, ADMIN, ADMIN).await?;
+    rbac.account(ADMIN).await?;
+    rbac.role(ADMIN, rules).await?;
+    rbac.binding(ADMIN, ADMIN, ADMIN).await?;
     if mode == Mode::Classic {
-        scene.account(CLIENT).await?;
+        rbac.account(CLIENT).await?;
     }
     // Joining clusters are bound to this Role of the namespace in either mode.
-    scene.role(CLUSTER, roles::cluster()).await?;
+    rbac.role(CLUSTER, roles::cluster()).await?;
     if mode == Mode::Classic {
         let legacy = format!("{CLIENT}-{CLUSTER}");
-        scene.binding(&legacy, CLUSTER, CLIENT).await?;
+        rbac.binding(&legacy, CLUSTER, CLIENT).await?;
     }
     Ok(())
 }
 
-struct Scene<'a> {
+struct NamespaceRbac<'a> {
     client: &'a Client,
     namespace: &'a str,
     report: &'a dyn Report,
 }
 
-impl Scene<'_> {
+impl NamespaceRbac<'_> {
     async fn account(&self, name: &str) -> Result<(), Error> {
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace);
-        let wanted = manifests::account(manifests::plain(name, Some(self.namespace)));
+        let wanted = manifests::account(manifests::metadata(name, Some(self.namespace)));
         let ensured = part::ensure(&api, &wanted).await;
         let attempted = format!("ensure service account {name}");
         ensured.map_err(Error::when(attempted)).map(drop)
@@ -92,14 +92,14 @@ impl Scene<'_> {
     /// come from a newer version or from an administrator.
     async fn role(&self, name: &str, rules: Vec<PolicyRule>) -> Result<(), Error> {
         let api: Api<Role> = Api::namespaced(self.client.clone(), self.namespace);
-        let wanted = manifests::role(manifests::plain(name, Some(self.namespace)), rules);
+        let wanted = manifests::role(manifests::metadata(name, Some(self.namespace)), rules);
         let ensured = part::ensure_by(&api, &wanted, |wanted, found: &Role| {
-            if lacking(found, wanted).is_empty() {
+            if missing_permissions(found, wanted).is_empty() {
                 return Verdict::Right;
             }
-            let mut mended = found.clone();
-            mended.rules.clone_from(&wanted.rules);
-            Verdict::Replace(Box::new(mended))
+            let mut updated = found.clone();
+            updated.rules.clone_from(&wanted.rules);
+            Verdict::Replace(Box::new(updated))
         });
         match ensured.await {
             Ok(part::Ensured::Replaced) => {
@@ -112,8 +112,8 @@ impl Scene<'_> {
                 let found = found.ok().flatten().unwrap_or_default();
                 Err(Error::RoleLacks {
                     role: name.to_owned(),
-                    missing: rights::name(&lacking(&found, &wanted)),
-                    told: status.message.clone(),
+                    missing: permissions::describe(&missing_permissions(&found, &wanted)),
+                    message: status.message.clone(),
                 })
             }
             Err(error) => Err(Error::when(format!("ensure role {name}"))(error)),
@@ -125,7 +125,7 @@ impl Scene<'_> {
     async fn binding(&self, name: &str, role: &str, account: &str) -> Result<(), Error> {
         let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), self.namespace);
         let subject = manifests::account_subject(account, self.namespace);
-        let meta = manifests::plain(name, Some(self.namespace));
+        let meta = manifests::metadata(name, Some(self.namespace));
         let wanted = manifests::binding(meta, role, vec![subject.clone()]);
         let ensured = part::ensure_by(&api, &wanted, |wanted, found: &RoleBinding| {
             if found.role_ref != wanted.role_ref {
@@ -139,12 +139,12 @@ impl Scene<'_> {
             if is_bound {
                 return Verdict::Right;
             }
-            let mut mended = found.clone();
-            mended
+            let mut updated = found.clone();
+            updated
                 .subjects
                 .get_or_insert_default()
                 .push(subject.clone());
-            Verdict::Replace(Box::new(mended))
+            Verdict::Replace(Box::new(updated))
         });
         let attempted = format!("bind service account {account} to role {role}");
         ensured.await.map_err(Error::when(attempted)).map(drop)
@@ -152,9 +152,9 @@ impl Scene<'_> {
 }
 
 /// Returns the permissions that a role should grant and does not.
-fn lacking(found: &Role, wanted: &Role) -> Vec<Right> {
+fn missing_permissions(found: &Role, wanted: &Role) -> Vec<Permission> {
     let given = found.rules.as_deref().unwrap_or_default();
-    let wanted = Right::given(wanted.rules.as_deref().unwrap_or_default(), None);
+    let wanted = Permission::granted_by(wanted.rules.as_deref().unwrap_or_default(), None);
     let wanted = wanted.into_iter();
-    wanted.filter(|right| !right.is_given_by(given)).collect()
+    wanted.filter(|right| !right.is_granted_by(given)).collect()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use insula_broker::Error;
-use insula_broker::deploy::broker::{BrokerSettings, Mode, Psk};
+use insula_broker::deploy::broker::{BrokerSettings, Mode, PskSource};
 use insula_broker::info::BrokerInfo;
 use insula_broker::report::Silent;
 use insula_testkit::server::TestServer;
@@ -121,7 +121,7 @@ async fn r35_r68_r69_r71_r72_r77_the_file_is_complete_and_its_token_works() -> a
         ..scene.settings()
     };
     let deployed = scene.deploy(&settings, &Silent).await?;
-    assert_eq!((deployed.psk, &deployed.backup), (Psk::Generated, &None));
+    assert_eq!((deployed.psk, &deployed.backup), (PskSource::Generated, &None));
     assert_eq!(deployed.url, scene.server.url());
     assert_eq!(
         std::fs::metadata(&deployed.file)?.permissions().mode() & 0o777,
@@ -209,7 +209,7 @@ async fn r76_a_second_run_changes_nothing_but_the_file() -> anyhow::Result<()> {
     scene.deploy(&scene.settings(), &Silent).await?;
     let first = inventory(&scene.admin).await?;
     let (deployed, record) = scene.deploy_disturbed(&scene.settings(), None).await?;
-    assert_eq!(deployed?.psk, Psk::Kept);
+    assert_eq!(deployed?.psk, PskSource::Kept);
     assert_eq!(record.writes(), []);
     assert_eq!(inventory(&scene.admin).await?, first);
     Ok(())
@@ -323,7 +323,7 @@ async fn r65_who_may_not_install_kinds_needs_not_where_they_are_served() -> anyh
     assert!(refused.is_forbidden(), "{refused}");
     let said = "cannot read the definition of brokers.submariner.io: ";
     assert!(refused.to_string().starts_with(said), "{refused}");
-    insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::of_broker(), &Silent).await?;
+    insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::broker_kinds(), &Silent).await?;
     assert_eq!(deploy().await?.mode, Mode::Classic);
     Ok(())
 }
@@ -340,7 +340,7 @@ async fn r63_a_token_that_is_not_made_is_waited_for_and_then_missed() -> anyhow:
         folder,
     };
     let settings = BrokerSettings {
-        token_patience: Duration::from_millis(200),
+        token_timeout: Duration::from_millis(200),
         ..scene.settings()
     };
     let missed = scene.deploy(&settings, &Silent).await.unwrap_err();
@@ -403,7 +403,7 @@ async fn r67_r69_r70_the_old_file_is_kept_its_key_reused_and_the_url_as_told() -
     let second = scene.deploy(&settings, &told).await?;
     assert_eq!(
         (second.psk, second.url.as_str()),
-        (Psk::Given, "https://broker.example:6443")
+        (PskSource::Given, "https://broker.example:6443")
     );
     assert_eq!(psk(&second.file)?, key);
     assert_eq!(
@@ -425,7 +425,7 @@ async fn r7_an_old_file_is_good_for_its_key_though_its_user_may_not_deploy() -> 
     let settings = scene.with_file("old.subm", &classic)?;
     let told = Told::default();
     let second = scene.deploy(&settings, &told).await?;
-    assert_eq!((second.psk, psk(&second.file)?), (Psk::Given, key));
+    assert_eq!((second.psk, psk(&second.file)?), (PskSource::Given, key));
     let said = "The user of the broker info file may not deploy a broker: continuing as the user of the kube context, which is of the same cluster";
     assert_eq!(told.warnings(), [said]);
     // Without a context, or with one of another cluster, there is nobody to go on as.

@@ -69,7 +69,7 @@ impl Scene {
             broker_url: None,
             new_psk: false,
             output: self.path("broker-info.subm"),
-            token_patience: Duration::from_secs(20),
+            token_timeout: Duration::from_secs(20),
         }
     }
 

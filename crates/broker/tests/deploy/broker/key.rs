@@ -1,7 +1,7 @@
 //! The key that clusters share: never lost, never silently another.
 
 use insula_broker::Error;
-use insula_broker::deploy::broker::{BrokerSettings, Psk};
+use insula_broker::deploy::broker::{BrokerSettings, PskSource};
 use insula_broker::info::BrokerInfo;
 use insula_broker::report::Silent;
 
@@ -16,7 +16,7 @@ async fn r69_r76_the_key_of_the_file_that_is_replaced_is_kept_if_it_is_of_the_sa
     let key = psk(&first.file)?;
     let told = Told::default();
     let second = scene.deploy(&scene.settings(), &told).await?;
-    assert_eq!((second.psk, psk(&second.file)?), (Psk::Kept, key.clone()));
+    assert_eq!((second.psk, psk(&second.file)?), (PskSource::Kept, key.clone()));
     let said = format!(
         "Reusing the IPsec PSK of {:?}, which belongs to the same broker: a new one would cut off the clusters that have joined",
         first.file
@@ -29,7 +29,7 @@ async fn r69_r76_the_key_of_the_file_that_is_replaced_is_kept_if_it_is_of_the_sa
     };
     let told = Told::default();
     let third = scene.deploy(&settings, &told).await?;
-    assert_eq!(third.psk, Psk::Generated);
+    assert_eq!(third.psk, PskSource::Generated);
     assert_ne!(psk(&third.file)?, key);
     assert_eq!(psk(third.backup.as_ref().unwrap())?, key);
     let said = format!(
@@ -48,7 +48,7 @@ async fn r76_a_partial_file_given_twice_does_not_make_two_keys() -> anyhow::Resu
     let first = scene.deploy_without_context(&settings, &Silent).await?;
     let key = psk(&first.file)?;
     let second = scene.deploy_without_context(&settings, &Silent).await?;
-    assert_eq!((first.psk, second.psk), (Psk::Generated, Psk::Kept));
+    assert_eq!((first.psk, second.psk), (PskSource::Generated, PskSource::Kept));
     assert_eq!(psk(&second.file)?, key);
     Ok(())
 }
@@ -60,12 +60,12 @@ async fn r67_the_file_that_is_given_may_be_the_one_that_is_written() -> anyhow::
     let settings = scene.with_file("broker-info.subm", &partial)?;
     assert_eq!(settings.info_from.as_ref(), Some(&settings.output));
     let first = scene.deploy_without_context(&settings, &Silent).await?;
-    assert_eq!(first.psk, Psk::Generated);
+    assert_eq!(first.psk, PskSource::Generated);
     let backup = BrokerInfo::read(first.backup.as_ref().unwrap())?;
     assert_eq!(backup.encode(), partial.encode());
     let key = psk(&first.file)?;
     let second = scene.deploy_without_context(&settings, &Silent).await?;
-    assert_eq!((second.psk, psk(&second.file)?), (Psk::Given, key));
+    assert_eq!((second.psk, psk(&second.file)?), (PskSource::Given, key));
     Ok(())
 }
 
@@ -123,7 +123,7 @@ async fn r76_the_same_broker_is_known_by_its_account_whatever_its_url() -> anyho
     info.url = "https://broker.example:6443".to_owned();
     std::fs::write(&first.file, info.encode())?;
     let second = scene.deploy(&scene.settings(), &Silent).await?;
-    assert_eq!((second.psk, psk(&second.file)?), (Psk::Kept, key));
+    assert_eq!((second.psk, psk(&second.file)?), (PskSource::Kept, key));
     Ok(())
 }
 
@@ -138,7 +138,7 @@ async fn r69_no_new_key_is_made_for_clusters_that_have_joined_with_another() -> 
         std::fs::rename(&first.file, &away)?;
         // Nobody has joined: then nobody is cut off.
         let second = scene.deploy(&scene.settings(), &Silent).await?;
-        assert_eq!(second.psk, Psk::Generated);
+        assert_eq!(second.psk, PskSource::Generated);
         std::fs::remove_file(&second.file)?;
         match sign {
             "Cluster" => {
@@ -176,14 +176,14 @@ async fn r69_no_new_key_is_made_for_clusters_that_have_joined_with_another() -> 
             ..scene.settings()
         };
         let third = scene.deploy(&settings, &Silent).await?;
-        assert_eq!((third.psk, psk(&third.file)?), (Psk::Given, key.clone()));
+        assert_eq!((third.psk, psk(&third.file)?), (PskSource::Given, key.clone()));
         let settings = BrokerSettings {
             new_psk: true,
             ..settings
         };
         let told = Told::default();
         let fourth = scene.deploy(&settings, &told).await?;
-        assert_eq!(fourth.psk, Psk::Generated);
+        assert_eq!(fourth.psk, PskSource::Generated);
         assert_ne!(psk(&fourth.file)?, key);
         let warned = told.warnings();
         let said =

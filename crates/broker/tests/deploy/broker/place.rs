@@ -1,7 +1,7 @@
 //! Where, and as whom: the file, then the flag, then what is usual; then the kube context.
 
 use insula_broker::Error;
-use insula_broker::deploy::broker::{BrokerSettings, Prepared, User};
+use insula_broker::deploy::broker::{BrokerSettings, Prepared, CredentialSource};
 use insula_broker::info::BrokerInfo;
 use insula_broker::report::Silent;
 use insula_testkit::server::TestServer;
@@ -90,15 +90,15 @@ async fn r54_r57_user_and_url_are_the_files_where_it_has_them_each_by_itself() -
         ..no_user.clone()
     };
     for (info, user, needs_context) in [
-        (&both, User::OfFile, false),
-        (&no_url, User::OfFile, true),
-        (&no_user, User::OfContext, true),
-        (&neither, User::OfContext, true),
+        (&both, CredentialSource::File, false),
+        (&no_url, CredentialSource::File, true),
+        (&no_user, CredentialSource::KubeContext, true),
+        (&neither, CredentialSource::KubeContext, true),
     ] {
         let settings = scene.with_file("in.subm", info)?;
         let place = prepared(Ok(config(&scene.server, "system")?), &settings)?.place;
         assert_eq!(
-            (place.user, place.told_url.as_str()),
+            (place.user, place.advertised_url.as_str()),
             (user, scene.server.url().as_str())
         );
         let deployed = scene.deploy(&settings, &Silent).await?;

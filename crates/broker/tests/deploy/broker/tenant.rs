@@ -144,7 +144,7 @@ async fn r61_in_axon_mode_there_is_no_shared_account_but_the_clusters_role() -> 
 async fn a_tenant_with_a_space_of_its_own_is_known_by_its_namespace() -> anyhow::Result<()> {
     // There are no tenants of Submariner's in its space, but everything else is.
     let scene = Scene::empty().await?;
-    insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::of_broker(), &Silent).await?;
+    insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::broker_kinds(), &Silent).await?;
     let partial = scene.tenant("acme").await?;
     let settings = scene.with_file("broker-info.subm", &partial)?;
     let (mode, _) = recorded(&settings).await?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use insula_broker::deploy::broker::{self, BrokerSettings, Deployed, Psk};
+use insula_broker::deploy::broker::{self, BrokerSettings, Deployed, PskSource};
 use insula_broker::globalnet::{
     CLUSTERSET_IP_RANGE, ClustersetIp, GLOBALNET_CLUSTER_SIZE, GLOBALNET_RANGE, Globalnet,
 };
@@ -122,8 +122,8 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
 
 fn tell(deployed: &Deployed, progress: &Progress) {
     let key = match deployed.psk {
-        Psk::Generated => "a new IPsec PSK",
-        Psk::Given | Psk::Kept => "the IPsec PSK as before",
+        PskSource::Generated => "a new IPsec PSK",
+        PskSource::Given | PskSource::Kept => "the IPsec PSK as before",
     };
     progress.done(&format!(
         "The broker in {} at {} is deployed; {} has {key}",
@@ -159,7 +159,7 @@ impl Args {
             broker_url: self.broker_url,
             new_psk: self.new_psk,
             output: self.output_file,
-            token_patience: token::PATIENCE,
+            token_timeout: token::TIMEOUT,
         })
     }
 

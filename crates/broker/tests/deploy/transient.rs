@@ -87,7 +87,7 @@ async fn a_token_is_waited_for_through_short_trouble() -> anyhow::Result<()> {
 #[tokio::test]
 async fn kinds_are_waited_for_through_short_trouble() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
-    let (definitions, path) = (crds::of_broker(), "/customresourcedefinitions/brokers");
+    let (definitions, path) = (crds::broker_kinds(), "/customresourcedefinitions/brokers");
     // Whether one is being deleted, whether it is there, and then, twice, whether it is served.
     let fates = [Fate::Passes, Fate::Passes, Fate::Answered(500), Fate::Cut];
     let client = stumbling(&scene.admin, (Method::GET, path), &fates);

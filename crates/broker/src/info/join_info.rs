@@ -6,12 +6,12 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::Secret;
 
-use super::{BrokerInfo, Error, datum};
+use super::{BrokerInfo, Error, non_empty_value};
 use crate::component::CONNECTIVITY;
 
 /// The complete information that a cluster needs to join.
 #[derive(Clone, PartialEq)]
-pub struct ForJoin {
+pub struct JoinInfo {
     /// The API URL of the broker's cluster.
     pub url: String,
     /// The token of the broker's administrator.
@@ -28,14 +28,14 @@ pub struct ForJoin {
     pub custom_domains: Vec<String>,
 }
 
-impl ForJoin {
+impl JoinInfo {
     /// Returns the pre-shared key itself.
     pub fn psk(&self) -> Option<&[u8]> {
-        datum(self.ipsec_psk.as_ref(), "psk")
+        non_empty_value(self.ipsec_psk.as_ref(), "psk")
     }
 }
 
-impl fmt::Debug for ForJoin {
+impl fmt::Debug for JoinInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ForJoin")
             .field("url", &self.url)
@@ -46,11 +46,11 @@ impl fmt::Debug for ForJoin {
     }
 }
 
-pub(super) fn complete(info: &BrokerInfo, path: &Path) -> Result<ForJoin, Error> {
-    let token = datum(info.client_token.as_ref(), "token");
+pub(super) fn complete(info: &BrokerInfo, path: &Path) -> Result<JoinInfo, Error> {
+    let token = non_empty_value(info.client_token.as_ref(), "token");
     let token = token.and_then(|token| std::str::from_utf8(token).ok());
     let (token, namespace) = (token.map(str::trim), info.namespace()?);
-    let psk = datum(info.ipsec_psk.as_ref(), "psk");
+    let psk = non_empty_value(info.ipsec_psk.as_ref(), "psk");
     let wants_psk = info.components.contains(CONNECTIVITY);
     let lacks = [
         ("broker URL", info.url.is_empty()),
@@ -65,10 +65,10 @@ pub(super) fn complete(info: &BrokerInfo, path: &Path) -> Result<ForJoin, Error>
         let path = path.to_owned();
         return Err(Error::Partial { path, missing });
     };
-    Ok(ForJoin {
+    Ok(JoinInfo {
         url: info.url.clone(),
         token: token.to_owned(),
-        ca: datum(info.client_token.as_ref(), "ca.crt").map(<[u8]>::to_vec),
+        ca: non_empty_value(info.client_token.as_ref(), "ca.crt").map(<[u8]>::to_vec),
         namespace,
         components: info.components.clone(),
         ipsec_psk: info.ipsec_psk.clone().filter(|_| psk.is_some()),

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, Client, Config, ResourceExt};
 
 use super::{BrokerSettings, Mode};
-use crate::connect::{self, is_same_place, is_same_server};
-use crate::deploy::rights::{self, Right};
+use crate::connect::{self, is_same_api, is_same_server};
+use crate::deploy::permissions::{self, Permission};
 use crate::error::Error;
 use crate::info::BrokerInfo;
 use crate::names::{ADMIN, DEFAULT_NAMESPACE};
@@ -16,15 +16,15 @@ use crate::token;
 
 /// The target of a deployment.
 #[derive(Clone)]
-pub struct Place {
+pub struct Target {
     /// The namespace.
     pub namespace: String,
     /// The client configuration of the cluster.
     pub config: Config,
     /// The URL for clusters.
-    pub told_url: String,
+    pub advertised_url: String,
     /// The origin of the credential.
-    pub user: User,
+    pub user: CredentialSource,
     /// The kube context, if it is of the same server.
     context: Option<Config>,
     /// The UID of the account of the file's token.
@@ -33,20 +33,20 @@ pub struct Place {
 
 /// The origin of the credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum User {
+pub enum CredentialSource {
     /// The broker info file.
-    OfFile,
+    File,
     /// The kube context.
-    OfContext,
+    KubeContext,
 }
 
-impl Place {
+impl Target {
     /// Resolves the target. Nothing is sent.
     ///
     /// # Errors
     ///
     /// If a part is missing, or a credential would be sent to a server it may not belong to.
-    pub fn find(
+    pub fn resolve(
         context: Result<Config, Error>,
         settings: &BrokerSettings,
         given: Option<&BrokerInfo>,
@@ -55,24 +55,24 @@ impl Place {
         let namespace = namespace(settings, given, report)?;
         let url = given.map(|given| given.url.as_str());
         let url = url.filter(|url| !url.is_empty());
-        let user = match given.and_then(|given| connect::datum(given, "token")) {
-            Some(_) => User::OfFile,
-            None => User::OfContext,
+        let user = match given.and_then(|given| connect::token_data(given, "token")) {
+            Some(_) => CredentialSource::File,
+            None => CredentialSource::KubeContext,
         };
         let (config, context) = match (user, url, given) {
-            (User::OfFile, Some(url), Some(given)) => {
+            (CredentialSource::File, Some(url), Some(given)) => {
                 let config = connect::from_file(given)?;
                 (config, of_same_server(context, &connect::url(url)?))
             }
-            (User::OfFile, None, Some(given)) => (without_url(context, settings, given)?, None),
+            (CredentialSource::File, None, Some(given)) => (without_url(context, settings, given)?, None),
             (_, Some(url), _) => (without_user(context?, &connect::url(url)?)?, None),
             _ => (context?, None),
         };
-        let told = settings.broker_url.as_deref().map(connect::url);
-        let told = told.transpose()?;
+        let advertised = settings.broker_url.as_deref().map(connect::url);
+        let advertised = advertised.transpose()?;
         Ok(Self {
             namespace,
-            told_url: written(told.as_ref().unwrap_or(&config.cluster_url)),
+            advertised_url: formatted(advertised.as_ref().unwrap_or(&config.cluster_url)),
             config,
             user,
             context,
@@ -86,17 +86,17 @@ impl Place {
     ///
     /// If the configuration is invalid.
     pub fn client(&self) -> Result<Client, Error> {
-        connected(self.config.clone())
+        connect_to(self.config.clone())
     }
 
     /// Returns whether a file is of the same broker, by URL and namespace.
     pub(super) fn is_of(&self, info: &BrokerInfo) -> bool {
         let namespace = info.namespace().ok().flatten();
-        let (Ok(url), Ok(told)) = (connect::url(&info.url), connect::url(&self.told_url)) else {
+        let (Ok(url), Ok(advertised)) = (connect::url(&info.url), connect::url(&self.advertised_url)) else {
             return false;
         };
-        let ours = [&told, &self.config.cluster_url];
-        let is_there = ours.into_iter().any(|ours| is_same_place(ours, &url));
+        let ours = [&advertised, &self.config.cluster_url];
+        let is_there = ours.into_iter().any(|ours| is_same_api(ours, &url));
         namespace.as_ref() == Some(&self.namespace) && is_there
     }
 
@@ -104,24 +104,24 @@ impl Place {
     /// which does not include deploying it: such files have always been given for their key
     /// alone. It is used at the same cluster only, and with a warning. A tenant's
     /// administrator may deploy, or gets the missing permissions reported.
-    pub(super) async fn instead_of_file(
+    pub(super) async fn context_fallback(
         &self,
         client: &Client,
         mode: Mode,
         report: &dyn Report,
     ) -> Result<Option<Client>, Error> {
-        if mode == Mode::Axon || self.user == User::OfContext {
+        if mode == Mode::Axon || self.user == CredentialSource::KubeContext {
             return Ok(None);
         }
         let namespace = Some(self.namespace.as_str());
         let needed = ["create", "update"];
-        let needed = needed.map(|verb| Right::new(verb, "submariner.io", "brokers", namespace));
-        let lacking = rights::lacking(client, needed.into()).await?;
+        let needed = needed.map(|verb| Permission::new(verb, "submariner.io", "brokers", namespace));
+        let lacking = permissions::missing(client, needed.into()).await?;
         if lacking.is_empty() {
             return Ok(None);
         }
         let Some(client) = self.as_context().await else {
-            return Err(Error::MissingRights(rights::name(&lacking)));
+            return Err(Error::MissingPermissions(permissions::describe(&lacking)));
         };
         report.warn(
             "The user of the broker info file may not deploy a broker: continuing as the user of the kube context, which is of the same cluster",
@@ -132,7 +132,7 @@ impl Place {
     /// Returns a client of the kube context if it is of the same cluster, which is proved by
     /// the account of the file's token: one server may have many clusters.
     async fn as_context(&self) -> Option<Client> {
-        let client = connected(self.context.clone()?).ok()?;
+        let client = connect_to(self.context.clone()?).ok()?;
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &self.namespace);
         let found = accounts.get(ADMIN).await.ok()?;
         (found.uid().is_some() && found.uid() == self.account).then_some(client)
@@ -140,11 +140,11 @@ impl Place {
 }
 
 /// Formats a URL as in files.
-fn written(url: &Uri) -> String {
+fn formatted(url: &Uri) -> String {
     url.to_string().trim_end_matches('/').to_owned()
 }
 
-fn connected(config: Config) -> Result<Client, Error> {
+fn connect_to(config: Config) -> Result<Client, Error> {
     let url = config.cluster_url.clone();
     Client::try_from(config).map_err(Error::when(format!("connect to {url}")))
 }
@@ -180,13 +180,13 @@ fn without_url(
     given: &BrokerInfo,
 ) -> Result<Config, Error> {
     if let Some(url) = &settings.broker_url {
-        let told = BrokerInfo {
+        let advertised = BrokerInfo {
             url: url.clone(),
             ..given.clone()
         };
-        return connect::from_file(&told);
+        return connect::from_file(&advertised);
     }
-    let roots = connect::authority(given)?;
+    let roots = connect::ca_certificates(given)?;
     if roots.is_empty() {
         return Err(Error::invalid_with_hint(
             "the broker info file has a token, but neither a URL nor a CA: it is not sent to the server of the kube context, which may be a different one",
@@ -194,7 +194,7 @@ fn without_url(
         ));
     }
     let mut config = Config::new(context?.cluster_url);
-    config.auth_info = connect::user(given)?;
+    config.auth_info = connect::auth_info(given)?;
     config.root_cert = Some(roots);
     connect::url(&config.cluster_url.to_string())?;
     Ok(config)

@@ -7,34 +7,34 @@ use tokio::time::Instant;
 
 /// How long errors are tolerated during a wait: API servers fail over faster, and a client
 /// that is cut off for good should learn it soon.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_OUTAGE: Duration = Duration::from_secs(2);
 
 /// Tracks transient errors during a wait.
 #[derive(Debug, Default)]
-pub(crate) struct Hiccups {
+pub(crate) struct TransientErrors {
     since: Option<Instant>,
 }
 
-impl Hiccups {
+impl TransientErrors {
     /// Returns whether to retry after this error.
-    pub(crate) fn bear(&mut self, error: &Error) -> bool {
-        self.bear_at(error, Instant::now())
+    pub(crate) fn tolerate(&mut self, error: &Error) -> bool {
+        self.tolerate_at(error, Instant::now())
     }
 
-    fn bear_at(&mut self, error: &Error, now: Instant) -> bool {
+    fn tolerate_at(&mut self, error: &Error, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
-        is_passing(error) && now.saturating_duration_since(since) < PATIENCE
+        is_transient(error) && now.saturating_duration_since(since) < MAX_OUTAGE
     }
 
     /// Notes that the server has answered.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.since = None;
     }
 }
 
 /// Returns whether a retry may succeed: the server could not be reached or is overloaded.
 /// Every other refusal is final.
-pub(crate) fn is_passing(error: &Error) -> bool {
+pub(crate) fn is_transient(error: &Error) -> bool {
     match error {
         Error::Api(status) => status.code == 429 || status.code >= 500,
         Error::HyperError(_) | Error::Service(_) => true,
@@ -55,15 +55,15 @@ mod tests {
 
     #[test]
     fn what_passes_is_borne_for_a_while_after_the_last_answer() {
-        let (mut hiccups, first) = (Hiccups::default(), Instant::now());
-        assert!(hiccups.bear_at(&answered(503), first));
+        let (mut transient, first) = (TransientErrors::default(), Instant::now());
+        assert!(transient.tolerate_at(&answered(503), first));
         let reset = Error::Service("reset".into());
-        assert!(hiccups.bear_at(&reset, first + PATIENCE / 2));
-        let late = first + PATIENCE;
-        assert!(!hiccups.bear_at(&reset, late), "it has lasted too long");
-        hiccups.end();
-        assert!(hiccups.bear_at(&answered(429), late));
-        assert!(!hiccups.bear_at(&answered(403), late));
+        assert!(transient.tolerate_at(&reset, first + MAX_OUTAGE / 2));
+        let late = first + MAX_OUTAGE;
+        assert!(!transient.tolerate_at(&reset, late), "it has lasted too long");
+        transient.reset();
+        assert!(transient.tolerate_at(&answered(429), late));
+        assert!(!transient.tolerate_at(&answered(403), late));
     }
 
     #[test]
@@ -75,7 +75,7 @@ mod tests {
             (403, false),
             (404, false),
         ] {
-            assert_eq!(is_passing(&answered(code)), passes, "{code}");
+            assert_eq!(is_transient(&answered(code)), passes, "{code}");
         }
     }
 }

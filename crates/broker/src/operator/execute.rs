@@ -12,36 +12,36 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tracing::debug;
 
-use super::object::{Act, Deed, Object, space_kind};
+use super::object::{Action, Operation, Object, space_kind};
 use super::run::Context;
 use crate::error::Error;
 use crate::names::{AXON, FINALIZER};
 use crate::tenant::{Tenant, TenantStatus};
 
 /// Executes actions: on spaces at the server, on all other objects at the tenant's location.
-pub(super) struct Field<'a> {
+pub(super) struct Executor<'a> {
     pub context: &'a Context,
-    pub ground: &'a Client,
+    pub location: &'a Client,
     pub namespace: &'a str,
     /// The UID of the namespace when it was observed, if it existed.
     pub seen: Option<&'a str>,
 }
 
-impl Field<'_> {
+impl Executor<'_> {
     /// Executes all actions. A failed action does not stop the others unless they depend on
     /// it; the first error is returned.
-    pub async fn carry_out(&self, acts: &[Act]) -> Result<(), Error> {
-        if acts.iter().any(Act::makes_inside) {
-            self.recognise().await?;
+    pub async fn execute(&self, actions: &[Action]) -> Result<(), Error> {
+        if actions.iter().any(Action::creates_in_namespace) {
+            self.verify_namespace().await?;
         }
         let mut first = None;
-        for act in acts {
-            let Err(error) = self.act(act).await else {
+        for action in actions {
+            let Err(error) = self.execute_one(action).await else {
                 continue;
             };
             debug!(namespace = self.namespace, %error, "action failed");
             first.get_or_insert(error);
-            if act.makes_ground() {
+            if action.creates_container() {
                 break;
             }
         }
@@ -50,12 +50,12 @@ impl Field<'_> {
 
     /// Checks that the namespace is still the observed one: nothing may be created in a
     /// namespace that another user created in the meantime.
-    async fn recognise(&self) -> Result<(), Error> {
+    async fn verify_namespace(&self) -> Result<(), Error> {
         let Some(seen) = self.seen else {
             return Ok(());
         };
         let attempted = format!("make anything in namespace {}", self.namespace);
-        let namespaces: Api<Namespace> = Api::all(self.ground.clone());
+        let namespaces: Api<Namespace> = Api::all(self.location.clone());
         let found = namespaces.get_metadata_opt(self.namespace).await;
         let found = found.map_err(Error::when(attempted.clone()))?;
         if found.is_some_and(|found| found.uid().as_deref() == Some(seen)) {
@@ -67,49 +67,49 @@ impl Field<'_> {
     }
 
     /// Executes one action.
-    async fn act(&self, act: &Act) -> Result<(), Error> {
-        debug!(namespace = self.namespace, %act, "action started");
-        let done = match &act.object {
+    async fn execute_one(&self, action: &Action) -> Result<(), Error> {
+        debug!(namespace = self.namespace, %action, "action started");
+        let done = match &action.object {
             Object::Space(space) => {
                 let system = self.context.client.clone();
                 let spaces = Api::<DynamicObject>::all_with(system, &space_kind());
-                write(&spaces, act.deed, &**space).await
+                write(&spaces, action.operation, &**space).await
             }
             Object::Definition(definition) => {
-                write(&Api::all(self.ground.clone()), act.deed, &**definition).await
+                write(&Api::all(self.location.clone()), action.operation, &**definition).await
             }
             Object::Namespace(namespace) => {
-                write(&Api::all(self.ground.clone()), act.deed, &**namespace).await
+                write(&Api::all(self.location.clone()), action.operation, &**namespace).await
             }
-            Object::Account(account) => write(&self.inside(), act.deed, &**account).await,
-            Object::Role(role) => insist(&self.inside(), act.deed, &**role).await,
-            Object::Binding(binding) => insist(&self.inside(), act.deed, &**binding).await,
-            Object::Token(token) => write(&self.inside(), act.deed, &**token).await,
+            Object::Account(account) => write(&self.namespaced_api(), action.operation, &**account).await,
+            Object::Role(role) => write_exclusively(&self.namespaced_api(), action.operation, &**role).await,
+            Object::Binding(binding) => write_exclusively(&self.namespaced_api(), action.operation, &**binding).await,
+            Object::Token(token) => write(&self.namespaced_api(), action.operation, &**token).await,
         };
-        done.map_err(Error::when(act.to_string()))
+        done.map_err(Error::when(action.to_string()))
     }
 
-    fn inside<K>(&self) -> Api<K>
+    fn namespaced_api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
-        Api::namespaced(self.ground.clone(), self.namespace)
+        Api::namespaced(self.location.clone(), self.namespace)
     }
 }
 
-async fn write<K>(api: &Api<K>, deed: Deed, object: &K) -> kube::Result<()>
+async fn write<K>(api: &Api<K>, operation: Operation, object: &K) -> kube::Result<()>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
     let name = object.name_any();
-    match deed {
-        Deed::Create => {
+    match operation {
+        Operation::Create => {
             api.create(&PostParams::default(), object).await?;
         }
-        Deed::Replace => {
+        Operation::Replace => {
             api.replace(&name, &PostParams::default(), object).await?;
         }
-        Deed::Delete => {
+        Operation::Delete => {
             let only_this = DeleteParams::default().preconditions(Preconditions {
                 uid: object.uid(),
                 resource_version: None,
@@ -121,43 +121,43 @@ where
                 }
             }
         }
-        Deed::Release => release(api, object).await?,
+        Operation::RemoveFinalizers => remove_finalizers(api, object).await?,
     }
     Ok(())
 }
 
 /// Writes an object that belongs to the operator alone: on a conflict it is overwritten, so
 /// that a concurrent writer cannot keep permissions that are being removed.
-async fn insist<K>(api: &Api<K>, deed: Deed, object: &K) -> kube::Result<()>
+async fn write_exclusively<K>(api: &Api<K>, operation: Operation, object: &K) -> kube::Result<()>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
-    match write(api, deed, object).await {
-        Err(kube::Error::Api(status)) if deed == Deed::Replace && status.is_conflict() => {
+    match write(api, operation, object).await {
+        Err(kube::Error::Api(status)) if operation == Operation::Replace && status.is_conflict() => {
             let mut object = object.clone();
             object.meta_mut().resource_version = None;
-            write(api, deed, &object).await
+            write(api, operation, &object).await
         }
         done => done,
     }
 }
 
 /// The maximum number of attempts on write conflicts.
-const TRIES: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// Removes all finalizers from an object that is to be deleted, whatever its version.
-async fn release<K>(api: &Api<K>, object: &K) -> kube::Result<()>
+async fn remove_finalizers<K>(api: &Api<K>, object: &K) -> kube::Result<()>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
     let (name, uid) = (object.name_any(), object.uid());
     let mut object = object.clone();
-    for tries in (0..TRIES).rev() {
+    for attempts in (0..MAX_ATTEMPTS).rev() {
         object.finalizers_mut().clear();
         object.meta_mut().resource_version = None;
         match api.replace(&name, &PostParams::default(), &object).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-            Err(kube::Error::Api(status)) if status.is_conflict() && tries > 0 => {}
+            Err(kube::Error::Api(status)) if status.is_conflict() && attempts > 0 => {}
             done => return done.map(drop),
         }
         match api.get_opt(&name).await? {
@@ -169,10 +169,10 @@ where
 }
 
 /// Adds our finalizer to a Tenant, or removes it, if the Tenant is unchanged.
-pub(super) async fn hold(context: &Context, tenant: &Tenant, hold: Hold) -> Result<Tenant, Error> {
+pub(super) async fn set_finalizer(context: &Context, tenant: &Tenant, set_finalizer: FinalizerState) -> Result<Tenant, Error> {
     let mut finalizers = tenant.finalizers().to_vec();
     finalizers.retain(|finalizer| finalizer != FINALIZER);
-    if hold == Hold::On {
+    if set_finalizer == FinalizerState::Present {
         finalizers.push(FINALIZER.to_owned());
     }
     let patch = json!({"metadata": {
@@ -191,13 +191,13 @@ pub(super) async fn hold(context: &Context, tenant: &Tenant, hold: Hold) -> Resu
 
 /// Whether the Tenant has our finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hold {
-    On,
-    Off,
+pub(super) enum FinalizerState {
+    Present,
+    Absent,
 }
 
 /// Writes a Tenant's status, if the Tenant is unchanged.
-pub(super) async fn report(
+pub(super) async fn write_status(
     context: &Context,
     tenant: &Tenant,
     status: TenantStatus,

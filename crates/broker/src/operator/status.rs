@@ -3,9 +3,9 @@
 use insula_operator::condition::{self, Said, seconds};
 use k8s_openapi::jiff::Timestamp;
 
-use super::observe::Ground;
+use super::observe::Location;
 use super::plan::State;
-use super::wanted::Wanted;
+use super::desired::Desired;
 use crate::columns;
 use crate::names::{ADMIN, ADMIN_TOKEN};
 use crate::tenant::{Phase, TenantStatus};
@@ -14,52 +14,52 @@ use crate::tenant::{Phase, TenantStatus};
 const READY: &str = "Ready";
 /// The maximum length of a message, in bytes: more than a reader needs, less than the server
 /// accepts.
-const LONGEST: usize = 2048;
+const MAX_LENGTH: usize = 2048;
 
 /// Returns the status of a tenant in this state; `None` if it is unchanged.
-pub(super) fn conclude(wanted: Wanted<'_>, state: &State, now: Timestamp) -> Option<TenantStatus> {
-    let before = wanted.tenant.status.clone().unwrap_or_default();
+pub(super) fn desired_status(desired: Desired<'_>, state: &State, now: Timestamp) -> Option<TenantStatus> {
+    let before = desired.tenant.status.clone().unwrap_or_default();
     let mut status = before.clone();
-    let (phase, reason, message) = tell(state)?;
-    let message = harmless(&message);
+    let (phase, reason, message) = describe(state)?;
+    let message = sanitize(&message);
     status.phase = Some(phase);
     status.message = (phase != Phase::Provisioned).then(|| message.clone());
-    status.observed_generation = wanted.tenant.metadata.generation;
+    status.observed_generation = desired.tenant.metadata.generation;
     if matches!(state, State::Provisioning | State::Provisioned) {
-        place(&mut status, wanted);
+        set_location(&mut status, desired);
     }
     if phase == Phase::Provisioned && status.provisioned_at.is_none() {
         status.provisioned_at = Some(seconds(now));
     }
-    let said = Said {
+    let condition = Said {
         kind: READY,
         is: phase == Phase::Provisioned,
         reason,
         message,
-        generation: wanted.tenant.metadata.generation,
+        generation: desired.tenant.metadata.generation,
     };
-    condition::set(status.conditions.get_or_insert_default(), said, now);
+    condition::set(status.conditions.get_or_insert_default(), condition, now);
     (status != before).then_some(status)
 }
 
 /// Truncates and sanitizes a message that contains text of others, so that it can be shown
 /// anywhere.
-fn harmless(message: &str) -> String {
-    let cut = &message[..message.floor_char_boundary(LONGEST)];
-    cut.chars().map(columns::harmless).collect()
+fn sanitize(message: &str) -> String {
+    let cut = &message[..message.floor_char_boundary(MAX_LENGTH)];
+    cut.chars().map(columns::sanitize).collect()
 }
 
 /// Sets the location of the tenant's objects.
-fn place(status: &mut TenantStatus, wanted: Wanted<'_>) {
-    let name = wanted.id.namespace();
-    status.space = (Ground::wanted(wanted) == Ground::Space).then(|| name.clone());
+fn set_location(status: &mut TenantStatus, desired: Desired<'_>) {
+    let name = desired.id.namespace();
+    status.space = (Location::desired(desired) == Location::Space).then(|| name.clone());
     status.namespace = Some(name);
     status.service_account = Some(ADMIN.to_owned());
     status.token_secret = Some(ADMIN_TOKEN.to_owned());
 }
 
 /// Returns phase, reason and message; `None` once the tenant is removed.
-fn tell(state: &State) -> Option<(Phase, &'static str, String)> {
+fn describe(state: &State) -> Option<(Phase, &'static str, String)> {
     Some(match state {
         State::Provisioning => (
             Phase::Provisioning,
@@ -71,14 +71,14 @@ fn tell(state: &State) -> Option<(Phase, &'static str, String)> {
             "Provisioned",
             "all prerequisites of the broker are in place".to_owned(),
         ),
-        State::Hindered(problem) => {
-            let phase = match problem.passes() {
+        State::Problem(problem) => {
+            let phase = match problem.resolves_itself() {
                 true => Phase::Provisioning,
                 false => Phase::Failed,
             };
             (phase, problem.reason(), problem.to_string())
         }
-        State::Deleting(going) => (Phase::Deleting, going.reason, going.message.clone()),
+        State::Deleting(progress) => (Phase::Deleting, progress.reason, progress.message.clone()),
         State::Removed => return None,
     })
 }

@@ -13,11 +13,11 @@ use kube::{Api, Client};
 use crate::error::Error;
 
 /// The number of concurrent access reviews.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_REVIEWS: usize = 8;
 
 /// A permission: a verb on a resource, in a namespace or in all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Right {
+pub(super) struct Permission {
     verb: String,
     group: String,
     resource: String,
@@ -26,7 +26,7 @@ pub(super) struct Right {
     name: Option<String>,
 }
 
-impl Right {
+impl Permission {
     pub(super) fn new(verb: &str, group: &str, resource: &str, namespace: Option<&str>) -> Self {
         Self {
             verb: verb.to_owned(),
@@ -38,8 +38,8 @@ impl Right {
     }
 
     /// Returns every permission that rules grant where they are bound.
-    pub(super) fn given(rules: &[PolicyRule], namespace: Option<&str>) -> Vec<Self> {
-        let mut rights = Vec::new();
+    pub(super) fn granted_by(rules: &[PolicyRule], namespace: Option<&str>) -> Vec<Self> {
+        let mut permissions = Vec::new();
         for rule in rules {
             let names = match rule.resource_names.as_deref() {
                 None | Some([]) => vec![None],
@@ -48,7 +48,7 @@ impl Right {
             for group in rule.api_groups.iter().flatten() {
                 for resource in rule.resources.iter().flatten() {
                     for verb in &rule.verbs {
-                        rights.extend(names.iter().map(|name| Self {
+                        permissions.extend(names.iter().map(|name| Self {
                             name: name.clone(),
                             ..Self::new(verb, group, resource, namespace)
                         }));
@@ -56,11 +56,11 @@ impl Right {
                 }
             }
         }
-        rights
+        permissions
     }
 
     /// Returns whether rules grant this permission, wherever they are bound.
-    pub(super) fn is_given_by(&self, rules: &[PolicyRule]) -> bool {
+    pub(super) fn is_granted_by(&self, rules: &[PolicyRule]) -> bool {
         let names = |words: &[String], word: &str| {
             let mut words = words.iter();
             words.any(|named| named == "*" || named == word)
@@ -119,26 +119,26 @@ impl Right {
 }
 
 /// Returns the permissions that the caller lacks.
-pub(super) async fn lacking(client: &Client, wanted: Vec<Right>) -> Result<Vec<Right>, Error> {
+pub(super) async fn missing(client: &Client, wanted: Vec<Permission>) -> Result<Vec<Permission>, Error> {
     // One review is enough for a cluster administrator.
-    if wanted.is_empty() || may(client, &Right::new("*", "*", "*", None)).await? {
+    if wanted.is_empty() || is_allowed(client, &Permission::new("*", "*", "*", None)).await? {
         return Ok(Vec::new());
     }
-    let wanted: BTreeSet<Right> = wanted.into_iter().collect();
-    let asked = stream::iter(wanted).map(|right| async move {
-        let may = may(client, &right).await?;
-        Ok::<_, Error>((!may).then_some(right))
+    let wanted: BTreeSet<Permission> = wanted.into_iter().collect();
+    let asked = stream::iter(wanted).map(|permission| async move {
+        let may = is_allowed(client, &permission).await?;
+        Ok::<_, Error>((!may).then_some(permission))
     });
-    let asked = asked.buffered(AT_ONCE).try_collect::<Vec<_>>().await?;
+    let asked = asked.buffered(MAX_CONCURRENT_REVIEWS).try_collect::<Vec<_>>().await?;
     Ok(asked.into_iter().flatten().collect())
 }
 
 /// Returns whether the caller has a permission.
-pub(super) async fn may(client: &Client, right: &Right) -> Result<bool, Error> {
+pub(super) async fn is_allowed(client: &Client, permission: &Permission) -> Result<bool, Error> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(right.attributes()),
+            resource_attributes: Some(permission.attributes()),
             ..SelfSubjectAccessReviewSpec::default()
         },
         ..SelfSubjectAccessReview::default()
@@ -149,10 +149,10 @@ pub(super) async fn may(client: &Client, right: &Right) -> Result<bool, Error> {
 }
 
 /// Formats permissions for display: one entry per resource, with its verbs.
-pub(super) fn name(rights: &[Right]) -> Vec<String> {
+pub(super) fn describe(permissions: &[Permission]) -> Vec<String> {
     let mut verbs = BTreeMap::<String, BTreeSet<&str>>::new();
-    for right in rights {
-        verbs.entry(right.object()).or_default().insert(&right.verb);
+    for permission in permissions {
+        verbs.entry(permission.object()).or_default().insert(&permission.verb);
     }
     let entries = verbs.into_iter();
     entries
@@ -177,13 +177,13 @@ mod tests {
             resource_names: Some(only.iter().map(|&name| name.to_owned()).collect()),
             ..PolicyRule::default()
         };
-        let get = Right::new("get", "g", "r", None);
-        let status = Right::new("get", "g", "r/status", None);
-        let named = Right {
+        let get = Permission::new("get", "g", "r", None);
+        let status = Permission::new("get", "g", "r/status", None);
+        let named = Permission {
             name: Some("n".to_owned()),
             ..get.clone()
         };
-        for (right, rule, given) in [
+        for (permission, rule, given) in [
             (&get, rule("g", "r", "get", &[]), true),
             (&get, rule("*", "*", "*", &[]), true),
             (&get, rule("g", "r", "list", &[]), false),
@@ -198,28 +198,28 @@ mod tests {
             (&named, rule("g", "r", "get", &[]), true),
         ] {
             assert_eq!(
-                right.is_given_by(std::slice::from_ref(&rule)),
+                permission.is_granted_by(std::slice::from_ref(&rule)),
                 given,
-                "{right:?} {rule:?}"
+                "{permission:?} {rule:?}"
             );
         }
     }
 
     #[test]
     fn rights_are_named_by_object_with_all_their_verbs() {
-        let rights = [
-            Right::new("get", "", "namespaces", None),
-            Right::new("create", "", "namespaces", None),
-            Right::new("create", "apps", "deployments", Some("n")),
-            Right::new("get", "submariner.io", "tenants/status", Some("n")),
+        let permissions = [
+            Permission::new("get", "", "namespaces", None),
+            Permission::new("create", "", "namespaces", None),
+            Permission::new("create", "apps", "deployments", Some("n")),
+            Permission::new("get", "submariner.io", "tenants/status", Some("n")),
         ];
         let named = [
             "create deployments.apps in namespace n",
             "create/get namespaces",
             "get tenants.submariner.io/status in namespace n",
         ];
-        assert_eq!(name(&rights), named);
-        let own = Right::given(&roles::tenant_admin("n")[..1], Some("n"));
-        assert_eq!(name(&own), ["get namespaces n in namespace n"]);
+        assert_eq!(describe(&permissions), named);
+        let own = Permission::granted_by(&roles::tenant_admin("n")[..1], Some("n"));
+        assert_eq!(describe(&own), ["get namespaces n in namespace n"]);
     }
 }

@@ -17,17 +17,17 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The desired state of a tenant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct Desired<'a> {
     pub tenant: &'a Tenant,
     pub id: &'a TenantId,
 }
 
-impl Wanted<'_> {
+impl Desired<'_> {
     /// The space of a tenant that has one.
     pub fn space(&self) -> DynamicObject {
         let mut space = DynamicObject::new(&self.id.namespace(), &space_kind());
-        space.metadata.labels = self.marked(None).labels;
-        space.metadata.annotations = self.proof();
+        space.metadata.labels = self.labelled_metadata(None).labels;
+        space.metadata.annotations = self.uid_annotation();
         space
     }
 
@@ -35,8 +35,8 @@ impl Wanted<'_> {
         let name = self.id.namespace();
         Namespace {
             metadata: ObjectMeta {
-                annotations: self.proof(),
-                ..self.marked(Some(&name))
+                annotations: self.uid_annotation(),
+                ..self.labelled_metadata(Some(&name))
             },
             ..Namespace::default()
         }
@@ -44,7 +44,7 @@ impl Wanted<'_> {
 
     pub fn account(&self) -> ServiceAccount {
         ServiceAccount {
-            metadata: self.inside(ADMIN),
+            metadata: self.namespaced_metadata(ADMIN),
             ..ServiceAccount::default()
         }
     }
@@ -59,7 +59,7 @@ impl Wanted<'_> {
 
     /// The role of tenant managers, to read this tenant's token.
     pub fn offering_role(&self) -> Role {
-        self.role(AXON_ADMIN, roles::axon_admin_of_tenant(ADMIN_TOKEN))
+        self.role(AXON_ADMIN, roles::axon_admin_in_tenant(ADMIN_TOKEN))
     }
 
     /// The binding of the account and of the valid subjects that the Tenant names.
@@ -86,19 +86,19 @@ impl Wanted<'_> {
     }
 
     pub fn token(&self) -> Secret {
-        token::request(ADMIN, self.inside(ADMIN_TOKEN))
+        token::request(ADMIN, self.namespaced_metadata(ADMIN_TOKEN))
     }
 
     fn role(&self, name: &str, rules: Vec<PolicyRule>) -> Role {
         Role {
-            metadata: self.inside(name),
+            metadata: self.namespaced_metadata(name),
             rules: Some(rules),
         }
     }
 
     fn binding(&self, role: &str, subjects: Vec<Subject>) -> RoleBinding {
         RoleBinding {
-            metadata: self.inside(role),
+            metadata: self.namespaced_metadata(role),
             role_ref: RoleRef {
                 api_group: Some(RBAC.to_owned()),
                 kind: "Role".to_owned(),
@@ -108,14 +108,14 @@ impl Wanted<'_> {
         }
     }
 
-    fn inside(&self, name: &str) -> ObjectMeta {
+    fn namespaced_metadata(&self, name: &str) -> ObjectMeta {
         ObjectMeta {
             namespace: Some(self.id.namespace()),
-            ..self.marked(Some(name))
+            ..self.labelled_metadata(Some(name))
         }
     }
 
-    fn marked(&self, name: Option<&str>) -> ObjectMeta {
+    fn labelled_metadata(&self, name: Option<&str>) -> ObjectMeta {
         let labels = [MANAGED_BY, (TENANT_LABEL, self.id.as_str())];
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         ObjectMeta {
@@ -126,7 +126,7 @@ impl Wanted<'_> {
     }
 
     /// The annotation with the UID of the Tenant.
-    fn proof(&self) -> Option<std::collections::BTreeMap<String, String>> {
+    fn uid_annotation(&self) -> Option<std::collections::BTreeMap<String, String>> {
         let uid = self.tenant.uid()?;
         Some([(TENANT_UID.to_owned(), uid)].into())
     }
@@ -134,9 +134,9 @@ impl Wanted<'_> {
     /// Returns whether an object was created for this Tenant, by UID.
     pub fn owns(&self, metadata: &ObjectMeta) -> bool {
         let uid = self.tenant.metadata.uid.as_ref();
-        let proof = metadata.annotations.as_ref();
-        let proof = proof.and_then(|annotations| annotations.get(TENANT_UID));
-        uid.is_some() && uid == proof
+        let uid_annotation = metadata.annotations.as_ref();
+        let uid_annotation = uid_annotation.and_then(|annotations| annotations.get(TENANT_UID));
+        uid.is_some() && uid == uid_annotation
     }
 
     /// Validates the administrators that the Tenant names.

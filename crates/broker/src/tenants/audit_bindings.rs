@@ -12,19 +12,19 @@ use crate::report::Report;
 use crate::tenant::Tenant;
 
 /// The prefix of the service accounts of clusters.
-const MEMBER: &str = "cluster-";
+const MEMBER_PREFIX: &str = "cluster-";
 
 /// The subjects with permissions in a broker's namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Doors {
+struct BindingAudit {
     /// Unexpected bindings: what they grant, and to which subject.
-    odd: BTreeSet<String>,
+    unexpected: BTreeSet<String>,
     /// The service accounts of joined clusters.
     members: BTreeSet<String>,
 }
 
 /// Reports who else has permissions.
-pub(super) async fn tell(
+pub(super) async fn report(
     bindings: &Api<RoleBinding>,
     tenant: &Tenant,
     namespace: &str,
@@ -39,14 +39,14 @@ pub(super) async fn tell(
             return;
         }
     };
-    let doors = find(&listed, tenant, namespace);
-    for odd in &doors.odd {
+    let audit = audit(&listed, tenant, namespace);
+    for unexpected in &audit.unexpected {
         report.warn(&format!(
-            "{odd}: if this is unexpected, delete it (`kubectl -n {namespace} delete rolebinding NAME`)"
+            "{unexpected}: if this is unexpected, delete it (`kubectl -n {namespace} delete rolebinding NAME`)"
         ));
     }
-    if !doors.members.is_empty() {
-        let members: Vec<_> = doors.members.iter().map(String::as_str).collect();
+    if !audit.members.is_empty() {
+        let members: Vec<_> = audit.members.iter().map(String::as_str).collect();
         report.warn(&format!(
             "Joined clusters can read the new token too: {}. To exclude one, run `kubectl -n {namespace} delete serviceaccount NAME`, then rotate the token again",
             members.join(", ")
@@ -54,9 +54,9 @@ pub(super) async fn tell(
     }
 }
 
-fn find(bindings: &[RoleBinding], tenant: &Tenant, namespace: &str) -> Doors {
-    let mut doors = Doors::default();
-    let named: Vec<_> = tenant.spec.admins.iter().flatten().map(who).collect();
+fn audit(bindings: &[RoleBinding], tenant: &Tenant, namespace: &str) -> BindingAudit {
+    let mut audit = BindingAudit::default();
+    let named: Vec<_> = tenant.spec.admins.iter().flatten().map(subject_name).collect();
     for binding in bindings {
         let role = binding.role_ref.name.as_str();
         let is_role = binding.role_ref.kind == "Role";
@@ -66,30 +66,30 @@ fn find(bindings: &[RoleBinding], tenant: &Tenant, namespace: &str) -> Doors {
                     .namespace
                     .as_deref()
                     .is_none_or(|said| said == namespace);
-            let who = who(subject);
+            let subject_name = subject_name(subject);
             let is_known = match (is_role, role) {
-                (true, ADMIN) => (own && subject.name == ADMIN) || named.contains(&who),
+                (true, ADMIN) => (own && subject.name == ADMIN) || named.contains(&subject_name),
                 // The operator manages that binding.
                 (true, AXON_ADMIN) => binding.name_any() == AXON_ADMIN,
-                (true, CLUSTER) if own && subject.name.starts_with(MEMBER) => {
-                    doors.members.insert(subject.name.clone());
+                (true, CLUSTER) if own && subject.name.starts_with(MEMBER_PREFIX) => {
+                    audit.members.insert(subject.name.clone());
                     true
                 }
                 _ => false,
             };
             if !is_known {
                 let (name, kind) = (binding.name_any(), &binding.role_ref.kind);
-                doors
-                    .odd
-                    .insert(format!("RoleBinding {name} gives {who} the {kind} {role}"));
+                audit
+                    .unexpected
+                    .insert(format!("RoleBinding {name} gives {subject_name} the {kind} {role}"));
             }
         }
     }
-    doors
+    audit
 }
 
 /// Formats a subject for display and comparison.
-fn who(subject: &Subject) -> String {
+fn subject_name(subject: &Subject) -> String {
     let Subject {
         kind,
         name,
@@ -135,7 +135,7 @@ mod tests {
             ..TenantSpec::default()
         };
         let tenant = Tenant::new("acme", spec);
-        for (binding, odd) in [
+        for (binding, unexpected) in [
             (binding("b", role(ADMIN), account(ADMIN, "n")), None),
             (binding("b", role(ADMIN), jane.clone()), None),
             (binding(AXON_ADMIN, role(AXON_ADMIN), eve.clone()), None),
@@ -174,14 +174,14 @@ mod tests {
                 ),
             ),
         ] {
-            let doors = find(std::slice::from_ref(&binding), &tenant, "n");
-            let found: Vec<_> = doors.odd.iter().map(String::as_str).collect();
-            assert_eq!(found, odd.into_iter().collect::<Vec<_>>());
-            assert!(doors.members.is_empty());
+            let audit = audit(std::slice::from_ref(&binding), &tenant, "n");
+            let found: Vec<_> = audit.unexpected.iter().map(String::as_str).collect();
+            assert_eq!(found, unexpected.into_iter().collect::<Vec<_>>());
+            assert!(audit.members.is_empty());
         }
         let member = binding("b", role(CLUSTER), account("cluster-east", "n"));
-        let doors = find(&[member], &tenant, "n");
-        assert!(doors.odd.is_empty());
-        assert_eq!(doors.members, ["cluster-east".to_owned()].into());
+        let audit = audit(&[member], &tenant, "n");
+        assert!(audit.unexpected.is_empty());
+        assert_eq!(audit.members, ["cluster-east".to_owned()].into());
     }
 }

@@ -15,14 +15,14 @@ const KEY: &str = "clusterinfo";
 
 /// The allocations in the order in which the clusters joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
+pub struct Allocations {
     /// The clusters.
-    pub clusters: Vec<Entry>,
+    pub clusters: Vec<Allocation>,
 }
 
 /// The allocation of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct Allocation {
     /// The cluster's ID.
     pub cluster_id: String,
     /// Its ranges; the first one is in use. Both ConfigMaps use this name.
@@ -32,7 +32,7 @@ pub struct Entry {
 
 /// The request of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum AllocationRequest {
     /// A number of addresses.
     Size(u32),
     /// A specific range.
@@ -41,14 +41,14 @@ pub enum Wish {
 
 /// The result of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct Allocated {
     /// The cluster's range.
     pub range: String,
     /// Whether the cluster already had it, so that the request was ignored.
-    pub had: bool,
+    pub existing: bool,
 }
 
-impl Ledger {
+impl Allocations {
     /// Reads a ConfigMap.
     ///
     /// # Errors
@@ -63,10 +63,10 @@ impl Ledger {
         let Some(written) = written else {
             return Ok(Self::default());
         };
-        let clusters: Result<Option<Vec<Entry>>, _> = serde_json::from_str(written);
+        let clusters: Result<Option<Vec<Allocation>>, _> = serde_json::from_str(written);
         let clusters = clusters.map_err(|_| {
             let name = found.metadata.name.as_deref().unwrap_or_default();
-            super::unreadable(name, "clusterinfo is not a list of clusters")
+            super::unusable(name, "clusterinfo is not a list of clusters")
         })?;
         let clusters = clusters.unwrap_or_default();
         Ok(Self { clusters })
@@ -101,22 +101,22 @@ impl Ledger {
     /// # Errors
     ///
     /// If an entry is not a valid range.
-    pub fn judge(&self, cluster: &str, name: &str) -> Result<(), Error> {
+    pub fn validate(&self, cluster: &str, name: &str) -> Result<(), Error> {
         let is_new = self.of(cluster).is_none();
-        let concerned = |entry: &&Entry| is_new || entry.cluster_id == cluster;
+        let concerned = |entry: &&Allocation| is_new || entry.cluster_id == cluster;
         for entry in self.clusters.iter().filter(concerned) {
             for range in &entry.global_cidr {
                 let read = range.parse::<Cidr>().map_err(|it| it.to_string());
                 // The class of addresses matters only for the cluster's own range.
-                let judged = read.and_then(|range| match is_new {
+                let validated = read.and_then(|range| match is_new {
                     true => Ok(()),
-                    false => super::usable(&range),
+                    false => super::check_usable(&range),
                 });
                 let wrong = |problem| {
                     let cluster = &entry.cluster_id;
-                    super::unreadable(name, &format!("of cluster {cluster:?}: {problem}"))
+                    super::unusable(name, &format!("of cluster {cluster:?}: {problem}"))
                 };
-                judged.map_err(wrong)?;
+                validated.map_err(wrong)?;
             }
         }
         Ok(())
@@ -127,28 +127,28 @@ impl Ledger {
     /// # Errors
     ///
     /// If the range is exhausted, or the requested one is taken.
-    pub fn give(&mut self, cluster: &str, range: &Cidr, wish: &Wish) -> Result<Given, Error> {
+    pub fn allocate(&mut self, cluster: &str, range: &Cidr, wish: &AllocationRequest) -> Result<Allocated, Error> {
         if let Some(range) = self.of(cluster) {
             let range = range.to_owned();
-            return Ok(Given { range, had: true });
+            return Ok(Allocated { range, existing: true });
         }
-        let taken = self.taken()?;
+        let allocated = self.allocated()?;
         let given = match wish {
-            Wish::Range(wished) => chosen(wished, &taken)?,
-            Wish::Size(size) => free(range, *size, &taken)?,
+            AllocationRequest::Range(requested) => requested_range(requested, &allocated)?,
+            AllocationRequest::Size(size) => first_free_block(range, *size, &allocated)?,
         };
-        let entry = Entry {
+        let entry = Allocation {
             cluster_id: cluster.to_owned(),
             global_cidr: vec![given.to_string()],
         };
         self.clusters.retain(|entry| entry.cluster_id != cluster);
         self.clusters.push(entry);
         let range = given.to_string();
-        Ok(Given { range, had: false })
+        Ok(Allocated { range, existing: false })
     }
 
     /// Returns the allocated ranges with their clusters.
-    fn taken(&self) -> Result<Vec<(&str, Cidr)>, Error> {
+    fn allocated(&self) -> Result<Vec<(&str, Cidr)>, Error> {
         let entries = self.clusters.iter().flat_map(|entry| {
             let ranges = entry.global_cidr.iter();
             ranges.map(|range| (entry.cluster_id.as_str(), range))
@@ -165,18 +165,18 @@ impl Ledger {
 }
 
 /// Returns the requested range if it is free. It may be outside the broker's range.
-fn chosen(wished: &Cidr, taken: &[(&str, Cidr)]) -> Result<Cidr, Error> {
-    let problem = |problem: String| Error::invalid(format!("invalid CIDR \"{wished}\"{problem}"));
-    super::usable(wished).map_err(|it| problem(format!(": {it}")))?;
-    let mut others = taken.iter();
-    match others.find(|(_, range)| range.overlaps(wished)) {
+fn requested_range(requested: &Cidr, allocated: &[(&str, Cidr)]) -> Result<Cidr, Error> {
+    let problem = |problem: String| Error::invalid(format!("invalid CIDR \"{requested}\"{problem}"));
+    super::check_usable(requested).map_err(|it| problem(format!(": {it}")))?;
+    let mut others = allocated.iter();
+    match others.find(|(_, range)| range.overlaps(requested)) {
         Some((cluster, _)) => Err(problem(format!(" overlaps with cluster {cluster:?}"))),
-        None => Ok(*wished),
+        None => Ok(*requested),
     }
 }
 
 /// Returns the first free block of the range. Blocks are aligned at their size.
-fn free(range: &Cidr, size: u32, taken: &[(&str, Cidr)]) -> Result<Cidr, Error> {
+fn first_free_block(range: &Cidr, size: u32, allocated: &[(&str, Cidr)]) -> Result<Cidr, Error> {
     let none = || {
         Error::invalid_with_hint(
             format!("no more allocations available in \"{range}\""),
@@ -185,7 +185,7 @@ fn free(range: &Cidr, size: u32, taken: &[(&str, Cidr)]) -> Result<Cidr, Error> 
     };
     let whole = range.span().ok_or_else(none)?;
     let length = u64::from(size.max(1)).next_power_of_two();
-    let mut spans: Vec<Span> = taken.iter().filter_map(|(_, range)| range.span()).collect();
+    let mut spans: Vec<Span> = allocated.iter().filter_map(|(_, range)| range.span()).collect();
     spans.sort_by_key(|span| span.start);
     let mut start = whole.start;
     for span in spans {
@@ -212,13 +212,13 @@ fn null_is_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String
 mod tests {
     use super::*;
 
-    fn taken<'a>(ranges: &[&str]) -> Vec<(&'a str, Cidr)> {
+    fn allocated<'a>(ranges: &[&str]) -> Vec<(&'a str, Cidr)> {
         let parsed = ranges.iter().map(|range| ("other", range.parse().unwrap()));
         parsed.collect()
     }
 
     fn first_free(range: &str, size: u32, others: &[&str]) -> Result<String, String> {
-        let found = free(&range.parse().unwrap(), size, &taken(others));
+        let found = first_free_block(&range.parse().unwrap(), size, &allocated(others));
         let found = found.map_err(|error| error.to_string())?;
         Ok(found.to_string())
     }
@@ -287,7 +287,7 @@ mod tests {
         use super::*;
 
         /// The reference implementation: tries one block after the other.
-        fn slow(range: &Cidr, size: u32, taken: &[(&str, Cidr)]) -> Option<String> {
+        fn slow(range: &Cidr, size: u32, allocated: &[(&str, Cidr)]) -> Option<String> {
             let whole = range.span()?;
             let bits = (0..=32).find(|bits| 1_u64 << bits >= u64::from(size))?;
             let blocks = whole.length >> bits;
@@ -295,7 +295,7 @@ mod tests {
                 let start = whole.start + (block << bits);
                 let address = Ipv4Addr::from(u32::try_from(start).ok()?);
                 let candidate = Cidr::v4(address, 32 - bits as u8)?;
-                let is_free = taken.iter().all(|(_, other)| !other.overlaps(&candidate));
+                let is_free = allocated.iter().all(|(_, other)| !other.overlaps(&candidate));
                 is_free.then(|| candidate.to_string())
             })
         }
@@ -317,9 +317,9 @@ mod tests {
                 others in prop::collection::vec(near(), 0..24),
             ) {
                 let range = Cidr::v4(Ipv4Addr::new(242, 0, 0, 0), bits).unwrap();
-                let taken: Vec<_> = others.into_iter().map(|other| ("other", other)).collect();
-                let fast = free(&range, size, &taken).ok().map(|found| found.to_string());
-                prop_assert_eq!(fast, slow(&range, size, &taken));
+                let allocated: Vec<_> = others.into_iter().map(|other| ("other", other)).collect();
+                let fast = first_free_block(&range, size, &allocated).ok().map(|found| found.to_string());
+                prop_assert_eq!(fast, slow(&range, size, &allocated));
             }
 
             #[test]
@@ -327,12 +327,12 @@ mod tests {
                 sizes in prop::collection::vec(1_u32..=600, 0..20),
             ) {
                 let range = "242.0.0.0/20".parse().unwrap();
-                let mut ledger = Ledger::default();
+                let mut allocations = Allocations::default();
                 for (number, size) in sizes.iter().enumerate() {
                     // Once the range is exhausted, allocations fail.
-                    ledger.give(&number.to_string(), &range, &Wish::Size(*size)).ok();
+                    allocations.allocate(&number.to_string(), &range, &AllocationRequest::Size(*size)).ok();
                 }
-                let given = ledger.taken().unwrap();
+                let given = allocations.allocated().unwrap();
                 for (place, (one, its)) in given.iter().enumerate() {
                     prop_assert!(range.overlaps(its));
                     for (other, theirs) in &given[place + 1..] {
