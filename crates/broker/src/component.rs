@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::error::Error;
-
 /// Service discovery across clusters.
 pub const SERVICE_DISCOVERY: &str = "service-discovery";
 /// Connectivity between pods and services of different clusters.
@@ -20,20 +18,33 @@ pub const ALL: [&str; 2] = [SERVICE_DISCOVERY, CONNECTIVITY];
 /// # Errors
 ///
 /// If none is requested, or an unknown one.
-pub fn parse(words: &[String]) -> Result<BTreeSet<String>, Error> {
+pub fn parse(words: &[String]) -> Result<BTreeSet<String>, InvalidComponents> {
     let words = words.iter().flat_map(|list| list.split(','));
     let words = words.map(str::trim).filter(|word| !word.is_empty());
     let asked: BTreeSet<String> = words.map(str::to_owned).collect();
-    let hint = || format!("there are {}", ALL.join(" and "));
-    let problem = match asked.iter().find(|word| !ALL.contains(&word.as_str())) {
-        Some(unknown) => format!("unknown component: {unknown}"),
-        None if asked.is_empty() => {
-            "at least one component must be provided for deployment".to_owned()
-        }
-        None => return Ok(asked),
-    };
-    let message = format!("invalid components parameter: {problem}");
-    Err(Error::invalid_with_hint(message, hint()))
+    match asked.iter().find(|word| !ALL.contains(&word.as_str())) {
+        Some(unknown) => Err(InvalidComponents::Unknown(unknown.clone())),
+        None if asked.is_empty() => Err(InvalidComponents::Missing),
+        None => Ok(asked),
+    }
+}
+
+/// The errors of a list of components.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidComponents {
+    /// The list is empty.
+    #[error("invalid components parameter: at least one component must be provided for deployment")]
+    Missing,
+    /// The list contains an unknown component.
+    #[error("invalid components parameter: unknown component: {0}")]
+    Unknown(String),
+}
+
+impl InvalidComponents {
+    /// Returns the valid components as a remedy.
+    pub fn hint(&self) -> String {
+        format!("there are {}", ALL.join(" and "))
+    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::transient::TransientErrors;
 use crate::report::Report;
+use crate::transient::TransientErrors;
 
 const TENANT_KIND: &str = include_str!("../data/crds/tenants.yaml");
 const BROKER_KINDS: [&str; 5] = [
@@ -198,7 +198,8 @@ fn is_newer(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition)
         versions.any(|version| version.name == name)
     };
     let mut versions = found.spec.versions.iter();
-    found.labels().contains_key(RELEASE_VERSION_LABEL) || versions.any(|version| !ours(&version.name))
+    found.labels().contains_key(RELEASE_VERSION_LABEL)
+        || versions.any(|version| !ours(&version.name))
 }
 
 fn is_compatible(found: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> bool {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use crate::cluster_id::ClusterId;
+use crate::component::InvalidComponents;
 use crate::info;
-use crate::join::ClusterId;
 use crate::names::{AXON, TenantId};
 
 /// An error of a broker operation.
@@ -150,6 +151,9 @@ pub enum Error {
     /// A broker info file is invalid or inaccessible.
     #[error(transparent)]
     Info(#[from] info::Error),
+    /// The requested components are invalid.
+    #[error(transparent)]
+    Components(#[from] InvalidComponents),
     /// The request is invalid.
     #[error("{message}")]
     Invalid {
@@ -279,6 +283,7 @@ impl Error {
                 "`kubectl describe customresourcedefinitions` says why".to_owned()
             }
             Self::Info(error) => return error.hint(),
+            Self::Components(error) => error.hint(),
             Self::Invalid { hint, .. } => return hint.clone(),
         })
     }

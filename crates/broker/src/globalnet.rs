@@ -16,7 +16,7 @@ use kube::api::ObjectMeta;
 use crate::cidr::{Cidr, InvalidCidr};
 use crate::error::Error;
 
-pub use allocations::{Allocation, Allocated, Allocations, AllocationRequest};
+pub use allocations::{Allocated, Allocation, AllocationRequest, Allocations};
 
 /// The ConfigMap of global addresses.
 pub const GLOBALNET_INFO: &str = "submariner-globalnet-info";
@@ -287,7 +287,9 @@ fn block_size(range: &Cidr, cluster_size: u32) -> Result<u32, String> {
     match u32::try_from(block) {
         _ if cluster_size == 0 => Err("cluster size must be > 0".to_owned()),
         Ok(size) if block <= max_size => Ok(size),
-        _ => Err(format!("cluster size {cluster_size}, should be <= {max_size}")),
+        _ => Err(format!(
+            "cluster size {cluster_size}, should be <= {max_size}"
+        )),
     }
 }
 

@@ -4,9 +4,9 @@
 //! programs since 0.9 read these files, which are byte for byte what they would write; files
 //! of theirs, and files edited with `base64` and `jq`, are read here.
 
-mod join_info;
 mod decode;
 mod encode;
+mod join_info;
 mod save;
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::api::core::v1::Secret;
 
 pub use join_info::JoinInfo;
-pub(crate) use encode::escaped;
 pub use save::{Saved, check, save, unique_name};
 
 /// The default file name.

@@ -8,27 +8,22 @@
 
 mod addresses;
 mod admit;
-mod cluster_id;
 mod kinds;
 mod member;
+mod settings;
 mod spec;
-
-use std::time::Duration;
 
 use kube::Client;
 
+use self::addresses::Addresses;
 use self::admit::ExistingAccount;
 use self::member::MembershipState;
-use crate::cidr::Cidr;
-use crate::component::{CONNECTIVITY, SERVICE_DISCOVERY};
+use crate::cluster_id::ClusterId;
 use crate::error::Error;
-use crate::info::JoinInfo;
 use crate::report::Report;
-use crate::token;
 
-pub use cluster_id::{ClusterId, NotAnId};
 pub(crate) use member::{Membership, membership};
-pub use member::{NAMESPACE, SERVICE_DISCOVERY_OBJECT, SUBMARINER_OBJECT};
+pub use settings::JoinSettings;
 
 /// The clients of a join.
 pub struct JoinClients {
@@ -36,70 +31,6 @@ pub struct JoinClients {
     pub broker: Client,
     /// The joining cluster, with administrator rights.
     pub joining: Client,
-}
-
-/// The settings of a join.
-#[derive(Clone, Debug)]
-pub struct JoinSettings {
-    /// The content of the file.
-    pub info: JoinInfo,
-    /// The cluster's ID in the ClusterSet.
-    pub cluster_id: ClusterId,
-    /// The pod CIDR; discovered by the operator if not given.
-    pub cluster_cidr: Option<String>,
-    /// The service CIDR; discovered by the operator if not given.
-    pub service_cidr: Option<String>,
-    /// Whether it gets global addresses, if the ClusterSet has them.
-    pub globalnet: bool,
-    /// The number of global addresses.
-    pub globalnet_cluster_size: Option<u32>,
-    /// The specific range of global addresses.
-    pub globalnet_cidr: Option<Cidr>,
-    /// Whether its services get ClusterSet IPs by default, if that differs from the broker's
-    /// setting.
-    pub clusterset_ip: Option<bool>,
-    /// The specific range of ClusterSet IPs.
-    pub clusterset_ip_cidr: Option<Cidr>,
-    /// Whether NAT between the clusters is possible.
-    pub nat: bool,
-    /// The cable driver, if not the operator's default.
-    pub cable_driver: Option<String>,
-    /// Custom domains instead of those in the file.
-    pub custom_domains: Vec<String>,
-    /// Whether the broker's certificate is verified.
-    pub check_broker_certificate: bool,
-    /// How long a token may take to be issued.
-    pub token_timeout: Duration,
-}
-
-impl JoinSettings {
-    /// Returns the default settings.
-    pub fn new(info: JoinInfo, cluster_id: ClusterId) -> Self {
-        Self {
-            info,
-            cluster_id,
-            cluster_cidr: None,
-            service_cidr: None,
-            globalnet: true,
-            globalnet_cluster_size: None,
-            globalnet_cidr: None,
-            clusterset_ip: None,
-            clusterset_ip_cidr: None,
-            nat: true,
-            cable_driver: None,
-            custom_domains: Vec::new(),
-            check_broker_certificate: true,
-            token_timeout: token::TIMEOUT,
-        }
-    }
-
-    fn has_connectivity(&self) -> bool {
-        self.info.components.contains(CONNECTIVITY)
-    }
-
-    fn has_service_discovery(&self) -> bool {
-        self.info.components.contains(SERVICE_DISCOVERY)
-    }
 }
 
 /// The result of a join.
@@ -113,13 +44,6 @@ pub struct Joined {
     pub global_cidr: Option<String>,
     /// The range of its services' ClusterSet IPs, if any.
     pub clusterset_ip_cidr: Option<String>,
-}
-
-/// The addresses that a cluster was allocated.
-#[derive(Default)]
-struct Addresses {
-    global: Option<String>,
-    clusterset: Option<addresses::Clusterset>,
 }
 
 /// Joins a cluster to a ClusterSet.
@@ -139,8 +63,16 @@ pub async fn join(
     admit::check_access(broker, settings).await?;
     let cluster_uid = member::cluster_uid(joining).await?;
     let membership_state = member::membership_state(joining, settings).await?;
-    let existing_account = admit::existing_account(broker, settings, cluster_uid.as_deref()).await?;
-    check_may_join(broker, settings, membership_state, &existing_account, report).await?;
+    let existing_account =
+        admit::existing_account(broker, settings, cluster_uid.as_deref()).await?;
+    check_may_join(
+        broker,
+        settings,
+        membership_state,
+        &existing_account,
+        report,
+    )
+    .await?;
     report.done("Gathered relevant information from Broker");
     let addresses = allocate(broker, settings, report).await?;
 
@@ -174,8 +106,12 @@ async fn check_may_join(
     report: &dyn Report,
 ) -> Result<(), Error> {
     match (membership_state, existing_account) {
-        (MembershipState::Member, _) | (MembershipState::NotJoined, ExistingAccount::Ours(_)) => Ok(()),
-        (MembershipState::NotJoined, existing_account) => admit::check_id_is_free(broker, settings, existing_account).await,
+        (MembershipState::Member, _) | (MembershipState::NotJoined, ExistingAccount::Ours(_)) => {
+            Ok(())
+        }
+        (MembershipState::NotJoined, existing_account) => {
+            admit::check_id_is_free(broker, settings, existing_account).await
+        }
         (MembershipState::Elsewhere { server, account }, existing_account) => {
             let is_same = match account {
                 Some(account) => existing_account.is(&account),

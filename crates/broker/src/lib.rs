@@ -12,6 +12,7 @@
 //! | [`roles`] | the rules of every role |
 //! | [`crds`] | their definitions |
 //! | [`manifests`] | builders of Kubernetes objects |
+//! | [`cluster_id`] | the ID of a cluster in its ClusterSet |
 //! | [`mode`] | whether a cluster has brokers of many tenants |
 //! | [`connect`] | connections to a broker |
 //! | [`deploy`] | deployment of the operator and of brokers |
@@ -30,6 +31,7 @@
 
 pub mod broker;
 pub mod cidr;
+pub mod cluster_id;
 pub mod columns;
 pub mod component;
 pub mod connect;
@@ -37,6 +39,7 @@ pub mod crds;
 pub mod deploy;
 pub mod error;
 pub mod globalnet;
+mod go_json;
 pub mod info;
 pub mod join;
 mod lookup;
@@ -44,7 +47,7 @@ pub mod manifests;
 pub mod mode;
 pub mod names;
 pub mod operator;
-mod transient;
+
 pub mod psk;
 pub mod recover;
 pub mod roles;
@@ -52,6 +55,7 @@ pub mod show;
 pub mod tenant;
 pub mod tenants;
 pub mod token;
+mod transient;
 
 pub use error::Error;
 pub use insula_operator::report;

@@ -29,6 +29,15 @@ pub const BROKER: &str = "submariner-broker";
 /// The Secret with the pre-shared key.
 pub const PSK: &str = "submariner-ipsec-psk";
 
+/// The namespace of Submariner's operator on a member cluster.
+pub const OPERATOR_NAMESPACE: &str = "submariner-operator";
+/// The `Submariner` object of a member cluster.
+pub const SUBMARINER: &str = "submariner";
+/// The `ServiceDiscovery` object of a member cluster that joined without connectivity.
+pub const SERVICE_DISCOVERY: &str = "service-discovery";
+/// The Secret on a member cluster with its token for the broker.
+pub const BROKER_SECRET: &str = "submariner-broker-secret";
+
 /// The label with the tenant's ID on every object of a tenant.
 pub const TENANT_LABEL: &str = "axon.submariner.io/tenant";
 /// The label on every object that the operator creates; its watches select by it.
@@ -78,7 +87,7 @@ impl fmt::Display for TenantId {
 
 /// The reasons why a text is not a tenant ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAnId {
+pub enum InvalidTenantId {
     /// The text is too long.
     #[error("a tenant ID has at most {MAX_ID_LENGTH} characters")]
     TooLong,
@@ -90,13 +99,13 @@ pub enum NotAnId {
 }
 
 impl FromStr for TenantId {
-    type Err = NotAnId;
+    type Err = InvalidTenantId;
 
-    fn from_str(text: &str) -> Result<Self, NotAnId> {
+    fn from_str(text: &str) -> Result<Self, InvalidTenantId> {
         let good = has_label_characters(text);
         match (good, text.len() <= MAX_ID_LENGTH) {
-            (false, _) => Err(NotAnId::NotALabel),
-            (true, false) => Err(NotAnId::TooLong),
+            (false, _) => Err(InvalidTenantId::NotALabel),
+            (true, false) => Err(InvalidTenantId::TooLong),
             (true, true) => Ok(Self(text.to_owned())),
         }
     }
@@ -131,9 +140,13 @@ mod tests {
             "the maximum length of a namespace name"
         );
         let long = "a".repeat(46);
-        assert_eq!(long.parse::<TenantId>(), Err(NotAnId::TooLong));
+        assert_eq!(long.parse::<TenantId>(), Err(InvalidTenantId::TooLong));
         for bad in ["", " ", "A", "a_b", "a.b", "-a", "a-", "ä", "a b", "a\n"] {
-            assert_eq!(bad.parse::<TenantId>(), Err(NotAnId::NotALabel), "{bad:?}");
+            assert_eq!(
+                bad.parse::<TenantId>(),
+                Err(InvalidTenantId::NotALabel),
+                "{bad:?}"
+            );
         }
     }
 

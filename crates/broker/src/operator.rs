@@ -9,7 +9,8 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `run` | startup, settings, shared context |
+//! | `run` | startup and settings |
+//! | `context` | the shared state of all reconciliations |
 //! | `reconcile` | the steps for one tenant; read it first |
 //! | `watch` | the watches that trigger reconciliations |
 //! | `observe` | the observed state |
@@ -22,9 +23,10 @@
 //! | `execute` | execution of the actions |
 //! | `event` | events |
 
-mod execute;
-mod status;
+mod context;
+mod desired;
 mod event;
+mod execute;
 mod object;
 mod observe;
 mod plan;
@@ -32,7 +34,7 @@ mod problem;
 mod reconcile;
 mod remove;
 mod run;
-mod desired;
+mod status;
 mod watch;
 
 pub use run::{Settings, run};

@@ -17,7 +17,8 @@ use crate::broker::Broker;
 use crate::component::{self, CONNECTIVITY};
 use crate::error::Error;
 use crate::info::{self, BrokerInfo, Saved};
-use crate::join::{Membership, NAMESPACE, membership};
+use crate::join::{Membership, membership};
+use crate::names::OPERATOR_NAMESPACE;
 use crate::report::Report;
 use crate::{lookup, names, psk, show, token};
 
@@ -71,7 +72,10 @@ pub async fn recover(
     settings: &RecoverSettings,
     report: &dyn Report,
 ) -> Result<Recovered, Error> {
-    settings.namespace.as_deref().map_or(Ok(()), show::validate_namespace)?;
+    settings
+        .namespace
+        .as_deref()
+        .map_or(Ok(()), show::validate_namespace)?;
     let url = settings.broker_url.as_deref().map(crate::connect::url);
     url.transpose()?;
     info::check(&settings.output)?;
@@ -105,7 +109,7 @@ async fn from_member(
     connect: Connect<'_>,
     settings: &RecoverSettings,
 ) -> Result<KnownBroker, Error> {
-    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), NAMESPACE);
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), OPERATOR_NAMESPACE);
     let server = membership.field("brokerK8sApiServer").unwrap_or_default();
     let url = settings.broker_url.clone();
     let own = BrokerInfo {
@@ -170,7 +174,10 @@ async fn own_psk(secrets: &Api<Secret>, membership: &Membership) -> Result<Optio
 }
 
 /// Collects what the broker's own cluster knows.
-async fn from_broker_cluster(context: &Context, settings: &RecoverSettings) -> Result<KnownBroker, Error> {
+async fn from_broker_cluster(
+    context: &Context,
+    settings: &RecoverSettings,
+) -> Result<KnownBroker, Error> {
     let client = context.client.clone();
     let namespace = match &settings.namespace {
         Some(namespace) => namespace.clone(),

@@ -84,7 +84,11 @@ pub(crate) async fn list(
         };
         found.extend(listed.items);
         match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = ListParams::default().limit(PAGE_SIZE).continue_token(&token),
+            Some(token) => {
+                page = ListParams::default()
+                    .limit(PAGE_SIZE)
+                    .continue_token(&token)
+            }
             None => return Ok(found),
         }
     }

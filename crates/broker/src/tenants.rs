@@ -4,9 +4,9 @@
 //! The operator provisions and removes tenants. This module only creates and deletes Tenant
 //! objects, and waits.
 
+mod audit_bindings;
 mod credentials;
 mod delete;
-mod audit_bindings;
 mod wait;
 
 use std::time::Duration;

@@ -73,7 +73,8 @@ pub fn matches_account(secret: &Secret, namespace: &str, account: &str, uid: Opt
         && may_belong_to_uid(secret, uid)
         && named.is_some_and(|named| named.0 == namespace.as_bytes())
         && claims.is_some_and(|claims| {
-            claims.match_account(namespace, account, uid) && claims.may_be_stored_in(&secret.name_any())
+            claims.match_account(namespace, account, uid)
+                && claims.may_be_stored_in(&secret.name_any())
         })
 }
 
@@ -219,7 +220,11 @@ async fn candidates(
 
 /// Waits until a Secret holds a token. While it is being recreated it may be absent for a
 /// moment.
-async fn await_token(secrets: &Api<Secret>, first: Secret, timeout: Duration) -> Result<Secret, Error> {
+async fn await_token(
+    secrets: &Api<Secret>,
+    first: Secret,
+    timeout: Duration,
+) -> Result<Secret, Error> {
     let name = first.name_any();
     let deadline = Instant::now() + timeout;
     let (mut secret, mut interval) = (Some(first), MIN_POLL_INTERVAL);
@@ -324,7 +329,11 @@ mod tests {
             (opaque, false),
             (nonsense, false),
         ] {
-            assert_eq!(matches_account(&secret, "n", "a", Some("u")), expected, "{secret:?}");
+            assert_eq!(
+                matches_account(&secret, "n", "a", Some("u")),
+                expected,
+                "{secret:?}"
+            );
         }
     }
 

@@ -60,7 +60,10 @@ mod tests {
         let reset = Error::Service("reset".into());
         assert!(transient.tolerate_at(&reset, first + MAX_OUTAGE / 2));
         let late = first + MAX_OUTAGE;
-        assert!(!transient.tolerate_at(&reset, late), "it has lasted too long");
+        assert!(
+            !transient.tolerate_at(&reset, late),
+            "it has lasted too long"
+        );
         transient.reset();
         assert!(transient.tolerate_at(&answered(429), late));
         assert!(!transient.tolerate_at(&answered(403), late));

@@ -39,9 +39,9 @@ pub struct AxonSettings {
 
 /// Returns all objects in the order in which they are created.
 pub fn manifests(settings: &AxonSettings) -> Vec<Value> {
-    let mut objects = vec![manifests::value(&manifests::namespace(manifests::operator_metadata(
-        AXON, None,
-    )))];
+    let mut objects = vec![manifests::value(&manifests::namespace(
+        manifests::operator_metadata(AXON, None),
+    ))];
     objects.extend(crds::all().iter().map(manifests::value));
     let parts = Parts::of(settings);
     objects.push(manifests::value(&parts.account));
@@ -211,7 +211,8 @@ fn access_permissions(settings: &AxonSettings) -> Vec<Permission> {
     let objects = objects.into_iter();
     objects
         .flat_map(|(group, resource, namespace)| {
-            ["get", "create", "update"].map(|verb| Permission::new(verb, group, resource, namespace))
+            ["get", "create", "update"]
+                .map(|verb| Permission::new(verb, group, resource, namespace))
         })
         .collect()
 }
@@ -219,7 +220,10 @@ fn access_permissions(settings: &AxonSettings) -> Vec<Permission> {
 /// Returns the permissions that the operator and the tenant managers are granted.
 fn granted_permissions(settings: &AxonSettings) -> Vec<Permission> {
     let mut granted_permissions = Permission::granted_by(&roles::operator(), None);
-    granted_permissions.extend(Permission::granted_by(&roles::operator_in_own_namespace(), Some(AXON)));
+    granted_permissions.extend(Permission::granted_by(
+        &roles::operator_in_own_namespace(),
+        Some(AXON),
+    ));
     if !settings.admins.is_empty() {
         granted_permissions.extend(Permission::granted_by(&roles::axon_admin(), Some(AXON)));
     }
@@ -236,7 +240,11 @@ where
     ensure(&Api::namespaced(client.clone(), AXON), wanted, report).await
 }
 
-async fn ensure_cluster_scoped<K>(client: &Client, wanted: &K, report: &dyn Report) -> Result<(), Error>
+async fn ensure_cluster_scoped<K>(
+    client: &Client,
+    wanted: &K,
+    report: &dyn Report,
+) -> Result<(), Error>
 where
     K: Part + Resource<DynamicType = (), Scope = ClusterResourceScope> + Serialize + Debug,
 {

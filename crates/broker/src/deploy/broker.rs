@@ -5,8 +5,8 @@
 
 mod key;
 mod networks;
-mod target;
 mod rbac;
+mod target;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ use crate::report::Report;
 use crate::{component, connect, crds, mode, token};
 
 pub use key::PskSource;
-pub use target::{Target, CredentialSource};
+pub use target::{CredentialSource, Target};
 
 /// The settings of a deployment.
 #[derive(Clone, Debug)]
@@ -149,7 +149,10 @@ impl Prepared {
         if mode == Mode::Axon {
             verify_kinds(client).await?;
         }
-        let psk = self.psk.resolve(client, namespace, settings, report).await?;
+        let psk = self
+            .psk
+            .resolve(client, namespace, settings, report)
+            .await?;
         let secret = set_up(client, namespace, mode, settings, report).await?;
         if mode == Mode::Classic {
             install_kinds(client, report).await?;
@@ -263,7 +266,8 @@ async fn ensure_broker(
     let ensured = loop {
         match part::ensure_by(&brokers, &wanted, compare_broker).await {
             // The kind is new, and one of several API servers may not know it yet.
-            Err(kube::Error::Api(status)) if is_kind_missing(&status) && Instant::now() < deadline => {}
+            Err(kube::Error::Api(status))
+                if is_kind_missing(&status) && Instant::now() < deadline => {}
             ensured => break ensured,
         }
         tokio::time::sleep(POLL_INTERVAL).await;

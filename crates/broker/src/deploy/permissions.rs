@@ -119,7 +119,10 @@ impl Permission {
 }
 
 /// Returns the permissions that the caller lacks.
-pub(super) async fn missing(client: &Client, wanted: Vec<Permission>) -> Result<Vec<Permission>, Error> {
+pub(super) async fn missing(
+    client: &Client,
+    wanted: Vec<Permission>,
+) -> Result<Vec<Permission>, Error> {
     // One review is enough for a cluster administrator.
     if wanted.is_empty() || is_allowed(client, &Permission::new("*", "*", "*", None)).await? {
         return Ok(Vec::new());
@@ -129,7 +132,10 @@ pub(super) async fn missing(client: &Client, wanted: Vec<Permission>) -> Result<
         let may = is_allowed(client, &permission).await?;
         Ok::<_, Error>((!may).then_some(permission))
     });
-    let asked = asked.buffered(MAX_CONCURRENT_REVIEWS).try_collect::<Vec<_>>().await?;
+    let asked = asked
+        .buffered(MAX_CONCURRENT_REVIEWS)
+        .try_collect::<Vec<_>>()
+        .await?;
     Ok(asked.into_iter().flatten().collect())
 }
 
@@ -152,7 +158,10 @@ pub(super) async fn is_allowed(client: &Client, permission: &Permission) -> Resu
 pub(super) fn describe(permissions: &[Permission]) -> Vec<String> {
     let mut verbs = BTreeMap::<String, BTreeSet<&str>>::new();
     for permission in permissions {
-        verbs.entry(permission.object()).or_default().insert(&permission.verb);
+        verbs
+            .entry(permission.object())
+            .or_default()
+            .insert(&permission.verb);
     }
     let entries = verbs.into_iter();
     entries

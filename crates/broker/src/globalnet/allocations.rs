@@ -8,7 +8,7 @@ use serde_json::ser::PrettyFormatter;
 
 use crate::cidr::{Cidr, Span};
 use crate::error::Error;
-use crate::info::escaped;
+use crate::go_json::escape_html;
 
 /// The ConfigMap key of the allocations.
 const KEY: &str = "clusterinfo";
@@ -85,7 +85,7 @@ impl Allocations {
         let mut writer = serde_json::Serializer::with_formatter(&mut text, tabs);
         let written = self.clusters.serialize(&mut writer);
         written.expect("strings are always JSON, and memory takes them");
-        escaped(&String::from_utf8(text).expect("JSON is UTF-8"))
+        escape_html(&String::from_utf8(text).expect("JSON is UTF-8"))
     }
 
     /// Returns the range of a cluster, if it has one.
@@ -127,10 +127,18 @@ impl Allocations {
     /// # Errors
     ///
     /// If the range is exhausted, or the requested one is taken.
-    pub fn allocate(&mut self, cluster: &str, range: &Cidr, wish: &AllocationRequest) -> Result<Allocated, Error> {
+    pub fn allocate(
+        &mut self,
+        cluster: &str,
+        range: &Cidr,
+        wish: &AllocationRequest,
+    ) -> Result<Allocated, Error> {
         if let Some(range) = self.of(cluster) {
             let range = range.to_owned();
-            return Ok(Allocated { range, existing: true });
+            return Ok(Allocated {
+                range,
+                existing: true,
+            });
         }
         let allocated = self.allocated()?;
         let given = match wish {
@@ -144,7 +152,10 @@ impl Allocations {
         self.clusters.retain(|entry| entry.cluster_id != cluster);
         self.clusters.push(entry);
         let range = given.to_string();
-        Ok(Allocated { range, existing: false })
+        Ok(Allocated {
+            range,
+            existing: false,
+        })
     }
 
     /// Returns the allocated ranges with their clusters.
@@ -166,7 +177,8 @@ impl Allocations {
 
 /// Returns the requested range if it is free. It may be outside the broker's range.
 fn requested_range(requested: &Cidr, allocated: &[(&str, Cidr)]) -> Result<Cidr, Error> {
-    let problem = |problem: String| Error::invalid(format!("invalid CIDR \"{requested}\"{problem}"));
+    let problem =
+        |problem: String| Error::invalid(format!("invalid CIDR \"{requested}\"{problem}"));
     super::check_usable(requested).map_err(|it| problem(format!(": {it}")))?;
     let mut others = allocated.iter();
     match others.find(|(_, range)| range.overlaps(requested)) {
@@ -185,7 +197,10 @@ fn first_free_block(range: &Cidr, size: u32, allocated: &[(&str, Cidr)]) -> Resu
     };
     let whole = range.span().ok_or_else(none)?;
     let length = u64::from(size.max(1)).next_power_of_two();
-    let mut spans: Vec<Span> = allocated.iter().filter_map(|(_, range)| range.span()).collect();
+    let mut spans: Vec<Span> = allocated
+        .iter()
+        .filter_map(|(_, range)| range.span())
+        .collect();
     spans.sort_by_key(|span| span.start);
     let mut start = whole.start;
     for span in spans {
@@ -295,7 +310,9 @@ mod tests {
                 let start = whole.start + (block << bits);
                 let address = Ipv4Addr::from(u32::try_from(start).ok()?);
                 let candidate = Cidr::v4(address, 32 - bits as u8)?;
-                let is_free = allocated.iter().all(|(_, other)| !other.overlaps(&candidate));
+                let is_free = allocated
+                    .iter()
+                    .all(|(_, other)| !other.overlaps(&candidate));
                 is_free.then(|| candidate.to_string())
             })
         }

@@ -182,7 +182,9 @@ fn who_has_what_is_written_as_go_writes_it() {
     let mut allocations = Allocations::read(&found).unwrap();
     let range = "242.0.0.0/8".parse().unwrap();
     for cluster in ["west", "east"] {
-        allocations.allocate(cluster, &range, &AllocationRequest::Size(65536)).unwrap();
+        allocations
+            .allocate(cluster, &range, &AllocationRequest::Size(65536))
+            .unwrap();
     }
     allocations.write(&mut found);
     assert_eq!(
@@ -211,9 +213,17 @@ fn a_cluster_keeps_what_it_has_and_takes_nothing_from_another() {
     let mut allocations = Allocations::default();
     let wish = AllocationRequest::Range("10.0.0.0/16".parse().unwrap());
     let given = allocations.allocate("east", &range, &wish).unwrap();
-    assert_eq!((given.range.as_str(), given.existing), ("10.0.0.0/16", false));
-    let again = allocations.allocate("east", &range, &AllocationRequest::Size(4)).unwrap();
-    assert_eq!((again.range.as_str(), again.existing), ("10.0.0.0/16", true));
+    assert_eq!(
+        (given.range.as_str(), given.existing),
+        ("10.0.0.0/16", false)
+    );
+    let again = allocations
+        .allocate("east", &range, &AllocationRequest::Size(4))
+        .unwrap();
+    assert_eq!(
+        (again.range.as_str(), again.existing),
+        ("10.0.0.0/16", true)
+    );
     let wish = AllocationRequest::Range("10.0.3.0/24".parse().unwrap());
     assert_eq!(
         told(allocations.allocate("west", &range, &wish)),
@@ -279,7 +289,10 @@ fn what_a_cluster_has_is_addresses_before_it_is_told_so() {
         };
         let clusters = vec![entry("b", "242.1.0.0/16"), entry("a", range)];
         let allocations = Allocations { clusters };
-        assert_eq!(told(allocations.validate("a", "m")), format!("{before}{problem}"));
+        assert_eq!(
+            told(allocations.validate("a", "m")),
+            format!("{before}{problem}")
+        );
         allocations.validate("b", "m").unwrap();
     }
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::BrokerInfo;
 use crate::component::SERVICE_DISCOVERY;
+use crate::go_json::escape_html;
 
 pub(super) fn encode(info: &BrokerInfo) -> String {
     let file = File {
@@ -23,23 +24,7 @@ pub(super) fn encode(info: &BrokerInfo) -> String {
         namespace: info.namespace.as_deref().filter(|name| !name.is_empty()),
     };
     let json = serde_json::to_string(&file).expect("strings under strings are always JSON");
-    URL_SAFE.encode(escaped(&json))
-}
-
-/// Escapes HTML characters as Go does. Outside of strings JSON has none of these.
-pub(crate) fn escaped(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for sign in json.chars() {
-        match sign {
-            '<' => text.push_str("\\u003c"),
-            '>' => text.push_str("\\u003e"),
-            '&' => text.push_str("\\u0026"),
-            '\u{2028}' => text.push_str("\\u2028"),
-            '\u{2029}' => text.push_str("\\u2029"),
-            other => text.push(other),
-        }
-    }
-    text
+    URL_SAFE.encode(escape_html(&json))
 }
 
 /// The fields of the file in their order. The mixed spelling is what every existing reader

@@ -100,7 +100,10 @@ fn r77_what_go_writes_is_read_and_written_byte_for_byte() {
         Some(&b"FAKE-CA\n\xff\xfe"[..])
     );
     let key: Vec<u8> = (0..48).map(|byte| 255 - byte).collect();
-    assert_eq!(non_empty_value(info.ipsec_psk.as_ref(), "psk"), Some(&key[..]));
+    assert_eq!(
+        non_empty_value(info.ipsec_psk.as_ref(), "psk"),
+        Some(&key[..])
+    );
     assert_eq!(info.encode(), GO);
     assert_eq!(BrokerInfo::decode(GO_RAW).unwrap(), info);
 }

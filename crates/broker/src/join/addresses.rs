@@ -4,17 +4,25 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use super::JoinSettings;
+use super::settings::JoinSettings;
 use crate::cidr::Cidr;
 use crate::error::Error;
 use crate::globalnet::{
-    CLUSTERSET_IP_INFO, ClustersetIp, GLOBALNET_INFO, Allocated, Globalnet, Allocations, AllocationRequest,
+    Allocated, AllocationRequest, Allocations, CLUSTERSET_IP_INFO, ClustersetIp, GLOBALNET_INFO,
+    Globalnet,
 };
 use crate::report::Report;
 
 /// The maximum number of attempts on write conflicts. Each conflict means that another cluster
 /// got its addresses, so that this is how many clusters may join at the same time.
 const MAX_ATTEMPTS: usize = 200;
+
+/// The addresses that a cluster was allocated.
+#[derive(Default)]
+pub(super) struct Addresses {
+    pub(super) global: Option<String>,
+    pub(super) clusterset: Option<Clusterset>,
+}
 
 /// The ClusterSet IPs of a cluster.
 pub(super) struct Clusterset {
@@ -113,7 +121,9 @@ pub(super) async fn clusterset(
 /// Returns the allocated range; warns if another one was requested.
 fn allocated_range(allocated: Allocated, requested: Option<Cidr>, report: &dyn Report) -> String {
     let requested = requested.map(|requested| requested.to_string());
-    if let Some(requested) = requested.filter(|requested| allocated.existing && *requested != allocated.range) {
+    if let Some(requested) =
+        requested.filter(|requested| allocated.existing && *requested != allocated.range)
+    {
         let range = &allocated.range;
         report.warn(&format!(
             "The cluster has {range} already: {requested} is ignored"
@@ -148,7 +158,8 @@ async fn allocate(
         };
         let mut allocations = Allocations::read(&found)?;
         allocations.validate(settings.cluster_id.as_str(), name)?;
-        let allocated = allocations.allocate(settings.cluster_id.as_str(), &terms.range, &terms.request)?;
+        let allocated =
+            allocations.allocate(settings.cluster_id.as_str(), &terms.range, &terms.request)?;
         if allocated.existing {
             return Ok(Some((allocated, terms)));
         }

@@ -7,9 +7,10 @@ use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 
-use super::{ClusterId, JoinSettings};
+use super::settings::JoinSettings;
+use crate::cluster_id::ClusterId;
 use crate::error::Error;
-use crate::globalnet::{CLUSTERSET_IP_INFO, GLOBALNET_INFO, Allocations};
+use crate::globalnet::{Allocations, CLUSTERSET_IP_INFO, GLOBALNET_INFO};
 use crate::manifests::{self, account_subject, metadata};
 use crate::{lookup, names, token};
 
@@ -84,7 +85,8 @@ pub(super) async fn check_id_is_free(
     let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
     let is_taken = has(&objects(broker, namespace, "Cluster", "clusters"), id).await?
         || has_endpoint(broker, settings).await?
-        || (matches!(existing_account, ExistingAccount::Unmarked(_)) && has_addresses(broker, settings).await?);
+        || (matches!(existing_account, ExistingAccount::Unmarked(_))
+            && has_addresses(broker, settings).await?);
     match is_taken {
         true => Err(Error::ClusterIdTaken(id.clone())),
         false => Ok(()),
@@ -185,7 +187,9 @@ fn is_known_as_ours(
     cluster_uid: Option<&str>,
 ) -> Result<bool, Error> {
     match (account.annotations().get(CLUSTER_UID), cluster_uid) {
-        (Some(mark), Some(cluster_uid)) if mark != cluster_uid => Err(Error::ClusterIdTaken(id.clone())),
+        (Some(mark), Some(cluster_uid)) if mark != cluster_uid => {
+            Err(Error::ClusterIdTaken(id.clone()))
+        }
         (mark, cluster_uid) => Ok(mark.is_some() && cluster_uid.is_some()),
     }
 }

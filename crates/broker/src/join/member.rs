@@ -9,20 +9,14 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Map, Value};
 
-use super::{Addresses, JoinSettings, spec};
+use super::addresses::Addresses;
+use super::settings::JoinSettings;
+use super::spec;
 use crate::error::Error;
 use crate::manifests::{self, metadata};
+use crate::names::{self, BROKER_SECRET, OPERATOR_NAMESPACE, SERVICE_DISCOVERY, SUBMARINER};
 use crate::token::{self, Claims};
-use crate::{connect, lookup, names};
-
-/// The namespace of Submariner's operator.
-pub const NAMESPACE: &str = "submariner-operator";
-/// The name of a cluster's `Submariner` object.
-pub const SUBMARINER_OBJECT: &str = "submariner";
-/// The name of a cluster's `ServiceDiscovery` object, if it joins without connectivity.
-pub const SERVICE_DISCOVERY_OBJECT: &str = "service-discovery";
-/// The Secret with the cluster's token for the broker.
-pub(super) const BROKER_SECRET: &str = "submariner-broker-secret";
+use crate::{connect, lookup};
 
 /// The namespace whose UID identifies a cluster: every cluster has one.
 const IDENTITY_NAMESPACE: &str = "kube-system";
@@ -58,10 +52,11 @@ pub(super) async fn cluster_uid(joining: &Client) -> Result<Option<String>, Erro
 /// Returns the membership of a cluster, if it has joined.
 pub(crate) async fn membership(joining: &Client) -> Result<Option<Membership>, Error> {
     for (kind, name) in [
-        (submariner(), SUBMARINER_OBJECT),
-        (service_discovery(), SERVICE_DISCOVERY_OBJECT),
+        (submariner(), SUBMARINER),
+        (service_discovery(), SERVICE_DISCOVERY),
     ] {
-        let objects: Api<DynamicObject> = Api::namespaced_with(joining.clone(), NAMESPACE, &kind);
+        let objects: Api<DynamicObject> =
+            Api::namespaced_with(joining.clone(), OPERATOR_NAMESPACE, &kind);
         let found = lookup::get(&objects, name).await;
         let found = found.map_err(Error::when("see whether the cluster has joined"))?;
         if let Some(found) = found {
@@ -90,7 +85,10 @@ pub(super) enum MembershipState {
 
 /// Returns the relation of the cluster to this ClusterSet; fails if it is a member through
 /// another namespace or under another ID.
-pub(super) async fn membership_state(joining: &Client, settings: &JoinSettings) -> Result<MembershipState, Error> {
+pub(super) async fn membership_state(
+    joining: &Client,
+    settings: &JoinSettings,
+) -> Result<MembershipState, Error> {
     let Some(membership) = membership(joining).await? else {
         return Ok(MembershipState::NotJoined);
     };
@@ -129,7 +127,7 @@ async fn own_account(joining: &Client, membership: &Membership) -> Result<Option
     if let Some(token) = membership.field("brokerK8sApiServerToken") {
         return Ok(Claims::of(token.as_bytes()).map(|claims| claims.uid));
     }
-    let secrets: Api<Secret> = Api::namespaced(joining.clone(), NAMESPACE);
+    let secrets: Api<Secret> = Api::namespaced(joining.clone(), OPERATOR_NAMESPACE);
     let found = secrets.get_opt(BROKER_SECRET).await;
     let found = found.map_err(Error::when(format!("read Secret {BROKER_SECRET}")))?;
     let claims = found.as_ref().and_then(token::of).and_then(Claims::of);
@@ -139,16 +137,16 @@ async fn own_account(joining: &Client, membership: &Membership) -> Result<Option
 /// Ensures that the operator's namespace exists.
 pub(super) async fn ensure_namespace(joining: &Client) -> Result<(), Error> {
     let namespaces: Api<Namespace> = Api::all(joining.clone());
-    let failed = || Error::when(format!("make namespace {NAMESPACE}"));
+    let failed = || Error::when(format!("make namespace {OPERATOR_NAMESPACE}"));
     if namespaces
-        .get_opt(NAMESPACE)
+        .get_opt(OPERATOR_NAMESPACE)
         .await
         .map_err(failed())?
         .is_some()
     {
         return Ok(());
     }
-    let wanted = manifests::namespace(metadata(NAMESPACE, None));
+    let wanted = manifests::namespace(metadata(OPERATOR_NAMESPACE, None));
     match namespaces.create(&PostParams::default(), &wanted).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         made => made.map(drop).map_err(failed()),
@@ -162,8 +160,10 @@ pub(super) async fn store(
     account: &Secret,
     addresses: &Addresses,
 ) -> Result<(), Error> {
-    let secrets: Api<Secret> = Api::namespaced(joining.clone(), NAMESPACE);
-    let token = token::for_distribution(account.clone()).data.unwrap_or_default();
+    let secrets: Api<Secret> = Api::namespaced(joining.clone(), OPERATOR_NAMESPACE);
+    let token = token::for_distribution(account.clone())
+        .data
+        .unwrap_or_default();
     store_secret(&secrets, BROKER_SECRET, token).await?;
     if let Some(psk) = settings.info.psk() {
         let psk = ByteString(psk.to_vec());
@@ -171,8 +171,8 @@ pub(super) async fn store(
         store_secret(&secrets, names::PSK, psk).await?;
     }
     let (kind, name) = match settings.has_connectivity() {
-        true => (submariner(), SUBMARINER_OBJECT),
-        false => (service_discovery(), SERVICE_DISCOVERY_OBJECT),
+        true => (submariner(), SUBMARINER),
+        false => (service_discovery(), SERVICE_DISCOVERY),
     };
     let amend = |spec: &mut _| spec::apply(spec, settings, account, addresses);
     store_object(joining, &kind, name, amend).await
@@ -184,7 +184,7 @@ async fn store_secret(
     name: &str,
     data: BTreeMap<String, ByteString>,
 ) -> Result<(), Error> {
-    let attempted = format!("store Secret {name} in namespace {NAMESPACE}");
+    let attempted = format!("store Secret {name} in namespace {OPERATOR_NAMESPACE}");
     let mut attempts = MAX_ATTEMPTS;
     loop {
         attempts -= 1;
@@ -221,8 +221,12 @@ async fn store_object(
     name: &str,
     amend: impl Fn(&mut Map<String, Value>),
 ) -> Result<(), Error> {
-    let objects: Api<DynamicObject> = Api::namespaced_with(joining.clone(), NAMESPACE, kind);
-    let attempted = format!("store {} {name} in namespace {NAMESPACE}", kind.kind);
+    let objects: Api<DynamicObject> =
+        Api::namespaced_with(joining.clone(), OPERATOR_NAMESPACE, kind);
+    let attempted = format!(
+        "store {} {name} in namespace {OPERATOR_NAMESPACE}",
+        kind.kind
+    );
     let mut attempts = MAX_ATTEMPTS;
     loop {
         attempts -= 1;

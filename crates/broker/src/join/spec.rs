@@ -5,9 +5,10 @@ use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value, json};
 
-use super::member::BROKER_SECRET;
-use super::{Addresses, JoinSettings, NAMESPACE};
-use crate::{names, token};
+use super::addresses::Addresses;
+use super::settings::JoinSettings;
+use crate::names::{self, BROKER_SECRET, OPERATOR_NAMESPACE};
+use crate::token;
 
 /// The fields that must be present even if empty.
 const REQUIRED: [&str; 5] = [
@@ -48,7 +49,11 @@ pub(super) fn apply(
     }
 }
 
-fn common_fields(settings: &JoinSettings, account: &Secret, addresses: &Addresses) -> Map<String, Value> {
+fn common_fields(
+    settings: &JoinSettings,
+    account: &Secret,
+    addresses: &Addresses,
+) -> Map<String, Value> {
     let info = &settings.info;
     let token = token::of(account).map(String::from_utf8_lossy);
     let ca = account.data.as_ref().and_then(|data| data.get("ca.crt"));
@@ -70,7 +75,7 @@ fn common_fields(settings: &JoinSettings, account: &Secret, addresses: &Addresse
         "clustersetIPEnabled": clusterset.is_some_and(|given| given.enabled),
         "customDomains": domains,
         "debug": false,
-        "namespace": NAMESPACE,
+        "namespace": OPERATOR_NAMESPACE,
     }))
 }
 

@@ -9,7 +9,7 @@ use kube::api::PostParams;
 use kube::{Api, Resource, ResourceExt};
 use tracing::debug;
 
-use super::run::Context;
+use super::context::Context;
 use crate::error::Error;
 use crate::names::{AXON, MANAGED_BY};
 use crate::tenant::{Phase, Tenant, TenantStatus};

@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tracing::debug;
 
-use super::object::{Action, Operation, Object, space_kind};
-use super::run::Context;
+use super::context::Context;
+use super::object::{Action, Object, Operation, space_kind};
 use crate::error::Error;
 use crate::names::{AXON, FINALIZER};
 use crate::tenant::{Tenant, TenantStatus};
@@ -76,14 +76,30 @@ impl Executor<'_> {
                 write(&spaces, action.operation, &**space).await
             }
             Object::Definition(definition) => {
-                write(&Api::all(self.location.clone()), action.operation, &**definition).await
+                write(
+                    &Api::all(self.location.clone()),
+                    action.operation,
+                    &**definition,
+                )
+                .await
             }
             Object::Namespace(namespace) => {
-                write(&Api::all(self.location.clone()), action.operation, &**namespace).await
+                write(
+                    &Api::all(self.location.clone()),
+                    action.operation,
+                    &**namespace,
+                )
+                .await
             }
-            Object::Account(account) => write(&self.namespaced_api(), action.operation, &**account).await,
-            Object::Role(role) => write_exclusively(&self.namespaced_api(), action.operation, &**role).await,
-            Object::Binding(binding) => write_exclusively(&self.namespaced_api(), action.operation, &**binding).await,
+            Object::Account(account) => {
+                write(&self.namespaced_api(), action.operation, &**account).await
+            }
+            Object::Role(role) => {
+                write_exclusively(&self.namespaced_api(), action.operation, &**role).await
+            }
+            Object::Binding(binding) => {
+                write_exclusively(&self.namespaced_api(), action.operation, &**binding).await
+            }
             Object::Token(token) => write(&self.namespaced_api(), action.operation, &**token).await,
         };
         done.map_err(Error::when(action.to_string()))
@@ -133,7 +149,9 @@ where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
     match write(api, operation, object).await {
-        Err(kube::Error::Api(status)) if operation == Operation::Replace && status.is_conflict() => {
+        Err(kube::Error::Api(status))
+            if operation == Operation::Replace && status.is_conflict() =>
+        {
             let mut object = object.clone();
             object.meta_mut().resource_version = None;
             write(api, operation, &object).await
@@ -169,7 +187,11 @@ where
 }
 
 /// Adds our finalizer to a Tenant, or removes it, if the Tenant is unchanged.
-pub(super) async fn set_finalizer(context: &Context, tenant: &Tenant, set_finalizer: FinalizerState) -> Result<Tenant, Error> {
+pub(super) async fn set_finalizer(
+    context: &Context,
+    tenant: &Tenant,
+    set_finalizer: FinalizerState,
+) -> Result<Tenant, Error> {
     let mut finalizers = tenant.finalizers().to_vec();
     finalizers.retain(|finalizer| finalizer != FINALIZER);
     if set_finalizer == FinalizerState::Present {

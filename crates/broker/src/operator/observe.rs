@@ -6,9 +6,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::DynamicObject;
 use kube::{Api, Client};
 
-use super::object::space_kind;
-use super::run::Context;
+use super::context::Context;
 use super::desired::Desired;
+use super::object::space_kind;
 use crate::error::Error;
 use crate::names::{ADMIN, ADMIN_TOKEN, AXON, AXON_ADMIN, CLUSTER};
 use crate::tenant::Isolation;
@@ -73,7 +73,9 @@ impl Location {
     pub fn client(self, context: &Context, desired: Desired<'_>) -> Client {
         match self {
             Self::Local => context.client.clone(),
-            Self::Space => insula_operator::spaces::within(&context.client, &desired.id.namespace()),
+            Self::Space => {
+                insula_operator::spaces::within(&context.client, &desired.id.namespace())
+            }
         }
     }
 }
@@ -121,7 +123,10 @@ pub(super) async fn observe(
     Ok(observed)
 }
 
-async fn find_space(context: &Context, desired: Desired<'_>) -> Result<Option<DynamicObject>, Error> {
+async fn find_space(
+    context: &Context,
+    desired: Desired<'_>,
+) -> Result<Option<DynamicObject>, Error> {
     let spaces: Api<DynamicObject> = Api::all_with(context.client.clone(), &space_kind());
     find(&spaces, &desired.id.namespace(), "space").await
 }

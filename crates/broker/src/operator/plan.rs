@@ -4,10 +4,12 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::{Resource, ResourceExt};
 
-use super::object::{Action, Object, delete, is_being_deleted, remove_finalizers, recreate, plan_part};
+use super::desired::Desired;
+use super::object::{
+    Action, Object, delete, is_being_deleted, plan_part, recreate, remove_finalizers,
+};
 use super::observe::{Location, NamespaceContents, Observed};
 use super::problem::Problem;
-use super::desired::Desired;
 use crate::names::{ADMIN, MANAGED_BY};
 use crate::token;
 
@@ -162,12 +164,18 @@ fn plan_contents(desired: Desired<'_>, observed: &Observed) -> Vec<Action> {
     let contents = &observed.contents;
     let mut actions = plan_part(desired.namespace(), observed.namespace.as_ref());
     actions.extend(plan_part(desired.account(), contents.account.as_ref()));
-    actions.extend(plan_part(desired.admin_role(), contents.admin_role.as_ref()));
+    actions.extend(plan_part(
+        desired.admin_role(),
+        contents.admin_role.as_ref(),
+    ));
     actions.extend(plan_part(
         desired.admin_binding(),
         contents.admin_binding.as_ref(),
     ));
-    actions.extend(plan_part(desired.cluster_role(), contents.cluster_role.as_ref()));
+    actions.extend(plan_part(
+        desired.cluster_role(),
+        contents.cluster_role.as_ref(),
+    ));
     // Before the token: a tenant with a token is Provisioned, and then its managers read that
     // token.
     actions.extend(plan_offering(desired, observed));

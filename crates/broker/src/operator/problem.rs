@@ -3,13 +3,13 @@
 use insula_operator::retry::Class;
 
 use crate::error::Error;
-use crate::names::NotAnId;
+use crate::names::InvalidTenantId;
 
 /// A problem. The reason of each never changes its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Problem {
     #[error("the tenant's name is not a tenant ID: {0}; create it under another name")]
-    InvalidName(NotAnId),
+    InvalidName(InvalidTenantId),
     #[error("spec.admins[{at}]: {why}")]
     InvalidAdmins { at: usize, why: String },
     #[error("spec.isolation cannot be changed: delete the tenant and create it again")]

@@ -8,16 +8,16 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, ResourceExt};
 use tracing::{info, warn};
 
+use super::context::Context;
+use super::desired::Desired;
 use super::execute::{Executor, FinalizerState, set_finalizer, write_status};
-use super::status::desired_status;
 use super::observe::{Location, observe};
 use super::plan::{DeletionProgress, Plan, State};
 use super::problem::{Problem, is_terminating};
-use super::run::Context;
-use super::desired::Desired;
+use super::status::desired_status;
 use super::{event, plan, remove};
 use crate::error::Error;
-use crate::names::{AXON, FINALIZER, NotAnId, TenantId};
+use crate::names::{AXON, FINALIZER, InvalidTenantId, TenantId};
 use crate::tenant::{Phase, Tenant};
 
 /// The resync interval of a tenant without events.
@@ -65,7 +65,11 @@ pub(super) async fn reconcile(
 }
 
 /// Reports a tenant whose name cannot be part of a namespace name.
-async fn report_invalid_name(context: &Context, mut tenant: Tenant, error: NotAnId) -> Result<Outcome, Error> {
+async fn report_invalid_name(
+    context: &Context,
+    mut tenant: Tenant,
+    error: InvalidTenantId,
+) -> Result<Outcome, Error> {
     // Only the status is written, which does not depend on the ID.
     let placeholder = TenantId::random();
     let problem = Problem::InvalidName(error);
@@ -79,7 +83,11 @@ fn has_finalizer(tenant: &Tenant) -> bool {
 
 /// Advances a tenant as long as there is progress: when many tenants are created at once, some
 /// are ready early instead of all late.
-async fn advance_all(context: &Context, tenant: &mut Tenant, id: &TenantId) -> Result<Outcome, Error> {
+async fn advance_all(
+    context: &Context,
+    tenant: &mut Tenant,
+    id: &TenantId,
+) -> Result<Outcome, Error> {
     if !has_finalizer(tenant) {
         *tenant = set_finalizer(context, tenant, FinalizerState::Present).await?;
     }
@@ -221,8 +229,12 @@ fn is_retried(error: &Error, failures: u32) -> bool {
     match error {
         error if is_terminating(error) => false,
         Error::Server { source, .. } => match &**source {
-            kube::Error::Api(status) if matches!(status.code, 401 | 403) => failures < MAX_TRANSIENT_FAILURES,
-            kube::Error::Api(status) if matches!(status.code, 404 | 409) => failures < MAX_CONFLICTS,
+            kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
+                failures < MAX_TRANSIENT_FAILURES
+            }
+            kube::Error::Api(status) if matches!(status.code, 404 | 409) => {
+                failures < MAX_CONFLICTS
+            }
             source => Class::of(source) == Class::Transient && failures < MAX_TRANSIENT_FAILURES,
         },
         _ => false,

@@ -7,10 +7,10 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::desired::Desired;
 use super::object::{Action, delete, remove_finalizers};
 use super::observe::{NamespaceContents, Observed};
 use super::plan::{DeletionProgress, Plan, State};
-use super::desired::Desired;
 
 /// After this long, an administrator should look at what blocks the deletion.
 const LONG_DELETION: SignedDuration = SignedDuration::from_mins(3);
@@ -86,7 +86,12 @@ fn blocking_messages(conditions: &Value) -> Vec<String> {
     blocking_messages
 }
 
-fn progress(desired: Desired<'_>, what: &str, holds: &[String], now: Timestamp) -> DeletionProgress {
+fn progress(
+    desired: Desired<'_>,
+    what: &str,
+    holds: &[String],
+    now: Timestamp,
+) -> DeletionProgress {
     let name = desired.id.namespace();
     let since = desired.tenant.metadata.deletion_timestamp.as_ref();
     let is_long = since.is_some_and(|since| now.duration_since(since.0) > LONG_DELETION);

@@ -1,12 +1,10 @@
 //! Startup of the operator.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use insula_operator::deadline;
-use insula_operator::event::Ration;
 use insula_operator::health::Health;
 use insula_operator::lease::{Candidate, Times};
 use insula_operator::queue::Trigger;
@@ -17,6 +15,7 @@ use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client};
 use tracing::debug;
 
+use super::context::Context;
 use super::problem::Problem;
 use super::reconcile::reconcile;
 use super::watch;
@@ -77,13 +76,7 @@ pub async fn run(
     let candidate = settings
         .leader_elect
         .then(|| Candidate::new(client.clone(), AXON, AXON, &identity, settings.times));
-    let context = Arc::new(Context {
-        client,
-        identity,
-        definitions: settings.definitions,
-        ration: Ration::default(),
-        serves_spaces: AtomicBool::new(false),
-    });
+    let context = Arc::new(Context::new(client, identity, settings.definitions));
     let how = run::Settings {
         candidate,
         concurrency: settings.concurrency.max(1),
@@ -92,30 +85,6 @@ pub async fn run(
     };
     run::run(context, how, settings.health, stop).await;
     Ok(())
-}
-
-/// The shared state of all reconciliations.
-pub(super) struct Context {
-    pub client: Client,
-    pub identity: String,
-    pub definitions: Vec<CustomResourceDefinition>,
-    pub ration: Ration,
-    serves_spaces: AtomicBool,
-}
-
-impl Context {
-    /// Returns whether the server is the system space of an Insula: only there the core group
-    /// has tenants. A positive answer is cached, since it does not change.
-    pub async fn serves_spaces(&self) -> Result<bool, Error> {
-        if self.serves_spaces.load(Ordering::Relaxed) {
-            return Ok(true);
-        }
-        let served = self.client.list_core_api_resources("v1").await;
-        let served = served.map_err(Error::when("read the served resources"))?;
-        let serves = served.resources.iter().any(|kind| kind.name == "tenants");
-        self.serves_spaces.store(serves, Ordering::Relaxed);
-        Ok(serves)
-    }
 }
 
 impl Work for Context {

@@ -3,9 +3,9 @@
 use insula_operator::condition::{self, Said, seconds};
 use k8s_openapi::jiff::Timestamp;
 
+use super::desired::Desired;
 use super::observe::Location;
 use super::plan::State;
-use super::desired::Desired;
 use crate::columns;
 use crate::names::{ADMIN, ADMIN_TOKEN};
 use crate::tenant::{Phase, TenantStatus};
@@ -17,7 +17,11 @@ const READY: &str = "Ready";
 const MAX_LENGTH: usize = 2048;
 
 /// Returns the status of a tenant in this state; `None` if it is unchanged.
-pub(super) fn desired_status(desired: Desired<'_>, state: &State, now: Timestamp) -> Option<TenantStatus> {
+pub(super) fn desired_status(
+    desired: Desired<'_>,
+    state: &State,
+    now: Timestamp,
+) -> Option<TenantStatus> {
     let before = desired.tenant.status.clone().unwrap_or_default();
     let mut status = before.clone();
     let (phase, reason, message) = describe(state)?;

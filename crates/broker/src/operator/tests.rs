@@ -14,14 +14,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use super::status::desired_status;
+use super::desired::Desired;
 use super::observe::{NamespaceContents, Observed};
 use super::plan::{DeletionProgress, Plan, State, plan};
 use super::problem::Problem;
 use super::remove;
-use super::desired::Desired;
+use super::status::desired_status;
 use crate::error::Error;
-use crate::names::{NotAnId, TENANT_LABEL, TenantId};
+use crate::names::{InvalidTenantId, TENANT_LABEL, TenantId};
 use crate::tenant::{Isolation, Phase, Tenant, TenantSpec, TenantStatus};
 
 const NOW: i64 = 1_000_000;
@@ -577,7 +577,10 @@ fn a_part_that_is_being_deleted_is_as_good_as_gone() {
         assert_eq!(found.0, State::Problem(problem));
         assert_eq!(
             found.1,
-            [format!("remove finalizers of {part}"), format!("create {part}")]
+            [
+                format!("remove finalizers of {part}"),
+                format!("create {part}")
+            ]
         );
     }
 }
@@ -784,19 +787,25 @@ fn r45_what_holds_a_namespace_is_said_and_that_it_takes_long() {
             "is blocked, which takes unusually long: configmaps. has 1; f in 1 instances",
         ),
     ] {
-        let found = removal(&deleting(tenant(TenantSpec::default()), since), |observed| {
-            observed.space = None;
-            observed.contents = NamespaceContents::default();
-            let namespace = observed.namespace.as_mut().unwrap();
-            namespace.metadata.deletion_timestamp = Some(Time(at(since)));
-            namespace.status = Some(NamespaceStatus {
-                conditions,
-                ..NamespaceStatus::default()
-            });
-        });
+        let found = removal(
+            &deleting(tenant(TenantSpec::default()), since),
+            |observed| {
+                observed.space = None;
+                observed.contents = NamespaceContents::default();
+                let namespace = observed.namespace.as_mut().unwrap();
+                namespace.metadata.deletion_timestamp = Some(Time(at(since)));
+                namespace.status = Some(NamespaceStatus {
+                    conditions,
+                    ..NamespaceStatus::default()
+                });
+            },
+        );
         assert_eq!(found.1, NOTHING);
         let message = format!("namespace {NAMESPACE} {message}");
-        assert_eq!(found.0, State::Deleting(DeletionProgress { reason, message }));
+        assert_eq!(
+            found.0,
+            State::Deleting(DeletionProgress { reason, message })
+        );
     }
 }
 
@@ -910,7 +919,7 @@ fn every_problem_has_a_reason_of_its_own_and_says_whether_it_passes() {
     let text = || "x".to_owned();
     let table = [
         (
-            Problem::InvalidName(NotAnId::TooLong),
+            Problem::InvalidName(InvalidTenantId::TooLong),
             Phase::Failed,
             Class::Mistaken,
         ),

@@ -21,8 +21,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
+use super::context::Context;
 use super::object::space_kind;
-use super::run::Context;
 use crate::names::{AXON, AXON_ADMIN, MANAGED_BY, TenantId};
 use crate::tenant::Tenant;
 

@@ -56,7 +56,13 @@ pub(super) async fn report(
 
 fn audit(bindings: &[RoleBinding], tenant: &Tenant, namespace: &str) -> BindingAudit {
     let mut audit = BindingAudit::default();
-    let named: Vec<_> = tenant.spec.admins.iter().flatten().map(subject_name).collect();
+    let named: Vec<_> = tenant
+        .spec
+        .admins
+        .iter()
+        .flatten()
+        .map(subject_name)
+        .collect();
     for binding in bindings {
         let role = binding.role_ref.name.as_str();
         let is_role = binding.role_ref.kind == "Role";
@@ -79,9 +85,9 @@ fn audit(bindings: &[RoleBinding], tenant: &Tenant, namespace: &str) -> BindingA
             };
             if !is_known {
                 let (name, kind) = (binding.name_any(), &binding.role_ref.kind);
-                audit
-                    .unexpected
-                    .insert(format!("RoleBinding {name} gives {subject_name} the {kind} {role}"));
+                audit.unexpected.insert(format!(
+                    "RoleBinding {name} gives {subject_name} the {kind} {role}"
+                ));
             }
         }
     }

@@ -15,10 +15,10 @@ use super::{Tenants, audit_bindings};
 use crate::error::Error;
 use crate::info::BrokerInfo;
 use crate::names::{ADMIN, ADMIN_TOKEN, TenantId};
-use crate::transient::is_transient;
 use crate::report::{Report, Silent};
 use crate::tenant::Tenant;
 use crate::token;
+use crate::transient::is_transient;
 
 /// The location of a tenant's administrator account and token.
 struct TokenLocation {

@@ -9,8 +9,8 @@ use super::wait::Wait;
 use super::{Tenants, is_missing, message};
 use crate::error::Error;
 use crate::names::TenantId;
-use crate::transient::is_transient;
 use crate::report::Report;
+use crate::transient::is_transient;
 
 /// Deletes a tenant and waits until it is gone.
 pub async fn run(

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::{Tenants, is_missing, message, phase};
 use crate::error::Error;
 use crate::names::TenantId;
-use crate::transient::is_transient;
 use crate::report::Report;
 use crate::tenant::{Phase, Tenant};
+use crate::transient::is_transient;
 
 /// Polls with increasing intervals until a deadline.
 pub struct Wait {
@@ -95,7 +95,9 @@ pub async fn until_provisioned(
                 return Err(Error::TenantGone(id));
             }
             Err(error) if is_transient(&error) => {}
-            Err(error) => return Err(tenants.map_error(error, &id, format!("wait for tenant {id}"))),
+            Err(error) => {
+                return Err(tenants.map_error(error, &id, format!("wait for tenant {id}")));
+            }
         }
     }
 }

@@ -35,7 +35,10 @@ impl Claims {
         // not contradict itself.
         let stored = |word: &str| claims[format!("{STORED_PREFIX}{word}")].as_str();
         let bound = |branch: &str, leaf: &str| claims["kubernetes.io"][branch][leaf].as_str();
-        let uid = one(stored("service-account.uid"), bound("serviceaccount", "uid"))?;
+        let uid = one(
+            stored("service-account.uid"),
+            bound("serviceaccount", "uid"),
+        )?;
         let secret = one(stored("secret.name"), bound("secret", "name"))?;
         Some(Self {
             subject: claims["sub"].as_str()?.to_owned(),
@@ -97,7 +100,11 @@ mod tests {
                 ("m", "a", Some("u"), false),
                 ("n", "b", Some("u"), false),
             ] {
-                assert_eq!(claims.match_account(namespace, account, uid), are, "{claims:?}");
+                assert_eq!(
+                    claims.match_account(namespace, account, uid),
+                    are,
+                    "{claims:?}"
+                );
             }
             assert!(
                 claims.may_be_stored_in("s") && !claims.may_be_stored_in("t"),

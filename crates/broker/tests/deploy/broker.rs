@@ -4,6 +4,6 @@ mod classic;
 pub(crate) mod fixture;
 mod key;
 mod networks;
-mod place;
+mod target;
 mod retry;
 mod tenant;

@@ -2,5 +2,5 @@
 
 mod axon;
 mod broker;
-mod transient;
 mod scene;
+mod transient;

@@ -140,7 +140,7 @@ async fn r66_a_kind_that_was_just_defined_may_be_unknown_for_a_moment() -> anyho
     let prepared = Prepared::new(Ok(context), &settings, &Silent)?;
     let fates = [Fate::Answered(404), Fate::Answered(404)];
     let client = stumbling(
-        &prepared.place.client()?,
+        &prepared.target.client()?,
         (Method::POST, "/brokers"),
         &fates,
     );

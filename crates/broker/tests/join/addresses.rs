@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::try_join_all;
 use insula_broker::globalnet::{
-    CLUSTERSET_IP_INFO, ClustersetIp, GLOBALNET_INFO, Globalnet, Allocations,
+    Allocations, CLUSTERSET_IP_INFO, ClustersetIp, GLOBALNET_INFO, Globalnet,
 };
 use insula_broker::join::join;
 use insula_broker::report::Silent;
@@ -122,7 +122,10 @@ async fn what_cannot_be_asked_for_changes_nothing() -> anyhow::Result<()> {
         refused,
         "only one of cluster size and global CIDR can be specified"
     );
-    assert_eq!(ledger(&stage, GLOBALNET_INFO).await?, Allocations::default());
+    assert_eq!(
+        ledger(&stage, GLOBALNET_INFO).await?,
+        Allocations::default()
+    );
     for (cluster, block) in [("c0", "242.0.0.0/31"), ("c1", "242.0.0.2/31")] {
         let both = stage.both(&info, cluster).await?;
         let joined = join(&both, &settings(&info, cluster), &Silent).await?;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use http::Request;
-use insula_broker::globalnet::{CLUSTERSET_IP_INFO, GLOBALNET_INFO, Allocations};
-use insula_broker::join::{JoinClients, NAMESPACE, join};
+use insula_broker::globalnet::{Allocations, CLUSTERSET_IP_INFO, GLOBALNET_INFO};
+use insula_broker::join::{JoinClients, join};
+use insula_broker::names::OPERATOR_NAMESPACE;
 use insula_broker::report::Silent;
 use insula_broker::token;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -73,12 +74,12 @@ async fn is_whole(stage: &Stage, namespace: &str, joining: &Client) -> anyhow::R
         let ledger = Allocations::read(&maps.get(name).await?)?;
         assert_eq!(ledger.clusters.len(), 1, "{name}");
     }
-    let kept: Api<Secret> = Api::namespaced(joining.clone(), NAMESPACE);
+    let kept: Api<Secret> = Api::namespaced(joining.clone(), OPERATOR_NAMESPACE);
     let kept = kept.get("submariner-broker-secret").await?;
     let own = stage.client(std::str::from_utf8(token::of(&kept).unwrap())?)?;
     let secrets: Api<Secret> = Api::namespaced(own, namespace);
     secrets.list(&ListParams::default()).await?;
-    let told = object(joining, SUBMARINER, NAMESPACE, "submariner").await?;
+    let told = object(joining, SUBMARINER, OPERATOR_NAMESPACE, "submariner").await?;
     assert_eq!(told.unwrap()["spec"]["globalCIDR"], "242.0.0.0/16");
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use insula_broker::join::{NAMESPACE, join};
+use insula_broker::join::join;
+use insula_broker::names::OPERATOR_NAMESPACE;
 use insula_broker::report::Silent;
 use insula_broker::{component, names, psk, roles, token};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
@@ -38,7 +39,7 @@ async fn a_cluster_that_has_joined_is_a_member_and_knows_its_broker() -> anyhow:
         ("cluster-east", Some("n"))
     );
 
-    let secrets: Api<Secret> = Api::namespaced(both.joining.clone(), NAMESPACE);
+    let secrets: Api<Secret> = Api::namespaced(both.joining.clone(), OPERATOR_NAMESPACE);
     let kept = secrets.get("submariner-broker-secret").await?;
     assert_eq!(kept.type_.as_deref(), Some("Opaque"));
     let data = kept.data.unwrap();
@@ -48,7 +49,7 @@ async fn a_cluster_that_has_joined_is_a_member_and_knows_its_broker() -> anyhow:
     let key = secrets.get("submariner-ipsec-psk").await?;
     assert_eq!(psk::of(&key), psk::of(info.ipsec_psk.as_ref().unwrap()));
 
-    let submariner = object(&both.joining, SUBMARINER, NAMESPACE, "submariner").await?;
+    let submariner = object(&both.joining, SUBMARINER, OPERATOR_NAMESPACE, "submariner").await?;
     assert_eq!(
         submariner.unwrap()["spec"],
         json!({
@@ -117,8 +118,8 @@ async fn versions(broker: &Client, joining: &Client) -> anyhow::Result<Vec<Strin
     look!(RoleBinding, broker, "n");
     look!(Secret, broker, "n");
     look!(ConfigMap, broker, "n");
-    look!(Secret, joining, NAMESPACE);
-    let submariner = object(joining, SUBMARINER, NAMESPACE, "submariner").await?;
+    look!(Secret, joining, OPERATOR_NAMESPACE);
+    let submariner = object(joining, SUBMARINER, OPERATOR_NAMESPACE, "submariner").await?;
     let version = submariner.unwrap_or_default()["metadata"]["resourceVersion"].to_string();
     found.push(version);
     Ok(found)
@@ -165,16 +166,18 @@ async fn r76_what_was_begun_is_finished_by_joining_again() -> anyhow::Result<()>
     let first = join(&both, &settings, &Silent).await?;
     // Whatever is missing: everything of the cluster, then all but its addresses.
     let namespaces: Api<Namespace> = Api::all(both.joining.clone());
-    namespaces.delete(NAMESPACE, &Default::default()).await?;
+    namespaces
+        .delete(OPERATOR_NAMESPACE, &Default::default())
+        .await?;
     within("the namespace is gone", async || {
-        matches!(namespaces.get_opt(NAMESPACE).await, Ok(None)).then_some(())
+        matches!(namespaces.get_opt(OPERATOR_NAMESPACE).await, Ok(None)).then_some(())
     })
     .await?;
     assert_eq!(join(&both, &settings, &Silent).await?, first);
     let accounts: Api<ServiceAccount> = Api::namespaced(stage.system()?, "n");
     accounts.delete("cluster-east", &Default::default()).await?;
     assert_eq!(join(&both, &settings, &Silent).await?, first);
-    let secrets: Api<Secret> = Api::namespaced(both.joining.clone(), NAMESPACE);
+    let secrets: Api<Secret> = Api::namespaced(both.joining.clone(), OPERATOR_NAMESPACE);
     let kept = secrets.get("submariner-broker-secret").await?;
     let own = stage.client(std::str::from_utf8(token::of(&kept).unwrap())?)?;
     it_may_what_members_may(&own).await
@@ -190,7 +193,7 @@ async fn what_others_wish_of_the_operator_stays_and_what_we_said_does_not() -> a
     settings.cluster_cidr = Some("10.1.0.0/16".to_owned());
     join(&both, &settings, &Silent).await?;
     let spec = async || -> anyhow::Result<Value> {
-        let found = object(&both.joining, SUBMARINER, NAMESPACE, "submariner").await?;
+        let found = object(&both.joining, SUBMARINER, OPERATOR_NAMESPACE, "submariner").await?;
         Ok(found.unwrap()["spec"].clone())
     };
     assert_eq!(spec().await?["brokerK8sInsecure"], json!(true));
@@ -198,7 +201,7 @@ async fn what_others_wish_of_the_operator_stays_and_what_we_said_does_not() -> a
     let kind = kube::core::GroupVersionKind::gvk("submariner.io", "v1alpha1", "Submariner");
     let kind = kube::core::ApiResource::from_gvk(&kind);
     let api: Api<kube::core::DynamicObject> =
-        Api::namespaced_with(both.joining.clone(), NAMESPACE, &kind);
+        Api::namespaced_with(both.joining.clone(), OPERATOR_NAMESPACE, &kind);
     let patch = kube::api::Patch::Merge(patch);
     api.patch("submariner", &Default::default(), &patch).await?;
     settings.check_broker_certificate = true;
@@ -222,7 +225,7 @@ async fn r83_two_tenants_may_hold_the_same_cluster_id_and_addresses() -> anyhow:
         settings.cluster_cidr = Some("10.0.0.0/8".to_owned());
         let joined = join(&both, &settings, &Silent).await?;
         assert_eq!(joined.global_cidr.as_deref(), Some("242.0.0.0/16"));
-        let secrets: Api<Secret> = Api::namespaced(both.joining.clone(), NAMESPACE);
+        let secrets: Api<Secret> = Api::namespaced(both.joining.clone(), OPERATOR_NAMESPACE);
         let kept = secrets.get("submariner-broker-secret").await?;
         members.push((
             namespace,
@@ -264,13 +267,13 @@ async fn a_broker_and_a_cluster_are_two_servers() -> anyhow::Result<()> {
         (None, Some("243.0.0.0/20"))
     );
     assert_eq!(
-        object(&both.joining, SUBMARINER, NAMESPACE, "submariner").await?,
+        object(&both.joining, SUBMARINER, OPERATOR_NAMESPACE, "submariner").await?,
         None
     );
     let found = object(
         &both.joining,
         SERVICE_DISCOVERY,
-        NAMESPACE,
+        OPERATOR_NAMESPACE,
         "service-discovery",
     )
     .await?;
@@ -291,7 +294,7 @@ async fn a_broker_and_a_cluster_are_two_servers() -> anyhow::Result<()> {
             "namespace": "submariner-operator",
         })
     );
-    let secrets: Api<Secret> = Api::namespaced(both.joining.clone(), NAMESPACE);
+    let secrets: Api<Secret> = Api::namespaced(both.joining.clone(), OPERATOR_NAMESPACE);
     assert_eq!(secrets.get_opt("submariner-ipsec-psk").await?, None);
     Ok(())
 }
@@ -306,7 +309,7 @@ async fn the_brokers_own_cluster_may_join_too() -> anyhow::Result<()> {
     };
     let first = join(&both, &settings(&info, "hub"), &Silent).await?;
     assert_eq!(join(&both, &settings(&info, "hub"), &Silent).await?, first);
-    let found = object(&both.joining, SUBMARINER, NAMESPACE, "submariner").await?;
+    let found = object(&both.joining, SUBMARINER, OPERATOR_NAMESPACE, "submariner").await?;
     assert_eq!(found.unwrap()["spec"]["clusterID"], "hub");
     Ok(())
 }

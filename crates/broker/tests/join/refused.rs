@@ -1,6 +1,7 @@
 //! Who may not join, and what they are told.
 
-use insula_broker::join::{JoinClients, NAMESPACE, join};
+use insula_broker::join::{JoinClients, join};
+use insula_broker::names::OPERATOR_NAMESPACE;
 use insula_broker::report::Silent;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -15,7 +16,7 @@ use super::stage::*;
 /// Nothing was written on the cluster that was to join.
 async fn is_untouched(joining: &Client) -> anyhow::Result<bool> {
     let namespaces: Api<Namespace> = Api::all(joining.clone());
-    Ok(namespaces.get_opt(NAMESPACE).await?.is_none())
+    Ok(namespaces.get_opt(OPERATOR_NAMESPACE).await?.is_none())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,7 +146,8 @@ async fn r8_a_cluster_is_in_one_clusterset_under_one_name() -> anyhow::Result<()
 async fn lead(joining: &Client, server: &str, token: Option<&str>) -> anyhow::Result<()> {
     let kind = GroupVersionKind::gvk("submariner.io", "v1alpha1", "Submariner");
     let kind = ApiResource::from_gvk_with_plural(&kind, "submariners");
-    let objects: Api<DynamicObject> = Api::namespaced_with(joining.clone(), NAMESPACE, &kind);
+    let objects: Api<DynamicObject> =
+        Api::namespaced_with(joining.clone(), OPERATOR_NAMESPACE, &kind);
     let mut spec = json!({"brokerK8sApiServer": server});
     if let Some(token) = token {
         spec["brokerK8sApiServerToken"] = token.into();
@@ -200,14 +202,15 @@ async fn r8_a_member_of_another_brokers_clusterset_takes_nobodys_id() -> anyhow:
     // A cluster of another program that is a member elsewhere, by all that its object says
     // but the server.
     let other = stage.both(&info, "c1").await?;
-    let submariner = object(&both.joining, SUBMARINER, NAMESPACE, "submariner").await?;
+    let submariner = object(&both.joining, SUBMARINER, OPERATOR_NAMESPACE, "submariner").await?;
     let mut copied = submariner.unwrap()["spec"].clone();
     copied["brokerK8sApiServer"] = "other.example".into();
     copied["brokerK8sApiServerToken"] = "of.that.broker".into();
     join(&other, &super::stage::settings(&info, "west"), &Silent).await?;
     let kind = GroupVersionKind::gvk("submariner.io", "v1alpha1", "Submariner");
     let kind = ApiResource::from_gvk_with_plural(&kind, "submariners");
-    let objects: Api<DynamicObject> = Api::namespaced_with(other.joining.clone(), NAMESPACE, &kind);
+    let objects: Api<DynamicObject> =
+        Api::namespaced_with(other.joining.clone(), OPERATOR_NAMESPACE, &kind);
     let patch = kube::api::Patch::Merge(json!({ "spec": copied }));
     objects
         .patch("submariner", &Default::default(), &patch)

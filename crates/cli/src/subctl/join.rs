@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use insula_broker::cidr::Cidr;
+use insula_broker::cluster_id::ClusterId;
 use insula_broker::connect;
 use insula_broker::info::BrokerInfo;
-use insula_broker::join::{self, ClusterId, JoinClients, JoinSettings};
+use insula_broker::join::{self, JoinClients, JoinSettings};
 use insula_broker::report::Report;
 
 use super::connection::client;
@@ -13,46 +14,46 @@ use super::progress::Progress;
 use super::{Scene, flag};
 use crate::failure::Failure;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The broker-info file that `deploy broker` wrote
+    /// Broker-info file of `deploy broker`
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// What the cluster is called in the ClusterSet; default: as the kubeconfig calls it
+    /// ID of the cluster in the ClusterSet (default: its name in the kubeconfig)
     #[arg(long, value_name = "ID")]
     clusterid: Option<ClusterId>,
 
-    /// The addresses of its pods; default: Submariner's operator finds out
+    /// Pod CIDR (default: discovered by Submariner's operator)
     #[arg(long, value_name = "CIDR")]
     clustercidr: Option<String>,
 
-    /// The addresses of its services; default: Submariner's operator finds out
+    /// Service CIDR (default: discovered by Submariner's operator)
     #[arg(long, value_name = "CIDR")]
     servicecidr: Option<String>,
 
     #[command(flatten)]
     addresses: AddressArgs,
 
-    /// Whether there may be address translation between clusters
+    /// Whether NAT between clusters is possible
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "true", default_missing_value = "true", value_parser = flag::on_or_off)]
     natt: bool,
 
-    /// What connects clusters: libreswan, wireguard or vxlan
+    /// Cable driver: libreswan, wireguard or vxlan
     #[arg(long, value_name = "NAME")]
     cable_driver: Option<String>,
 
-    /// Domains that are resolved across clusters, instead of those in the file
+    /// Domains that are resolved across clusters (default: those in the file)
     #[arg(long, value_name = "DOMAIN", value_delimiter = ',')]
     custom_domains: Vec<String>,
 
-    /// The URL of the broker, if not the one in the file
+    /// URL of the broker (default: the one in the file)
     #[arg(long, value_name = "URL", value_parser = flag::broker_url)]
     broker_url: Option<String>,
 
-    /// Whether the broker's certificate must be right. If not, others may read what is sent
+    /// Whether to verify the broker's certificate; without, the connection is insecure
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "true", default_missing_value = "true", value_parser = flag::on_or_off)]
     check_broker_certificate: bool,
@@ -61,35 +62,35 @@ pub struct Args {
     ignored: IgnoredArgs,
 }
 
-/// The addresses that the cluster gets.
+/// The addresses of the cluster.
 #[derive(clap::Args)]
 struct AddressArgs {
-    /// Whether it gets global addresses, where the ClusterSet has them
+    /// Whether the cluster gets global addresses, if the ClusterSet has them
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "true", default_missing_value = "true", value_parser = flag::on_or_off)]
     globalnet: bool,
 
-    /// How many global addresses
+    /// Number of global addresses
     #[arg(long, value_name = "NUMBER")]
     globalnet_cluster_size: Option<u32>,
 
-    /// Which global addresses
+    /// Range of global addresses
     #[arg(long, value_name = "CIDR", alias = "globalnet-cidr")]
     globalcidr: Option<Cidr>,
 
-    /// Whether its services get addresses of the set by themselves; default: as the broker says
+    /// Whether services get ClusterSet IPs by default (default: the broker's setting)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_parser = flag::on_or_off)]
     #[arg(alias = "enable-clustersetip")]
     enable_clusterset_ip: Option<bool>,
 
-    /// Which addresses of the set
+    /// Range of ClusterSet IPs
     #[arg(long, value_name = "CIDR", alias = "clustersetip-cidr")]
     clusterset_ip_cidr: Option<Cidr>,
 }
 
-/// What is about Submariner's operator and its data plane, which are deployed by whoever
-/// runs the cluster: old command lines go on working.
+/// Flags about Submariner's operator and its data plane, which the cluster's distribution
+/// deploys: accepted so that existing command lines keep working.
 #[derive(clap::Args)]
 struct IgnoredArgs {
     #[arg(long, hide = true)]
@@ -134,7 +135,7 @@ struct IgnoredArgs {
     no_proxy: Option<String>,
 }
 
-/// Lets a cluster join the ClusterSet of a broker-info file.
+/// Joins a cluster to the ClusterSet of a broker-info file.
 pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     let mut info = BrokerInfo::read(&args.file).map_err(insula_broker::Error::from)?;
     if let Some(url) = &args.broker_url {
@@ -167,14 +168,14 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the kubeconfig calls the cluster, as far as that can be an ID.
+/// Derives the ID from the cluster's name in the kubeconfig.
 fn derived(scene: &Scene) -> Result<ClusterId, Failure> {
     let none = "the cluster needs an ID";
-    let hint = "give it one with --clusterid";
+    let hint = "set one with --clusterid";
     let Some(name) = scene.connection.cluster_name()? else {
         return Err(Failure::message(none).hint(hint));
     };
-    let attempted = format!("{none}, and {name:?} is none");
+    let attempted = format!("{none}, and {name:?} is not one");
     ClusterId::derive(&name).map_err(|error| Failure::new(&attempted, error).hint(hint))
 }
 
@@ -198,7 +199,7 @@ impl Args {
 }
 
 impl IgnoredArgs {
-    /// Says of what was given that it does nothing.
+    /// Warns about each given flag that has no effect.
     fn warn(&self, progress: &Progress) {
         for (flag, given) in [
             ("--repository", self.repository.is_some()),

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::names::AXON;
-use crate::transient::TransientErrors;
 use crate::report::Report;
+use crate::transient::TransientErrors;
 
 /// The poll interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -64,7 +64,9 @@ fn holder<'a>(lease: &'a LeaseSpec, first: Option<&LeaseSpec>, now: Timestamp) -
     let holder = holder.filter(|holder| !holder.is_empty())?;
     let renewed = lease.renew_time.as_ref()?;
     let since = first.is_some_and(|first| first.renew_time.as_ref() != Some(renewed));
-    let lasts = lease.lease_duration_seconds.unwrap_or(DEFAULT_LEASE_SECONDS);
+    let lasts = lease
+        .lease_duration_seconds
+        .unwrap_or(DEFAULT_LEASE_SECONDS);
     let age = now.as_second() - renewed.0.as_second();
     (since || (0..=i64::from(lasts)).contains(&age)).then_some(holder)
 }

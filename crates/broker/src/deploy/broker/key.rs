@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt};
 use super::BrokerSettings;
 use super::target::Target;
 use crate::error::Error;
-use crate::globalnet::{CLUSTERSET_IP_INFO, GLOBALNET_INFO, Allocations};
+use crate::globalnet::{Allocations, CLUSTERSET_IP_INFO, GLOBALNET_INFO};
 use crate::info::BrokerInfo;
 use crate::names::ADMIN;
 use crate::report::Report;
@@ -218,7 +218,11 @@ async fn joined(client: &Client, namespace: &str) -> Result<BTreeSet<String>, Er
 /// Lists the first few clusters.
 fn listed(clusters: &BTreeSet<String>) -> String {
     const MAX_LISTED: usize = 5;
-    let named: Vec<_> = clusters.iter().take(MAX_LISTED).map(String::as_str).collect();
+    let named: Vec<_> = clusters
+        .iter()
+        .take(MAX_LISTED)
+        .map(String::as_str)
+        .collect();
     match clusters.len().saturating_sub(MAX_LISTED) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),

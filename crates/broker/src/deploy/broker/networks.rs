@@ -12,7 +12,10 @@ use crate::report::Report;
 
 /// Returns the requested settings of global addresses.
 pub(super) fn globalnet(settings: &BrokerSettings) -> Globalnet {
-    settings.globalnet.clone().unwrap_or_else(Globalnet::disabled)
+    settings
+        .globalnet
+        .clone()
+        .unwrap_or_else(Globalnet::disabled)
 }
 
 /// Returns the requested settings of ClusterSet IPs.
@@ -35,7 +38,13 @@ pub(super) async fn ensure(
         let in_force = Globalnet::read(&found)?;
         if in_force != asked {
             let (in_force, asked) = (describe(&in_force), describe(&asked));
-            report.warn(&kept_settings("Globalnet", &in_force, &asked, &found, namespace));
+            report.warn(&kept_settings(
+                "Globalnet",
+                &in_force,
+                &asked,
+                &found,
+                namespace,
+            ));
         }
     }
     let asked = clusterset_ip(settings);
@@ -43,7 +52,13 @@ pub(super) async fn ensure(
         let in_force = ClustersetIp::read(&found)?;
         if in_force != asked {
             let (in_force, asked) = (describe_ip(&in_force), describe_ip(&asked));
-            report.warn(&kept_settings("ClustersetIP", &in_force, &asked, &found, namespace));
+            report.warn(&kept_settings(
+                "ClustersetIP",
+                &in_force,
+                &asked,
+                &found,
+                namespace,
+            ));
         }
     }
     Ok(())
@@ -90,7 +105,13 @@ fn describe_ip(clusterset_ip: &ClustersetIp) -> String {
     format!("{switch}, {}", clusterset_ip.range)
 }
 
-fn kept_settings(what: &str, in_force: &str, asked: &str, found: &ConfigMap, namespace: &str) -> String {
+fn kept_settings(
+    what: &str,
+    in_force: &str,
+    asked: &str,
+    found: &ConfigMap,
+    namespace: &str,
+) -> String {
     let name = found.name_any();
     format!(
         "{what} keeps its settings ({in_force}) instead of the requested ones ({asked}): clusters may have joined with them. To change them, remove all clusters, then `kubectl -n {namespace} delete configmap {name}` and deploy the broker again"

@@ -64,7 +64,9 @@ impl Target {
                 let config = connect::from_file(given)?;
                 (config, of_same_server(context, &connect::url(url)?))
             }
-            (CredentialSource::File, None, Some(given)) => (without_url(context, settings, given)?, None),
+            (CredentialSource::File, None, Some(given)) => {
+                (without_url(context, settings, given)?, None)
+            }
             (_, Some(url), _) => (without_user(context?, &connect::url(url)?)?, None),
             _ => (context?, None),
         };
@@ -92,7 +94,9 @@ impl Target {
     /// Returns whether a file is of the same broker, by URL and namespace.
     pub(super) fn is_of(&self, info: &BrokerInfo) -> bool {
         let namespace = info.namespace().ok().flatten();
-        let (Ok(url), Ok(advertised)) = (connect::url(&info.url), connect::url(&self.advertised_url)) else {
+        let (Ok(url), Ok(advertised)) =
+            (connect::url(&info.url), connect::url(&self.advertised_url))
+        else {
             return false;
         };
         let ours = [&advertised, &self.config.cluster_url];
@@ -115,7 +119,8 @@ impl Target {
         }
         let namespace = Some(self.namespace.as_str());
         let needed = ["create", "update"];
-        let needed = needed.map(|verb| Permission::new(verb, "submariner.io", "brokers", namespace));
+        let needed =
+            needed.map(|verb| Permission::new(verb, "submariner.io", "brokers", namespace));
         let lacking = permissions::missing(client, needed.into()).await?;
         if lacking.is_empty() {
             return Ok(None);

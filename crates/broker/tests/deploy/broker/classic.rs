@@ -121,7 +121,10 @@ async fn r35_r68_r69_r71_r72_r77_the_file_is_complete_and_its_token_works() -> a
         ..scene.settings()
     };
     let deployed = scene.deploy(&settings, &Silent).await?;
-    assert_eq!((deployed.psk, &deployed.backup), (PskSource::Generated, &None));
+    assert_eq!(
+        (deployed.psk, &deployed.backup),
+        (PskSource::Generated, &None)
+    );
     assert_eq!(deployed.url, scene.server.url());
     assert_eq!(
         std::fs::metadata(&deployed.file)?.permissions().mode() & 0o777,
@@ -323,7 +326,8 @@ async fn r65_who_may_not_install_kinds_needs_not_where_they_are_served() -> anyh
     assert!(refused.is_forbidden(), "{refused}");
     let said = "cannot read the definition of brokers.submariner.io: ";
     assert!(refused.to_string().starts_with(said), "{refused}");
-    insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::broker_kinds(), &Silent).await?;
+    insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::broker_kinds(), &Silent)
+        .await?;
     assert_eq!(deploy().await?.mode, Mode::Classic);
     Ok(())
 }

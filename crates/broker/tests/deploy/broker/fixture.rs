@@ -103,7 +103,7 @@ impl Scene {
         let context =
             config(&self.server, "system").map_err(|error| Error::invalid(error.to_string()));
         let prepared = Prepared::new(context, settings, &Silent)?;
-        let (client, record) = watched(&prepared.place.client()?, fault);
+        let (client, record) = watched(&prepared.target.client()?, fault);
         let deployed = prepared.deploy(&client, settings, &Silent).await;
         Ok((deployed, record))
     }

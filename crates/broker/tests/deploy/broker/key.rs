@@ -16,7 +16,10 @@ async fn r69_r76_the_key_of_the_file_that_is_replaced_is_kept_if_it_is_of_the_sa
     let key = psk(&first.file)?;
     let told = Told::default();
     let second = scene.deploy(&scene.settings(), &told).await?;
-    assert_eq!((second.psk, psk(&second.file)?), (PskSource::Kept, key.clone()));
+    assert_eq!(
+        (second.psk, psk(&second.file)?),
+        (PskSource::Kept, key.clone())
+    );
     let said = format!(
         "Reusing the IPsec PSK of {:?}, which belongs to the same broker: a new one would cut off the clusters that have joined",
         first.file
@@ -48,7 +51,10 @@ async fn r76_a_partial_file_given_twice_does_not_make_two_keys() -> anyhow::Resu
     let first = scene.deploy_without_context(&settings, &Silent).await?;
     let key = psk(&first.file)?;
     let second = scene.deploy_without_context(&settings, &Silent).await?;
-    assert_eq!((first.psk, second.psk), (PskSource::Generated, PskSource::Kept));
+    assert_eq!(
+        (first.psk, second.psk),
+        (PskSource::Generated, PskSource::Kept)
+    );
     assert_eq!(psk(&second.file)?, key);
     Ok(())
 }
@@ -176,7 +182,10 @@ async fn r69_no_new_key_is_made_for_clusters_that_have_joined_with_another() -> 
             ..scene.settings()
         };
         let third = scene.deploy(&settings, &Silent).await?;
-        assert_eq!((third.psk, psk(&third.file)?), (PskSource::Given, key.clone()));
+        assert_eq!(
+            (third.psk, psk(&third.file)?),
+            (PskSource::Given, key.clone())
+        );
         let settings = BrokerSettings {
             new_psk: true,
             ..settings

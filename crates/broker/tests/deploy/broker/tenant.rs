@@ -17,7 +17,7 @@ const NAMESPACE: &str = "submariner-broker-acme";
 async fn recorded(settings: &BrokerSettings) -> anyhow::Result<(Result<Mode, Error>, Record)> {
     let context = Err(Error::invalid("there is no kubeconfig"));
     let prepared = Prepared::new(context, settings, &Silent)?;
-    let (client, record) = watched(&prepared.place.client()?, None);
+    let (client, record) = watched(&prepared.target.client()?, None);
     let deployed = prepared.deploy(&client, settings, &Silent).await;
     Ok((deployed.map(|deployed| deployed.mode), record))
 }
@@ -144,7 +144,8 @@ async fn r61_in_axon_mode_there_is_no_shared_account_but_the_clusters_role() -> 
 async fn a_tenant_with_a_space_of_its_own_is_known_by_its_namespace() -> anyhow::Result<()> {
     // There are no tenants of Submariner's in its space, but everything else is.
     let scene = Scene::empty().await?;
-    insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::broker_kinds(), &Silent).await?;
+    insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::broker_kinds(), &Silent)
+        .await?;
     let partial = scene.tenant("acme").await?;
     let settings = scene.with_file("broker-info.subm", &partial)?;
     let (mode, _) = recorded(&settings).await?;

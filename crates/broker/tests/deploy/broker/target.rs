@@ -1,7 +1,7 @@
 //! Where, and as whom: the file, then the flag, then what is usual; then the kube context.
 
 use insula_broker::Error;
-use insula_broker::deploy::broker::{BrokerSettings, Prepared, CredentialSource};
+use insula_broker::deploy::broker::{BrokerSettings, CredentialSource, Prepared};
 use insula_broker::info::BrokerInfo;
 use insula_broker::report::Silent;
 use insula_testkit::server::TestServer;
@@ -54,7 +54,7 @@ async fn r56_the_files_namespace_comes_before_the_flag_and_that_before_the_usual
         let told = Told::default();
         let context = Ok(config(&scene.server, "system")?);
         let prepared = Prepared::new(context, &settings, &told)?;
-        assert_eq!(prepared.place.namespace, namespace);
+        assert_eq!(prepared.target.namespace, namespace);
         assert_eq!(told.warnings(), warnings);
     }
     Ok(())
@@ -96,7 +96,7 @@ async fn r54_r57_user_and_url_are_the_files_where_it_has_them_each_by_itself() -
         (&neither, CredentialSource::KubeContext, true),
     ] {
         let settings = scene.with_file("in.subm", info)?;
-        let place = prepared(Ok(config(&scene.server, "system")?), &settings)?.place;
+        let place = prepared(Ok(config(&scene.server, "system")?), &settings)?.target;
         assert_eq!(
             (place.user, place.advertised_url.as_str()),
             (user, scene.server.url().as_str())
@@ -214,7 +214,7 @@ async fn r57_the_contexts_credential_is_not_sent_wherever_a_file_says() -> anyho
         let settings = scene.with_file("in.subm", &url(named))?;
         let place = prepared(Ok(context), &settings);
         match sent {
-            true => assert_eq!(place?.place.config.cluster_url, named.parse::<http::Uri>()?),
+            true => assert_eq!(place?.target.config.cluster_url, named.parse::<http::Uri>()?),
             false => {
                 let said = format!(
                     "the broker info file names https://elsewhere.example/ and no user: the credential of the kube context, which is of {own}/, is not sent there"

@@ -15,7 +15,7 @@ impl ClusterId {
     /// # Errors
     ///
     /// If the name is empty or too long.
-    pub fn derive(name: &str) -> Result<Self, NotAnId> {
+    pub fn derive(name: &str) -> Result<Self, InvalidClusterId> {
         let sign = |sign: char| match sign.to_ascii_lowercase() {
             good @ ('a'..='z' | '0'..='9') => good,
             _ => '-',
@@ -51,15 +51,15 @@ impl fmt::Display for ClusterId {
 #[error(
     "a cluster ID has at most 63 lower-case letters, digits and -, and begins and ends with a letter or digit"
 )]
-pub struct NotAnId;
+pub struct InvalidClusterId;
 
 impl FromStr for ClusterId {
-    type Err = NotAnId;
+    type Err = InvalidClusterId;
 
-    fn from_str(text: &str) -> Result<Self, NotAnId> {
+    fn from_str(text: &str) -> Result<Self, InvalidClusterId> {
         match is_label(text) {
             true => Ok(Self(text.to_owned())),
-            false => Err(NotAnId),
+            false => Err(InvalidClusterId),
         }
     }
 }
@@ -76,7 +76,7 @@ mod tests {
         }
         let long = "a".repeat(64);
         for bad in ["", "A", "a_b", "a.b", "-a", "a-", "a/b", "ä", long.as_str()] {
-            assert_eq!(bad.parse::<ClusterId>(), Err(NotAnId), "{bad:?}");
+            assert_eq!(bad.parse::<ClusterId>(), Err(InvalidClusterId), "{bad:?}");
         }
     }
 
@@ -95,7 +95,7 @@ mod tests {
             assert_eq!(ClusterId::derive(name).unwrap().as_str(), id, "{name}");
         }
         for bad in [String::new(), "a".repeat(64)] {
-            assert_eq!(ClusterId::derive(&bad), Err(NotAnId));
+            assert_eq!(ClusterId::derive(&bad), Err(InvalidClusterId));
         }
     }
 }

@@ -1,0 +1,47 @@
+//! The shared state of all reconciliations.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use insula_operator::event::Ration;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+
+use crate::error::Error;
+
+/// The shared state of all reconciliations.
+pub(super) struct Context {
+    pub client: Client,
+    pub identity: String,
+    pub definitions: Vec<CustomResourceDefinition>,
+    pub ration: Ration,
+    serves_spaces: AtomicBool,
+}
+
+impl Context {
+    pub fn new(
+        client: Client,
+        identity: String,
+        definitions: Vec<CustomResourceDefinition>,
+    ) -> Self {
+        Self {
+            client,
+            identity,
+            definitions,
+            ration: Ration::default(),
+            serves_spaces: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns whether the server is the system space of an Insula: only there the core group
+    /// has tenants. A positive answer is cached, since it does not change.
+    pub async fn serves_spaces(&self) -> Result<bool, Error> {
+        if self.serves_spaces.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let served = self.client.list_core_api_resources("v1").await;
+        let served = served.map_err(Error::when("read the served resources"))?;
+        let serves = served.resources.iter().any(|kind| kind.name == "tenants");
+        self.serves_spaces.store(serves, Ordering::Relaxed);
+        Ok(serves)
+    }
+}
