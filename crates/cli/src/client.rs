@@ -1,6 +1,6 @@
-//! A small client of the API: JSON in, JSON out.
+//! A small JSON client of the API.
 //!
-//! It opens a connection for each request: commands make a handful of them.
+//! It opens a connection for each request, since commands send only a few.
 
 mod error;
 mod tls;
@@ -22,12 +22,12 @@ use self::tls::Tls;
 use crate::failure::Failure;
 use crate::kubeconfig::Connection;
 
-/// One server, as one user.
+/// A client of one server with one credential.
 pub struct Client {
     scheme: Scheme,
     host: String,
     port: u16,
-    /// What all paths begin with; without a slash at the end.
+    /// The path prefix, without a trailing slash.
     prefix: String,
     authorization: Option<HeaderValue>,
 }
@@ -37,14 +37,14 @@ enum Scheme {
     Tls(Tls),
 }
 
-/// How long one request may take.
+/// The timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// More than any answer that is asked for here: a page of tenants.
+/// The maximum size of a response: more than a page of tenants.
 const LARGEST: usize = 64 << 20;
 
 impl Client {
-    /// For a server as a kubeconfig describes it.
+    /// Creates a client for a server of a kubeconfig.
     pub fn new(connection: &Connection) -> Result<Self, Failure> {
         let wrong = |why: &str| {
             let said = format!("the server {:?} of the kubeconfig", connection.server);
@@ -53,12 +53,12 @@ impl Client {
         let url: Uri = connection
             .server
             .parse()
-            .map_err(|_| wrong("it is not a URL"))?;
-        let host = url.host().ok_or_else(|| wrong("it has no host"))?;
+            .map_err(|_| wrong("not a URL"))?;
+        let host = url.host().ok_or_else(|| wrong("no host"))?;
         let (scheme, port) = match url.scheme_str() {
             Some("http") => (Scheme::Plain, 80),
             Some("https") => (Scheme::Tls(Tls::new(connection, host)?), 443),
-            _ => return Err(wrong("it begins neither with https:// nor with http://")),
+            _ => return Err(wrong("the scheme is neither https nor http")),
         };
         Ok(Self {
             scheme,
@@ -74,7 +74,7 @@ impl Client {
         self.ask(Method::GET, path, None).await
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub async fn post(&self, path: &str, object: &Value) -> Result<Value, ClientError> {
         self.ask(Method::POST, path, Some(object)).await
     }
@@ -84,7 +84,7 @@ impl Client {
         self.ask(Method::PUT, path, Some(object)).await
     }
 
-    /// Removes an object.
+    /// Deletes an object.
     pub async fn delete(&self, path: &str) -> Result<Value, ClientError> {
         self.ask(Method::DELETE, path, None).await
     }
@@ -97,7 +97,7 @@ impl Client {
     ) -> Result<Value, ClientError> {
         let request = self.request(method, path, object)?;
         let answer = tokio::time::timeout(TIMEOUT, self.send(request)).await;
-        let (status, body) = answer.map_err(|_| self.unreachable("it takes too long"))??;
+        let (status, body) = answer.map_err(|_| self.unreachable("request timed out"))??;
         if !status.is_success() {
             return Err(ClientError::refused(status, &body));
         }
@@ -131,7 +131,7 @@ impl Client {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), ClientError> {
-        // A URL has brackets around an IPv6 address, a socket has not.
+        // A URL has brackets around an IPv6 address, a socket address has none.
         let host = self.host.trim_matches(['[', ']']);
         let stream = TcpStream::connect((host, self.port)).await;
         let stream = stream.map_err(|error| self.unreachable(error))?;
@@ -147,8 +147,8 @@ impl Client {
         .map_err(|error| self.broken(&*error))
     }
 
-    /// With TLS 1.3 a server says only after the first request that it does not believe a
-    /// client's certificate.
+    /// Converts an error of the exchange. In TLS 1.3 the server rejects a client certificate
+    /// only after the first request.
     fn broken(&self, error: &(dyn std::error::Error + 'static)) -> ClientError {
         match error::alert(error) {
             Some(alert) => self.distrusted(alert),
@@ -182,7 +182,7 @@ async fn exchange(
         let body = Limited::new(body, LARGEST).collect().await?;
         Ok((parts.status, body.to_bytes()))
     };
-    // The connection does the work; it is over when the answer is there.
+    // The connection does the I/O and is dropped with the response.
     tokio::pin!(answer, connection);
     tokio::select! {
         answer = &mut answer => answer,

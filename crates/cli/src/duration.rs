@@ -1,13 +1,13 @@
-//! Lengths of time as people write and read them.
+//! Durations on the command line and in tables.
 
 use std::time::Duration;
 
-/// Seconds, by their sign.
+/// The units in seconds.
 const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
 
-/// Reads `90s`, `5m`, `24h`, `7d`, and sums of them, as `1h30m`.
+/// Parses `90s`, `5m`, `24h`, `7d`, and sums such as `1h30m`.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    sum(text).ok_or_else(|| "a duration is a number of d, h, m or s, as 30s or 1h30m".to_owned())
+    sum(text).ok_or_else(|| "a duration is a number with d, h, m or s, such as 30s or 1h30m".to_owned())
 }
 
 fn sum(text: &str) -> Option<Duration> {
@@ -22,12 +22,12 @@ fn sum(text: &str) -> Option<Duration> {
         seconds = seconds.checked_add(number.checked_mul(*length)?)?;
         rest = &unit_and_rest[unit.len_utf8()..];
     }
-    // A century is as good as for ever, and dates can still be counted.
+    // A century is practically forever, and date arithmetic still works.
     let sensible = !text.is_empty() && seconds <= 100 * 366 * 86_400;
     sensible.then_some(Duration::from_secs(seconds))
 }
 
-/// Writes an age as kubectl does: the longer it is, the less exactly.
+/// Formats an age as kubectl does: the longer, the less precise.
 pub fn short(age: Duration) -> String {
     let seconds = age.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);

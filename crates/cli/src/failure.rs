@@ -1,4 +1,4 @@
-//! Failures as people see them: what was attempted, what went wrong, what to do.
+//! User-visible failures: the attempted operation, the problem, and a hint.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
@@ -7,7 +7,7 @@ use insula_store::Error as StoreError;
 
 use crate::output::harmless;
 
-/// Why a command did not do what it was asked.
+/// The failure of a command.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
@@ -15,7 +15,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What was attempted, and what went wrong.
+    /// Creates a failure from the attempted operation and an error.
     pub fn new(attempted: &str, error: impl Display) -> Self {
         Self {
             message: format!("{attempted}: {error}"),
@@ -23,13 +23,13 @@ impl Failure {
         }
     }
 
-    /// With what to do about it.
+    /// Adds a hint.
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// What went wrong, in one sentence.
+    /// Creates a failure from one sentence.
     pub fn message(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -37,7 +37,7 @@ impl Failure {
         }
     }
 
-    /// The same for those who speak of brokers.
+    /// Converts it to an error of the broker crate.
     pub fn into_broker_error(self) -> insula_broker::Error {
         insula_broker::Error::Invalid {
             message: self.message,
@@ -45,7 +45,7 @@ impl Failure {
         }
     }
 
-    /// The store could not be opened.
+    /// Creates the failure of opening the store.
     pub fn opening_store(error: &StoreError) -> Self {
         let failure = Self::new("cannot open the store", error);
         match error {
@@ -53,7 +53,7 @@ impl Failure {
                 failure.hint("stop the other insula, or choose another --data-dir")
             }
             StoreError::Corrupt { .. } => failure.hint(
-                "nothing was changed; restore the folder from a copy, or move it away to begin anew",
+                "nothing was changed; restore the folder from a backup, or move it away to start with an empty store",
             ),
             StoreError::Full(_) => failure.hint("free some space on that disk"),
             _ => failure,
@@ -61,7 +61,7 @@ impl Failure {
     }
 
     /// Prints it to stderr.
-    #[expect(clippy::print_stderr, reason = "this is where failures are told")]
+    #[expect(clippy::print_stderr, reason = "the one place that prints failures")]
     pub fn print(&self) {
         eprintln!("error: {}", harmless(&self.message));
         if let Some(hint) = &self.hint {
@@ -70,7 +70,7 @@ impl Failure {
     }
 }
 
-/// With what to do about it, where that is known.
+/// Keeps the hint, if there is one.
 impl From<insula_broker::Error> for Failure {
     fn from(error: insula_broker::Error) -> Self {
         let failure = Self::message(error.to_string());
@@ -81,7 +81,7 @@ impl From<insula_broker::Error> for Failure {
     }
 }
 
-/// What went wrong, without what to do about it.
+/// Shows the message without the hint.
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::kubeconfig::Source;
 use crate::subctl::{ConnectionArgs, client};
 
-/// What `insula identity` can be told.
+/// The arguments of `insula identity`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -24,16 +24,16 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show which credential something gets, from where, and why; or why none
+    /// Show which credential an object gets, from where and why, or why it gets none
     Explain(explain::Args),
-    /// Show what uses an identity, and which namespaces may
+    /// Show which objects use an identity, and which namespaces may
     Users(users::Args),
 }
 
-/// As which program it introduces itself.
+/// The user agent.
 const AGENT: &str = concat!("insula/", env!("CARGO_PKG_VERSION"));
 
-/// Does what it is told to.
+/// Runs the command.
 pub fn run(args: Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -54,7 +54,7 @@ async fn connect(source: Source) -> Result<Client, Failure> {
     client(config)
 }
 
-/// With what the server says.
+/// Converts an error, with the server's message.
 fn told(error: &Error) -> Failure {
     match error {
         Error::NotFound(_) => Failure::message(error.to_string()),

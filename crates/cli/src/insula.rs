@@ -20,15 +20,15 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Create, show and delete tenants
     Tenant(tenant::Args),
-    /// Run an operator, against this or any other Kubernetes
+    /// Run an operator against this or any other Kubernetes
     Operator(operator::Args),
-    /// Show whose credentials something gets, and who uses them
+    /// Show which credentials an object gets, and which objects use an identity
     Identity(identity::Args),
-    /// Move clusters of Cluster API to another server, with the identities that they use
+    /// Move Cluster API clusters to another server, with the identities they use
     Move(Box<relocate::Args>),
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 pub fn main() -> ExitCode {
     let args = Args::parse();
     log_to_stderr();

@@ -1,4 +1,4 @@
-//! Kubeconfigs: what they say, and how they are written.
+//! Reading and writing of kubeconfigs.
 
 mod connection;
 mod source;
@@ -19,7 +19,7 @@ use crate::pki::Identity;
 use crate::private_file;
 use crate::secret::Secret;
 
-/// A kubeconfig, as far as Insula knows it.
+/// A kubeconfig, with the fields that Insula uses.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Kubeconfig {
@@ -79,7 +79,7 @@ struct User {
     token: Option<Secret>,
     #[serde(rename = "tokenFile", skip_serializing_if = "Option::is_none")]
     token_file: Option<String>,
-    /// What Insula does not do for a user; noted, so that it can be said.
+    /// Unsupported credential sources, noted for the error message.
     #[serde(skip_serializing)]
     exec: Option<serde::de::IgnoredAny>,
     #[serde(skip_serializing)]
@@ -98,25 +98,25 @@ struct Context {
     user: String,
 }
 
-/// What a new kubeconfig is to say.
+/// The content of a new kubeconfig.
 pub struct Entry<'a> {
-    /// Where the server is.
+    /// The server URL.
     pub server: &'a str,
-    /// How it is recognised.
+    /// How its certificate is verified.
     pub trust: &'a Trust,
-    /// What its user shows.
+    /// The client certificate.
     pub identity: &'a Identity,
-    /// What the user is called in it.
+    /// The name of the user.
     pub user: &'a str,
-    /// What the context is called in it.
+    /// The name of the context.
     pub context: &'a str,
 }
 
-/// What the server is called in the kubeconfigs that Insula writes.
+/// The cluster's name in the kubeconfigs that Insula writes.
 const CLUSTER: &str = "insula";
 
 impl Kubeconfig {
-    /// With one context, everything inline.
+    /// Builds a kubeconfig with one context and inline data.
     pub fn new(entry: &Entry<'_>) -> Self {
         let mut cluster = Cluster {
             server: entry.server.to_owned(),
@@ -158,12 +158,12 @@ impl Kubeconfig {
         }
     }
 
-    /// As it stands in a file.
+    /// Encodes the file.
     pub fn to_yaml(&self) -> Result<String, Failure> {
         output::yaml(self)
     }
 
-    /// Makes sure that a file says this, and leaves it alone if it does.
+    /// Ensures the content of a file; leaves it alone if it is unchanged.
     pub fn keep_at(&self, path: &Path) -> Result<(), Failure> {
         let wanted = self.to_yaml()?;
         let there = std::fs::read_to_string(path);
@@ -174,7 +174,7 @@ impl Kubeconfig {
     }
 }
 
-/// Some programs write `null` where there is nothing.
+/// Accepts `null` for an empty value, as some programs write it.
 fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,8 +1,8 @@
 //! The binaries of Insula: `insula`, and `subctl` for Submariner's users.
 //!
-//! Arguments become settings, settings a command, and what a command has to say is printed
-//! at the end: data to stdout, everything else to stderr. What is done is in the crates
-//! below; here is only how it is asked for and told.
+//! Arguments become settings, settings a command, and its output is printed at the end: data
+//! to stdout, everything else to stderr. The crates below do the work; this crate contains
+//! only arguments and output.
 
 pub mod insula;
 pub mod subctl;
@@ -29,7 +29,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
 
-/// 0: done. 1: a failure that was explained. 2: a wrong command line, from clap.
+/// Exit codes: 0 for success, 1 for an explained failure, 2 for a wrong command line (from
+/// clap).
 fn exit(done: Result<(), Failure>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,11 +41,10 @@ fn exit(done: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// What is said without `RUST_LOG`: warnings and worse. Requests that fail are told by
-/// whoever made them.
+/// The default log filter: warnings and errors. Failed requests are reported by their callers.
 const USUAL_LOG: &str = "warn,kube_client::client::builder=off";
 
-/// What `RUST_LOG` asks for.
+/// Logs to stderr as `RUST_LOG` says.
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(USUAL_LOG));
     tracing_subscriber::fmt()

@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// What `insula operator` can be told.
+/// The arguments of `insula operator`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -17,13 +17,13 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Operator {
-    /// Make the tenants of `subctl create tenant`: Submariner brokers for many
+    /// Provision the tenants of `subctl create tenant`: Submariner brokers for many tenants
     Broker(broker::Args),
-    /// Make clusters on vSphere, each with the credentials that are its own
+    /// Provision clusters on vSphere, each with its own credentials
     Vsphere(Box<vsphere::Args>),
 }
 
-/// Does what it is told to.
+/// Runs the command.
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.operator {
         Operator::Broker(args) => broker::run(args),

@@ -1,4 +1,4 @@
-//! Data, to stdout; everything else goes to stderr.
+//! Output of data on stdout; everything else goes to stderr.
 
 use std::io::Write;
 
@@ -13,30 +13,30 @@ pub fn print(text: &str) -> Result<(), Failure> {
     let written = stdout.write_all(text.as_bytes());
     let written = written.and_then(|()| stdout.flush());
     match written {
-        // Whoever reads it has read enough.
+        // The reader has read enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => other.map_err(|error| Failure::new("cannot write to stdout", error)),
     }
 }
 
-/// Without what would move a terminal's cursor or change its colours: some of what is told
-/// was written by others. Lines stay lines.
+/// Removes control characters that would steer a terminal, since some of the text was written
+/// by others. Line breaks stay.
 pub fn harmless(text: &str) -> String {
     let harmless = |sign: char| match sign {
         '\n' => '\n',
-        sign => columns::harmless(sign),
+        sign => columns::sanitize(sign),
     };
     text.chars().map(harmless).collect()
 }
 
-/// As YAML. Long texts stay on one line, as every other program writes them.
+/// Encodes YAML. Long texts stay on one line, as other programs write them.
 pub fn yaml(value: &impl Serialize) -> Result<String, Failure> {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     serde_saphyr::to_string_with_options(value, options)
         .map_err(|error| Failure::new("cannot write YAML", error))
 }
 
-/// As many documents of YAML.
+/// Encodes several YAML documents.
 pub fn documents(objects: &[impl Serialize]) -> Result<String, Failure> {
     let mut text = String::new();
     for object in objects {
@@ -46,7 +46,7 @@ pub fn documents(objects: &[impl Serialize]) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Columns as wide as they need to be, three spaces apart, as in kubectl.
+/// Formats columns as wide as needed, three spaces apart, as in kubectl.
 pub fn table(rows: &[&[String]]) -> String {
     columns::table(rows)
 }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_does_not_steer_a_terminal() {
+    fn untrusted_text_cannot_control_the_terminal() {
         assert_eq!(
             harmless("a\x1b[31mb\r\n\u{9b}c"),
             "a\u{fffd}[31mb\u{fffd}\n\u{fffd}c"

@@ -1,8 +1,8 @@
-//! The keys and certificates that a server makes for itself.
+//! The server's own keys and certificates.
 //!
-//! The CA and the service-account key are made once and never replaced: clients trust the
-//! one, tokens are signed with the other. What the CA issued is made again when it is not
-//! as it should be, and when two thirds of its time are over.
+//! The CA and the service account key are created once and never replaced: clients trust the
+//! one, tokens are signed with the other. Issued certificates are renewed when they do not
+//! match, and after two thirds of their lifetime.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,32 +17,32 @@ use crate::failure::Failure;
 use crate::private_file;
 use crate::secret::Secret;
 
-/// What a server proves itself with, and what it trusts.
+/// The CA, the issued certificates and the service account key.
 #[derive(Debug)]
 pub struct Pki {
     /// The CA.
     pub authority: Authority,
-    /// What the CA issued.
+    /// The certificates that the CA issued.
     pub leaves: Leaves,
-    /// What it signs service accounts' tokens with, in PEM.
+    /// The signing key of service account tokens, in PEM.
     pub service_account_key: Secret,
 }
 
-/// What the CA issues for the server itself.
+/// The certificates that the CA issues for the server itself.
 #[derive(Clone, Debug)]
 pub struct Leaves {
-    /// What the server shows.
+    /// The server's certificate.
     pub server: Identity,
-    /// What its administrator shows.
+    /// The administrator's certificate.
     pub admin: Identity,
 }
 
-/// What is to be issued.
+/// The certificates to issue.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The DNS names and IP addresses of the server.
     pub names: BTreeSet<String>,
-    /// For how long.
+    /// Their lifetime.
     pub lasts: Duration,
 }
 
@@ -55,18 +55,18 @@ pub struct Identity {
     pub key: Secret,
 }
 
-/// What the administrator is called.
+/// The administrator's user name.
 pub const ADMINISTRATOR: &str = "kubernetes-admin";
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// As kubeadm has it.
+/// As in kubeadm.
 const CA_LASTS: Duration = Duration::from_secs(3650 * DAY.as_secs());
 
-const RESTORE: &str = "nothing was changed; restore the pki folder from a copy, \
-                       or move it away to begin with a new CA";
+const RESTORE: &str = "nothing was changed; restore the pki folder from a backup, \
+                       or move it away to start with a new CA";
 
-/// Reads what is in the folder, and makes what is missing or due.
+/// Reads the folder, and creates what is missing or due.
 pub fn ensure(folder: &Path, wanted: &Wanted, now: SystemTime) -> Result<Pki, Failure> {
     private_file::make_folder(folder)?;
     let maker = Maker {
@@ -74,13 +74,13 @@ pub fn ensure(folder: &Path, wanted: &Wanted, now: SystemTime) -> Result<Pki, Fa
         wanted,
         now,
     };
-    // Two servers with a store elsewhere may begin at the same time.
+    // Two servers with a common store may start at the same time.
     let _lock = maker.lock()?;
     let authority = maker.authority()?;
     let ends = authority.validity().map_err(making)?.until;
     if ends <= now + wanted.lasts {
         let days = ends.duration_since(now).unwrap_or_default().as_secs() / DAY.as_secs();
-        tracing::warn!(days, "the CA ends soon, and all certificates with it");
+        tracing::warn!(days, "CA expires soon");
     }
     let service_account_key = maker.service_account_key()?;
     let leaves = maker.leaves(&authority)?;
@@ -91,8 +91,8 @@ pub fn ensure(folder: &Path, wanted: &Wanted, now: SystemTime) -> Result<Pki, Fa
     })
 }
 
-/// What the CA issued, made again as far as it is due. Another server with the same folder
-/// may have done that already.
+/// Renews the issued certificates that are due. Another server with the same folder may have
+/// done so already.
 pub fn renew(
     folder: &Path,
     authority: &Authority,
@@ -107,14 +107,14 @@ pub fn renew(
     let _lock = maker.lock()?;
     if maker.read("ca.crt")?.as_deref() != Some(authority.certificate_pem()) {
         let attempted = format!("cannot renew certificates in {}", folder.display());
-        let why = "ca.crt is not the CA that this server began with";
+        let why = "ca.crt is not the CA that this server started with";
         return Err(Failure::new(&attempted, why).hint("restart the server"));
     }
     maker.leaves(authority)
 }
 
 impl Leaves {
-    /// Whether one of them is to be made again.
+    /// Returns whether one of them is to be renewed.
     pub fn are_due(&self, authority: &Authority, wanted: &Wanted, now: SystemTime) -> bool {
         let ends = authority.validity().map(|of| of.until).unwrap_or(now);
         [&self.server, &self.admin].into_iter().any(|leaf| {
@@ -124,8 +124,8 @@ impl Leaves {
     }
 }
 
-/// Whether what holds until then is to be made again: it is over, or two thirds of its time
-/// are and another would hold longer. Nothing is issued for longer than the CA holds.
+/// Returns whether a certificate is to be renewed: it has expired, or two thirds of its
+/// lifetime are over and a new one would be valid longer. None is valid longer than the CA.
 fn is_due(until: SystemTime, ca_ends: SystemTime, wanted: &Wanted, now: SystemTime) -> bool {
     until <= now || (until < ca_ends && until <= now + wanted.lasts / 3)
 }
@@ -167,7 +167,7 @@ impl Maker<'_> {
                 self.write("ca.crt", made.certificate_pem())?;
                 Ok(made)
             }
-            // The first start ended between the two.
+            // The first start was interrupted between the two writes.
             (None, Some(key)) if !self.has_issued() => {
                 let validity = Validity::starting(self.now, CA_LASTS);
                 let made = Authority::generate_with_key("insula-ca", &key, validity);
@@ -180,7 +180,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Whether clients may trust the CA already.
+    /// Returns whether clients may already trust the CA.
     fn has_issued(&self) -> bool {
         ["server.crt", "admin.crt"]
             .iter()
@@ -197,7 +197,7 @@ impl Maker<'_> {
         if let Some(key) = self.read(name)? {
             KeyPair::from_pem(&key).map_err(|_| {
                 let attempted = format!("cannot use {}", self.path(name).display());
-                Failure::new(&attempted, "it is no private key in PEM").hint(RESTORE)
+                Failure::new(&attempted, "not a PEM private key").hint(RESTORE)
             })?;
             return Ok(Secret::new(key));
         }
@@ -238,7 +238,7 @@ impl Maker<'_> {
         })
     }
 
-    /// What is there if it is as it should be, else a new one.
+    /// Returns the existing certificate if it is valid, else a new one.
     fn identity(
         &self,
         ca: &Authority,
@@ -263,7 +263,7 @@ impl Maker<'_> {
         Ok(Identity { certificate, key })
     }
 
-    /// Whether a certificate is the CA's, belongs to its key, and is not due.
+    /// Returns whether a certificate is issued by the CA, matches its key, and is not due.
     fn holds(&self, ca: &Authority, certificate: &str, key: &str) -> bool {
         let (Some(issued), Ok(key)) = (ca.recognise(certificate), KeyPair::from_pem(key)) else {
             return false;
@@ -273,7 +273,7 @@ impl Maker<'_> {
         issued.is_for(&key) && ends.is_ok_and(|ends| !due(ends))
     }
 
-    /// Not longer than the CA, as long as there is one to believe.
+    /// Limits the validity to that of the CA, unless the CA has expired.
     fn validity(&self, ca: &Authority) -> Result<Validity, Failure> {
         let mut validity = Validity::starting(self.now, self.wanted.lasts);
         let ends = ca.validity().map_err(making)?.until;
@@ -285,7 +285,7 @@ impl Maker<'_> {
 }
 
 fn making(error: impl std::fmt::Display) -> Failure {
-    Failure::new("cannot make keys and certificates", error)
+    Failure::new("cannot create keys and certificates", error)
 }
 
 #[cfg(test)]
@@ -351,7 +351,7 @@ mod tests {
             std::fs::remove_file(self.pki().join(name)).unwrap();
         }
 
-        /// The files that are different after another start.
+        /// The files that another start changes.
         fn changed_by(&self, names: &[&str]) -> Vec<String> {
             let before = self.files();
             self.ensure(names).unwrap();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_start_makes_everything_for_its_owner_only_and_the_second_nothing() {
+    fn first_start_creates_private_files_and_the_second_changes_none() {
         let home = Home::new();
         let pki = home.ensure(&["localhost", "127.0.0.1", "::1"]).unwrap();
         assert_eq!(home.files().into_keys().collect::<Vec<_>>(), FILES);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_issued_is_made_again_when_it_is_not_as_it_should_be() {
+    fn invalid_certificates_are_reissued() {
         let (server, admin) = (["server.crt", "server.key"], ["admin.crt", "admin.key"]);
         let mut home = Home::new();
         home.ensure(&["a"]).unwrap();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_server_renews_what_is_due_with_the_ca_that_it_began_with() {
+    fn running_server_renews_with_the_ca_it_started_with() {
         let home = Home::new();
         let pki = home.ensure(&["a"]).unwrap();
         let (ca, wanted) = (&pki.authority, wanted(&["a"]));
@@ -436,20 +436,20 @@ mod tests {
         assert!(!next.are_due(ca, &wanted, old));
         let names = ca.recognise(&next.server.certificate).unwrap().names;
         assert_eq!(names, wanted.names);
-        // Whoever comes second finds it done.
+        // A second renewal finds nothing to do.
         assert_eq!(renewed(old).unwrap().server, next.server);
         let other = Home::new();
         other.ensure(&["a"]).unwrap();
         home.write("ca.crt", &other.files()["ca.crt"]);
         let said = renewed(old + LEAF_LASTS).unwrap_err().to_string();
         assert!(
-            said.ends_with("is not the CA that this server began with"),
+            said.ends_with("is not the CA that this server started with"),
             "{said}"
         );
     }
 
     #[test]
-    fn nothing_is_issued_for_longer_than_the_ca_holds_nor_again_and_again_at_its_end() {
+    fn certificates_do_not_outlive_the_ca_and_are_not_reissued_repeatedly() {
         let mut home = Home::new();
         let pki = home.ensure(&["a"]).unwrap();
         let ends = pki.authority.validity().unwrap().until;
@@ -467,14 +467,14 @@ mod tests {
                 "{left:?} before its end"
             );
         }
-        // What its clients think of that is theirs to say, and tokens go on.
+        // Clients refuse it then, but tokens stay valid.
         home.now = ends + DAY;
         assert!(until(&home) > home.now);
         assert!(home.changed_by(&["a"]).is_empty());
     }
 
     #[test]
-    fn a_first_start_that_was_cut_short_is_finished() {
+    fn interrupted_first_start_is_completed() {
         let home = Home::new();
         home.ensure(&["a"]).unwrap();
         for name in FILES.iter().filter(|&&name| name != "ca.key") {
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_to_what_others_trust_is_refused_and_left_alone() {
+    fn damaged_ca_or_key_is_refused_and_left_alone() {
         for (name, damage) in [
             ("ca.crt", Some("nonsense")),
             ("ca.key", Some("nonsense")),

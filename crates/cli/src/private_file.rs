@@ -9,8 +9,8 @@ use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
 
-/// Writes a file in whole or not at all, for its owner only. After a power cut it is there
-/// as it was before or as it is now.
+/// Writes a file atomically, readable by its owner only. After a power cut it has the old or
+/// the new content.
 pub fn write(path: &Path, contents: &str) -> Result<(), Failure> {
     replace(path, contents).map_err(|error| {
         let attempted = format!("cannot write {}", path.display());
@@ -18,7 +18,7 @@ pub fn write(path: &Path, contents: &str) -> Result<(), Failure> {
     })
 }
 
-/// Reads a file that need not be there.
+/// Reads a file that may be missing.
 pub fn read(path: &Path) -> Result<Option<String>, Failure> {
     match std::fs::read_to_string(path) {
         Ok(contents) => Ok(Some(contents)),
@@ -30,14 +30,14 @@ pub fn read(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Makes sure that there is a folder, and that only its owner may enter it.
+/// Creates a folder, and restricts it to its owner.
 pub fn make_folder(path: &Path) -> Result<(), Failure> {
     let make = || {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         std::fs::set_permissions(path, Permissions::from_mode(0o700))
     };
     make().map_err(|error| {
-        let attempted = format!("cannot make the folder {}", path.display());
+        let attempted = format!("cannot create the folder {}", path.display());
         Failure::new(&attempted, error)
     })
 }
@@ -47,7 +47,7 @@ fn replace(path: &Path, contents: &str) -> io::Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // Born with mode 0600: there is no moment at which others could open it.
+    // Created with mode 0600: others can open it at no time.
     let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(contents.as_bytes())?;
     file.as_file().sync_all()?;
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_its_owners_whatever_it_was_before() {
+    fn written_file_is_readable_by_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("f");
         assert!(read(&path).unwrap().is_none());

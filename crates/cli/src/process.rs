@@ -1,6 +1,6 @@
-//! Who this process is among others like it.
+//! The identity of this process.
 
-/// The name of the pod, or of the machine.
+/// Returns the name of the pod, or of the machine.
 pub fn name() -> String {
     let pod = std::env::var("POD_NAME").ok();
     let machine = || {

@@ -14,18 +14,18 @@ use crate::kubeconfig::Source;
 use crate::output;
 use crate::subctl::{ConnectionArgs, Progress, client};
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The kubeconfig of where they are moved to
+    /// Kubeconfig of the target server
     #[arg(long, value_name = "FILE")]
     to_kubeconfig: PathBuf,
 
-    /// The context of it to use
+    /// Context of the target kubeconfig (default: the current one)
     #[arg(long, value_name = "NAME")]
     to_context: Option<String>,
 
-    /// The namespace whose clusters are moved; default: the context's
+    /// Namespace whose clusters are moved (default: the context's)
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
 
@@ -33,23 +33,23 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
 
-    /// Say what would be moved, and change nothing
+    /// Print what would be moved, without changes
     #[arg(long)]
     dry_run: bool,
 
-    /// Do not carry the identities that the clusters name, nor their Secrets
+    /// Do not copy the identities that the clusters name, nor their Secrets
     #[arg(long)]
     without_identities: bool,
 
-    /// A namespace with Secrets of identities; may be repeated
+    /// Namespace with Secrets of identities (repeatable)
     #[arg(long, value_name = "NAME", default_value = "capv-system")]
     provider_namespace: Vec<String>,
 
-    /// Give the namespace there the labels it has here. Identities may let it in by them
+    /// Copy the labels of the namespace, by which identities may allow it
     #[arg(long)]
     copy_namespace_labels: bool,
 
-    /// Do not wait for controllers to say that they have paused: none runs here
+    /// Do not wait until controllers have paused: none is running
     #[arg(long)]
     assume_paused: bool,
 
@@ -61,7 +61,7 @@ pub struct Args {
     source: Source,
 }
 
-/// Who asks.
+/// The user agent.
 const AGENT: &str = concat!("insula-move/", env!("CARGO_PKG_VERSION"));
 
 /// Moves clusters to another server or space.
@@ -104,7 +104,7 @@ async fn moved(args: Args) -> Result<(), Failure> {
     output::print(&output::harmless(&told(&done?)))
 }
 
-/// A client, and the namespace of its context.
+/// Creates a client, and returns it with the namespace of its context.
 async fn connect(connection: ConnectionArgs) -> Result<(Client, String), Failure> {
     let mut config: Config = connection.config().await?;
     agent::introduce(&mut config, AGENT);
@@ -112,7 +112,7 @@ async fn connect(connection: ConnectionArgs) -> Result<(Client, String), Failure
     Ok((client(config)?, namespace))
 }
 
-/// One line for each object, and what became of it.
+/// Formats one line per object with its outcome.
 fn told(moved: &Moved) -> String {
     let mut text = String::new();
     for (names, fate) in [(&moved.moved, "move"), (&moved.copied, "copy, kept here")] {

@@ -4,18 +4,18 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A key, a token, or anything else that only its holder may see.
+/// A key, a token or another secret.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps it.
+    /// Wraps a secret.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The secret itself, for whoever needs it.
+    /// Returns the secret itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::stop::Stop;
 
-/// Serves until it is told to stop.
+/// Runs the server until SIGTERM or SIGINT.
 pub fn run(args: Args) -> Result<(), Failure> {
     let settings = Settings::of(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -37,10 +37,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 async fn serve(settings: Settings) -> Result<(), Failure> {
-    // First: whoever is told that it serves may tell it to stop at once.
+    // First of all: a client may send a signal as soon as the server is announced.
     let mut stop = Stop::listen()?;
-    // Before anything is made in the data directory: the store is what two servers on the
-    // same one stumble over.
+    // Before anything is created in the data directory: the lock of the store keeps out a
+    // second server on the same directory.
     let store = open(settings.store).await?;
     let (prepared, renewal) = prepare(&settings.data_dir, &settings.listening, settings.given)?;
     let beside = [
@@ -51,15 +51,14 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
     let served = run_server(prepared, beneath, &settings.operators, &mut stop).await;
     for task in beside {
         task.abort();
-        // It may hold the store until it is really over, however it ended.
+        // The task may hold the store until it has really ended.
         task.await.ok();
     }
     close(store).await;
     served
 }
 
-/// Serves the API, with the control plane's own loops and the operators beside it, until it
-/// is told to stop.
+/// Serves the API together with the controllers and operators until a stop signal.
 async fn run_server(
     prepared: Prepared,
     store: Arc<dyn Store>,
@@ -79,7 +78,7 @@ async fn run_server(
     let (options, ca) = options(prepared)?;
     let server = Server::start(store, options).await.map_err(cannot_serve)?;
     let announce = || {
-        // The one line on stdout, which says that it serves. Whoever started it may be gone.
+        // The only line on stdout, which announces the server. Its reader may be gone.
         drop(output::print(&ready));
         start();
     };
@@ -91,7 +90,7 @@ async fn run_server(
     served.map_err(cannot_serve)
 }
 
-/// What the server takes, and the CA, which signs the certificates that it believes.
+/// Returns the server's options, and the CA that signs client certificates.
 fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
     let issuer = prepared.issuer()?;
     let secret = prepared.secret();
@@ -135,10 +134,10 @@ async fn open(settings: StoreSettings) -> Result<Arc<dyn Store>, Failure> {
     })
 }
 
-/// Waits until what is in memory is on disk, so that the next start is quick.
+/// Flushes the memory to disk, so that the next start is fast.
 async fn close(store: Arc<dyn Store>) {
     let closed = tokio::task::spawn_blocking(move || drop(store)).await;
     if let Err(error) = closed {
-        tracing::error!(%error, "closing the store failed");
+        tracing::error!(%error, "store close failed");
     }
 }

@@ -1,4 +1,4 @@
-//! The signals that end a process.
+//! The signals that stop a process.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -11,7 +11,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// From now on they are waited for.
+    /// Starts to listen for the signals.
     pub fn listen() -> Result<Self, Failure> {
         let failed = |error| Failure::new("cannot listen for signals", error);
         Ok(Self {
@@ -20,7 +20,7 @@ impl Stop {
         })
     }
 
-    /// Until one of them comes.
+    /// Waits for one of them.
     pub async fn told(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -39,13 +39,13 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Deploy what tenants need, or a broker
+    /// Deploy the Axon control plane, or a broker
     #[command(subcommand)]
     Deploy(Deploy),
-    /// The same as `deploy broker`
+    /// Alias of `deploy broker`
     #[command(hide = true)]
     DeployBroker(Box<deploy::broker::Args>),
-    /// Let a cluster join the ClusterSet of a broker-info file
+    /// Join a cluster to the ClusterSet of a broker-info file
     Join(Box<join::Args>),
     /// Create a tenant: a ClusterSet with a broker of its own
     #[command(subcommand)]
@@ -56,19 +56,19 @@ enum Command {
     /// Show all tenants
     #[command(subcommand)]
     List(List),
-    /// Delete a tenant and everything that its broker has
+    /// Delete a tenant with its broker
     #[command(subcommand)]
     Delete(Delete),
-    /// Show what there is
+    /// Show the brokers of a cluster
     #[command(subcommand)]
     Show(Show),
-    /// Write a broker-info file that was lost, from a cluster that has joined
+    /// Recover a lost broker-info file from a cluster that has joined
     RecoverBrokerInfo(recover::Args),
 }
 
 #[derive(Subcommand)]
 enum Deploy {
-    /// Install what tenants need: kinds, rights, and the operator that makes tenants
+    /// Install the kinds, the RBAC roles and the operator that tenants need
     AxonCp(Box<deploy::axon::Args>),
     /// Deploy a broker, and write the broker-info file that clusters join with
     Broker(Box<deploy::broker::Args>),
@@ -97,7 +97,7 @@ enum List {
 
 #[derive(Subcommand)]
 enum Delete {
-    /// Delete a tenant and everything that its broker has, and wait until it is gone
+    /// Delete a tenant with its broker, and wait until it is gone
     #[command(alias = "tenants")]
     Tenant(delete::Args),
 }
@@ -109,13 +109,13 @@ enum Show {
     Brokers(brokers::Args),
 }
 
-/// What every command has at hand.
+/// The context of every command.
 pub(crate) struct Scene {
     connection: ConnectionArgs,
     progress: Progress,
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 pub fn main() -> ExitCode {
     let args = Args::parse();
     log_to_stderr();
@@ -128,7 +128,7 @@ pub fn main() -> ExitCode {
     exit(done)
 }
 
-/// The command line is wrong in a way that only shows when it is looked at as a whole.
+/// Exits with a usage error that only the whole command line shows.
 fn usage(kind: ErrorKind, said: &str) -> ! {
     Args::command().error(kind, said).exit()
 }

@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::failure::Failure;
 use crate::kubeconfig::{Connection, Source};
 
-/// What `insula tenant` can be told.
+/// The arguments of `insula tenant`.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -36,19 +36,19 @@ enum Command {
     List(list::Args),
     /// Show a tenant
     Get(get::Args),
-    /// Make a kubeconfig for a user of a tenant
+    /// Create a kubeconfig for a user of a tenant
     Kubeconfig(kubeconfig::Args),
-    /// Delete a tenant and everything in it, and wait until nothing is left
+    /// Delete a tenant with everything in it, and wait until it is gone
     Delete(delete::Args),
 }
 
-/// The server that is asked, and how it is reached.
+/// The server and the connection to it.
 struct Server {
     client: Client,
     connection: Connection,
 }
 
-/// Does what it is told to.
+/// Runs the command.
 pub fn run(args: Args) -> Result<(), Failure> {
     let connection = args.source.connection()?;
     let client = Client::new(&connection)?;
@@ -68,10 +68,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-/// Where all tenants are.
+/// The path of all tenants.
 const TENANTS: &str = "/api/v1/tenants";
 
-/// Where a tenant is.
+/// Returns the path of a tenant.
 fn path(name: &TenantName) -> String {
     format!("{TENANTS}/{name}")
 }
@@ -80,7 +80,7 @@ fn tenant_name(text: &str) -> Result<TenantName, NotATenantName> {
     TenantName::parse(text)
 }
 
-/// The conditions of an object, each with what it says.
+/// Returns the conditions of an object.
 fn conditions(object: &Value) -> Vec<Condition<'_>> {
     let conditions = object["status"]["conditions"].as_array();
     let conditions = conditions.into_iter().flatten();

@@ -1,4 +1,4 @@
-//! What a server answers when it does not do what it was asked.
+//! Errors of the API client.
 
 use std::error::Error;
 use std::io;
@@ -8,23 +8,23 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// Why a request had no success.
+/// The error of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody answers there.
+    /// The server could not be reached.
     #[error("cannot reach {server}: {why}")]
     Unreachable {
-        /// Where.
+        /// The server.
         server: String,
-        /// What happened.
+        /// The cause.
         why: String,
     },
-    /// The two could not agree that they are who they say.
+    /// The TLS handshake failed.
     #[error("cannot set up TLS with {server}: {why}")]
     Distrusted {
-        /// Where.
+        /// The server.
         server: String,
-        /// What happened.
+        /// The cause.
         why: String,
     },
     /// The server refused.
@@ -32,19 +32,19 @@ pub enum ClientError {
     Refused {
         /// The HTTP status.
         status: StatusCode,
-        /// As the server says it.
+        /// The server's message.
         message: String,
     },
-    /// The server answered something else than was asked for.
+    /// The response was not JSON.
     #[error("the server's answer is not JSON")]
     NotJson,
-    /// The path cannot be sent.
-    #[error("{0:?} cannot be a path")]
+    /// The path is invalid.
+    #[error("{0:?} is not a valid path")]
     Path(String),
 }
 
 impl ClientError {
-    /// What an answer says that is no success.
+    /// Builds the error of a response without success.
     pub fn refused(status: StatusCode, body: &[u8]) -> Self {
         let object: Option<Value> = serde_json::from_slice(body).ok();
         let message = object
@@ -59,12 +59,12 @@ impl ClientError {
         Self::Refused { status, message }
     }
 
-    /// Whether what was asked for is not there.
+    /// Returns whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.status() == Some(StatusCode::NOT_FOUND)
     }
 
-    /// Whether somebody else was faster.
+    /// Returns whether the write conflicted.
     pub fn is_conflict(&self) -> bool {
         self.status() == Some(StatusCode::CONFLICT)
     }
@@ -76,7 +76,7 @@ impl ClientError {
         }
     }
 
-    /// As people see it, who wanted this done.
+    /// Converts it to a failure with a hint.
     pub fn told(&self, attempted: &str) -> Failure {
         let failure = Failure::new(attempted, self);
         match self {
@@ -87,14 +87,14 @@ impl ClientError {
             Self::Refused { status, .. } if *status == StatusCode::UNAUTHORIZED => failure
                 .hint("the kubeconfig's credential is not known to this server, or has expired"),
             Self::Refused { status, .. } if *status == StatusCode::FORBIDDEN => failure.hint(
-                "tenants are made and seen by administrators of the system: use admin.kubeconfig",
+                "tenants are managed by administrators of the system: use admin.kubeconfig",
             ),
             _ => failure,
         }
     }
 }
 
-/// What TLS has to say about an error, if it caused it.
+/// Returns the TLS error that caused an error, if any.
 pub fn alert<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     causes(error).find_map(|cause| {
         let inner = cause
@@ -104,7 +104,7 @@ pub fn alert<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
     })
 }
 
-/// The error that caused an error, which says more than the others.
+/// Returns the root cause of an error, which is its most specific message.
 pub fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     causes(error).last().unwrap_or(error)
 }

@@ -1,4 +1,4 @@
-//! How a server is recognised.
+//! TLS of the API client.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use crate::failure::Failure;
 use crate::kubeconfig::{ClientCertificate, Connection, Trust};
 
-/// What TLS needs to know.
+/// The TLS configuration of a connection.
 #[derive(Clone)]
 pub struct Tls {
-    /// Whom to believe and what to show.
+    /// The verifier and the client certificate.
     pub config: Arc<ClientConfig>,
-    /// Whom to expect.
+    /// The expected server name.
     pub name: ServerName<'static>,
 }
 
 impl Tls {
-    /// As the kubeconfig has it, for the host of its URL.
+    /// Builds the configuration from a kubeconfig, for the host of its URL.
     pub fn new(connection: &Connection, host: &str) -> Result<Self, Failure> {
         let provider = Arc::new(ring::default_provider());
         let verifier = verifier(&connection.trust, &provider)?;
@@ -63,7 +63,7 @@ fn verifier(
             }
         }
         Trust::System => {
-            // Some may be unreadable; what is needed is missed when it is used.
+            // Unreadable roots are ignored; a missing one is noticed when it is used.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }
@@ -84,15 +84,15 @@ fn parse(certificate: &ClientCertificate) -> Result<ChainAndKey, Failure> {
 
 fn not_pem(what: &str) -> Failure {
     Failure::message(format!(
-        "the kubeconfig's {what} is not what it should be, in PEM"
+        "the kubeconfig's {what} is not valid PEM"
     ))
 }
 
 fn wrong(error: impl std::fmt::Display) -> Failure {
-    Failure::new("cannot set up TLS as the kubeconfig has it", error)
+    Failure::new("cannot set up TLS with the kubeconfig", error)
 }
 
-/// Believes everybody, as `insecure-skip-tls-verify` asks for.
+/// Accepts every server, as `insecure-skip-tls-verify` asks for.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -7,14 +7,14 @@ use super::told;
 use crate::failure::Failure;
 use crate::output;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What is asked about: a vspherecluster, vspheremachine, vspherevm or vspheredeploymentzone
+    /// Object: a vspherecluster, vspheremachine, vspherevm or vspheredeploymentzone
     #[arg(value_name = "KIND/NAME", value_parser = object)]
     object: Object,
 
-    /// The namespace that it is in; default: that of the kubeconfig
+    /// Namespace of the object (default: the kubeconfig's)
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
 }
@@ -25,7 +25,7 @@ struct Object {
     name: String,
 }
 
-/// Shows it; fails if there is no credential.
+/// Shows the decision; fails if there is no credential.
 pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
     let namespace = args.namespace.as_deref();
     let namespace = namespace.unwrap_or(client.default_namespace());
@@ -48,7 +48,7 @@ fn object(text: &str) -> Result<Object, String> {
         (!name.is_empty() && !name.contains('/')).then_some(Object { kind, name })
     });
     read.ok_or_else(|| {
-        "it is a kind and a name, as vspherecluster/prod; kinds are vspherecluster, \
+        "expected a kind and a name such as vspherecluster/prod; kinds are vspherecluster, \
          vspheremachine, vspherevm and vspheredeploymentzone"
             .to_owned()
     })

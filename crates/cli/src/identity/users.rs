@@ -8,32 +8,32 @@ use super::told;
 use crate::failure::Failure;
 use crate::output;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The identity: a vsphereclusteridentity
+    /// Identity: a vsphereclusteridentity
     #[arg(value_name = "KIND/NAME", value_parser = identity)]
     identity: String,
 
-    /// How to show them
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Format,
 }
 
-/// How they are shown.
+/// The output formats.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// In columns
+    /// Columns
     Table,
-    /// As one object
+    /// JSON
     Json,
-    /// The same
+    /// YAML
     Yaml,
-    /// What uses it, as kubectl takes it
+    /// Names of the users, as kubectl accepts them
     Name,
 }
 
-/// Shows them.
+/// Shows the users of an identity.
 pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
     let found = users::of(client, &args.identity).await;
     let found = found.map_err(|error| told(&error))?;
@@ -78,7 +78,7 @@ fn table(found: &Users) -> String {
         (None, names) => format!("namespaces that may use it: {}\n", names.join(", ")),
     };
     if !found.refused.is_empty() {
-        text += "these name it and may not use it:\n";
+        text += "objects that name it but may not use it:\n";
         text += &columns(&found.refused);
     }
     for what in &found.not_read {
@@ -87,7 +87,7 @@ fn table(found: &Users) -> String {
     output::harmless(&text)
 }
 
-/// As in `vspherecluster.infrastructure.cluster.x-k8s.io/prod`.
+/// Formats a name such as `vspherecluster.infrastructure.cluster.x-k8s.io/prod`.
 fn named(user: &User) -> String {
     let kind = user.kind.to_lowercase();
     let group = insula_vsphere::names::GROUP;
@@ -102,7 +102,7 @@ fn identity(text: &str) -> Result<String, String> {
     });
     let read = read.map(|(_, name)| name.to_owned());
     read.ok_or_else(|| {
-        "it is a kind and a name, as vsphereclusteridentity/shared; there is one such kind"
+        "expected a kind and a name such as vsphereclusteridentity/shared; it is the only kind"
             .to_owned()
     })
 }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_shown_in_columns_and_who_may_below() {
+    fn users_are_shown_in_columns_with_allowed_namespaces() {
         let user = |kind, namespace: Option<&str>, reason: Option<&str>| User {
             kind,
             namespace: namespace.map(str::to_owned),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_is_named_by_kind_and_name() {
+    fn identity_parses_kind_and_name() {
         let shared = Ok("shared".to_owned());
         assert_eq!(identity("vsphereclusteridentity/shared"), shared);
         assert_eq!(identity("VSphereClusterIdentities/shared"), shared);
@@ -174,7 +174,7 @@ mod tests {
             assert!(
                 identity(wrong)
                     .unwrap_err()
-                    .starts_with("it is a kind and a name"),
+                    .starts_with("expected a kind and a name"),
                 "{wrong}"
             );
         }

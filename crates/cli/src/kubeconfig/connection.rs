@@ -1,4 +1,4 @@
-//! What a kubeconfig says about reaching a server.
+//! The connection that a kubeconfig describes.
 
 use std::path::Path;
 
@@ -9,33 +9,33 @@ use super::{Cluster, Kubeconfig, User};
 use crate::failure::Failure;
 use crate::secret::Secret;
 
-/// Where a server is, how it is recognised, and what to show it.
+/// The server of a connection, its verification and the credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Connection {
-    /// Its URL, perhaps with a path that all paths begin with.
+    /// Its URL, optionally with a path prefix.
     pub server: String,
-    /// How it is recognised.
+    /// How its certificate is verified.
     pub trust: Trust,
-    /// The name on its certificate, if not the one in the URL.
+    /// The name on its certificate, if not the host of the URL.
     pub server_name: Option<String>,
-    /// A certificate to show.
+    /// The client certificate.
     pub certificate: Option<ClientCertificate>,
-    /// A token to send.
+    /// The bearer token.
     pub token: Option<Secret>,
 }
 
-/// Whose certificates are believed.
+/// How a server's certificate is verified.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trust {
-    /// Those of these CAs, in PEM.
+    /// With these CAs, in PEM.
     Authorities(String),
-    /// Those of the CAs that the machine trusts.
+    /// With the CAs of the machine.
     System,
-    /// Everybody's: `insecure-skip-tls-verify`.
+    /// Not at all: `insecure-skip-tls-verify`.
     Anybody,
 }
 
-/// A certificate to show and its key, in PEM.
+/// A client certificate and its key, in PEM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientCertificate {
     /// The certificate.
@@ -45,7 +45,7 @@ pub struct ClientCertificate {
 }
 
 impl Connection {
-    /// What a kubeconfig says, in the named context or the current one.
+    /// Returns the connection of the named context or the current one.
     pub fn of(config: &Kubeconfig, context: Option<&str>) -> Result<Self, Failure> {
         let name = context.unwrap_or(&config.current_context);
         if name.is_empty() {
@@ -88,7 +88,7 @@ fn refuse_plugins(name: &str, user: &User) -> Result<(), Failure> {
     if user.exec.is_none() && user.auth_provider.is_none() {
         return Ok(());
     }
-    let said = format!("user {name:?} of the kubeconfig needs a program to log in");
+    let said = format!("user {name:?} of the kubeconfig uses a credential plugin, which is not supported");
     Err(Failure::message(said).hint("use a kubeconfig with a certificate or a token"))
 }
 
@@ -118,7 +118,7 @@ fn certificate(user: &User) -> Result<Option<ClientCertificate>, Failure> {
     }
 }
 
-/// The file first, as in Kubernetes: it is the one that is renewed.
+/// Prefers the file, as Kubernetes does: it is the one that is renewed.
 fn token(user: &User) -> Result<Option<Secret>, Failure> {
     let token = match user.token_file.as_deref() {
         Some(path) => Some(Secret::new(read(path)?.trim())),
@@ -127,7 +127,7 @@ fn token(user: &User) -> Result<Option<Secret>, Failure> {
     Ok(token.filter(|token| !token.reveal().is_empty()))
 }
 
-/// What is inline, else what is in the file.
+/// Returns the inline data, else the content of the file.
 fn either(data: Option<&str>, file: Option<&str>) -> Result<Option<String>, Failure> {
     if let Some(data) = data.filter(|data| !data.is_empty()) {
         let bytes = BASE64_STANDARD.decode(data).ok();
@@ -135,7 +135,7 @@ fn either(data: Option<&str>, file: Option<&str>) -> Result<Option<String>, Fail
         return match text {
             Some(text) => Ok(Some(text)),
             None => Err(Failure::message(
-                "the kubeconfig has data that is not PEM in base64",
+                "the kubeconfig contains data that is not base64-encoded PEM",
             )),
         };
     }
@@ -144,7 +144,7 @@ fn either(data: Option<&str>, file: Option<&str>) -> Result<Option<String>, Fail
 
 fn read(path: &str) -> Result<String, Failure> {
     let attempted = format!(
-        "cannot read {}, which the kubeconfig names",
+        "cannot read {} of the kubeconfig",
         Path::new(path).display()
     );
     std::fs::read_to_string(path).map_err(|error| Failure::new(&attempted, error))

@@ -1,4 +1,4 @@
-//! Where a kubeconfig comes from.
+//! The source of the kubeconfig.
 
 use std::env;
 use std::ffi::OsStr;
@@ -7,23 +7,23 @@ use std::path::{Path, PathBuf};
 use super::{Connection, Kubeconfig};
 use crate::failure::Failure;
 
-/// The kubeconfig that a command is told to use.
+/// The kubeconfig of a command.
 #[derive(clap::Args, Debug, Default)]
 pub struct Source {
-    /// The kubeconfig to use; default: $KUBECONFIG, insula-data/admin.kubeconfig, ~/.kube/config
+    /// Kubeconfig file (default: $KUBECONFIG, insula-data/admin.kubeconfig, ~/.kube/config)
     #[arg(long, value_name = "FILE", global = true)]
     kubeconfig: Option<PathBuf>,
 
-    /// The context of it to use
+    /// Context of the kubeconfig (default: the current one)
     #[arg(long, value_name = "NAME", global = true)]
     context: Option<String>,
 }
 
-/// What `insula serve` writes without a --data-dir.
+/// The file that `insula serve` writes without --data-dir.
 const OWN: &str = "insula-data/admin.kubeconfig";
 
 impl Source {
-    /// This file, and this context of it.
+    /// Selects a file and a context of it.
     pub const fn of(kubeconfig: PathBuf, context: Option<String>) -> Self {
         Self {
             kubeconfig: Some(kubeconfig),
@@ -31,7 +31,7 @@ impl Source {
         }
     }
 
-    /// How to reach the server that is meant.
+    /// Returns the connection to the server.
     pub fn connection(&self) -> Result<Connection, Failure> {
         let files = self.files_here()?;
         let mut merged: Option<Kubeconfig> = None;
@@ -46,17 +46,17 @@ impl Source {
         Connection::of(&merged, self.context.as_deref())
     }
 
-    /// The files to read, all of which are there but one that was named.
+    /// Returns the files to read; only an explicitly named one may be missing.
     pub fn files_here(&self) -> Result<Vec<PathBuf>, Failure> {
         self.files(&Surroundings::here())
     }
 
-    /// The context to use, if it is not the current one.
+    /// Returns the context, if it is not the current one.
     pub fn context(&self) -> Option<&str> {
         self.context.as_deref()
     }
 
-    /// The files to read, all of which are there.
+    /// Returns the files to read.
     fn files(&self, surroundings: &Surroundings) -> Result<Vec<PathBuf>, Failure> {
         if let Some(file) = &self.kubeconfig {
             return Ok(vec![file.clone()]);
@@ -65,7 +65,7 @@ impl Source {
         if let Some(listed) = listed.filter(|listed| !listed.is_empty()) {
             let listed = env::split_paths(listed).filter(|path| !path.as_os_str().is_empty());
             let files: Vec<_> = listed.filter(|path| path.exists()).collect();
-            let missing = "none of the files in $KUBECONFIG is there";
+            let missing = "none of the files in $KUBECONFIG exists";
             return match files[..] {
                 [] => Err(Failure::message(missing)),
                 _ => Ok(files),
@@ -81,7 +81,7 @@ impl Source {
     }
 }
 
-/// What decides where to look.
+/// The environment that determines the default files.
 struct Surroundings {
     listed: Option<std::ffi::OsString>,
     folder: PathBuf,
@@ -99,20 +99,20 @@ impl Surroundings {
 }
 
 fn none() -> Failure {
-    Failure::message("there is no kubeconfig that says where the server is")
-        .hint("name one with --kubeconfig; `insula serve` writes admin.kubeconfig into its data directory")
+    Failure::message("no kubeconfig found")
+        .hint("pass one with --kubeconfig; `insula serve` writes admin.kubeconfig into its data directory")
 }
 
 impl Kubeconfig {
-    /// Reads a file. References to other files are made to hold from everywhere.
+    /// Reads a file and resolves relative paths in it.
     fn read(path: &Path) -> Result<Self, Failure> {
         let attempted = format!("cannot read {}", path.display());
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|error| Failure::new(&attempted, error))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        // What is wrong with it is told by its place only: the text has keys in it.
+        // Reports only the position of a syntax error, since the text contains keys.
         Self::parse(&text, folder).map_err(|place| {
-            let wrong = format!("it is no kubeconfig{place}");
+            let wrong = format!("not a kubeconfig{place}");
             Failure::new(&attempted, wrong)
         })
     }
@@ -133,7 +133,7 @@ impl Kubeconfig {
         Ok(config)
     }
 
-    /// What is named in both is as the first says.
+    /// Merges two kubeconfigs; the first one wins.
     pub(super) fn merge(mut self, next: Self) -> Self {
         for named in next.clusters {
             if self.clusters.iter().all(|had| had.name != named.name) {
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_then_the_variable_then_our_own_then_the_usual() {
+    fn kubeconfig_is_the_flags_then_the_variables_then_the_default_files() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let here = |listed: Option<&[&str]>| Surroundings {
@@ -183,7 +183,7 @@ mod tests {
             none.files(&here(listed))
                 .map_err(|failure| format!("{failure:?}"))
         };
-        assert!(files(None).unwrap_err().contains("there is no kubeconfig"));
+        assert!(files(None).unwrap_err().contains("no kubeconfig found"));
         let make = |name: &str| {
             std::fs::create_dir_all(at(name).parent().unwrap()).unwrap();
             std::fs::write(at(name), "").unwrap();
@@ -201,7 +201,7 @@ mod tests {
             missing.contains("none of the files in $KUBECONFIG"),
             "{missing}"
         );
-        assert_eq!(files(Some(&[])).unwrap(), own, "an empty variable is none");
+        assert_eq!(files(Some(&[])).unwrap(), own, "an empty variable is ignored");
         let flag = Source {
             kubeconfig: Some(at("flag")),
             context: None,

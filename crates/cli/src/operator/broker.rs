@@ -11,7 +11,7 @@ use crate::process;
 use crate::stop::Stop;
 use crate::subctl::axon::{self, Format, PartsArgs};
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -24,13 +24,13 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print what to install it with: kinds, rights and Deployment
+    /// Print the manifests to install it: kinds, RBAC roles and Deployment
     Manifests(PartsArgs),
-    /// Print the kinds alone
+    /// Print the kinds only
     Crds,
 }
 
-/// Runs the operator until it is told to stop, or prints what it needs.
+/// Runs the operator until a stop signal, or prints its manifests.
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Some(Command::Manifests(parts)) => axon::print(&parts.settings(), Format::Yaml),

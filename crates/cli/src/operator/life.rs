@@ -1,4 +1,4 @@
-//! What all operators are told alike, and how they are run.
+//! The common arguments of all operators.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use crate::failure::Failure;
 use crate::kubeconfig::Source;
 use crate::subctl::{ConnectionArgs, client};
 
-/// What all operators are told alike.
+/// The common arguments of all operators.
 #[derive(clap::Args)]
 pub struct LifeArgs {
     #[command(flatten)]
     source: Source,
 
-    /// Work only while no other one does, and show in a Lease who does
+    /// Work only while holding a Lease
     #[arg(
         long,
         value_name = "BOOL",
@@ -29,25 +29,25 @@ pub struct LifeArgs {
     #[arg(num_args = 0..=1, require_equals = true, action = clap::ArgAction::Set)]
     pub leader_elect: bool,
 
-    /// Where to answer /healthz, /livez and /readyz; default: nowhere
+    /// Listen address of /healthz, /livez and /readyz (default: none)
     #[arg(long, value_name = "ADDR")]
     health_addr: Option<SocketAddr>,
 
-    /// Where to answer /metrics; default: nowhere
+    /// Listen address of /metrics (default: none)
     #[arg(long, value_name = "ADDR")]
     metrics_addr: Option<SocketAddr>,
 }
 
-/// What belongs to an operator while it runs.
+/// The resources of a running operator.
 pub struct Life {
-    /// The cluster that it works on.
+    /// The client of the cluster.
     pub client: Client,
-    /// Ended with the operator.
+    /// Dropped with the operator.
     _asked: JoinSet<()>,
 }
 
 impl LifeArgs {
-    /// Connects, and answers whoever asks how it is.
+    /// Connects, and starts the health and metrics servers.
     pub async fn begin(self, program: &'static str, health: &Arc<Health>) -> Result<Life, Failure> {
         let addresses: BTreeSet<_> = [self.health_addr, self.metrics_addr]
             .into_iter()

@@ -24,7 +24,7 @@ use crate::process;
 use crate::stop::Stop;
 use crate::subctl::axon::IMAGE;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
@@ -41,96 +41,96 @@ pub struct Args {
     given: GivenArgs,
 }
 
-/// What it works on.
+/// The scope of the operator.
 #[derive(clap::Args)]
 struct WorkArgs {
-    /// Work in all tenants' spaces of an Insula too
+    /// Work in the spaces of all tenants of an Insula server too
     #[arg(long)]
     tenants: bool,
 
-    /// Work only in these namespaces; default: all
+    /// Namespaces to work in (default: all)
     #[arg(long, value_name = "NAME", value_delimiter = ',', alias = "namespace")]
     namespaces: Vec<String>,
 
-    /// Work only on what has this value of the label cluster.x-k8s.io/watch-filter
+    /// Value of the label cluster.x-k8s.io/watch-filter to work on
     #[arg(long, value_name = "VALUE")]
     watch_filter: Option<String>,
 
-    /// How it learns of changes; there is one way
+    /// Source of changes; there is only one
     #[arg(long, value_name = "MODE", default_value = "watchers", value_parser = mode)]
     mode: Mode,
 
-    /// On how many objects it works at the same time
+    /// Number of objects to reconcile concurrently
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one)]
     concurrency: usize,
 
-    /// How long one request to a vCenter may take
+    /// Timeout of a single request to a vCenter
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = crate::duration::parse)]
     vcenter_timeout: Duration,
 
-    /// CAs to recognise vCenters by, in PEM, beside the machine's
+    /// File with additional CAs of vCenters, in PEM
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
 }
 
-/// What it was given for those who have nothing of their own.
+/// The credentials for clusters without an identity.
 #[derive(clap::Args)]
 struct GivenArgs {
-    /// A file with username, password and servers, for clusters that name no identity; default:
-    /// /etc/capv/credentials.yaml
+    /// File with username, password and servers for clusters without an identity (default:
+    /// /etc/capv/credentials.yaml)
     #[arg(long, value_name = "FILE")]
     credentials_file: Option<PathBuf>,
 
-    /// A vCenter that credentials may be sent to which do not say where themselves: HOST,
-    /// HOST=THUMBPRINT, or HOST=insecure to believe whoever answers; may be repeated
+    /// vCenter that credentials without a `server` key may be sent to: HOST, HOST=THUMBPRINT,
+    /// or HOST=insecure to skip verification (repeatable)
     #[arg(long = "allowed-server", value_name = "SERVER", value_parser = AllowedServer::parse)]
     allowed_servers: Vec<AllowedServer>,
 
-    /// Send Secrets of namespaces too only to the vCenters of --allowed-server
+    /// Send Secrets in namespaces only to the vCenters of --allowed-server as well
     #[arg(long, requires = "allowed_servers")]
     only_allowed_servers: bool,
 
-    /// Tenants whose clusters may use the credentials file too; default: none
+    /// Tenants whose clusters may use the credentials file too (default: none)
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenants", value_parser = TenantName::parse)]
     static_credentials_tenants: Vec<TenantName>,
 }
 
-/// How it learns of changes.
+/// The source of changes.
 #[derive(Clone, Copy)]
 struct Mode;
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print what to install it with: kinds, policies, rights and Deployment
+    /// Print the manifests to install it: kinds, policies, RBAC roles and Deployment
     Manifests(ManifestsArgs),
-    /// Print the kinds alone
+    /// Print the kinds only
     Crds,
 }
 
 #[derive(clap::Args)]
 struct ManifestsArgs {
-    /// Only what this tenant's space needs, to be applied there
+    /// Only the manifests for this tenant's space, to be applied there
     #[arg(long, value_name = "NAME", value_parser = TenantName::parse)]
     #[arg(conflicts_with_all = ["tenants", "without_deployment"])]
     tenant: Option<TenantName>,
 
-    /// For an operator that works in all tenants' spaces of an Insula too
+    /// For an operator that works in the spaces of all tenants of an Insula server too
     #[arg(long)]
     tenants: bool,
 
-    /// The image that the operator runs from: one with the binary `insula`
+    /// Image of the operator, with the binary `insula`
     #[arg(long, value_name = "IMAGE", default_value = IMAGE)]
     operator_image: String,
 
-    /// No Deployment: the operator runs elsewhere, as in `insula serve --operators vsphere`
+    /// Print no Deployment: the operator runs elsewhere, such as in `insula serve --operators vsphere`
     #[arg(long)]
     without_deployment: bool,
 }
 
-/// How soon a change of the credentials file is seen.
+/// The interval at which the credentials file is checked.
 pub const LOOK: Duration = Duration::from_secs(1);
 
-/// Runs the operator until it is told to stop, or prints what it needs.
+/// Runs the operator until a stop signal, or prints its manifests.
 pub fn run(args: Args) -> Result<(), Failure> {
     match args.command {
         Some(Command::Manifests(args)) => print(args),
@@ -139,17 +139,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Where the credentials file is, if it is to be looked for.
+/// Follows the credentials file.
 pub fn follow(file: &Path, bound: &Bound) -> watch::Receiver<Option<Static>> {
     let (say, given) = watch::channel(None);
     let mut file = Given::new(file, bound.clone());
-    // Before anything is decided: nobody is refused because the file was not read yet.
+    // Before any decision: no cluster is refused because the file was not read yet.
     file.look(&say);
     tokio::spawn(file.follow(say, LOOK));
     given
 }
 
-/// Where credentials may be sent that do not say where themselves.
+/// Returns the vCenters that credentials without a server may be sent to.
 pub fn bound(servers: Vec<AllowedServer>) -> Bound {
     match servers.is_empty() {
         true => Bound::Nowhere,
@@ -194,7 +194,7 @@ fn authorities(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
         CertificateDer::pem_file_iter(file).map_err(|error| Failure::new(&attempted, error))?;
     let read: Result<Vec<_>, _> = read.map(|one| one.map(|one| one.to_vec())).collect();
     match read {
-        Ok(all) if all.is_empty() => Err(Failure::new(&attempted, "there is none in it")),
+        Ok(all) if all.is_empty() => Err(Failure::new(&attempted, "no certificates found")),
         Ok(all) => Ok(all),
         Err(error) => Err(Failure::new(&attempted, error)),
     }
@@ -216,7 +216,7 @@ fn mode(text: &str) -> Result<Mode, String> {
     match text {
         "watchers" => Ok(Mode),
         _ => Err(
-            "there are no webhooks: rules in its definitions and policies take their place, \
+            "there are no webhooks: validation rules and admission policies take their place, \
             so that `watchers` is the only mode"
                 .to_owned(),
         ),
@@ -225,5 +225,5 @@ fn mode(text: &str) -> Result<Mode, String> {
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|&number| number > 0);
-    number.ok_or_else(|| "it is a number from 1 on".to_owned())
+    number.ok_or_else(|| "must be a number of at least 1".to_owned())
 }

@@ -1,4 +1,4 @@
-//! What `insula serve` can be told.
+//! The arguments of `insula serve`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,26 +13,26 @@ use super::operators::Operator;
 use crate::duration;
 use crate::operator::vsphere::AllowedServer;
 
-/// What `insula serve` can be told.
+/// The arguments of `insula serve`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where everything is kept
+    /// Data directory
     #[arg(long, value_name = "DIR", default_value = "insula-data")]
     pub data_dir: PathBuf,
 
-    /// Where to listen; port 0 picks a free one
+    /// Listen address; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6443")]
     pub listen: SocketAddr,
 
-    /// What kubeconfigs point at; default: where it listens
+    /// Server URL in kubeconfigs (default: the listen address)
     #[arg(long, value_name = "URL", value_parser = advertise_url)]
     pub advertise_url: Option<String>,
 
-    /// The tenant of everybody whose credential names none; `system` is allowed
+    /// Tenant of credentials that name none; `system` is allowed
     #[arg(long, value_name = "NAME", value_parser = space)]
     pub default_tenant: Option<Space>,
 
-    /// What keeps the objects
+    /// Storage engine
     #[arg(long, value_enum, default_value = "embedded")]
     pub store: Engine,
 
@@ -42,28 +42,28 @@ pub struct Args {
     #[command(flatten)]
     pub tls: TlsArgs,
 
-    /// Further CAs for client certificates
+    /// File with additional CAs for client certificates
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
-    /// Tokens: a line `token,user,uid,"group,group"` for each; a group tenant:NAME gives the tenant
+    /// Static token file with lines `token,user,uid,"group,group"`; a group tenant:NAME selects the tenant
     #[arg(long, value_name = "FILE")]
     pub token_auth_file: Option<PathBuf>,
 
-    /// Where every request is written down, one JSON event a line; default: nowhere
+    /// Audit log file, one JSON event per line (default: no audit log)
     #[arg(long, value_name = "FILE")]
     pub audit_log_path: Option<PathBuf>,
 
-    /// How long an event stays that nobody writes; 0s is for ever
+    /// Lifetime of events after their last update; 0s keeps them forever
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     #[arg(value_parser = duration::parse)]
     pub event_ttl: Duration,
 
-    /// What the issuer of service accounts' tokens is called; default: what kubeconfigs point at
+    /// Issuer URL of service account tokens (default: the server URL in kubeconfigs)
     #[arg(long, value_name = "URL", value_parser = issuer_url)]
     pub service_account_issuer: Option<String>,
 
-    /// Operators to run in the same process
+    /// Operators to run in the server process
     #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
     pub operators: Vec<Operator>,
 
@@ -77,70 +77,70 @@ pub struct Args {
     pub oidc: OidcArgs,
 }
 
-/// What `--operators vsphere` can be told.
+/// The arguments of `--operators vsphere`.
 #[derive(clap::Args)]
 pub struct VsphereArgs {
-    /// With --operators vsphere: a file with username, password and servers, for clusters of
-    /// the system that name no identity
+    /// With --operators vsphere: file with username, password and servers for clusters of the
+    /// system space without an identity
     #[arg(long = "vsphere-credentials-file", value_name = "FILE")]
     pub credentials_file: Option<PathBuf>,
 
-    /// With --operators vsphere: a vCenter that credentials may be sent to which do not say
-    /// where themselves: HOST, HOST=THUMBPRINT or HOST=insecure; may be repeated
+    /// With --operators vsphere: vCenter that credentials without a `server` key may be sent to:
+    /// HOST, HOST=THUMBPRINT or HOST=insecure (repeatable)
     #[arg(long = "vsphere-allowed-server", value_name = "SERVER")]
     #[arg(value_parser = AllowedServer::parse)]
     pub allowed_servers: Vec<AllowedServer>,
 
-    /// With --operators vsphere: send Secrets of namespaces too only to the vCenters of
-    /// --vsphere-allowed-server
+    /// With --operators vsphere: send Secrets in namespaces only to the vCenters of
+    /// --vsphere-allowed-server as well
     #[arg(long = "vsphere-only-allowed-servers", requires = "allowed_servers")]
     pub only_allowed_servers: bool,
 }
 
-/// Where tenants' webhooks may be.
+/// The addresses that tenants' webhooks may have.
 #[derive(clap::Args)]
 pub struct WebhookArgs {
-    /// Blocks of addresses near the server that tenants' webhooks may be at, such as 10.1.0.0/16
+    /// Address ranges near the server that tenants' webhooks may use, such as 10.1.0.0/16
     #[arg(long = "webhook-allow", value_name = "CIDR", value_delimiter = ',')]
     pub allow: Vec<Cidr>,
 
-    /// Blocks of addresses that tenants' webhooks may not be at, whatever is allowed
+    /// Address ranges that tenants' webhooks may not use, even if allowed
     #[arg(long = "webhook-deny", value_name = "CIDR", value_delimiter = ',')]
     pub deny: Vec<Cidr>,
 }
 
-/// What keeps the objects.
+/// The storage engines.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Engine {
-    /// In the data directory; nothing else to install
+    /// In the data directory, without other software
     Embedded,
     /// In an etcd v3 cluster, which several servers may share
     Etcd,
-    /// Nowhere: everything is gone with the process
+    /// In memory only: everything is lost on exit
     Memory,
 }
 
-/// Where etcd is.
+/// The connection to etcd.
 #[derive(clap::Args)]
 pub struct EtcdArgs {
-    /// The members of the etcd cluster, with --store etcd
+    /// URLs of the etcd members, with --store etcd
     #[arg(long = "etcd-servers", value_name = "URL", value_delimiter = ',')]
     #[arg(required_if_eq("store", "etcd"))]
     pub servers: Vec<String>,
 
-    /// The CA that etcd's certificates are from
+    /// CA of etcd's server certificates
     #[arg(long = "etcd-cafile", value_name = "FILE")]
     pub cafile: Option<PathBuf>,
 
-    /// A certificate to show etcd
+    /// Client certificate for etcd
     #[arg(long = "etcd-certfile", value_name = "FILE", requires = "keyfile")]
     pub certfile: Option<PathBuf>,
 
-    /// The key of that certificate
+    /// Key of the etcd client certificate
     #[arg(long = "etcd-keyfile", value_name = "FILE", requires = "certfile")]
     pub keyfile: Option<PathBuf>,
 
-    /// What all keys begin with
+    /// Prefix of all etcd keys
     #[arg(
         long = "etcd-prefix",
         value_name = "PREFIX",
@@ -150,14 +150,14 @@ pub struct EtcdArgs {
     pub prefix: String,
 }
 
-/// What the server shows.
+/// The server's certificate.
 #[derive(clap::Args)]
 pub struct TlsArgs {
-    /// A certificate to show clients; default: one from a CA of its own
+    /// Server certificate (default: issued by the server's own CA)
     #[arg(long = "tls-cert-file", value_name = "FILE", requires = "key_file")]
     pub cert_file: Option<PathBuf>,
 
-    /// The key of that certificate
+    /// Key of the server certificate
     #[arg(
         long = "tls-private-key-file",
         value_name = "FILE",
@@ -165,11 +165,11 @@ pub struct TlsArgs {
     )]
     pub key_file: Option<PathBuf>,
 
-    /// A further name or address for its own certificate; may be repeated
+    /// Additional DNS name or IP address of the server's own certificate (repeatable)
     #[arg(long = "tls-san", value_name = "NAME", value_parser = server_name)]
     pub sans: Vec<String>,
 
-    /// How long what its own CA issues lasts: as kubeadm has it, and shorter in tests
+    /// Lifetime of certificates of the own CA: as in kubeadm, shorter in tests
     #[arg(long = "certificates-last", value_name = "DURATION", hide = true)]
     #[arg(default_value = "365d", value_parser = certificates_last)]
     pub certificates_last: Duration,
@@ -191,7 +191,7 @@ fn advertise_url(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// As OpenID Connect has it: without a query and a fragment.
+/// Parses an issuer URL, without query and fragment as OpenID Connect requires.
 pub fn issuer_url(text: &str) -> Result<String, &'static str> {
     let wrong = "an issuer is https://HOST, with a port and a path perhaps, and nothing after it";
     let url: http::Uri = text.parse().map_err(|_| wrong)?;
@@ -204,11 +204,11 @@ pub fn issuer_url(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Less could not be renewed in time.
+/// A shorter lifetime would not leave time for renewal.
 fn certificates_last(text: &str) -> Result<Duration, String> {
     let length = duration::parse(text)?;
     if length < Duration::from_secs(6) {
-        return Err("6s is the shortest".to_owned());
+        return Err("the minimum is 6s".to_owned());
     }
     Ok(length)
 }
@@ -222,7 +222,7 @@ fn key_prefix(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// A DNS name, perhaps with a star for its first label, or an IP address.
+/// Parses a DNS name, optionally with a wildcard as first label, or an IP address.
 fn server_name(text: &str) -> Result<String, &'static str> {
     let inner = |sign: char| sign.is_ascii_alphanumeric() || sign == '-' || sign == '_';
     let label = |label: &str| !label.is_empty() && label.chars().all(inner);
@@ -230,7 +230,7 @@ fn server_name(text: &str) -> Result<String, &'static str> {
     let good = text.parse::<std::net::IpAddr>().is_ok() || name.split('.').all(label);
     match good {
         true => Ok(text.to_ascii_lowercase()),
-        false => Err("it is neither a DNS name nor an IP address"),
+        false => Err("not a DNS name or an IP address"),
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_urls_and_prefixes_are_checked_before_anything_is_done() {
+    fn names_urls_and_prefixes_are_validated_by_the_parser() {
         for good in ["a", "A.b-c.example", "*.example", "10.0.0.1", "::1"] {
             assert_eq!(server_name(good), Ok(good.to_ascii_lowercase()));
         }

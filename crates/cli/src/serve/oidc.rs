@@ -1,4 +1,4 @@
-//! Tokens from an OpenID Connect provider: what is said about it.
+//! The OpenID Connect provider.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use super::args::issuer_url;
 use super::tls::certificates;
 use crate::failure::Failure;
 
-/// What can be said about a provider.
+/// The arguments of the provider.
 #[derive(clap::Args)]
 pub struct OidcArgs {
-    /// An OpenID Connect provider whose tokens are trusted
+    /// OpenID Connect provider whose tokens are accepted
     #[arg(long = "oidc-issuer-url", value_name = "URL", requires = "client_id")]
     #[arg(value_parser = issuer_url)]
     pub issuer_url: Option<String>,
 
-    /// Whom its tokens must be for
+    /// Client ID that tokens must be issued for
     #[arg(long = "oidc-client-id", value_name = "ID", requires = "issuer_url")]
     #[arg(value_parser = some)]
     pub client_id: Option<String>,
 
-    /// The claim that is the user's name
+    /// Claim with the user name
     #[arg(
         long = "oidc-username-claim",
         value_name = "CLAIM",
@@ -33,8 +33,8 @@ pub struct OidcArgs {
     #[arg(default_value = "sub", value_parser = some)]
     pub username_claim: String,
 
-    /// What users' names are to begin with, `-` for nothing; default: the issuer's URL and `#`,
-    /// and nothing for the claim email
+    /// Prefix of user names, `-` for none (default: the issuer URL and `#`, none for the claim
+    /// email)
     #[arg(
         long = "oidc-username-prefix",
         value_name = "PREFIX",
@@ -42,7 +42,7 @@ pub struct OidcArgs {
     )]
     pub username_prefix: Option<String>,
 
-    /// The claim that is the user's groups
+    /// Claim with the user's groups
     #[arg(
         long = "oidc-groups-claim",
         value_name = "CLAIM",
@@ -51,7 +51,7 @@ pub struct OidcArgs {
     #[arg(value_parser = some)]
     pub groups_claim: Option<String>,
 
-    /// What groups' names are to begin with
+    /// Prefix of group names
     #[arg(
         long = "oidc-groups-prefix",
         value_name = "PREFIX",
@@ -59,7 +59,7 @@ pub struct OidcArgs {
     )]
     pub groups_prefix: Option<String>,
 
-    /// The claim that is the user's tenant
+    /// Claim with the user's tenant
     #[arg(
         long = "oidc-tenant-claim",
         value_name = "CLAIM",
@@ -68,7 +68,7 @@ pub struct OidcArgs {
     #[arg(value_parser = some)]
     pub tenant_claim: Option<String>,
 
-    /// A claim that tokens must have, with its value; may be repeated
+    /// Claim and value that tokens must have (repeatable)
     #[arg(
         long = "oidc-required-claim",
         value_name = "CLAIM=VALUE",
@@ -77,22 +77,22 @@ pub struct OidcArgs {
     #[arg(value_parser = claim)]
     pub required_claim: Vec<(String, String)>,
 
-    /// The CA that the provider's certificate is from; default: those of this machine
+    /// CA of the provider's certificate (default: the CAs of this machine)
     #[arg(long = "oidc-ca-file", value_name = "FILE", requires = "issuer_url")]
     pub ca_file: Option<PathBuf>,
 }
 
-/// A provider whose tokens are to be trusted.
+/// A provider whose tokens are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Oidc {
-    /// What its tokens mean.
+    /// How its tokens are interpreted.
     settings: Settings,
-    /// Who vouches for its name.
+    /// How its certificate is verified.
     trust: Trust,
 }
 
 impl Oidc {
-    /// The provider that the arguments name, if they name one.
+    /// Returns the provider that the arguments name, if any.
     pub fn of(args: OidcArgs) -> Result<Option<Self>, Failure> {
         let (Some(issuer), Some(client_id)) = (args.issuer_url, args.client_id) else {
             return Ok(None);
@@ -114,9 +114,9 @@ impl Oidc {
         }))
     }
 
-    /// What believes its tokens.
+    /// Creates the token authenticator.
     pub fn provider(self) -> Result<Arc<Provider>, Failure> {
-        let attempted = format!("cannot trust {}", self.settings.issuer_url);
+        let attempted = format!("cannot use the OIDC provider {}", self.settings.issuer_url);
         let provider = Provider::new(self.settings, &self.trust);
         provider.map_err(|error| Failure::new(&attempted, error))
     }
@@ -131,7 +131,7 @@ fn authorities(path: &Path) -> Result<String, Failure> {
     Ok(pem.collect())
 }
 
-/// Of two values for one claim, one would be forgotten.
+/// Rejects two values for one claim, of which one would be ignored.
 fn required(mut claims: Vec<(String, String)>) -> Result<Vec<(String, String)>, Failure> {
     claims.sort();
     let twice = claims.windows(2).find(|pair| pair[0].0 == pair[1].0);
@@ -144,7 +144,7 @@ fn required(mut claims: Vec<(String, String)>) -> Result<Vec<(String, String)>, 
 
 fn some(text: &str) -> Result<String, &'static str> {
     match text {
-        "" => Err("it is empty"),
+        "" => Err("must not be empty"),
         _ => Ok(text.to_owned()),
     }
 }
@@ -152,7 +152,7 @@ fn some(text: &str) -> Result<String, &'static str> {
 fn claim(text: &str) -> Result<(String, String), &'static str> {
     match text.split_once('=') {
         Some((claim, value)) if !claim.is_empty() => Ok((claim.to_owned(), value.to_owned())),
-        _ => Err("a claim is required as CLAIM=VALUE"),
+        _ => Err("a required claim is CLAIM=VALUE"),
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_is_described_in_full_and_defaults_are_those_of_kubernetes() {
+    fn oidc_arguments_have_the_defaults_of_kubernetes() {
         assert_eq!(parse(&[]), Ok(None));
         let least = Oidc {
             settings: Settings::new("https://id.example", "insula"),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_provider_is_none_and_is_refused() {
+    fn incomplete_oidc_arguments_are_refused() {
         let url = ["--oidc-issuer-url", "https://id.example"];
         for (arguments, expected) in [
             (&url[..], "--oidc-client-id"),
@@ -235,7 +235,7 @@ mod tests {
             (["--oidc-groups-prefix", "id:"], "--oidc-groups-claim"),
             (["--oidc-required-claim", "=b"], "CLAIM=VALUE"),
             (["--oidc-required-claim", "a"], "CLAIM=VALUE"),
-            (["--oidc-tenant-claim", ""], "it is empty"),
+            (["--oidc-tenant-claim", ""], "must not be empty"),
             (["--oidc-ca-file", "/missing"], "cannot read /missing"),
         ] {
             let said = parse(&[&LEAST[..], &more].concat()).unwrap_err();

@@ -1,8 +1,8 @@
-//! Operators in the server's own process.
+//! Operators in the server process.
 //!
-//! Each is a client like any other: it comes over TLS to where the server listens, and may
-//! do what was granted to the service account that it would be in a pod, which is nothing
-//! until somebody grants it. So an operator has the same rights wherever it runs.
+//! Each is an ordinary API client: it connects over TLS to the listen address, and has the
+//! permissions of the service account that it would have in a pod, which is none until
+//! granted. So an operator has the same permissions wherever it runs.
 
 mod pass;
 
@@ -25,30 +25,30 @@ use crate::failure::Failure;
 use crate::operator::vsphere;
 use crate::process;
 
-/// What can run beside the server.
+/// The operators that can run in the server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Operator {
-    /// Makes the tenants of `subctl create tenant`
+    /// Provisions the tenants of `subctl create tenant`
     Broker,
-    /// Makes clusters on vSphere, of the system and of all tenants
+    /// Provisions clusters on vSphere in the system space and in all tenants
     Vsphere,
 }
 
-/// What is to run, and what it is told.
+/// The requested operators and their settings.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Which of them.
+    /// The operators.
     pub operators: BTreeSet<Operator>,
-    /// Where credentials of vCenters may be sent that do not say where themselves.
+    /// The vCenters that credentials without a server may be sent to.
     bound: Bound,
-    /// Whether Secrets of namespaces too may be sent to these only.
+    /// Whether Secrets in namespaces may be sent to these only as well.
     only_allowed: bool,
-    /// The file with credentials for clusters of the system that name no identity.
+    /// The credentials file for clusters of the system space without an identity.
     credentials: Option<PathBuf>,
 }
 
 impl Wanted {
-    /// What the arguments say.
+    /// Builds the settings from the arguments.
     pub fn of(operators: Vec<Operator>, vsphere: VsphereArgs) -> Self {
         Self {
             operators: operators.into_iter().collect(),
@@ -59,21 +59,21 @@ impl Wanted {
     }
 }
 
-/// The operators of one server: they begin when it is ready and are over before it is.
+/// The operators of one server: they start when it is ready and end before it does.
 pub struct Operators {
     tasks: JoinSet<()>,
     begin: Vec<oneshot::Sender<()>>,
     stop: watch::Sender<bool>,
 }
 
-/// How soon one that ended by itself begins anew.
+/// The delay before an operator that ended is restarted.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long they may take to finish what they are about.
+/// How long operators may take to finish on shutdown.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Operators {
-    /// Those that are asked for. They wait until they are started.
+    /// Creates the operators' tasks, which wait for the start signal.
     pub fn new(wanted: &Wanted, pass: impl Fn() -> Result<Pass, Failure>) -> Result<Self, Failure> {
         let (stop, _) = watch::channel(false);
         let mut operators = Self {
@@ -87,7 +87,7 @@ impl Operators {
             let (pass, stopped) = (pass()?, operators.stop.subscribe());
             operators.begin.push(begin);
             operators.tasks.spawn(async move {
-                // Dropped without a word if the server does not become ready.
+                // The sender is dropped if the server does not become ready.
                 if begun.await.is_ok() {
                     run(work, pass, stopped).await;
                 }
@@ -96,7 +96,7 @@ impl Operators {
         Ok(operators)
     }
 
-    /// What tells them that the server is ready.
+    /// Returns the function that signals that the server is ready.
     pub fn starter(&mut self) -> impl FnOnce() + use<> {
         let begin = std::mem::take(&mut self.begin);
         move || {
@@ -106,18 +106,18 @@ impl Operators {
         }
     }
 
-    /// Tells them to end, and waits until they have.
+    /// Stops the operators and waits for them.
     pub async fn end(&mut self) {
         self.stop.send_replace(true);
         let over = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(PATIENCE, over).await.is_err() {
-            tracing::warn!("an operator does not end");
+            tracing::warn!("operator shutdown timed out");
         }
         self.tasks.shutdown().await;
     }
 }
 
-/// What one of them does.
+/// The work of one operator.
 enum Work {
     Broker,
     Vsphere {
@@ -142,7 +142,7 @@ impl Work {
         }
     }
 
-    /// The service account that it is: namespace and name.
+    /// Returns its service account: namespace and name.
     const fn account(&self) -> (&'static str, &'static str) {
         match self {
             Self::Broker => (AXON, AXON),
@@ -150,7 +150,7 @@ impl Work {
         }
     }
 
-    /// As which program it introduces itself.
+    /// Returns its user agent.
     const fn program(&self) -> &'static str {
         match self {
             Self::Broker => insula_broker::operator::AGENT,
@@ -158,7 +158,7 @@ impl Work {
         }
     }
 
-    /// Begins it, in a task of its own: whatever becomes of it, the server goes on.
+    /// Starts the operator in a task of its own, so that a panic does not affect the server.
     fn begin(&self, client: Client, stopped: watch::Receiver<bool>) -> JoinSet<Ended> {
         let mut task = JoinSet::new();
         match self {
@@ -194,7 +194,7 @@ impl Work {
     }
 }
 
-/// How an operator ended by itself.
+/// The result of an operator.
 type Ended = Result<(), insula_broker::Error>;
 
 async fn run(work: Work, pass: Pass, stopped: watch::Receiver<bool>) {
@@ -207,15 +207,15 @@ async fn run(work: Work, pass: Pass, stopped: watch::Receiver<bool>) {
     let client = match pass.connect(&user, &groups, work.program()) {
         Ok(client) => client,
         Err(failure) => {
-            tracing::error!(error = %failure, "the operator cannot connect");
+            tracing::error!(error = %failure, "operator connection failed");
             return;
         }
     };
     while !*stopped.borrow() {
         let mut task = work.begin(client.clone(), stopped.clone());
         match task.join_next().await {
-            Some(Err(error)) => tracing::error!(%error, "the operator failed"),
-            Some(Ok(Err(error))) => tracing::error!(%error, "the operator ended"),
+            Some(Err(error)) => tracing::error!(%error, "operator panicked"),
+            Some(Ok(Err(error))) => tracing::error!(%error, "operator failed"),
             Some(Ok(Ok(()))) | None => {}
         }
         if tokio::time::timeout(PAUSE, told(stopped.clone()))
@@ -227,7 +227,7 @@ async fn run(work: Work, pass: Pass, stopped: watch::Receiver<bool>) {
     }
 }
 
-/// Until it is told to stop, or nobody is left to tell it.
+/// Waits until the operator is stopped, or the sender is gone.
 async fn told(mut stopped: watch::Receiver<bool>) {
     stopped.wait_for(|&stopped| stopped).await.ok();
 }

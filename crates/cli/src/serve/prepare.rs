@@ -1,4 +1,4 @@
-//! What a server has in hand when it begins to serve.
+//! Preparation of everything that serving needs except the store.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -25,63 +25,63 @@ use crate::kubeconfig::{Entry, Kubeconfig, Trust};
 use crate::pki::{self, Identity, Wanted};
 use crate::secret::Secret;
 
-/// Everything that serving needs, except the store.
+/// Everything that serving needs except the store.
 pub struct Prepared {
-    /// Who else's tokens are believed.
+    /// The OIDC provider.
     pub provider: Option<Arc<Provider>>,
-    /// Where it listens, bound already: with port 0, this says which port it is.
+    /// The bound listener: with port 0, it determines the port.
     pub listener: TcpListener,
-    /// Where this machine reaches it.
+    /// The URL from this machine.
     pub url: String,
-    /// Where others do.
+    /// The URL for clients.
     pub advertised: String,
-    /// What it shows clients.
+    /// The server certificates.
     pub certificates: Arc<Certificates>,
-    /// Whose client certificates it believes; the first is its own CA.
+    /// The CAs of client certificates; the first one is the own CA.
     pub client_cas: Vec<CertificateDer<'static>>,
-    /// Who holds which token.
+    /// The static tokens.
     pub tokens: Option<TokenFile>,
-    /// Where those belong whose credential names no tenant.
+    /// The space of credentials that name no tenant.
     pub default_tenant: Option<Space>,
-    /// What signs client certificates.
+    /// The CA that signs client certificates.
     pub ca: Arc<Authority>,
-    /// What the issuer of service accounts' tokens is called.
+    /// The issuer URL of service account tokens.
     pub issuer_url: String,
-    /// What signs them, in PEM.
+    /// The key that signs them, in PEM.
     pub service_account_key: Secret,
-    /// How keys are made.
+    /// The layout of store keys.
     pub layout: Layout,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
-    /// Where every request is written down.
+    /// The audit log.
     pub audit: Option<audit::Sink>,
-    /// Where webhooks may be.
+    /// The addresses that webhooks may have.
     pub egress: egress::Settings,
-    /// How long an event stays that nobody writes.
+    /// The lifetime of events.
     pub event_ttl: Duration,
-    /// What clients verify the server with, in PEM.
+    /// The CAs that clients verify the server with, in PEM.
     pub root_ca: String,
-    /// How long what its own CA issues lasts.
+    /// The lifetime of certificates of the own CA.
     pub certificates_last: Duration,
 }
 
 impl Prepared {
-    /// What signs tokens of service accounts.
+    /// Creates the issuer of service account tokens.
     pub fn issuer(&self) -> Result<Issuer, Failure> {
         let wrong = |error: &dyn std::fmt::Display| {
             Failure::new("cannot use pki/service-account.key", error)
-                .hint("it is made on the first start; restore it from a copy")
+                .hint("it is created on the first start; restore it from a backup")
         };
         let pem = self.service_account_key.reveal().as_bytes();
         let key = PrivateKeyDer::from_pem_slice(pem).map_err(|error| wrong(&error))?;
         Issuer::new(key.secret_der(), &self.issuer_url).map_err(|error| wrong(&error))
     }
 
-    /// What brings operators here that run in the same process.
+    /// Returns the credentials of operators in the server process.
     pub fn pass(&self) -> Result<Pass, Failure> {
         let wrong = |error| Failure::new("cannot connect to the server's own address", error);
         let url: http::Uri = self.url.parse().map_err(wrong)?;
-        // What it shows has the name that others know, and may have no other.
+        // The certificate has the advertised name, and may have no other.
         let advertised: http::Uri = self.advertised.parse().map_err(wrong)?;
         let name = advertised.host().or(url.host()).unwrap_or_default();
         Ok(Pass {
@@ -93,23 +93,23 @@ impl Prepared {
         })
     }
 
-    /// What servers that share a store know and clients do not.
+    /// Returns the secret that servers with a common store share.
     pub fn secret(&self) -> Vec<u8> {
         self.service_account_key.reveal().as_bytes().to_vec()
     }
 }
 
-/// Where a server listens, and what it is called.
+/// The listen address and the server's names.
 pub struct Listening {
-    /// Where.
+    /// The listen address.
     pub address: SocketAddr,
-    /// What kubeconfigs point at, if not at the address.
+    /// The server URL in kubeconfigs, if not the address.
     pub advertised: Option<String>,
-    /// What it is called beside the names that every server has.
+    /// Additional names for the certificate.
     pub names: Vec<String>,
 }
 
-/// What a server is called from inside a cluster, and its usual address there.
+/// The server's names and usual address inside a cluster.
 const CLUSTER_NAMES: [&str; 5] = [
     "kubernetes",
     "kubernetes.default",
@@ -120,42 +120,42 @@ const CLUSTER_NAMES: [&str; 5] = [
 
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// What is given from outside, beside where to listen.
+/// The configuration apart from the listen address.
 pub struct Given {
-    /// What the server shows, if it is not to make that itself, and where that is kept.
+    /// The server certificate with its files, if it is not issued by the own CA.
     pub tls: Option<(TlsFiles, Tls)>,
-    /// How long what its own CA issues lasts.
+    /// The lifetime of certificates of the own CA.
     pub certificates_last: Duration,
-    /// Further CAs for client certificates.
+    /// Additional CAs for client certificates.
     pub client_cas: Vec<CertificateDer<'static>>,
-    /// Who holds which token.
+    /// The static tokens.
     pub tokens: Option<TokenFile>,
-    /// What the issuer of service accounts' tokens is called, if not like the server.
+    /// The issuer URL of service account tokens, if not the server URL.
     pub issuer_url: Option<String>,
-    /// Whose tokens are trusted beside the server's own.
+    /// The OIDC provider.
     pub oidc: Option<Oidc>,
-    /// How keys are made.
+    /// The layout of store keys.
     pub layout: Layout,
-    /// Where those belong whose credential names no tenant.
+    /// The space of credentials that name no tenant.
     pub default_tenant: Option<Space>,
-    /// The file in which every request is written down.
+    /// The audit log file.
     pub audit_log: Option<PathBuf>,
-    /// Where webhooks may be.
+    /// The addresses that webhooks may have.
     pub egress: egress::Settings,
-    /// How long an event stays that nobody writes.
+    /// The lifetime of events.
     pub event_ttl: Duration,
 }
 
 /// The administrator's kubeconfig.
 pub struct AdminKubeconfig {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What it points at.
+    /// Its server URL.
     pub server: String,
 }
 
-/// Makes what is missing in the data directory, begins to listen, and writes the
-/// administrator's kubeconfig. What it made does not last; the renewal looks after that.
+/// Creates what is missing in the data directory, binds the listener, and writes the
+/// administrator's kubeconfig. Certificates expire, so a renewal is returned as well.
 pub fn prepare(
     data_dir: &Path,
     listening: &Listening,
@@ -226,8 +226,8 @@ pub fn prepare(
 }
 
 impl AdminKubeconfig {
-    /// Makes sure that it says this. Clients believe the own CA and, if the certificate is
-    /// another's, what came with it.
+    /// Ensures the content of the file. Clients trust the own CA and, if the certificate is
+    /// not issued by it, the given chain.
     pub fn keep(&self, ca: &str, admin: &Identity, given: Option<&str>) -> Result<(), Failure> {
         let authorities = authorities(ca, given);
         let kubeconfig = Kubeconfig::new(&Entry {
@@ -241,19 +241,19 @@ impl AdminKubeconfig {
     }
 }
 
-/// Whom clients believe: the own CA, and what came with a certificate that is another's.
+/// Returns the CAs that clients trust: the own CA and the given chain.
 fn authorities(ca: &str, given: Option<&str>) -> String {
     [ca, given.unwrap_or("")].concat()
 }
 
-/// A token is judged by whom it says it is from. Of two who are called the same, one could
-/// speak for the other's people.
+/// Checks that the two issuers differ. A token is verified by its issuer, so that two issuers
+/// of the same name could impersonate each other's users.
 fn must_differ(provider: Option<&Provider>, issuer_url: &str) -> Result<(), Failure> {
     match provider {
         Some(provider) if provider.url() == issuer_url => {
             let said = "--oidc-issuer-url and the issuer of service accounts' tokens are both";
             Err(Failure::message(format!("{said} {issuer_url}")).hint(
-                "the provider is another server; if it is right, give this one another name with \
+                "the provider must be another server; if the URL is right, choose another one with \
                  --service-account-issuer",
             ))
         }
@@ -265,7 +265,7 @@ fn open_audit_log(path: &Path) -> Result<audit::Sink, Failure> {
     let attempted = format!("cannot write the audit log {}", path.display());
     audit::Sink::to_file(path).map_err(|error| {
         Failure::new(&attempted, error)
-            .hint("--audit-log-path is a file in a folder that is there and may be written to")
+            .hint("--audit-log-path must be a file in an existing, writable folder")
     })
 }
 
@@ -281,14 +281,14 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
         let failure = Failure::new(&attempted, &error);
         match error.kind() {
             std::io::ErrorKind::AddrInUse => failure.hint(
-                "another server listens there; choose another --listen, or port 0 for a free one",
+                "the address is in use; choose another --listen, or port 0 for a free one",
             ),
             _ => failure,
         }
     })
 }
 
-/// Where this machine reaches a server. "Everywhere" is no place to connect to.
+/// Returns the URL of the server from this machine; the unspecified address becomes loopback.
 fn local_url(listen: SocketAddr) -> String {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -298,7 +298,7 @@ fn local_url(listen: SocketAddr) -> String {
     format!("https://{}", SocketAddr::new(ip, listen.port()))
 }
 
-/// What the server's own certificate says.
+/// Returns the names of the server's own certificate.
 fn names(listening: &Listening, advertised: &str) -> BTreeSet<String> {
     let url: Option<http::Uri> = advertised.parse().ok();
     let host = url.as_ref().and_then(|url| url.host());
@@ -318,7 +318,7 @@ fn names(listening: &Listening, advertised: &str) -> BTreeSet<String> {
     names.map(|name| one_spelling(&name)).collect()
 }
 
-/// A name that differs only in spelling is no other name.
+/// Normalizes the spelling of a name.
 fn one_spelling(name: &str) -> String {
     match name.parse::<IpAddr>() {
         Ok(address) => address.to_string(),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_the_names_that_clients_use() {
+    fn certificate_has_the_names_that_clients_use() {
         let listening = listening("10.1.2.3:6443", &["API.example", "0:0:0:0:0:0:0:2"]);
         let mut names = names(&listening, "https://Advertised.example:443");
         if let Ok(machine) = nix::unistd::gethostname() {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_issued_by_the_name_that_was_given_or_by_that_of_the_server() {
+    fn token_issuer_defaults_to_the_advertised_url() {
         let data = tempfile::tempdir().unwrap();
         let other = "https://issuer.example/a";
         for (advertised, issuer, expected) in [
@@ -401,7 +401,7 @@ mod tests {
             let (prepared, _) = prepare(data.path(), &listening, given).unwrap();
             let expected = expected.unwrap_or(&prepared.url);
             assert_eq!(prepared.issuer_url, expected);
-            // Others find the keys where they find the server.
+            // Keys are discovered at the advertised URL.
             assert_eq!(prepared.advertised, advertised.unwrap_or(&prepared.url));
             let issuer = format!("{:?}", prepared.issuer().unwrap());
             assert!(issuer.contains(&format!("url: {expected:?}")), "{issuer}");
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn everywhere_is_no_place_to_connect_to() {
+    fn unspecified_address_becomes_loopback() {
         for (listen, url) in [
             ("127.0.0.1:6443", "https://127.0.0.1:6443"),
             ("10.1.2.3:1", "https://10.1.2.3:1"),

@@ -1,4 +1,4 @@
-//! Certificates that are renewed while the server runs.
+//! Renewal of certificates while the server runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,52 +14,52 @@ use super::tls::{Tls, TlsFiles};
 use crate::failure::Failure;
 use crate::pki::{self, Leaves, Wanted};
 
-/// Looks after what the server and its administrator show: what its own CA issued is made
-/// again in time, and what was given in files is taken up when the files change. Whatever
-/// fails is told, and tried again; until then the old one stays.
+/// Renews the certificates of the server and its administrator: those of the own CA are
+/// reissued in time, and given files are reloaded when they change. Failures are logged and
+/// retried; until then the old certificate is used.
 pub struct Renewal {
-    /// What the server shows.
+    /// The server certificates in use.
     pub certificates: Arc<Certificates>,
-    /// Its CA.
+    /// The own CA.
     pub authority: Arc<Authority>,
-    /// Where what the CA issued is kept.
+    /// The folder of the issued certificates.
     pub folder: PathBuf,
     /// What the CA is to issue.
     pub wanted: Wanted,
-    /// What it issued.
+    /// The issued certificates.
     pub leaves: Leaves,
-    /// Where what the server shows is kept, if that is not its own.
+    /// The files of the server certificate, if it is not issued by the own CA.
     pub files: Option<TlsFiles>,
-    /// What the server shows, as it was read.
+    /// The server certificate in use, as read.
     pub shown: Tls,
     /// The administrator's kubeconfig.
     pub kubeconfig: AdminKubeconfig,
-    /// What goes wrong, and was told.
+    /// The current problems.
     pub trouble: Trouble,
 }
 
-/// What went wrong the last time, so that it is not told every time.
+/// The problems of the last attempt, so that each is logged once.
 #[derive(Debug, Default)]
 pub struct Trouble {
     told: String,
-    /// The kubeconfig is not as it should be.
+    /// Whether the kubeconfig is outdated.
     kubeconfig: bool,
 }
 
-/// How often it looks: files are replaced by programs that then wait a little.
+/// The check interval: programs that replace files expect a short delay.
 const LOOK: Duration = Duration::from_secs(60);
 
 impl Renewal {
-    /// Goes on until it is aborted.
+    /// Runs until it is aborted.
     pub async fn run(self) {
         let mut look = interval(self.every());
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The first is at once, and everything was looked at just now.
+        // The first tick is immediate, and everything was just checked.
         look.tick().await;
         let mut renewal = self;
         loop {
             look.tick().await;
-            // Files are read, and synced when they are written.
+            // Files are read, and synced after writing.
             let looked = spawn_blocking(move || {
                 renewal.look(SystemTime::now());
                 renewal
@@ -67,43 +67,44 @@ impl Renewal {
             renewal = match looked.await {
                 Ok(renewal) => renewal,
                 Err(error) => {
-                    tracing::error!(%error, "certificates are not renewed any more");
+                    tracing::error!(%error, "certificate renewal stopped");
                     return;
                 }
             };
         }
     }
 
-    /// A few times in the last third of a certificate's time, however short it is.
+    /// Returns the check interval: several times in the last third of a certificate's
+    /// lifetime.
     fn every(&self) -> Duration {
         (self.wanted.lasts / 60).clamp(Duration::from_secs(1), LOOK)
     }
 
-    /// Does what is due.
+    /// Performs everything that is due.
     fn look(&mut self, now: SystemTime) {
-        // One must not wait for the other.
+        // One failure must not stop the others.
         let attempts = [self.renew(now), self.show(), self.tell_administrator()];
         let failures = attempts.into_iter().filter_map(Result::err);
         let failures: Vec<_> = failures.map(|failure| failure.to_string()).collect();
         let said = failures.join("; ");
         if !said.is_empty() && said != self.trouble.told {
-            tracing::warn!(error = said, "certificates cannot be renewed");
+            tracing::warn!(error = said, "certificate renewal failed");
         }
         self.trouble.told = said;
     }
 
-    /// Has made again what the CA issued, if that is due.
+    /// Reissues the certificates of the CA if they are due.
     fn renew(&mut self, now: SystemTime) -> Result<(), Failure> {
         if !self.leaves.are_due(&self.authority, &self.wanted, now) {
             return Ok(());
         }
         self.leaves = pki::renew(&self.folder, &self.authority, &self.wanted, now)?;
         self.trouble.kubeconfig = true;
-        tracing::info!("the CA's certificates are renewed");
+        tracing::info!("CA certificates renewed");
         Ok(())
     }
 
-    /// Shows what is to be shown.
+    /// Puts a changed server certificate into use.
     fn show(&mut self) -> Result<(), Failure> {
         let next = match &self.files {
             Some(files) => files.load()?,
@@ -115,15 +116,15 @@ impl Renewal {
         let replaced = self
             .certificates
             .replace(next.chain.clone(), next.key.clone_key());
-        replaced.map_err(|error| Failure::new("cannot show a new certificate", error))?;
+        replaced.map_err(|error| Failure::new("cannot use the new certificate", error))?;
         self.shown = next;
         self.trouble.kubeconfig = true;
-        tracing::info!("a new certificate is shown");
+        tracing::info!("server certificate replaced");
         Ok(())
     }
 
-    /// Writes the kubeconfig if what it says has changed. Whoever took the file away for
-    /// another reason does not get it back.
+    /// Writes the kubeconfig if its content has changed. A file that was deleted otherwise is
+    /// not written again.
     fn tell_administrator(&mut self) -> Result<(), Failure> {
         if !self.trouble.kubeconfig {
             return Ok(());

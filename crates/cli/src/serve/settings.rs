@@ -1,4 +1,4 @@
-//! What `insula serve` does with what it is told: files read, defaults filled in.
+//! The settings of `insula serve`: files read, defaults filled in.
 
 use std::path::{Path, PathBuf};
 
@@ -14,32 +14,32 @@ use super::prepare::{Given, Listening};
 use super::tls::{Tls, TlsFiles, certificates, read};
 use crate::failure::Failure;
 
-/// Everything that can be known before anything is opened or made.
+/// Everything that is known before anything is opened or created.
 pub struct Settings {
-    /// Where everything is kept.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// What keeps the objects.
+    /// The storage engine.
     pub store: StoreSettings,
-    /// Where to listen, and what it is called there.
+    /// The listen address and the server's names.
     pub listening: Listening,
-    /// What else is given from outside.
+    /// The rest of the configuration.
     pub given: Given,
-    /// What runs beside it.
+    /// The operators.
     pub operators: Wanted,
 }
 
-/// What keeps the objects.
+/// The settings of the storage engine.
 pub enum StoreSettings {
     /// A folder.
     Embedded(PathBuf),
-    /// An etcd.
+    /// An etcd cluster.
     Etcd(etcd::Options),
-    /// Nothing.
+    /// Memory only.
     Memory,
 }
 
 impl Settings {
-    /// Reads what the arguments name.
+    /// Reads the files that the arguments name.
     pub fn of(args: Args) -> Result<Self, Failure> {
         let client_cas = args.client_ca_file.as_deref().map(certificates);
         let tokens = args.token_auth_file.as_deref().map(tokens);
@@ -109,6 +109,6 @@ fn tokens(path: &Path) -> Result<TokenFile, Failure> {
     let attempted = format!("cannot use the token file {}", path.display());
     TokenFile::load(path).map_err(|error| {
         Failure::new(&attempted, error)
-            .hint("each line is token,user,uid,\"group,group\"; the groups may be left out")
+            .hint("each line is token,user,uid,\"group,group\"; the groups are optional")
     })
 }

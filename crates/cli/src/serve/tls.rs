@@ -1,4 +1,4 @@
-//! What the server shows clients.
+//! The server certificate.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +10,17 @@ use rustls::sign::CertifiedKey;
 use crate::failure::Failure;
 use crate::pki::Identity;
 
-/// A certificate chain and its key, which belong together.
+/// A certificate chain and its matching key.
 pub struct Tls {
-    /// The server's certificate, then those that lead to its CA.
+    /// The server's certificate, then the intermediates.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The key of the first.
+    /// The key of the server's certificate.
     pub key: PrivateKeyDer<'static>,
-    /// The chain as it was read.
+    /// The chain as read.
     pub pem: String,
 }
 
-/// Where they are kept by whoever gives them to the server, and may be replaced.
+/// The files of a server certificate, which may be replaced at any time.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     /// The chain.
@@ -30,18 +30,18 @@ pub struct TlsFiles {
 }
 
 impl Tls {
-    /// From PEM. The chain must begin with the certificate of the key.
+    /// Parses PEM. The chain must begin with the certificate of the key.
     pub fn parse(chain: &[u8], key: &[u8]) -> Result<Self, &'static str> {
-        let no_chain = "it has no certificates in PEM";
+        let no_chain = "no PEM certificates found";
         let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
         let parsed = parsed.map_err(|_| no_chain)?;
         if parsed.is_empty() {
             return Err(no_chain);
         }
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| "its key is not in PEM")?;
-        let signing = any_supported_type(&key).map_err(|_| "its key is of an unknown kind")?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| "the key is not PEM")?;
+        let signing = any_supported_type(&key).map_err(|_| "the key type is not supported")?;
         let matched = CertifiedKey::new(parsed.clone(), signing).keys_match();
-        matched.map_err(|_| "its key belongs to another certificate")?;
+        matched.map_err(|_| "the key does not match the certificate")?;
         Ok(Self {
             chain: parsed,
             key,
@@ -49,7 +49,7 @@ impl Tls {
         })
     }
 
-    /// What the server's own CA issued.
+    /// Builds the certificate that the own CA issued.
     pub fn own(identity: &Identity) -> Result<Self, Failure> {
         let chain = identity.certificate.as_bytes();
         let tls = Self::parse(chain, identity.key.reveal().as_bytes());
@@ -64,7 +64,7 @@ impl PartialEq for Tls {
 }
 
 impl TlsFiles {
-    /// What is in them now.
+    /// Loads the files.
     pub fn load(&self) -> Result<Tls, Failure> {
         let attempted = format!("cannot serve with {}", self.certificate.display());
         let tls = Tls::parse(&read(&self.certificate)?, &read(&self.key)?);
@@ -72,19 +72,19 @@ impl TlsFiles {
     }
 }
 
-/// Reads a file that must be there.
+/// Reads a file that must exist.
 pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let attempted = format!("cannot read {}", path.display());
     std::fs::read(path).map_err(|error| Failure::new(&attempted, error))
 }
 
-/// The certificates in a file, at least one.
+/// Reads the certificates in a file, at least one.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let attempted = format!("cannot use {}", path.display());
     let bytes = read(path)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     match certificates {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        _ => Err(Failure::new(&attempted, "it has no certificates in PEM")),
+        _ => Err(Failure::new(&attempted, "no PEM certificates found")),
     }
 }

@@ -6,15 +6,15 @@ use super::Scene;
 use crate::failure::Failure;
 use crate::output;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only the broker in this namespace; default: those in all
+    /// Namespace of the broker (default: all namespaces)
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
 }
 
-/// Shows the brokers of a cluster.
+/// Lists the brokers of a cluster.
 pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     let client = scene.connection.client().await?;
     let rows = show::brokers(&client, args.namespace.as_deref()).await?;

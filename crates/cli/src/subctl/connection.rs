@@ -1,4 +1,4 @@
-//! Which cluster, and as whom: kubectl's flags.
+//! The cluster and user to connect with: kubectl's flags.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,64 +15,64 @@ use crate::failure::Failure;
 use crate::kubeconfig::Source;
 use crate::secret::Secret;
 
-/// Which cluster, and as whom.
+/// The cluster and user to connect with.
 #[derive(clap::Args, Debug, Default)]
 pub struct ConnectionArgs {
     #[command(flatten)]
     source: Source,
 
-    /// The cluster of the kubeconfig to use, if not the context's
+    /// Cluster of the kubeconfig to use (default: the context's)
     #[arg(long, value_name = "NAME", global = true)]
     cluster: Option<String>,
 
-    /// The user of the kubeconfig to be, if not the context's
+    /// User of the kubeconfig to use (default: the context's)
     #[arg(long, value_name = "NAME", global = true)]
     user: Option<String>,
 
-    /// The URL of the server, if not the cluster's
+    /// URL of the server (default: the cluster's)
     #[arg(short, long, value_name = "URL", global = true, value_parser = server_url)]
     server: Option<Uri>,
 
-    /// The token to show, and nothing else
+    /// Bearer token to use instead of the user's credentials
     #[arg(long, value_name = "TOKEN", global = true, value_parser = secret)]
     token: Option<Secret>,
 
-    /// The CAs to recognise the server by, in PEM
+    /// File with the CAs of the server's certificate, in PEM
     #[arg(long, value_name = "FILE", global = true)]
     #[arg(conflicts_with = "insecure_skip_tls_verify")]
     certificate_authority: Option<PathBuf>,
 
-    /// Believe every server. What is sent may be read by others
+    /// Do not verify the server's certificate, which makes the connection insecure
     #[arg(long, global = true)]
     insecure_skip_tls_verify: bool,
 
-    /// The name on the server's certificate, if not the one in its URL
+    /// Name on the server's certificate (default: the host of its URL)
     #[arg(long, value_name = "NAME", global = true)]
     tls_server_name: Option<String>,
 
-    /// The user to act for
+    /// User to impersonate
     #[arg(long = "as", value_name = "USER", global = true)]
     act_for: Option<String>,
 
-    /// A group to act for; may be repeated
+    /// Group to impersonate (repeatable)
     #[arg(long, value_name = "GROUP", global = true, requires = "act_for")]
     as_group: Vec<String>,
 
-    /// How long one request may take; 0 is for ever
+    /// Timeout of a single request; 0 means none
     #[arg(long, value_name = "DURATION", global = true, default_value = "30s")]
     #[arg(value_parser = request_timeout)]
     request_timeout: RequestTimeout,
 }
 
-/// How long one request may take.
+/// The timeout of a single request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RequestTimeout(Option<Duration>);
 
-/// Longer than any watch is silent: its server ends it before.
+/// Longer than any watch is silent: the server ends it before.
 const SILENCE: Duration = Duration::from_secs(300);
 
 impl ConnectionArgs {
-    /// For a cluster of Insula's operators: the kubeconfig and its context, and no more.
+    /// Builds the arguments from a kubeconfig and its context alone, for Insula's operators.
     pub const fn of(source: Source) -> Self {
         Self {
             source,
@@ -89,7 +89,7 @@ impl ConnectionArgs {
         }
     }
 
-    /// How to reach the cluster that is meant.
+    /// Returns the client configuration.
     pub async fn config(&self) -> Result<Config, Failure> {
         let mut config = self.base().await?;
         if let Some(server) = &self.server {
@@ -122,12 +122,12 @@ impl ConnectionArgs {
         Ok(config)
     }
 
-    /// A client of the cluster that is meant.
+    /// Creates a client.
     pub async fn client(&self) -> Result<Client, Failure> {
         client(self.config().await?)
     }
 
-    /// What the kubeconfig calls the cluster that is meant, if there is one.
+    /// Returns the name of the cluster in the kubeconfig, if there is one.
     pub fn cluster_name(&self) -> Result<Option<String>, Failure> {
         if self.cluster.is_some() {
             return Ok(self.cluster.clone());
@@ -144,8 +144,7 @@ impl ConnectionArgs {
         Ok(context.map(|context| context.cluster.clone()))
     }
 
-    /// What the kubeconfig says; without one, what a pod is told; without that, what is on
-    /// the command line.
+    /// Returns the configuration of the kubeconfig; else of the pod; else of the command line.
     async fn base(&self) -> Result<Config, Failure> {
         match self.source.files_here() {
             Ok(files) => self.chosen(merged(&files)?).await,
@@ -172,14 +171,14 @@ impl ConnectionArgs {
     }
 }
 
-/// A client of a cluster.
+/// Creates a client.
 pub fn client(config: Config) -> Result<Client, Failure> {
     let url = url(&config);
     let attempted = format!("cannot set up a connection with {url}");
     Client::try_from(config).map_err(|error| Failure::new(&attempted, error))
 }
 
-/// Where a cluster is, as others write it.
+/// Returns the URL of a cluster as it is written in files.
 pub fn url(config: &Config) -> String {
     config
         .cluster_url
@@ -200,16 +199,16 @@ fn merged(files: &[PathBuf]) -> Result<Kubeconfig, Failure> {
                 .map_err(|error| Failure::new(&attempted, error))?,
         });
     }
-    merged.ok_or_else(|| Failure::message("there is no kubeconfig"))
+    merged.ok_or_else(|| Failure::message("no kubeconfig found"))
 }
 
-/// What is wrong with it is told by its place only: the text has keys in it.
+/// Reports only the position of a syntax error, since the text contains keys.
 fn unreadable(attempted: &str, error: &KubeconfigError) -> Failure {
     match error {
         KubeconfigError::Parse(error) => {
             let place = error.location();
             let place = place.map_or(String::new(), |place| format!(" (line {})", place.line()));
-            Failure::new(attempted, format!("it is no kubeconfig{place}"))
+            Failure::new(attempted, format!("not a kubeconfig{place}"))
         }
         KubeconfigError::ReadConfig(error, _) => Failure::new(attempted, error),
         other => Failure::new(attempted, other),
@@ -238,15 +237,15 @@ fn authorities(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found.iter().map(|der| der.to_vec()).collect()),
-        _ => Err(Failure::new(&attempted, "it has no certificates in PEM")),
+        _ => Err(Failure::new(&attempted, "no PEM certificates found")),
     }
 }
 
 fn server_url(text: &str) -> Result<Uri, &'static str> {
-    let wrong = "a URL is https://HOST, with a port and a path perhaps";
+    let wrong = "a URL is https://HOST with an optional port and path";
     let url: Uri = text.parse().map_err(|_| wrong)?;
     match (url.scheme_str(), url.host()) {
-        // What stands before an @ may be a password, and would be told.
+        // Text before an @ may be a password, which would be printed.
         (Some("https" | "http"), Some(host)) if !host.is_empty() && !text.contains('@') => Ok(url),
         _ => Err(wrong),
     }
@@ -257,7 +256,7 @@ fn secret(text: &str) -> Result<Secret, &'static str> {
     Ok(Secret::new(text))
 }
 
-/// Seconds too, as kubectl has it.
+/// Accepts plain seconds too, as kubectl does.
 fn request_timeout(text: &str) -> Result<RequestTimeout, String> {
     let length = match text.parse::<u32>() {
         Ok(seconds) => Duration::from_secs(seconds.into()),
@@ -271,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_a_url_without_a_user() {
+    fn server_url_has_no_user() {
         for good in ["https://a", "http://a:1", "https://[::1]:6443/k8s"] {
             server_url(good).unwrap();
         }
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_takes_as_long_as_kubectls_may() {
+    fn request_timeout_parses_as_in_kubectl() {
         for (text, seconds) in [
             ("0", None),
             ("0s", None),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use insula_broker::names::{NotAnId, TenantId};
+use insula_broker::names::{InvalidTenantId, TenantId};
 use insula_broker::report::Report;
 use insula_broker::tenant::{Isolation, TenantSpec};
 use insula_broker::tenants::Tenants;
@@ -15,27 +15,27 @@ use super::subject::{self, Subject};
 use crate::failure::Failure;
 use crate::{duration, output};
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The tenant's ID; default: one that nobody has
+    /// ID of the tenant (default: generated)
     #[arg(value_name = "ID", value_parser = id)]
     id: Option<Chosen>,
 
-    /// What keeps it apart from the others
+    /// How the tenant is isolated from others
     #[arg(long, value_enum, default_value = "namespace")]
     isolation: How,
 
-    /// What people call it
+    /// Name for display
     #[arg(long, value_name = "TEXT")]
     display_name: Option<String>,
 
-    /// Whose it is; a remark
+    /// Owner of the tenant, as a note
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
 
-    /// Who else administers its broker: user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME; may be repeated
-    #[arg(long = "admin", value_name = "WHO", value_parser = subject::parse)]
+    /// Additional administrator of its broker: user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME (repeatable)
+    #[arg(long = "admin", value_name = "SUBJECT", value_parser = subject::parse)]
     admins: Vec<Subject>,
 
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct Args {
     timeout: Duration,
 }
 
-/// An ID, or the wish for one.
+/// A given ID, or the request to generate one.
 #[derive(Clone)]
 enum Chosen {
     This(TenantId),
@@ -55,9 +55,9 @@ enum Chosen {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum How {
-    /// A namespace, and rights in it and nowhere else
+    /// A namespace, with permissions in that namespace only
     Namespace,
-    /// A whole space of an Insula
+    /// A space of an Insula server
     Space,
 }
 
@@ -72,7 +72,7 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
         Some(Chosen::Any) | None => (TenantId::random(), false),
     };
     if !is_known {
-        // Before it is asked for: should the answer be lost, there is something to look for.
+        // Before the request: if the response is lost, the ID is still known.
         output::print(&format!("{id}\n"))?;
     }
     let spec = TenantSpec {
@@ -87,7 +87,7 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     let created = tenants.create(&id, spec).await?;
     scene.progress.done(&format!("Created tenant {id}"));
     if is_known {
-        // Before the waiting, and only if it is the caller's.
+        // Before the wait, and only if the tenant is the caller's.
         output::print(&format!("{id}\n"))?;
     }
     let tenant = tenants
@@ -98,8 +98,8 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     args.file.write(&id, &info, &scene.progress)
 }
 
-/// The proposal's "empty" is none.
-fn id(text: &str) -> Result<Chosen, NotAnId> {
+/// Parses an ID; an empty one means that it is generated.
+fn id(text: &str) -> Result<Chosen, InvalidTenantId> {
     match text {
         "" => Ok(Chosen::Any),
         text => text.parse().map(Chosen::This),

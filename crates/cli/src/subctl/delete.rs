@@ -9,19 +9,19 @@ use super::Scene;
 use crate::duration;
 use crate::failure::Failure;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which tenant
+    /// ID of the tenant
     #[arg(value_name = "ID")]
     id: TenantId,
 
-    /// How long to wait until nothing is left of it
+    /// How long to wait until it is gone
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     timeout: Duration,
 }
 
-/// Deletes a tenant, and waits until nothing is left of it.
+/// Deletes a tenant and waits until it is gone.
 pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     let tenants = Tenants::new(&scene.connection.client().await?);
     let deleted = tenants.delete(&args.id, args.timeout, &scene.progress);

@@ -1,4 +1,4 @@
-//! The broker-info file that a tenant's administrator begins with.
+//! The broker-info file that a tenant's administrator starts with.
 
 use std::path::{Path, PathBuf};
 
@@ -11,25 +11,24 @@ use super::flag;
 use super::progress::Progress;
 use crate::failure::Failure;
 
-/// Where the file goes, and what it says of the server.
+/// The arguments of the file.
 #[derive(clap::Args)]
 pub struct FileArgs {
-    /// Where to write the broker-info file; one that is there is kept under another name
+    /// Broker-info file to write; an existing one is backed up
     #[arg(long, value_name = "FILE", default_value = info::FILE)]
     output_file: PathBuf,
 
-    /// Write it to broker-info-ID-TIME.subm, in the folder of --output-file
+    /// Write to broker-info-ID-TIME.subm in the folder of --output-file
     #[arg(long)]
     unique_file: bool,
 
-    /// The URL of the server as the tenant reaches it; default: as it is reached from here
+    /// URL of the server for the tenant (default: the URL in use)
     #[arg(long, value_name = "URL", value_parser = flag::broker_url)]
     broker_url: Option<String>,
 }
 
 impl FileArgs {
-    /// Whether the file can be put there, as far as that can be known before there is anything
-    /// to write.
+    /// Checks that the file can be written, as far as that can be known in advance.
     pub fn check(&self) -> Result<(), Failure> {
         let checked = match self.unique_file {
             false => info::check(&self.output_file),
@@ -38,21 +37,21 @@ impl FileArgs {
         Ok(checked.map_err(insula_broker::Error::from)?)
     }
 
-    /// The server as the tenant reaches it. Nobody else reaches this machine's own address.
+    /// Returns the server URL for the tenant; warns if it is a loopback address.
     pub fn url(&self, context: &str, progress: &Progress) -> String {
         if let Some(url) = &self.broker_url {
             return url.clone();
         }
         if is_local(context) {
             let said = format!(
-                "{context} is reached from this machine only; --broker-url names another address"
+                "{context} can be reached from this machine only; pass another address as --broker-url"
             );
             progress.warn(&said);
         }
         context.to_owned()
     }
 
-    /// Writes it.
+    /// Writes the file.
     pub fn write(
         &self,
         id: &TenantId,
@@ -76,7 +75,7 @@ impl FileArgs {
     }
 }
 
-/// Says what was written.
+/// Reports what was written.
 pub fn tell(path: &Path, saved: &Saved, progress: &Progress) {
     if let Some(backup) = &saved.backup {
         progress.done(&format!("Backed up previous file {path:?} to {backup:?}"));
@@ -99,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machines_own_address_is_nobody_elses() {
+    fn loopback_addresses_are_local() {
         for (url, local) in [
             ("https://127.0.0.1:6443", true),
             ("https://127.1.2.3", true),

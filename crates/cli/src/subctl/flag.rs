@@ -1,17 +1,17 @@
-//! Flags as Submariner's own programs take them.
+//! Flags in the syntax of Submariner's own programs.
 
-/// `--flag`, `--flag=true` and `--flag=false`.
+/// Parses `--flag`, `--flag=true` and `--flag=false`.
 pub fn on_or_off(text: &str) -> Result<bool, &'static str> {
     match text {
         "true" | "1" | "t" | "T" | "TRUE" | "True" => Ok(true),
         "false" | "0" | "f" | "F" | "FALSE" | "False" => Ok(false),
-        _ => Err("it is true or false"),
+        _ => Err("must be true or false"),
     }
 }
 
-/// An `https://` URL of a server, without what a server's address has not.
+/// Parses an `https://` URL without user, query and fragment.
 pub fn broker_url(text: &str) -> Result<String, &'static str> {
-    let wrong = "a URL is https://HOST, with a port and a path perhaps, and nothing after it";
+    let wrong = "a URL is https://HOST with an optional port and path";
     let url: http::Uri = text.parse().map_err(|_| wrong)?;
     let plain = url.query().is_none() && !text.contains(['#', '?', '@']);
     match (url.host(), url.scheme_str()) {
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_checked_before_anything_is_done() {
+    fn broker_url_accepts_https_only() {
         for (text, url) in [
             ("https://a", "https://a"),
             ("https://a:6443/", "https://a:6443"),

@@ -12,14 +12,14 @@ use super::show::{self, Format};
 use crate::failure::Failure;
 use crate::{duration, output};
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which tenant
+    /// ID of the tenant
     #[arg(value_name = "ID")]
     id: TenantId,
 
-    /// How to show it
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Format,
 
@@ -27,19 +27,19 @@ pub struct Args {
     #[arg(long, alias = "generate_subm")]
     generate_subm: bool,
 
-    /// Have another token made before: the one in files that were written earlier is worth nothing then
+    /// Rotate the token first, which invalidates files that were written earlier
     #[arg(long, requires = "generate_subm")]
     rotate_token: bool,
 
     #[command(flatten)]
     file: FileArgs,
 
-    /// How long to wait for another token
+    /// How long to wait for the new token
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration::parse)]
     timeout: Duration,
 }
 
-/// Shows a tenant, and writes its file if it is asked to.
+/// Shows a tenant, and writes its file on request.
 pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     if args.generate_subm {
         args.file.check()?;

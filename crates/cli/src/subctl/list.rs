@@ -7,15 +7,15 @@ use super::show::{self, Format};
 use crate::failure::Failure;
 use crate::output;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How to show them
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Format,
 }
 
-/// Shows all tenants.
+/// Lists all tenants.
 pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     let tenants = Tenants::new(&scene.connection.client().await?);
     let all = tenants.list().await?;

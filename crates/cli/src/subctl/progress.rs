@@ -1,4 +1,4 @@
-//! How a command says how it goes: to stderr, a line for each step.
+//! Progress reports on stderr, one line per step.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -7,8 +7,8 @@ use insula_broker::report::Report;
 
 use crate::output::harmless;
 
-/// Lines as Submariner's users know them. On a terminal a step that is under way gives its
-/// line to what became of it; elsewhere nothing is ever taken back.
+/// Progress lines in the style of Submariner's `subctl`. On a terminal the line of a running
+/// step is replaced by its result; elsewhere lines are only appended.
 pub struct Progress {
     style: Style,
     under_way: Mutex<Option<String>>,
@@ -21,7 +21,7 @@ enum Style {
 }
 
 impl Progress {
-    /// With colours if they can be seen and are wanted.
+    /// Uses colours on a terminal that supports them, unless `NO_COLOR` is set.
     pub fn to_stderr() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let able = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
@@ -35,7 +35,7 @@ impl Progress {
         }
     }
 
-    /// The command is over: what was still under way was done, or was not.
+    /// Ends the command: a step that is still running succeeded or failed with it.
     pub fn end(&self, good: bool) {
         let last = self.take();
         if let Some(last) = last {
@@ -64,11 +64,11 @@ impl Progress {
             Sign::Begun => "  ...",
             _ => "\n",
         };
-        // A step has a line. What others wrote must not look like another step.
+        // Each step has one line. Text of others must not imitate another step.
         let what = harmless(what).replace('\n', " ");
         match self.style {
             Style::Plain => format!(" {mark} {what}{}\n", end.trim_end()),
-            // The line is begun anew, whatever stood in it.
+            // Overwrites the current line.
             Style::Terminal => format!("\r\x1b[K \x1b[{colour}m{mark}\x1b[0m {what}{end}"),
         }
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_plain_unless_they_are_seen_on_a_terminal() {
+    fn lines_have_colours_on_a_terminal_only() {
         let what = "it \u{fffd}[2J goes";
         assert_eq!(
             lines(Style::Plain),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_told_once_how_it_ended() {
+    fn running_step_is_finished_once() {
         let progress = Progress {
             style: Style::Plain,
             under_way: Mutex::default(),

@@ -12,23 +12,23 @@ use super::file;
 use super::{Scene, flag};
 use crate::failure::Failure;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The broker's namespace, where the cluster has joined none and has many
+    /// Namespace of the broker, if the cluster has not joined and has several
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
 
-    /// The URL of the broker, if not the one that the cluster knows
+    /// URL of the broker (default: the one that the cluster knows)
     #[arg(long, value_name = "URL", value_parser = flag::broker_url)]
     broker_url: Option<String>,
 
-    /// Where to write the broker-info file; one that is there is kept under another name
+    /// Broker-info file to write; an existing one is backed up
     #[arg(long, value_name = "FILE", default_value = info::FILE)]
     output_file: PathBuf,
 }
 
-/// Writes a broker-info file that was lost, from a cluster that has joined.
+/// Recovers a lost broker-info file from a cluster that has joined.
 pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     let config = scene.connection.config().await?;
     let context = Context {
@@ -45,7 +45,7 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The broker, as whoever the file is of.
+/// Connects to the broker with the credentials of a broker info.
 fn broker(info: &BrokerInfo) -> Result<Client, Error> {
     client(connect::from_file(info)?).map_err(Failure::into_broker_error)
 }

@@ -1,4 +1,4 @@
-//! Tenants as they are shown.
+//! Output of tenants.
 
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 pub use crate::tenant::Format;
 use crate::{duration, output};
 
-/// One tenant.
+/// Formats one tenant.
 pub fn one(tenant: &Tenant, format: Format) -> Result<String, Failure> {
     match format {
         Format::Json | Format::Yaml => document(tenant, format),
@@ -21,7 +21,7 @@ pub fn one(tenant: &Tenant, format: Format) -> Result<String, Failure> {
     }
 }
 
-/// Many tenants.
+/// Formats a list of tenants.
 pub fn many(tenants: &[Tenant], format: Format) -> Result<String, Failure> {
     match format {
         Format::Json | Format::Yaml => {
@@ -47,7 +47,7 @@ fn rows(tenants: &[Tenant], format: Format) -> Result<String, Failure> {
         return Ok(tenants.iter().map(name).collect());
     }
     let now = Timestamp::try_from(SystemTime::now());
-    let now = now.map_err(|error| Failure::new("cannot tell the time", error))?;
+    let now = now.map_err(|error| Failure::new("cannot read the clock", error))?;
     let header = HEADER.map(str::to_owned);
     let rows = tenants.iter().map(|tenant| row(tenant, now));
     let rows: Vec<_> = std::iter::once(header).chain(rows).collect();
@@ -89,7 +89,7 @@ fn row(tenant: &Tenant, now: Timestamp) -> [String; 9] {
     ]
 }
 
-/// A clock that is ahead makes nobody younger than just born.
+/// A creation time in the future counts as now.
 fn age(created: Timestamp, now: Timestamp) -> String {
     duration::short(now.duration_since(created).try_into().unwrap_or_default())
 }

@@ -1,12 +1,12 @@
-//! Who is meant: users, groups and service accounts, as they are written in a command line.
+//! The subjects of role bindings on the command line.
 
 pub use k8s_openapi::api::rbac::v1::Subject;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Reads `user:NAME`, `group:NAME` and `serviceaccount:NAMESPACE/NAME`.
+/// Parses `user:NAME`, `group:NAME` and `serviceaccount:NAMESPACE/NAME`.
 pub fn parse(text: &str) -> Result<Subject, &'static str> {
-    let wrong = "it is user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME";
+    let wrong = "expected user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME";
     let (kind, name) = text.split_once(':').ok_or(wrong)?;
     let named = |kind: &str, name: &str| Subject {
         api_group: Some(GROUP.to_owned()),
@@ -30,7 +30,7 @@ pub fn parse(text: &str) -> Result<Subject, &'static str> {
     }
 }
 
-/// Near enough for a name that is then looked up.
+/// An approximation, since the name is looked up anyway.
 fn is_label(text: &str) -> bool {
     let inner = |sign: u8| sign.is_ascii_lowercase() || sign.is_ascii_digit() || sign == b'-';
     !text.is_empty() && text.bytes().all(|sign| inner(sign) || sign == b'.')
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_written_is_meant() {
+    fn subjects_parse_by_kind() {
         let read = |text: &str| {
             let subject = parse(text)?;
             let group = subject.api_group.unwrap_or_default();

@@ -13,23 +13,23 @@ use crate::failure::Failure;
 use crate::output;
 use crate::private_file;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to call it
+    /// Name of the tenant
     #[arg(value_parser = tenant_name)]
     name: TenantName,
 
-    /// What it may have at most, such as `objects=1000,bytes=100Mi,namespaces=10`
+    /// Quota of the tenant, such as `objects=1000,bytes=100Mi,namespaces=10`
     #[arg(long, value_name = "NAME=AMOUNT,...", value_parser = Quota::parse)]
     quota: Option<Quota>,
 
-    /// Also write a kubeconfig for a user `admin` of it
+    /// Also write a kubeconfig for its user `admin`
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
 }
 
-/// A server that works makes a tenant in one transaction; this is for one that is busy.
+/// A healthy server creates a tenant in one transaction; this is for a busy one.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Creates a tenant, waits until it is active, and prints its name.
@@ -65,7 +65,7 @@ async fn wait_until_active(
         match tenant["status"]["phase"].as_str() {
             Some("Active") => return Ok(()),
             Some("Terminating") => {
-                return Err(Failure::new(attempted, "somebody deletes it"));
+                return Err(Failure::new(attempted, "it is being deleted"));
             }
             _ => {}
         }

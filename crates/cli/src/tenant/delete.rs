@@ -10,24 +10,24 @@ use super::{Server, conditions, path, tenant_name};
 use crate::duration;
 use crate::failure::Failure;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which tenant
+    /// Name of the tenant
     #[arg(value_parser = tenant_name)]
     name: TenantName,
 
-    /// How long to wait until nothing is left of it
+    /// How long to wait until it is gone
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
     timeout: Duration,
 }
 
-/// Deletes a tenant, and waits until nothing is left of it.
+/// Deletes a tenant and waits until it is gone.
 pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
     let name = &args.name;
     let attempted = format!("cannot delete tenant {name}");
     let path = path(name);
-    // The one that is meant: another of the same name may come after it.
+    // Exactly this tenant: another of the same name may follow.
     let tenant = server.client.get(&path).await;
     let tenant = tenant.map_err(|error| error.told(&attempted))?;
     let deleted = server.client.delete(&path).await;
@@ -58,10 +58,10 @@ fn timed_out(name: &TenantName, timeout: &Duration, remains: &str) -> Failure {
     Failure::message(format!(
         "tenant {name} is not gone after {seconds}s{remains}"
     ))
-    .hint("its deletion goes on; wait again with `insula tenant delete`, and a longer --timeout")
+    .hint("the deletion continues; wait again with `insula tenant delete`, and a longer --timeout")
 }
 
-/// What is in the way, as far as the server says.
+/// Returns what blocks the deletion, as reported by the server.
 fn remains(tenant: &Value) -> String {
     let remains = conditions(tenant).into_iter();
     let remains = remains.filter(|condition| condition.status == "True");

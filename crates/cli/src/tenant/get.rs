@@ -7,14 +7,14 @@ use super::{Server, path, tenant_name};
 use crate::failure::Failure;
 use crate::output;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which tenant
+    /// Name of the tenant
     #[arg(value_parser = tenant_name)]
     name: TenantName,
 
-    /// How to show it
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Format,
 }

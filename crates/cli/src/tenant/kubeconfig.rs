@@ -16,27 +16,27 @@ use crate::output;
 use crate::pki::Identity;
 use crate::secret::Secret;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which tenant
+    /// Name of the tenant
     #[arg(value_parser = tenant_name)]
     name: TenantName,
 
-    /// What to call the user
+    /// Name of the user
     #[arg(long, default_value = "admin", value_parser = user)]
     user: String,
 
-    /// A group of the user; may be repeated
+    /// Group of the user (repeatable)
     #[arg(long, value_name = "GROUP", value_parser = group)]
     group: Vec<String>,
 
-    /// How long it is good for
+    /// Lifetime of the credential
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = expiration)]
     expires: Duration,
 }
 
-/// Whom a kubeconfig is for, and how long.
+/// The user and lifetime of a kubeconfig.
 pub struct Wanted<'a> {
     tenant: &'a TenantName,
     user: &'a str,
@@ -46,7 +46,7 @@ pub struct Wanted<'a> {
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Kubernetes refuses less.
+/// The minimum that Kubernetes accepts.
 const SHORTEST: Duration = Duration::from_secs(10 * 60);
 
 impl<'a> Wanted<'a> {
@@ -61,7 +61,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Makes a kubeconfig and prints it.
+/// Creates and prints a kubeconfig.
 pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
     let wanted = Wanted {
         tenant: &args.name,
@@ -72,9 +72,9 @@ pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
     output::print(&make(server, &wanted).await?)
 }
 
-/// Makes a kubeconfig: the key here, the certificate with the server's CA.
+/// Creates a kubeconfig: the key is generated here, the certificate signed by the server.
 pub async fn make(server: &Server, wanted: &Wanted<'_>) -> Result<String, Failure> {
-    let attempted = format!("cannot make a kubeconfig for tenant {}", wanted.tenant);
+    let attempted = format!("cannot create a kubeconfig for tenant {}", wanted.tenant);
     let failed = |error: &dyn std::fmt::Display| Failure::new(&attempted, error);
     let subject = Subject {
         user: wanted.user.to_owned(),
@@ -98,8 +98,8 @@ pub async fn make(server: &Server, wanted: &Wanted<'_>) -> Result<String, Failur
     kubeconfig.to_yaml()
 }
 
-/// What is handed on must open this tenant's space and no other, also when the tenant is
-/// gone and another has its name.
+/// Checks that the certificate opens this tenant's space and no other, also after the tenant
+/// was deleted and another got its name.
 fn check(certificate: &str, asked: Subject, tenant: &TenantName) -> Result<(), &'static str> {
     let signed = Subject::read(certificate).map_err(|_| "the server signed no certificate")?;
     if signed.tenant_uid.is_none() {
@@ -112,11 +112,11 @@ fn check(certificate: &str, asked: Subject, tenant: &TenantName) -> Result<(), &
     };
     match signed == expected {
         true => Ok(()),
-        false => Err("the server signed a certificate for somebody else"),
+        false => Err("the server signed a certificate for another user"),
     }
 }
 
-/// The URL without a space in it: the certificate says which one is meant.
+/// Returns the URL without a space in its path: the certificate determines the space.
 fn plain(server: &str) -> &str {
     let server = server.trim_end_matches('/');
     let authority = server.find("://").map_or(0, |at| at + "://".len());
@@ -133,24 +133,24 @@ fn plain(server: &str) -> &str {
 
 fn user(text: &str) -> Result<String, &'static str> {
     if text.is_empty() {
-        return Err("a user has a name");
+        return Err("the user name is empty");
     }
     if text.starts_with(RESERVED_PREFIX) {
-        return Err("names that begin with `system:` are the server's to give");
+        return Err("names that begin with `system:` are reserved");
     }
     Ok(text.to_owned())
 }
 
-/// The server would drop such groups, or refuse them; here they are a mistake.
+/// Rejects groups that the server would drop or refuse.
 fn group(text: &str) -> Result<String, &'static str> {
     if text.is_empty() {
-        return Err("a group has a name");
+        return Err("the group name is empty");
     }
     if text.starts_with(RESERVED_PREFIX) {
-        return Err("groups that begin with `system:` are the server's to give");
+        return Err("groups that begin with `system:` are reserved");
     }
     if text.starts_with(TENANT_PREFIX) {
-        return Err("the tenant is the one that was named, and no group");
+        return Err("groups that begin with `tenant:` are reserved");
     }
     Ok(text.to_owned())
 }
@@ -158,7 +158,7 @@ fn group(text: &str) -> Result<String, &'static str> {
 fn expiration(text: &str) -> Result<Duration, String> {
     let length = duration::parse(text)?;
     if length < SHORTEST {
-        return Err("10m is the shortest".to_owned());
+        return Err("the minimum is 10m".to_owned());
     }
     Ok(length)
 }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_server_is_named_without_a_space() {
+    fn server_url_has_no_space_in_its_path() {
         for (server, expected) in [
             ("https://h:1", "https://h:1"),
             ("https://h:1/", "https://h:1"),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_certificate_that_ends_with_this_tenant_is_handed_on() {
+    fn certificate_must_be_bound_to_this_tenant() {
         use insula_access::{Authority, Validity};
         let asked = |user: &str, groups: &[&str]| Subject {
             user: user.to_owned(),
@@ -201,7 +201,7 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let t1 = tenant_name("t1").unwrap();
         let outlives = Err("the server signed a certificate that outlives the tenant");
-        let another = Err("the server signed a certificate for somebody else");
+        let another = Err("the server signed a certificate for another user");
         for (subject, expected) in [
             (signed("t1", Some("u-1")), Ok(())),
             (signed("t1", None), outlives),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_has_a_name_that_is_not_the_servers() {
+    fn reserved_user_names_are_refused() {
         for good in ["admin", "systems", "my:user"] {
             assert_eq!(user(good).as_deref(), Ok(good));
         }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_tenants_own_groups_can_be_given() {
+    fn reserved_groups_are_refused() {
         for good in ["dev", "systems", "my:group", "tenant"] {
             assert_eq!(group(good).as_deref(), Ok(good));
         }

@@ -7,18 +7,18 @@ use super::{Server, TENANTS};
 use crate::failure::Failure;
 use crate::output;
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How to show them
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Format,
 }
 
-/// As kubectl has it.
+/// The page size, as in kubectl.
 const PAGE: usize = 500;
 
-/// Shows all tenants.
+/// Lists all tenants.
 pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
     let tenants = all(server).await?;
     output::print(&show::many(tenants, args.output)?)
@@ -42,14 +42,14 @@ async fn all(server: &Server) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// Items of a list need not say what they are; on their own they must.
+/// Sets apiVersion and kind, which items of a list may omit.
 fn with_type(mut tenant: Value) -> Value {
     tenant["apiVersion"] = json!("v1");
     tenant["kind"] = json!("Tenant");
     tenant
 }
 
-/// As a value in a query.
+/// Escapes a query value.
 fn escape(text: &str) -> String {
     let escape = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_token_is_made_of_it_is_one_value() {
+    fn continue_tokens_are_escaped() {
         assert_eq!(escape("aZ9-_.~"), "aZ9-_.~");
         assert_eq!(escape("a=b&c d/ä"), "a%3Db%26c%20d%2F%C3%A4");
     }

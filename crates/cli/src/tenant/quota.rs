@@ -1,8 +1,8 @@
-//! What a tenant may have, as it is said on the command line and shown.
+//! Quotas of tenants on the command line and in tables.
 
 use serde_json::{Map, Value, json};
 
-/// What can be limited; all but bytes are plain numbers.
+/// The limits; all but bytes are plain numbers.
 const NAMES: [&str; 4] = [
     "objects",
     "bytes",
@@ -10,29 +10,29 @@ const NAMES: [&str; 4] = [
     "customResourceDefinitions",
 ];
 
-/// What a tenant may have at most.
+/// The quota of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota(Map<String, Value>);
 
-/// Why a text says no such thing.
+/// The errors of a quota.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAQuota {
-    /// It is not made of names and amounts.
+    /// A part is not NAME=AMOUNT.
     #[error("{0:?} is not NAME=AMOUNT")]
     Form(String),
-    /// Nothing of that name can be limited.
-    #[error("{0:?} cannot be limited; what can is {known}", known = NAMES.join(", "))]
+    /// The limit is unknown.
+    #[error("{0:?} is not a limit; the limits are {known}", known = NAMES.join(", "))]
     Name(String),
-    /// It is said twice.
-    #[error("{0} is limited twice")]
+    /// A limit occurs twice.
+    #[error("duplicate limit {0}")]
     Twice(String),
-    /// It is no number.
+    /// The amount is not a number.
     #[error("{0:?} is not a number of {1}")]
     Amount(String, &'static str),
 }
 
 impl Quota {
-    /// Reads `objects=1000,bytes=100Mi`.
+    /// Parses `objects=1000,bytes=100Mi`.
     pub fn parse(text: &str) -> Result<Self, NotAQuota> {
         let mut quota = Map::new();
         for part in text.split(',') {
@@ -41,7 +41,7 @@ impl Quota {
             let known = NAMES.into_iter().find(|known| *known == name);
             let name = known.ok_or_else(|| NotAQuota::Name(name.to_owned()))?;
             let value = match name {
-                // A quantity, which the server reads.
+                // A quantity, which the server parses.
                 "bytes" if !amount.is_empty() => json!(amount),
                 _ => {
                     let number = amount.parse::<u32>();
@@ -56,13 +56,13 @@ impl Quota {
         Ok(Self(quota))
     }
 
-    /// As the tenant's object says it.
+    /// Returns the quota as in the tenant's spec.
     pub fn value(&self) -> Value {
         Value::Object(self.0.clone())
     }
 }
 
-/// What a tenant has of what it may have: `objects=8/1000`.
+/// Formats usage and quota: `objects=8/1000`.
 pub fn shown(tenant: &Value) -> String {
     let (quota, usage) = (&tenant["spec"]["quota"], &tenant["status"]["usage"]);
     let text = |value: &Value| match value {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_is_names_and_amounts() {
+    fn quota_parses_names_and_amounts() {
         let quota = Quota::parse("objects=1000,bytes=100Mi,customResourceDefinitions=0").unwrap();
         let wanted = json!({"objects": 1000, "bytes": "100Mi", "customResourceDefinitions": 0});
         assert_eq!(quota.value(), wanted);
@@ -94,10 +94,10 @@ mod tests {
             ("objects=1,", "\"\" is not NAME=AMOUNT"),
             ("objects=-1", "\"-1\" is not a number of objects"),
             ("bytes=", "\"\" is not a number of bytes"),
-            ("objects=1,objects=2", "objects is limited twice"),
+            ("objects=1,objects=2", "duplicate limit objects"),
             (
                 "pods=1",
-                "\"pods\" cannot be limited; what can is objects, bytes, namespaces, \
+                "\"pods\" is not a limit; the limits are objects, bytes, namespaces, \
                  customResourceDefinitions",
             ),
         ] {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_stands_before_what_there_may_be() {
+    fn usage_is_shown_before_the_quota() {
         let tenant = json!({
             "spec": {"quota": {"objects": 1000, "bytes": "1Mi"}},
             "status": {"usage": {"objects": 8, "bytes": "3Ki", "namespaces": 3}},

@@ -1,4 +1,4 @@
-//! Tenants as they are shown.
+//! Output of tenants.
 
 use std::time::SystemTime;
 
@@ -11,22 +11,22 @@ use crate::duration;
 use crate::failure::Failure;
 use crate::output;
 
-/// How objects are shown.
+/// The output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// A line for each
+    /// One line per object
     Table,
-    /// A longer line for each
+    /// One longer line per object
     Wide,
-    /// All that is known, as JSON
+    /// JSON
     Json,
-    /// All that is known, as YAML
+    /// YAML
     Yaml,
-    /// Only what they are called
+    /// Names only
     Name,
 }
 
-/// One tenant.
+/// Formats one tenant.
 pub fn one(tenant: &Value, format: Format) -> Result<String, Failure> {
     match format {
         Format::Json | Format::Yaml => document(tenant, format),
@@ -34,7 +34,7 @@ pub fn one(tenant: &Value, format: Format) -> Result<String, Failure> {
     }
 }
 
-/// Many tenants.
+/// Formats a list of tenants.
 pub fn many(tenants: Vec<Value>, format: Format) -> Result<String, Failure> {
     match format {
         Format::Json | Format::Yaml => {
@@ -60,7 +60,7 @@ fn rows(tenants: &[Value], format: Format) -> Result<String, Failure> {
         return Ok(tenants.iter().map(name).collect());
     }
     let now = Timestamp::try_from(SystemTime::now());
-    let now = now.map_err(|error| Failure::new("cannot tell the time", error))?;
+    let now = now.map_err(|error| Failure::new("cannot read the clock", error))?;
     let header = ["NAME", "STATUS", "AGE", "QUOTA", "CONDITIONS"].map(str::to_owned);
     let rows = tenants.iter().map(|tenant| row(tenant, now));
     let rows: Vec<_> = std::iter::once(header).chain(rows).collect();
@@ -99,7 +99,7 @@ fn age(tenant: &Value, now: Timestamp) -> String {
     let created = created.and_then(|created| created.parse::<Timestamp>().ok());
     match created {
         None => "<unknown>".to_owned(),
-        // A clock that is ahead makes nobody younger than just born.
+        // A creation time in the future counts as now.
         Some(created) => {
             duration::short(now.duration_since(created).try_into().unwrap_or_default())
         }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_says_the_same_as_json_whatever_texts_look_like() {
+    fn yaml_and_json_are_equivalent_for_all_strings() {
         let texts = [
             "true",
             "no",

@@ -1,8 +1,8 @@
-//! Waiting for the server to get something done.
+//! Waiting for the server.
 
 use std::time::{Duration, Instant};
 
-/// Waits between looks, longer each time, until a deadline.
+/// Polls with increasing intervals until a deadline.
 pub struct Wait {
     deadline: Instant,
     pause: Duration,
@@ -14,16 +14,15 @@ struct Told {
     last: String,
 }
 
-/// The first pause, and the longest: soon enough for what is quick, seldom enough for what
-/// is slow.
+/// The first and the maximum interval: responsive for fast operations, sparing for slow ones.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What takes longer than this is said to be under way.
+/// The wait before progress is printed.
 const QUIET: Duration = Duration::from_secs(1);
 
 impl Wait {
-    /// Beginning now, for so long.
+    /// Starts a wait.
     pub fn at_most(timeout: Duration) -> Self {
         let now = Instant::now();
         Self {
@@ -36,7 +35,7 @@ impl Wait {
         }
     }
 
-    /// Pauses; not when there is no time left. Says what is waited for, when that is new.
+    /// Sleeps, unless the deadline has passed. Prints progress if it changed.
     pub async fn pause(&mut self, waiting_for: &str) -> Result<(), TimedOut> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -55,7 +54,7 @@ impl Wait {
 /// The deadline has passed.
 pub struct TimedOut;
 
-#[expect(clippy::print_stderr, reason = "progress, to whoever waits")]
+#[expect(clippy::print_stderr, reason = "progress for the user")]
 fn say(waiting_for: &str) {
     eprintln!("waiting for {waiting_for}");
 }

@@ -1,4 +1,4 @@
-//! A vCenter on the command line, and whom to believe there.
+//! The vCenters on the command line, with how their certificates are verified.
 
 use insula_identity::endpoint::{Endpoint, Trust};
 use insula_vsphere::names::PORT;
@@ -11,7 +11,7 @@ pub struct AllowedServer {
 }
 
 impl AllowedServer {
-    /// Reads it.
+    /// Parses `HOST`, `HOST=THUMBPRINT` or `HOST=insecure`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (address, trust) = match text.split_once('=') {
             None => (text, None),
@@ -25,7 +25,7 @@ impl AllowedServer {
         Ok(Self { endpoint, trust })
     }
 
-    /// As bounds are made of.
+    /// Returns the endpoint and its trust.
     pub fn into_end(self) -> (Endpoint, Option<Trust>) {
         (self.endpoint, self.trust)
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_read_with_whom_to_believe_there() {
+    fn allowed_server_parses_host_port_and_trust() {
         let print = "ab".repeat(32);
         let pinned = format!("vcenter.example:8443={print}");
         for (text, host, port, trust) in [

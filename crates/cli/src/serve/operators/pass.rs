@@ -1,5 +1,5 @@
-//! What an operator shows the server: a certificate that is made in memory, holds for a
-//! short time, and is replaced before it ends.
+//! The credentials of an operator in the server process: a short-lived certificate that is
+//! created in memory and replaced before it expires.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -21,21 +21,21 @@ use tower::{BoxError, service_fn};
 
 use crate::failure::Failure;
 
-/// How an operator comes to the server it runs beside.
+/// How an operator connects to the server it runs in.
 pub struct Pass {
-    /// What makes certificates that the server believes.
+    /// The CA that the server trusts.
     pub authority: Arc<Authority>,
-    /// Where this machine reaches the server.
+    /// The server URL from this machine.
     pub url: Uri,
-    /// What the server is called there.
+    /// The server name for certificate verification.
     pub server_name: String,
-    /// What the server shows, which may be replaced while it runs.
+    /// The server certificates in use, which may be replaced at any time.
     pub certificates: Arc<Certificates>,
-    /// How long a certificate lasts.
+    /// The lifetime of a certificate.
     pub lasts: Duration,
 }
 
-/// A user, and what of theirs is shown now.
+/// A user and the current client.
 struct Holder {
     pass: Pass,
     subject: Subject,
@@ -48,15 +48,15 @@ struct Current {
     made: SystemTime,
 }
 
-/// How soon what does not work is made anew.
+/// The minimum age before a failing client is replaced.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Nothing that is only in memory needs to hold for longer.
+/// The maximum lifetime of an in-memory certificate.
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Pass {
-    /// A client for a user of the system. What it shows is replaced when two thirds of its
-    /// time are over, and when it does not lead to the server any more.
+    /// Returns a client for a user of the system space. Its certificate is replaced after two
+    /// thirds of its lifetime, and when the server's certificate is no longer trusted.
     pub fn connect(
         self,
         user: &str,
@@ -92,7 +92,7 @@ impl Pass {
         agent: &'static str,
         now: SystemTime,
     ) -> Result<Client, Failure> {
-        let attempted = "cannot make a certificate for an operator";
+        let attempted = "cannot create a certificate for an operator";
         let key = KeyPair::generate().map_err(|error| Failure::new(attempted, error))?;
         let validity = Validity::starting(now, self.lasts);
         let certificate = self.authority.issue_client(subject, &key, validity);
@@ -110,8 +110,7 @@ impl Pass {
         client.map_err(|error| Failure::new("cannot connect an operator", error))
     }
 
-    /// Whom to believe that it is the server: whoever the own CA vouches for, and who vouches
-    /// for what the server shows.
+    /// Returns the trusted roots: the own CA and the chain of the server certificate in use.
     fn roots(&self) -> Vec<Vec<u8>> {
         let own = CertificateDer::from_pem_slice(self.authority.certificate_pem().as_bytes());
         let all = own.into_iter().chain(self.certificates.chain());
@@ -123,28 +122,28 @@ impl Holder {
     async fn send(&self, request: http::Request<Body>) -> Result<Response, BoxError> {
         let sent = self.client().send(request).await;
         if sent.is_err() {
-            // The server may show something else by now.
+            // The server's certificate may have been replaced.
             self.replace_after(SOON);
         }
         Ok(sent?)
     }
 
-    /// The client of now.
+    /// Returns the current client.
     fn client(&self) -> Client {
         self.replace_after(self.pass.lasts * 2 / 3);
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         current.client.clone()
     }
 
-    /// Makes another if the one of now is so old. Until that is possible it stays.
+    /// Replaces the client if it is older than `age`; keeps it if that fails.
     fn replace_after(&self, age: Duration) {
-        // By the clock that certificates go by. One that was put back makes everything old.
+        // Uses the wall clock, as certificates do. A clock that was set back counts as old.
         let is_old = |current: &Current| current.made.elapsed().map_or(true, |of| of >= age);
         if !is_old(&self.current.read().unwrap_or_else(PoisonError::into_inner)) {
             return;
         }
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        // Somebody else may have been faster.
+        // Another request may have replaced it already.
         if !is_old(&current) {
             return;
         }
@@ -156,7 +155,7 @@ impl Holder {
                 let made = SystemTime::now();
                 *current = Current { client, made };
             }
-            Err(error) => tracing::warn!(%error, "an operator's certificate is not renewed"),
+            Err(error) => tracing::warn!(%error, "operator certificate renewal failed"),
         }
     }
 }

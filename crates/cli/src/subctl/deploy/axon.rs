@@ -11,45 +11,45 @@ use crate::output;
 use crate::subctl::Scene;
 use crate::subctl::subject::{self, Subject};
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     parts: PartsArgs,
 
-    /// Change nothing, and print what would be applied
+    /// Print the manifests instead of applying them
     #[arg(long)]
     dry_run: bool,
 
-    /// How to print it, with --dry-run
+    /// Output format of --dry-run
     #[arg(short, long, value_enum, default_value = "yaml", requires = "dry_run")]
     output: Format,
 
-    /// Do not wait until an operator runs
+    /// Do not wait for a running operator
     #[arg(long)]
     no_wait: bool,
 
-    /// How long to wait until one does
+    /// How long to wait for a running operator
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = crate::duration::parse)]
     timeout: Duration,
 }
 
-/// What the operator is made of.
+/// The arguments of the operator's objects.
 #[derive(clap::Args)]
 pub struct PartsArgs {
-    /// The image that the operator runs from: one with the binary `insula`
+    /// Image of the operator, with the binary `insula`
     #[arg(long, value_name = "IMAGE", default_value = IMAGE)]
     operator_image: String,
 
-    /// No Deployment: the operator runs elsewhere, as in `insula serve --operators broker`
+    /// Create no Deployment: the operator runs elsewhere, such as in `insula serve --operators broker`
     #[arg(long)]
     without_deployment: bool,
 
-    /// Who manages tenants beside administrators of the cluster: user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME; may be repeated
-    #[arg(long = "axon-admin", value_name = "WHO", value_parser = subject::parse)]
+    /// Tenant manager in addition to the cluster's administrators: user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME (repeatable)
+    #[arg(long = "axon-admin", value_name = "SUBJECT", value_parser = subject::parse)]
     axon_admins: Vec<Subject>,
 
-    /// Let the operator make whole spaces, on Insula: for `create tenant --isolation space`
+    /// Let the operator create spaces on Insula, for `create tenant --isolation space`
     #[arg(long)]
     spaces: bool,
 }
@@ -57,17 +57,17 @@ pub struct PartsArgs {
 /// The image of this version.
 pub const IMAGE: &str = concat!("insula:", env!("CARGO_PKG_VERSION"));
 
-/// How objects are printed.
+/// The output formats of objects.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Documents that `kubectl apply -f -` takes
+    /// YAML documents for `kubectl apply -f -`
     Yaml,
-    /// One list
+    /// One JSON list
     Json,
 }
 
 impl PartsArgs {
-    /// The same, for whoever makes it.
+    /// Builds the settings.
     pub fn settings(self) -> AxonSettings {
         AxonSettings {
             operator_image: self.operator_image,
@@ -78,7 +78,7 @@ impl PartsArgs {
     }
 }
 
-/// Installs what tenants need, and waits until an operator runs.
+/// Installs the prerequisites of tenants and waits for a running operator.
 pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     let settings = args.parts.settings();
     if args.dry_run {
@@ -95,7 +95,7 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints what would be applied.
+/// Prints the manifests.
 pub fn print(settings: &AxonSettings, format: Format) -> Result<(), Failure> {
     let manifests = axon::manifests(settings);
     output::print(&match format {

@@ -14,22 +14,22 @@ use crate::failure::Failure;
 use crate::subctl::progress::Progress;
 use crate::subctl::{Scene, flag, usage};
 
-/// What it can be told.
+/// The arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A broker-info file: where to deploy and as whom, as `create tenant` wrote it, and the IPsec PSK if it has one
+    /// Broker-info file with the target and credentials, as written by `create tenant`, and optionally the IPsec PSK
     #[arg(long, value_name = "FILE")]
     broker_info_from: Option<PathBuf>,
 
-    /// Deprecated: the same as --broker-info-from
+    /// Deprecated alias of --broker-info-from
     #[arg(long, value_name = "FILE")]
     ipsec_psk_from: Option<PathBuf>,
 
-    /// The broker's namespace, if the file does not say; default: submariner-k8s-broker
+    /// Namespace of the broker, if the file has none (default: submariner-k8s-broker)
     #[arg(short, long, value_name = "NAME", alias = "broker-namespace")]
     namespace: Option<String>,
 
-    /// What clusters that join get
+    /// Components that joining clusters run
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     #[arg(default_values = component::ALL)]
     components: Vec<String>,
@@ -37,19 +37,19 @@ pub struct Args {
     #[command(flatten)]
     networks: NetworkArgs,
 
-    /// Domains that are resolved across clusters, beside the usual one
+    /// Domains that are resolved across clusters, in addition to the default one
     #[arg(long, value_name = "DOMAIN", value_delimiter = ',')]
     custom_domains: Vec<String>,
 
-    /// The URL of the server as clusters reach it; default: as it is reached from here
+    /// URL of the server for clusters (default: the URL in use)
     #[arg(long, value_name = "URL", value_parser = flag::broker_url)]
     broker_url: Option<String>,
 
-    /// Make a new IPsec PSK, whatever files have: clusters that have joined are cut off until they join again
+    /// Generate a new IPsec PSK in any case, which cuts off joined clusters until they join again
     #[arg(long)]
     new_psk: bool,
 
-    /// Where to write the broker-info file; one that is there is kept under another name
+    /// Broker-info file to write; an existing one is backed up
     #[arg(long, value_name = "FILE", default_value = info::FILE)]
     output_file: PathBuf,
 
@@ -57,35 +57,35 @@ pub struct Args {
     dropped: DroppedArgs,
 }
 
-/// The addresses that clusters get.
+/// The addresses of clusters.
 #[derive(clap::Args)]
 struct NetworkArgs {
-    /// Give clusters whose addresses overlap global ones
+    /// Enable global addresses for clusters with overlapping ranges
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "false", default_missing_value = "true", value_parser = flag::on_or_off)]
     globalnet: bool,
 
-    /// Where global addresses are from
+    /// Range of global addresses
     #[arg(long, value_name = "CIDR", default_value = GLOBALNET_RANGE)]
     globalnet_cidr_range: String,
 
-    /// How many of them a cluster gets that does not say
+    /// Default number of global addresses per cluster
     #[arg(long, value_name = "NUMBER", default_value_t = GLOBALNET_CLUSTER_SIZE)]
     #[arg(alias = "default-globalnet-cluster-size")]
     globalnet_cluster_size: u32,
 
-    /// Give services of the whole set addresses by themselves
+    /// Enable ClusterSet IPs for services by default
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "false", default_missing_value = "true", value_parser = flag::on_or_off)]
     enable_clusterset_ip: bool,
 
-    /// Where addresses of services of the whole set are from
+    /// Range of ClusterSet IPs
     #[arg(long, value_name = "CIDR", default_value = CLUSTERSET_IP_RANGE)]
     clusterset_ip_cidr_range: String,
 }
 
-/// What was about Submariner's operator, which a broker does not need: old command lines go
-/// on working.
+/// Flags about Submariner's operator, which a broker does not need: accepted so that existing
+/// command lines keep working.
 #[derive(clap::Args)]
 struct DroppedArgs {
     #[arg(long, hide = true)]
@@ -103,7 +103,7 @@ struct DroppedArgs {
     https_proxy: Option<String>,
     #[arg(long, hide = true)]
     no_proxy: Option<String>,
-    /// Of the time before --components.
+    /// A predecessor of --components.
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_parser = flag::on_or_off)]
     service_discovery: Option<bool>,
@@ -163,11 +163,11 @@ impl Args {
         })
     }
 
-    /// The file, by its name of now or of before.
+    /// Returns the file, by its current or its deprecated flag.
     fn info_from(&self, progress: &Progress) -> Option<PathBuf> {
         let (now, before) = (&self.broker_info_from, &self.ipsec_psk_from);
         if before.is_some() {
-            progress.warn("--ipsec-psk-from is deprecated: say --broker-info-from");
+            progress.warn("--ipsec-psk-from is deprecated: use --broker-info-from");
         }
         if let (Some(now), Some(before)) = (now, before)
             && now != before
@@ -180,7 +180,7 @@ impl Args {
 }
 
 impl DroppedArgs {
-    /// Says of what was given that it does nothing.
+    /// Warns about each given flag that has no effect.
     fn warn(&self, progress: &Progress) {
         for (flag, given) in [
             ("--repository", self.repository.is_some()),

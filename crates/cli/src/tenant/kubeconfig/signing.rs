@@ -1,4 +1,5 @@
-//! Having a certificate signed: a request into the tenant's space, approved, and removed.
+//! Signing of a client certificate: a request in the tenant's space is created, approved and
+//! deleted.
 
 use std::time::Duration;
 
@@ -12,15 +13,15 @@ use crate::failure::Failure;
 use crate::tenant::wait::{TimedOut, Wait};
 use crate::tenant::{Server, conditions};
 
-/// The server's own signer for client certificates.
+/// The server's signer of client certificates.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often an approval is tried when others write to the request, too.
+/// The maximum number of attempts on write conflicts.
 const ATTEMPTS: usize = 5;
 
-/// Has a request signed, and returns the certificate in PEM.
+/// Has a request signed and returns the certificate in PEM.
 pub async fn sign(
     server: &Server,
     wanted: &Wanted<'_>,
@@ -42,9 +43,9 @@ pub async fn sign(
     };
     let path = format!("{requests}/{name}");
     let certificate = signed(client, &path, created.clone(), attempted).await;
-    // It has served its purpose, however it went; the server forgets it anyway in time.
+    // The request is no longer needed; the server deletes it eventually as well.
     if let Err(error) = client.delete(&path).await {
-        tracing::warn!(%error, %path, "the signing request is left behind");
+        tracing::warn!(%error, %path, "signing request deletion failed");
     }
     certificate
 }
@@ -76,13 +77,13 @@ async fn signed(
         if let Some(certificate) = request["status"]["certificate"].as_str() {
             let bytes = BASE64_STANDARD.decode(certificate).ok();
             let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-            let unreadable = "the server's certificate is not PEM in base64";
+            let unreadable = "the server's certificate is not base64-encoded PEM";
             return text.ok_or_else(|| Failure::new(attempted, unreadable));
         }
         let refused = conditions(&request).into_iter();
         let mut refused = refused.filter(|of| of.kind == "Failed" || of.kind == "Denied");
         if let Some(condition) = refused.next() {
-            let why = format!("the server does not sign it: {}", condition.message);
+            let why = format!("the server refused to sign it: {}", condition.message);
             return Err(Failure::new(attempted, why));
         }
         let waiting = wait.pause("the server to sign a certificate").await;
@@ -110,7 +111,7 @@ fn with_approval(mut request: Value) -> Value {
         "type": "Approved",
         "status": "True",
         "reason": "InsulaTenantKubeconfig",
-        "message": "asked for with `insula tenant kubeconfig`",
+        "message": "requested with `insula tenant kubeconfig`",
     });
     match &mut request["status"]["conditions"] {
         Value::Array(conditions) => conditions.push(condition),
