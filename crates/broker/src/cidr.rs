@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn r73_a_range_is_judged_by_the_address_as_it_was_typed() {
+    fn r73_range_is_validated_by_the_address_as_given() {
         for (text, class) in [
             ("0.0.0.0/8", "unspecified"),
             ("::/0", "unspecified"),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused_and_quoted() {
+    fn invalid_ranges_are_refused_and_quoted() {
         for bad in [
             "",
             "/",
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_begins_at_the_network() {
+    fn span_starts_at_the_network_address() {
         let span = cidr("10.1.2.3/8").span().unwrap();
         assert_eq!((span.start, span.length), (10 << 24, 1 << 24));
         assert_eq!(cidr("1.2.3.4/0").span().unwrap().end(), 1 << 32);

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_label() {
+    fn cluster_id_is_a_dns_label() {
         let longest = "a".repeat(63);
         for good in ["east", "0", "a-b", longest.as_str()] {
             assert_eq!(good.parse::<ClusterId>().unwrap().as_str(), good);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_derived_from_the_name_in_the_kubeconfig() {
+    fn cluster_id_is_derived_from_the_kubeconfig_name() {
         for (name, id) in [
             ("east", "east"),
             ("kind-East", "kind-east"),

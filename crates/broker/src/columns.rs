@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_they_need_to_be() {
+    fn columns_are_as_wide_as_needed() {
         let rows = [["a", "bb", ""], ["ccc", "\u{e4}", "d"]];
         let rows = rows.map(|row| row.map(str::to_owned));
         assert_eq!(table(&rows), "a     bb\nccc   \u{e4}    d\n");
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_one_short_line_that_steers_nothing() {
+    fn cells_are_sanitized_and_truncated() {
         for (text, shown) in [
             ("a\x1b[31mb", "a\u{fffd}[31mb".to_owned()),
             ("a\r\nb\tc", "a\u{fffd}\u{fffd}b\u{fffd}c".to_owned()),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_is_too_long_to_be_shown() {
+    fn very_long_text_is_truncated() {
         let rows = [["\u{1F600}".repeat(70_000), "b".to_owned()]];
         let shown = table(&rows);
         assert_eq!(shown.chars().count(), 256 + 3 + 1 + 1);

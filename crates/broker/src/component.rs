@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn r72_components_come_in_any_order_and_leave_sorted() {
+    fn r72_components_are_sorted() {
         let both = Ok(vec![CONNECTIVITY.to_owned(), SERVICE_DISCOVERY.to_owned()]);
         assert_eq!(parsed(&["service-discovery,connectivity"]), both);
         assert_eq!(parsed(&["service-discovery", "connectivity"]), both);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_component_is_named() {
+    fn unknown_components_are_named() {
         let none =
             "invalid components parameter: at least one component must be provided for deployment";
         for nothing in [&[][..], &[""], &[" , "]] {

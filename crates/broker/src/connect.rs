@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_https_and_nothing_but_a_place() {
+    fn broker_url_is_https_without_user_and_query() {
         for (text, read) in [
             ("https://1.2.3.4:6443", "https://1.2.3.4:6443/"),
             ("1.2.3.4:6443", "https://1.2.3.4:6443/"),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_answer_is_not_waited_for_without_end() {
+    fn unresponsive_server_times_out() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let info = info(&silent.local_addr().unwrap().to_string(), "t");
         let mut config = from_file(&info).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_token_that_can_be_sent_or_with_a_ca_that_is_none_is_refused() {
+    fn invalid_token_or_ca_in_a_file_is_refused() {
         for token in ["", " ", "a b", "a\nb", "\u{e4}"] {
             let refused = from_file(&info("https://h", token)).unwrap_err();
             let said = "the broker info file has no token that can be used";
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_the_same_by_host_and_port() {
+    fn servers_are_compared_by_host_and_port() {
         for (one, other, same) in [
             ("https://h", "https://H:443/tenants/a", true),
             ("https://h:6443", "https://h:6444", false),
@@ -230,7 +230,7 @@ mod tests {
         }
     }
     #[test]
-    fn places_are_the_same_whatever_goes_without_saying() {
+    fn apis_are_compared_with_default_port_and_path() {
         for (one, other, same) in [
             ("https://h", "https://H:443/", true),
             ("https://h/tenants/a/", "https://h:443/tenants/a", true),

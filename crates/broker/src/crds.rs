@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn r13_r14_these_kinds_are_defined() {
+    fn r13_r14_definitions_have_the_expected_kinds() {
         let reported: Vec<_> = all()
             .iter()
             .map(|definition| {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_fills_in_is_no_difference() {
+    fn server_defaults_are_not_a_difference() {
         for wanted in all() {
             let mut found = wanted.clone();
             let filled = serde_json::json!({"strategy": "None"});
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn r18_one_of_ours_that_differs_is_replaced_and_keeps_what_others_added() {
+    fn r18_own_definition_is_replaced_and_keeps_foreign_labels() {
         let wanted = named("brokers.submariner.io");
         let mut found = wanted.clone();
         found.metadata.resource_version = Some("7".to_owned());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn r18_somebody_elses_stays_if_it_will_do_and_is_never_made_older() {
+    fn r18_foreign_definition_is_kept_if_compatible_or_newer() {
         let imports = "serviceimports.multicluster.x-k8s.io";
         let clusters = "clusters.submariner.io";
         let schema = |definition: &mut CustomResourceDefinition, edit: fn(&mut Value)| {

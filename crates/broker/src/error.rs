@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_grants_what_they_do_not_have_is_told_so() {
+    fn escalation_errors_have_their_own_hint() {
         let refused = |message: &str| {
             let status = kube::core::Status::failure(message, "Forbidden").with_code(403);
             Error::when("grant")(kube::Error::Api(Box::new(status))).hint()
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn many_missing_rights_are_on_lines_of_their_own() {
+    fn many_missing_permissions_are_on_separate_lines() {
         let missing = |count: usize| {
             let names = (1..=count).map(|number| format!("r{number}"));
             Error::MissingPermissions(names.collect()).to_string()

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r25_an_id_is_a_label_that_leaves_room_for_the_prefix() {
+    fn r25_tenant_id_is_a_label_that_leaves_room_for_the_prefix() {
         let longest = "a".repeat(45);
         for good in ["a", "0", "acme", "a-b", "a--b", longest.as_str()] {
             assert_eq!(good.parse::<TenantId>().unwrap().as_str(), good);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_says_whose_it_is() {
+    fn tenant_is_derived_from_the_namespace() {
         let id: TenantId = "a-b".parse().unwrap();
         assert_eq!(TenantId::of_namespace(&id.namespace()), Some(id));
         for other in [
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn r20_a_random_id_is_a_lower_case_uuid() {
+    fn r20_generated_id_is_a_lower_case_uuid() {
         let id = TenantId::random();
         let uuid: uuid::Uuid = id.as_str().parse().unwrap();
         assert_eq!(uuid.get_version_num(), 4);

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r69_a_key_has_48_bytes_that_no_other_has() {
+    fn r69_generated_key_has_48_random_bytes() {
         let made = generate();
         assert_eq!(made.metadata.name.as_deref(), Some("submariner-ipsec-psk"));
         assert_eq!((&made.type_, of(&made).unwrap().len()), (&None, 48));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_key_is_none() {
+    fn empty_key_counts_as_absent() {
         assert_eq!(of(&secret(Vec::new())), None);
         assert_eq!(of(&Secret::default()), None);
     }

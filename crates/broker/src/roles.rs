@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_grants_a_right_has_it() {
+    fn granted_rules_are_held_by_the_grantor() {
         for (holder, granted) in [
             (admin(), cluster()),
             (tenant_admin("n"), cluster()),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_escalate_bind_or_use_stars() {
+    fn no_role_has_escalate_bind_or_wildcards() {
         let all = [
             admin(),
             tenant_admin("n"),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn r82_a_tenants_administrator_has_nothing_beyond_its_namespace() {
+    fn r82_tenant_admin_rules_are_limited_to_its_namespace() {
         let beyond = [
             "tenants",
             "customresourcedefinitions",

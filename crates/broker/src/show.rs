@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_cut_off() {
+    fn names_are_never_truncated() {
         let namespace = format!("submariner-broker-{}", "t".repeat(45));
         let spec = json!({
             "components": ["connectivity", "service-discovery"], "globalnetEnabled": true,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_broker_is_shown_as_far_as_it_can_be() {
+    fn malformed_broker_is_shown_with_invalid_cells() {
         let shown = |data: Value| row(&broker("n", data)).cells[2..].to_vec();
         assert_eq!(shown(json!({})), ["", "no", "", "0", ""]);
         assert_eq!(shown(json!({"spec": null})), ["", "no", "", "0", ""]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_broker_does_not_hide_or_imitate_another() {
+    fn malformed_broker_does_not_hide_or_imitate_others() {
         let odd = json!({
             "components": ["a\nsubmariner-broker-b   submariner-broker", "\u{1b}[2J"],
             "defaultCustomDomains": ["d".repeat(66_000)],
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn no_brokers_are_said_to_be_none() {
+    fn empty_list_has_a_message() {
         assert_eq!(table(&[]), "No brokers found\n");
     }
 }

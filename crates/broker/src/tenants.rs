@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_tenant_is_told_from_a_missing_kind() {
+    fn missing_tenant_differs_from_missing_kind() {
         let id: TenantId = "acme".parse().unwrap();
         let status = |code: u16, name: Option<&str>| Status {
             code,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_how_far_it_is() {
+    fn phase_is_pending_without_a_status() {
         let mut tenant = Tenant::new("acme", TenantSpec::default());
         assert_eq!((phase(&tenant), message(&tenant)), ("Pending", None));
         let status = tenant.status.get_or_insert_default();

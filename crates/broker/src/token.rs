@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_of_one_account_among_all_that_had_the_name() {
+    fn token_belongs_to_one_account_uid() {
         let mut unfilled = request("a", ObjectMeta::default());
         let belongs_to = |secret: &Secret| belongs_to(secret, "a", Some("new"));
         assert!(belongs_to(&unfilled), "it has not been filled in");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn r37_a_secret_that_says_it_has_anothers_token_does_not_fit() {
+    fn r37_secret_with_another_accounts_token_does_not_match() {
         let own = "system:serviceaccount:n:a";
         let mut elsewhere = secret(own, "u", Some("u"));
         let data = elsewhere.data.get_or_insert_default();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_put_beside_a_token_is_not_handed_out() {
+    fn extra_data_beside_a_token_is_dropped() {
         let mut secret = secret("s", "u", None);
         let data = secret.data.get_or_insert_default();
         for key in ["ca.crt", "psk", "x"] {

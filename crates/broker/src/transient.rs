@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_borne_for_a_while_after_the_last_answer() {
+    fn transient_errors_are_tolerated_for_a_limited_time() {
         let (mut transient, first) = (TransientErrors::default(), Instant::now());
         assert!(transient.tolerate_at(&answered(503), first));
         let reset = Error::Service("reset".into());
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_refused_again() {
+    fn only_overload_and_server_errors_are_transient() {
         for (code, passes) in [
             (429, true),
             (500, true),

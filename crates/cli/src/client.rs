@@ -41,7 +41,7 @@ enum Scheme {
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum size of a response: more than a page of tenants.
-const LARGEST: usize = 64 << 20;
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 impl Client {
     /// Creates a client for a server of a kubeconfig.
@@ -50,10 +50,7 @@ impl Client {
             let said = format!("the server {:?} of the kubeconfig", connection.server);
             Failure::new(&said, why)
         };
-        let url: Uri = connection
-            .server
-            .parse()
-            .map_err(|_| wrong("not a URL"))?;
+        let url: Uri = connection.server.parse().map_err(|_| wrong("not a URL"))?;
         let host = url.host().ok_or_else(|| wrong("no host"))?;
         let (scheme, port) = match url.scheme_str() {
             Some("http") => (Scheme::Plain, 80),
@@ -71,25 +68,25 @@ impl Client {
 
     /// Reads an object.
     pub async fn get(&self, path: &str) -> Result<Value, ClientError> {
-        self.ask(Method::GET, path, None).await
+        self.send_request(Method::GET, path, None).await
     }
 
     /// Creates an object.
     pub async fn post(&self, path: &str, object: &Value) -> Result<Value, ClientError> {
-        self.ask(Method::POST, path, Some(object)).await
+        self.send_request(Method::POST, path, Some(object)).await
     }
 
     /// Replaces an object.
     pub async fn put(&self, path: &str, object: &Value) -> Result<Value, ClientError> {
-        self.ask(Method::PUT, path, Some(object)).await
+        self.send_request(Method::PUT, path, Some(object)).await
     }
 
     /// Deletes an object.
     pub async fn delete(&self, path: &str) -> Result<Value, ClientError> {
-        self.ask(Method::DELETE, path, None).await
+        self.send_request(Method::DELETE, path, None).await
     }
 
-    async fn ask(
+    async fn send_request(
         &self,
         method: Method,
         path: &str,
@@ -179,7 +176,7 @@ async fn exchange(
     let answer = async {
         let response = sender.send_request(request).await?;
         let (parts, body) = response.into_parts();
-        let body = Limited::new(body, LARGEST).collect().await?;
+        let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await?;
         Ok((parts.status, body.to_bytes()))
     };
     // The connection does the I/O and is dropped with the response.

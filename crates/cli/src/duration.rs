@@ -7,7 +7,8 @@ const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1
 
 /// Parses `90s`, `5m`, `24h`, `7d`, and sums such as `1h30m`.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    sum(text).ok_or_else(|| "a duration is a number with d, h, m or s, such as 30s or 1h30m".to_owned())
+    sum(text)
+        .ok_or_else(|| "a duration is a number with d, h, m or s, such as 30s or 1h30m".to_owned())
 }
 
 fn sum(text: &str) -> Option<Duration> {
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_of_units_are_durations_and_nothing_else_is() {
+    fn durations_parse_as_sums_of_units() {
         for (text, seconds) in [
             ("90s", Some(90)),
             ("5m", Some(300)),
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_those_of_kubectl() {
+    fn ages_are_formatted_as_in_kubectl() {
         for (seconds, text) in [
             (0, "0s"),
             (119, "119s"),

@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 
 use insula_store::Error as StoreError;
 
-use crate::output::harmless;
+use crate::terminal::sanitize;
 
 /// The failure of a command.
 #[derive(Debug)]
@@ -63,9 +63,9 @@ impl Failure {
     /// Prints it to stderr.
     #[expect(clippy::print_stderr, reason = "the one place that prints failures")]
     pub fn print(&self) {
-        eprintln!("error: {}", harmless(&self.message));
+        eprintln!("error: {}", sanitize(&self.message));
         if let Some(hint) = &self.hint {
-            eprintln!("hint: {}", harmless(hint));
+            eprintln!("hint: {}", sanitize(hint));
         }
     }
 }

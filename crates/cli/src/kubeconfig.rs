@@ -127,7 +127,7 @@ impl Kubeconfig {
                 cluster.certificate_authority_data = Some(BASE64_STANDARD.encode(pem));
             }
             Trust::System => {}
-            Trust::Anybody => cluster.insecure_skip_tls_verify = true,
+            Trust::Insecure => cluster.insecure_skip_tls_verify = true,
         }
         let identity = entry.identity;
         let key = BASE64_STANDARD.encode(identity.key.reveal());
@@ -164,7 +164,7 @@ impl Kubeconfig {
     }
 
     /// Ensures the content of a file; leaves it alone if it is unchanged.
-    pub fn keep_at(&self, path: &Path) -> Result<(), Failure> {
+    pub fn ensure_at(&self, path: &Path) -> Result<(), Failure> {
         let wanted = self.to_yaml()?;
         let there = std::fs::read_to_string(path);
         if there.is_ok_and(|there| there == wanted) {

@@ -22,6 +22,7 @@ mod secret;
 mod serve;
 mod stop;
 mod tenant;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -42,11 +43,12 @@ fn exit(done: Result<(), Failure>) -> ExitCode {
 }
 
 /// The default log filter: warnings and errors. Failed requests are reported by their callers.
-const USUAL_LOG: &str = "warn,kube_client::client::builder=off";
+const DEFAULT_LOG_FILTER: &str = "warn,kube_client::client::builder=off";
 
 /// Logs to stderr as `RUST_LOG` says.
 fn log_to_stderr() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(USUAL_LOG));
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG_FILTER));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

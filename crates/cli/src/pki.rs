@@ -39,7 +39,7 @@ pub struct Leaves {
 
 /// The certificates to issue.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct LeafSettings {
     /// The DNS names and IP addresses of the server.
     pub names: BTreeSet<String>,
     /// Their lifetime.
@@ -67,23 +67,23 @@ const RESTORE: &str = "nothing was changed; restore the pki folder from a backup
                        or move it away to start with a new CA";
 
 /// Reads the folder, and creates what is missing or due.
-pub fn ensure(folder: &Path, wanted: &Wanted, now: SystemTime) -> Result<Pki, Failure> {
+pub fn ensure(folder: &Path, wanted: &LeafSettings, now: SystemTime) -> Result<Pki, Failure> {
     private_file::make_folder(folder)?;
-    let maker = Maker {
+    let pki_folder = PkiFolder {
         folder,
         wanted,
         now,
     };
     // Two servers with a common store may start at the same time.
-    let _lock = maker.lock()?;
-    let authority = maker.authority()?;
-    let ends = authority.validity().map_err(making)?.until;
+    let _lock = pki_folder.lock()?;
+    let authority = pki_folder.authority()?;
+    let ends = authority.validity().map_err(creation_failed)?.until;
     if ends <= now + wanted.lasts {
         let days = ends.duration_since(now).unwrap_or_default().as_secs() / DAY.as_secs();
         tracing::warn!(days, "CA expires soon");
     }
-    let service_account_key = maker.service_account_key()?;
-    let leaves = maker.leaves(&authority)?;
+    let service_account_key = pki_folder.service_account_key()?;
+    let leaves = pki_folder.leaves(&authority)?;
     Ok(Pki {
         authority,
         leaves,
@@ -96,26 +96,26 @@ pub fn ensure(folder: &Path, wanted: &Wanted, now: SystemTime) -> Result<Pki, Fa
 pub fn renew(
     folder: &Path,
     authority: &Authority,
-    wanted: &Wanted,
+    wanted: &LeafSettings,
     now: SystemTime,
 ) -> Result<Leaves, Failure> {
-    let maker = Maker {
+    let pki_folder = PkiFolder {
         folder,
         wanted,
         now,
     };
-    let _lock = maker.lock()?;
-    if maker.read("ca.crt")?.as_deref() != Some(authority.certificate_pem()) {
+    let _lock = pki_folder.lock()?;
+    if pki_folder.read("ca.crt")?.as_deref() != Some(authority.certificate_pem()) {
         let attempted = format!("cannot renew certificates in {}", folder.display());
         let why = "ca.crt is not the CA that this server started with";
         return Err(Failure::new(&attempted, why).hint("restart the server"));
     }
-    maker.leaves(authority)
+    pki_folder.leaves(authority)
 }
 
 impl Leaves {
     /// Returns whether one of them is to be renewed.
-    pub fn are_due(&self, authority: &Authority, wanted: &Wanted, now: SystemTime) -> bool {
+    pub fn are_due(&self, authority: &Authority, wanted: &LeafSettings, now: SystemTime) -> bool {
         let ends = authority.validity().map(|of| of.until).unwrap_or(now);
         [&self.server, &self.admin].into_iter().any(|leaf| {
             let issued = authority.recognise(&leaf.certificate);
@@ -126,17 +126,17 @@ impl Leaves {
 
 /// Returns whether a certificate is to be renewed: it has expired, or two thirds of its
 /// lifetime are over and a new one would be valid longer. None is valid longer than the CA.
-fn is_due(until: SystemTime, ca_ends: SystemTime, wanted: &Wanted, now: SystemTime) -> bool {
+fn is_due(until: SystemTime, ca_ends: SystemTime, wanted: &LeafSettings, now: SystemTime) -> bool {
     until <= now || (until < ca_ends && until <= now + wanted.lasts / 3)
 }
 
-struct Maker<'a> {
+struct PkiFolder<'a> {
     folder: &'a Path,
-    wanted: &'a Wanted,
+    wanted: &'a LeafSettings,
     now: SystemTime,
 }
 
-impl Maker<'_> {
+impl PkiFolder<'_> {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -162,7 +162,7 @@ impl Maker<'_> {
             }
             (None, None) if !self.has_issued() => {
                 let made = Authority::generate("insula-ca", Validity::starting(self.now, CA_LASTS));
-                let made = made.map_err(making)?;
+                let made = made.map_err(creation_failed)?;
                 self.write("ca.key", &made.key_pem())?;
                 self.write("ca.crt", made.certificate_pem())?;
                 Ok(made)
@@ -201,7 +201,9 @@ impl Maker<'_> {
             })?;
             return Ok(Secret::new(key));
         }
-        let key = KeyPair::generate().map_err(making)?.serialize_pem();
+        let key = KeyPair::generate()
+            .map_err(creation_failed)?
+            .serialize_pem();
         self.write(name, &key)?;
         Ok(Secret::new(key))
     }
@@ -255,8 +257,8 @@ impl Maker<'_> {
             let key = Secret::new(key);
             return Ok(Identity { certificate, key });
         }
-        let key = KeyPair::generate().map_err(making)?;
-        let certificate = issue(&key, self.validity(ca)?).map_err(making)?;
+        let key = KeyPair::generate().map_err(creation_failed)?;
+        let certificate = issue(&key, self.validity(ca)?).map_err(creation_failed)?;
         let key = Secret::new(key.serialize_pem());
         self.write(&key_file, key.reveal())?;
         self.write(&certificate_file, &certificate)?;
@@ -276,7 +278,7 @@ impl Maker<'_> {
     /// Limits the validity to that of the CA, unless the CA has expired.
     fn validity(&self, ca: &Authority) -> Result<Validity, Failure> {
         let mut validity = Validity::starting(self.now, self.wanted.lasts);
-        let ends = ca.validity().map_err(making)?.until;
+        let ends = ca.validity().map_err(creation_failed)?.until;
         if ends > self.now {
             validity.until = validity.until.min(ends);
         }
@@ -284,7 +286,7 @@ impl Maker<'_> {
     }
 }
 
-fn making(error: impl std::fmt::Display) -> Failure {
+fn creation_failed(error: impl std::fmt::Display) -> Failure {
     Failure::new("cannot create keys and certificates", error)
 }
 
@@ -312,8 +314,8 @@ mod tests {
         now: SystemTime,
     }
 
-    fn wanted(names: &[&str]) -> Wanted {
-        Wanted {
+    fn wanted(names: &[&str]) -> LeafSettings {
+        LeafSettings {
             names: names.iter().map(|&name| name.to_owned()).collect(),
             lasts: LEAF_LASTS,
         }

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::kubeconfig::Source;
 use crate::output;
 use crate::subctl::{ConnectionArgs, Progress, client};
+use crate::terminal;
 
 /// The arguments.
 #[derive(clap::Args)]
@@ -70,10 +71,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new("cannot start", error))?;
-    runtime.block_on(moved(args))
+    runtime.block_on(move_clusters(args))
 }
 
-async fn moved(args: Args) -> Result<(), Failure> {
+async fn move_clusters(args: Args) -> Result<(), Failure> {
     let (here, namespace) = connect(ConnectionArgs::of(args.source)).await?;
     let there = Source::of(args.to_kubeconfig, args.to_context);
     let (there, _) = connect(ConnectionArgs::of(there)).await?;
@@ -101,7 +102,7 @@ async fn moved(args: Args) -> Result<(), Failure> {
         false => relocate(&here, &there, &settings, &progress).await,
     };
     progress.end(done.is_ok());
-    output::print(&output::harmless(&told(&done?)))
+    output::print(&terminal::sanitize(&format_moved(&done?)))
 }
 
 /// Creates a client, and returns it with the namespace of its context.
@@ -113,7 +114,7 @@ async fn connect(connection: ConnectionArgs) -> Result<(Client, String), Failure
 }
 
 /// Formats one line per object with its outcome.
-fn told(moved: &Moved) -> String {
+fn format_moved(moved: &Moved) -> String {
     let mut text = String::new();
     for (names, fate) in [(&moved.moved, "move"), (&moved.copied, "copy, kept here")] {
         for name in names {
@@ -138,13 +139,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_is_told_line_by_line_and_what_stays_too() {
+    fn moved_and_copied_objects_are_listed() {
         let moved = Moved {
             moved: vec!["Cluster a/c".to_owned()],
             copied: vec!["VSphereClusterIdentity shared".to_owned()],
             unpaused: Vec::new(),
         };
         let text = "Cluster a/c (move)\nVSphereClusterIdentity shared (copy, kept here)\n";
-        assert_eq!(told(&moved), text);
+        assert_eq!(format_moved(&moved), text);
     }
 }

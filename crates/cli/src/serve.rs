@@ -1,5 +1,6 @@
 //! `insula serve`.
 
+mod admin_kubeconfig;
 mod args;
 mod oidc;
 mod operators;
@@ -19,7 +20,7 @@ use insula_store::memory::Memory;
 use insula_store::{Compactor, Store};
 
 pub use self::args::Args;
-use self::operators::{Operators, Wanted};
+use self::operators::{OperatorSettings, Operators};
 use self::prepare::{Prepared, prepare};
 use self::settings::{Settings, StoreSettings};
 use crate::failure::Failure;
@@ -62,7 +63,7 @@ async fn serve(settings: Settings) -> Result<(), Failure> {
 async fn run_server(
     prepared: Prepared,
     store: Arc<dyn Store>,
-    operators: &Wanted,
+    operators: &OperatorSettings,
     stop: &mut Stop,
 ) -> Result<(), Failure> {
     let ready = format!(
@@ -73,7 +74,7 @@ async fn run_server(
     let loops = insula_controllers::Settings {
         event_ttl: prepared.event_ttl,
     };
-    let mut operators = Operators::new(operators, || prepared.pass())?;
+    let mut operators = Operators::new(operators, || prepared.credentials())?;
     let start = operators.starter();
     let (options, ca) = options(prepared)?;
     let server = Server::start(store, options).await.map_err(cannot_serve)?;
@@ -83,7 +84,7 @@ async fn run_server(
         start();
     };
     let stopped = async {
-        stop.told().await;
+        stop.recv().await;
         operators.end().await;
     };
     let served = insula_controllers::serve(server, ca, loops, announce, stopped).await;

@@ -21,7 +21,7 @@ impl Stop {
     }
 
     /// Waits for one of them.
-    pub async fn told(&mut self) {
+    pub async fn recv(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -110,7 +110,7 @@ enum Show {
 }
 
 /// The context of every command.
-pub(crate) struct Scene {
+pub(crate) struct CommandContext {
     connection: ConnectionArgs,
     progress: Progress,
 }
@@ -119,12 +119,12 @@ pub(crate) struct Scene {
 pub fn main() -> ExitCode {
     let args = Args::parse();
     log_to_stderr();
-    let scene = Scene {
+    let cx = CommandContext {
         connection: args.connection,
         progress: Progress::to_stderr(),
     };
-    let done = run(args.command, &scene);
-    scene.progress.end(done.is_ok());
+    let done = run(args.command, &cx);
+    cx.progress.end(done.is_ok());
     exit(done)
 }
 
@@ -133,24 +133,24 @@ fn usage(kind: ErrorKind, said: &str) -> ! {
     Args::command().error(kind, said).exit()
 }
 
-fn run(command: Command, scene: &Scene) -> Result<(), Failure> {
+fn run(command: Command, cx: &CommandContext) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new("cannot start", error))?;
     runtime.block_on(async {
         match command {
-            Command::Deploy(Deploy::AxonCp(args)) => deploy::axon::run(scene, *args).await,
+            Command::Deploy(Deploy::AxonCp(args)) => deploy::axon::run(cx, *args).await,
             Command::Deploy(Deploy::Broker(args)) | Command::DeployBroker(args) => {
-                deploy::broker::run(scene, *args).await
+                deploy::broker::run(cx, *args).await
             }
-            Command::Join(args) => join::run(scene, *args).await,
-            Command::Create(Create::Tenant(args)) => create::run(scene, args).await,
-            Command::Get(Get::Tenant(args)) => get::run(scene, args).await,
-            Command::List(List::Tenants(args)) => list::run(scene, args).await,
-            Command::Delete(Delete::Tenant(args)) => delete::run(scene, args).await,
-            Command::Show(Show::Brokers(args)) => brokers::run(scene, args).await,
-            Command::RecoverBrokerInfo(args) => recover::run(scene, args).await,
+            Command::Join(args) => join::run(cx, *args).await,
+            Command::Create(Create::Tenant(args)) => create::run(cx, args).await,
+            Command::Get(Get::Tenant(args)) => get::run(cx, args).await,
+            Command::List(List::Tenants(args)) => list::run(cx, args).await,
+            Command::Delete(Delete::Tenant(args)) => delete::run(cx, args).await,
+            Command::Show(Show::Brokers(args)) => brokers::run(cx, args).await,
+            Command::RecoverBrokerInfo(args) => recover::run(cx, args).await,
         }
     })
 }

@@ -150,7 +150,7 @@ fn short_lived_certificates_are_replaced_while_clients_stay_connected() {
 }
 
 #[test]
-fn files_that_are_replaced_are_served_with() {
+fn replaced_certificate_files_are_served() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let validity = Validity::starting(std::time::SystemTime::now(), Duration::from_secs(3600));
     let ca = Authority::generate("elsewhere", validity).unwrap();
@@ -187,7 +187,7 @@ fn files_that_are_replaced_are_served_with() {
 }
 
 #[test]
-fn a_new_ca_takes_over_and_the_old_one_is_believed_as_long_as_it_is_given() {
+fn ca_rotation_accepts_the_old_ca_while_it_is_configured() {
     let data = tempfile::tempdir().unwrap();
     let read = |name: &str| std::fs::read_to_string(data.path().join(name)).unwrap();
     let at = |name: &str| data.path().join(name);

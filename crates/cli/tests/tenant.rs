@@ -57,7 +57,7 @@ fn holder(kubeconfig: &str) -> Subject {
 }
 
 #[test]
-fn a_tenant_is_created_awaited_and_named() {
+fn created_tenant_is_awaited_and_printed() {
     let fake = Fake::start();
     let admin = fake.kubeconfig();
     assert_eq!(succeed(&admin, &["create", "t1"]), "t1\n");
@@ -70,7 +70,7 @@ fn a_tenant_is_created_awaited_and_named() {
 }
 
 #[test]
-fn a_kubeconfig_for_its_admin_comes_with_it() {
+fn create_writes_a_kubeconfig_for_the_admin() {
     let fake = Fake::start();
     let file = fake.folder.path().join("t1.kubeconfig");
     let arguments = ["create", "t1", "--kubeconfig-out", file.to_str().unwrap()];
@@ -118,7 +118,7 @@ fn tenants_are_shown_in_every_format() {
 }
 
 #[test]
-fn a_kubeconfig_is_for_the_tenant_and_its_request_is_removed() {
+fn kubeconfig_is_signed_for_the_tenant_and_the_request_deleted() {
     let fake = Fake::start();
     let admin = fake.kubeconfig();
     fake.conflicts(2);
@@ -152,18 +152,18 @@ fn a_kubeconfig_is_for_the_tenant_and_its_request_is_removed() {
 }
 
 #[test]
-fn a_certificate_for_somebody_else_is_not_handed_on() {
+fn certificate_for_another_user_is_refused() {
     let fake = Fake::start();
     fake.lead_astray("t1");
     let said = fail(&fake.kubeconfig(), &["kubeconfig", "t1"]);
     assert!(
-        said.contains("signed a certificate for somebody else"),
+        said.contains("signed a certificate for another user"),
         "{said}"
     );
 }
 
 #[test]
-fn a_tenant_is_deleted_until_nothing_is_left() {
+fn delete_waits_until_the_tenant_is_gone() {
     let fake = Fake::start();
     let admin = fake.kubeconfig();
     fake.add_tenant("t1", json!({ "phase": "Active" }));
@@ -184,7 +184,7 @@ fn a_tenant_is_deleted_until_nothing_is_left() {
 }
 
 #[test]
-fn tokens_prefixes_names_and_insecurity_are_as_the_kubeconfig_has_them() {
+fn connection_follows_the_kubeconfig() {
     let fake = Fake::start();
     fake.add_tenant("a", json!({}));
     let here = format!("https://{}", fake.address);
@@ -211,7 +211,7 @@ fn tokens_prefixes_names_and_insecurity_are_as_the_kubeconfig_has_them() {
 }
 
 #[test]
-fn trouble_is_told_with_what_to_do_and_without_secrets() {
+fn errors_have_hints_and_no_secrets() {
     let fake = Fake::start();
     let here = format!("https://{}", fake.address);
     let wrong = fake.write_kubeconfig("wrong", &here, &fake.trust(), "{token: s3cret}");

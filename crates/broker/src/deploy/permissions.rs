@@ -178,7 +178,7 @@ mod tests {
     use crate::roles;
 
     #[test]
-    fn a_right_is_given_by_words_stars_and_names() {
+    fn permissions_are_granted_by_names_and_wildcards() {
         let rule = |group: &str, resource: &str, verb: &str, only: &[&str]| PolicyRule {
             api_groups: Some(vec![group.to_owned()]),
             resources: Some(vec![resource.to_owned()]),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_are_named_by_object_with_all_their_verbs() {
+    fn permissions_are_described_by_resource_with_their_verbs() {
         let permissions = [
             Permission::new("get", "", "namespaces", None),
             Permission::new("create", "", "namespaces", None),

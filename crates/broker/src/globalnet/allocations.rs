@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_block_that_is_nobodys_is_given() {
+    fn first_free_block_is_allocated() {
         let range = "169.254.0.0/16";
         for (size, others, expected) in [
             (8192, &[][..], "169.254.0.0/19"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_full_says_so() {
+    fn exhausted_range_is_an_error() {
         for (range, size, others) in [
             (
                 "169.254.0.0/16",
@@ -328,7 +328,7 @@ mod tests {
             #![proptest_config(ProptestConfig::with_cases(2000))]
 
             #[test]
-            fn what_is_given_is_what_the_slow_way_finds(
+            fn allocation_matches_the_reference_implementation(
                 bits in 20_u8..=32,
                 size in prop_oneof![1_u32..=64, 1_u32..=8192],
                 others in prop::collection::vec(near(), 0..24),

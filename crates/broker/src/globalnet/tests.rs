@@ -7,7 +7,7 @@ fn told<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 }
 
 #[test]
-fn r73_what_cannot_be_given_is_refused() {
+fn r73_invalid_globalnet_settings_are_refused() {
     for (range, size, problem) in [
         ("x", 1, "\"x\" is not an address range such as 242.0.0.0/8"),
         ("0.0.0.0/8", 1, "0.0.0.0/8 can't be unspecified"),
@@ -63,7 +63,7 @@ fn r73_what_cannot_be_given_is_refused() {
 }
 
 #[test]
-fn r74_the_range_of_clusterset_ips_is_judged_always() {
+fn r74_clusterset_ip_range_is_always_validated() {
     for enabled in [true, false] {
         let refused = told(ClustersetIp::validate(enabled, "127.0.0.0/8"));
         assert_eq!(
@@ -76,7 +76,7 @@ fn r74_the_range_of_clusterset_ips_is_judged_always() {
 }
 
 #[test]
-fn r73_the_config_map_of_globalnet_is_submariners() {
+fn r73_globalnet_config_map_matches_submariners() {
     let on = Globalnet::validate(true, "242.0.0.0/8", 60000).unwrap();
     assert_eq!(
         serde_json::to_value(on.config_map("n")).unwrap(),
@@ -101,7 +101,7 @@ fn r73_the_config_map_of_globalnet_is_submariners() {
 }
 
 #[test]
-fn r74_the_config_map_of_clusterset_ips_is_submariners() {
+fn r74_clusterset_ip_config_map_matches_submariners() {
     let made = ClustersetIp::disabled().config_map("n");
     assert_eq!(
         serde_json::to_value(&made).unwrap(),
@@ -125,7 +125,7 @@ fn map(data: &[(&str, &str)]) -> ConfigMap {
 }
 
 #[test]
-fn config_maps_are_read_as_people_write_them() {
+fn config_maps_are_read_as_users_write_them() {
     let plain = map(&[
         ("globalnetEnabled", "true\n"),
         ("globalnetCidrRange", "242.0.0.0/8"),
@@ -175,7 +175,7 @@ fn config_maps_are_read_as_people_write_them() {
 }
 
 #[test]
-fn who_has_what_is_written_as_go_writes_it() {
+fn allocations_are_written_as_go_writes_them() {
     let mut found = Globalnet::validate(true, "242.0.0.0/8", 65536)
         .unwrap()
         .config_map("n");
@@ -196,7 +196,7 @@ fn who_has_what_is_written_as_go_writes_it() {
 }
 
 #[test]
-fn what_go_writes_of_clusters_is_read_and_written_byte_for_byte() {
+fn go_allocations_round_trip_byte_for_byte() {
     let recorded = include_str!("../../tests/data/go-clusterinfo.json");
     let mut found = map(&[("clusterinfo", recorded)]);
     let allocations = Allocations::read(&found).unwrap();
@@ -208,7 +208,7 @@ fn what_go_writes_of_clusters_is_read_and_written_byte_for_byte() {
 }
 
 #[test]
-fn a_cluster_keeps_what_it_has_and_takes_nothing_from_another() {
+fn allocation_is_kept_and_never_overlaps_another() {
     let range = "242.0.0.0/8".parse().unwrap();
     let mut allocations = Allocations::default();
     let wish = AllocationRequest::Range("10.0.0.0/16".parse().unwrap());
@@ -242,7 +242,7 @@ fn a_cluster_keeps_what_it_has_and_takes_nothing_from_another() {
 }
 
 #[test]
-fn a_ledger_that_is_wrong_is_never_taken_for_empty() {
+fn invalid_allocations_are_never_taken_for_empty() {
     let before = "the ConfigMap submariner-globalnet-info of the broker cannot be used: ";
     for wrong in ["{", "{}", "[1]", "[{}]", "\"x\""] {
         let refused = told(Allocations::read(&map(&[("clusterinfo", wrong)])));
@@ -272,7 +272,7 @@ fn a_ledger_that_is_wrong_is_never_taken_for_empty() {
 }
 
 #[test]
-fn what_a_cluster_has_is_addresses_before_it_is_told_so() {
+fn existing_allocation_is_validated() {
     let before = "the ConfigMap m of the broker cannot be used: of cluster \"a\": ";
     for (range, problem) in [
         ("?", "\"?\" is not an address range such as 242.0.0.0/8"),

@@ -75,7 +75,7 @@ fn of_json(json: &str) -> Result<BrokerInfo, String> {
 }
 
 #[test]
-fn r77_what_is_written_is_byte_for_byte_what_others_write() {
+fn r77_files_match_submariners_byte_for_byte() {
     for (info, text, json) in [
         (full(), FULL, FULL_JSON),
         (partial(), PARTIAL, PARTIAL_JSON),
@@ -88,7 +88,7 @@ fn r77_what_is_written_is_byte_for_byte_what_others_write() {
 }
 
 #[test]
-fn r77_what_go_writes_is_read_and_written_byte_for_byte() {
+fn r77_go_files_round_trip_byte_for_byte() {
     let info = BrokerInfo::decode(GO).unwrap();
     assert_eq!(
         info.url,
@@ -109,7 +109,7 @@ fn r77_what_go_writes_is_read_and_written_byte_for_byte() {
 }
 
 #[test]
-fn nothing_at_all_has_the_keys_that_are_always_there() {
+fn empty_info_has_the_mandatory_keys() {
     let written = URL_SAFE.decode(BrokerInfo::default().encode()).unwrap();
     assert_eq!(
         String::from_utf8(written).unwrap(),
@@ -121,7 +121,7 @@ fn nothing_at_all_has_the_keys_that_are_always_there() {
 }
 
 #[test]
-fn r7_files_are_read_however_they_were_encoded() {
+fn r7_files_are_read_in_every_base64_variant() {
     let lines = |text: String| {
         let lines: Vec<_> = text.as_bytes().chunks(76).collect();
         String::from_utf8(lines.join(&b"\r\n"[..])).unwrap() + "\n"
@@ -146,7 +146,7 @@ fn r7_files_are_read_however_they_were_encoded() {
 }
 
 #[test]
-fn r7_keys_are_read_in_any_letters() {
+fn r7_keys_are_case_insensitive() {
     let made_by_hand = FULL_JSON
         .replace("\"ClientToken\"", "\"clientToken\"")
         .replace("\"IPSecPSK\"", "\"ipsecPSK\"")
@@ -158,7 +158,7 @@ fn r7_keys_are_read_in_any_letters() {
 }
 
 #[test]
-fn r7_old_files_say_service_discovery_only_by_their_flag() {
+fn r7_old_files_have_service_discovery_as_a_flag_only() {
     let old = of_json(r#"{"ServiceDiscovery":true,"Components":null}"#).unwrap();
     assert_eq!(
         old.components,
@@ -170,7 +170,7 @@ fn r7_old_files_say_service_discovery_only_by_their_flag() {
 }
 
 #[test]
-fn what_could_be_html_is_written_as_go_writes_it() {
+fn html_characters_are_escaped_as_in_go() {
     let mut info = partial();
     info.url = "https://b/?a=1&b=<\u{2028}>\u{8}\u{c}\u{1}\u{7f}ä\"\\".to_owned();
     let written = URL_SAFE.decode(info.encode()).unwrap();
@@ -181,7 +181,7 @@ fn what_could_be_html_is_written_as_go_writes_it() {
 }
 
 #[test]
-fn what_is_no_broker_info_says_what_is_wrong_and_repeats_nothing() {
+fn malformed_file_is_reported_without_its_content() {
     let field = |field: &str, expected: &str| {
         format!("error decoding data: error unmarshalling data: {field} is not {expected}")
     };
@@ -233,7 +233,7 @@ fn what_is_no_broker_info_says_what_is_wrong_and_repeats_nothing() {
 }
 
 #[test]
-fn a_field_that_is_there_twice_is_not_guessed_at() {
+fn duplicate_field_is_refused() {
     for json in [
         r#"{"ClientToken":{},"ClientToken":{"data":{}}}"#,
         r#"{"ClientToken":{},"clientToken":{}}"#,
@@ -262,7 +262,7 @@ fn namespaces(named: Option<&str>, of_token: Option<&[u8]>) -> Result<Option<Str
 }
 
 #[test]
-fn r56_the_namespace_is_the_files_else_the_tokens() {
+fn r56_namespace_is_the_files_else_the_tokens() {
     for (named, of_token, expected) in [
         (None, None, None),
         (Some(""), Some(&b""[..]), None),
@@ -281,7 +281,7 @@ fn r56_the_namespace_is_the_files_else_the_tokens() {
 }
 
 #[test]
-fn what_is_no_name_of_a_namespace_gets_into_no_path() {
+fn invalid_namespace_name_is_refused() {
     let long = "a".repeat(64);
     for bad in [
         "../../secrets",
@@ -305,7 +305,7 @@ fn what_is_no_name_of_a_namespace_gets_into_no_path() {
 }
 
 #[test]
-fn r78_a_partial_file_is_refused_for_join_and_says_what_to_do() {
+fn r78_partial_file_is_refused_with_a_hint() {
     let refused = partial().for_join(Path::new("p.subm")).unwrap_err();
     assert_eq!(
         refused.to_string(),
@@ -335,7 +335,7 @@ fn r78_a_partial_file_is_refused_for_join_and_says_what_to_do() {
 }
 
 #[test]
-fn r77_a_complete_file_has_what_join_needs() {
+fn r77_complete_file_has_what_join_needs() {
     let complete = full().for_join(Path::new("p")).unwrap();
     assert_eq!(complete.url, "https://broker.example.com:6443");
     assert_eq!(complete.token, "tok.en.sig");
@@ -349,7 +349,7 @@ fn r77_a_complete_file_has_what_join_needs() {
 }
 
 #[test]
-fn r81_nothing_secret_is_shown() {
+fn r81_debug_output_has_no_secrets() {
     let info = full();
     let shown = format!("{info:?} {:#?}", info.for_join(Path::new("p")).unwrap());
     let json: Value = serde_json::from_str(FULL_JSON).unwrap();
@@ -363,7 +363,7 @@ fn r81_nothing_secret_is_shown() {
 }
 
 #[test]
-fn what_the_server_says_of_a_secret_is_left_out() {
+fn server_metadata_of_secrets_is_dropped() {
     let mut info = full();
     let told = json!({
         "metadata": {

@@ -132,7 +132,7 @@ fn no_namespace(observed: &mut Observed) {
 }
 
 #[test]
-fn everything_is_made_in_an_order_in_which_nothing_waits_for_what_comes_later() {
+fn objects_are_created_in_dependency_order() {
     let all = [
         "create namespace submariner-broker-acme",
         "create service account submariner-k8s-broker-admin",
@@ -167,7 +167,7 @@ fn everything_is_made_in_an_order_in_which_nothing_waits_for_what_comes_later() 
 }
 
 #[test]
-fn what_is_as_it_should_be_is_left_alone() {
+fn desired_objects_are_left_alone() {
     for tenant in [tenant(TenantSpec::default()), with_space()] {
         let (state, actions) = planned(&tenant, |_| {});
         assert_eq!(
@@ -178,7 +178,7 @@ fn what_is_as_it_should_be_is_left_alone() {
 }
 
 #[test]
-fn r79_each_part_is_put_right_by_itself() {
+fn r79_each_object_is_repaired_independently() {
     type But = fn(&mut Observed);
     let table: [(But, State, &[&str]); 9] = [
         (
@@ -267,7 +267,7 @@ fn r79_each_part_is_put_right_by_itself() {
 }
 
 #[test]
-fn r33_r49_while_something_is_in_the_way_nothing_is_done() {
+fn r33_r49_problems_have_no_actions() {
     type But = fn(&mut Observed);
     let name = || NAMESPACE.to_owned();
     let here = tenant(TenantSpec::default());
@@ -351,7 +351,7 @@ fn r33_r49_while_something_is_in_the_way_nothing_is_done() {
 }
 
 #[test]
-fn a_token_that_is_there_in_a_moment_is_nothing_to_talk_about() {
+fn token_within_the_grace_period_is_not_a_problem() {
     let found = planned(&tenant(TenantSpec::default()), |observed| {
         observed.contents.token.as_mut().unwrap().data = None;
     });
@@ -360,7 +360,7 @@ fn a_token_that_is_there_in_a_moment_is_nothing_to_talk_about() {
 }
 
 #[test]
-fn a_space_comes_first_then_its_kinds_and_then_the_rest() {
+fn space_is_created_before_its_kinds_and_contents() {
     let tenant = with_space();
     let definition = |there: Option<bool>| {
         move |observed: &mut Observed| {
@@ -385,7 +385,7 @@ fn a_space_comes_first_then_its_kinds_and_then_the_rest() {
 }
 
 #[test]
-fn those_who_manage_tenants_have_a_role_for_as_long_as_there_are_any() {
+fn tenant_managers_role_exists_while_there_are_managers() {
     let tenant = tenant(TenantSpec::default());
     let id = id();
     let desired = Desired {
@@ -447,7 +447,7 @@ fn subject(kind: &str, name: &str) -> Subject {
 }
 
 #[test]
-fn who_may_be_named_as_an_administrator() {
+fn valid_administrators_are_accepted_and_others_refused() {
     let account = |namespace: Option<&str>| Subject {
         namespace: namespace.map(str::to_owned),
         ..subject("ServiceAccount", "ci")
@@ -509,7 +509,7 @@ fn who_may_be_named_as_an_administrator() {
 }
 
 #[test]
-fn a_mistake_in_the_admins_keeps_nobody_else_from_their_rights_and_nothing_from_being_put_right() {
+fn invalid_admin_does_not_stop_repairs_or_other_admins() {
     let spec = |names: &[&str]| TenantSpec {
         admins: Some(names.iter().map(|name| subject("User", name)).collect()),
         ..TenantSpec::default()
@@ -551,7 +551,7 @@ fn a_mistake_in_the_admins_keeps_nobody_else_from_their_rights_and_nothing_from_
 }
 
 #[test]
-fn a_part_that_is_being_deleted_is_as_good_as_gone() {
+fn object_that_is_being_deleted_counts_as_absent() {
     type But = fn(&mut Observed) -> &mut ObjectMeta;
     let table: [(But, &str); 3] = [
         (
@@ -586,7 +586,7 @@ fn a_part_that_is_being_deleted_is_as_good_as_gone() {
 }
 
 #[test]
-fn a_secret_that_does_not_have_the_accounts_token_is_made_anew() {
+fn secret_without_the_accounts_token_is_recreated() {
     type But = fn(&mut Secret);
     let own = "system:serviceaccount:submariner-broker-acme";
     assert_eq!(own, format!("system:serviceaccount:{NAMESPACE}"));
@@ -653,7 +653,7 @@ fn a_secret_that_does_not_have_the_accounts_token_is_made_anew() {
 }
 
 #[test]
-fn what_is_refused_because_the_namespace_goes_passes() {
+fn terminating_namespace_is_a_transient_problem() {
     let answered = |code: u16, message: &str, details: Value| {
         let status = json!({"code": code, "message": message, "details": details});
         let status: kube::core::Status = serde_json::from_value(status).unwrap();
@@ -690,7 +690,7 @@ fn what_is_refused_because_the_namespace_goes_passes() {
 }
 
 #[test]
-fn r47_credentials_go_before_anything_else() {
+fn r47_credentials_are_deleted_first() {
     let all = [
         "delete service account submariner-k8s-broker-admin",
         "delete secret submariner-k8s-broker-admin-token",
@@ -733,7 +733,7 @@ fn r47_credentials_go_before_anything_else() {
 }
 
 #[test]
-fn r49_what_is_not_ours_is_not_removed() {
+fn r49_foreign_objects_are_not_deleted() {
     let here = deleting(tenant(TenantSpec::default()), NOW);
     for but in [
         |observed: &mut Observed| {
@@ -754,7 +754,7 @@ fn r49_what_is_not_ours_is_not_removed() {
 }
 
 #[test]
-fn r45_what_holds_a_namespace_is_said_and_that_it_takes_long() {
+fn r45_blocked_namespace_is_reported_with_its_conditions() {
     let condition = |kind: &str, status: &str, message: &str| NamespaceCondition {
         type_: kind.to_owned(),
         status: status.to_owned(),
@@ -818,7 +818,7 @@ fn concluded(tenant: &mut Tenant, state: &State, now: i64) -> Option<Value> {
 }
 
 #[test]
-fn r28_r32_the_status_says_how_far_it_is_and_when_it_was_first_ready() {
+fn r28_r32_status_has_phase_and_time_of_first_provisioning() {
     let mut tenant = tenant(TenantSpec::default());
     let condition = |status: &str, reason: &str, message: &str, since: &str| {
         json!([{
@@ -881,7 +881,7 @@ fn r28_r32_the_status_says_how_far_it_is_and_when_it_was_first_ready() {
 }
 
 #[test]
-fn nobody_is_told_more_than_can_be_read() {
+fn messages_are_truncated() {
     let mut tenant = tenant(TenantSpec::default());
     let problem = Problem::Rejected("ä".repeat(100_000));
     let status = concluded(&mut tenant, &State::Problem(problem), 1).unwrap();
@@ -891,7 +891,7 @@ fn nobody_is_told_more_than_can_be_read() {
 }
 
 #[test]
-fn what_others_say_cannot_change_how_the_rest_is_shown() {
+fn messages_are_sanitized() {
     let mut tenant = tenant(TenantSpec::default());
     let said = "a\u{1b}[2Jb\r\nc\0d\u{202e}e\u{2028}f\u{85}ä";
     let problem = Problem::Rejected(said.to_owned());
@@ -903,7 +903,7 @@ fn what_others_say_cannot_change_how_the_rest_is_shown() {
 }
 
 #[test]
-fn a_tenant_with_a_space_says_which_and_one_that_never_got_anything_says_nothing() {
+fn status_names_the_space_only_once_it_exists() {
     let mut spaced = with_space();
     let status = concluded(&mut spaced, &State::Provisioning, 1).unwrap();
     assert_eq!(status["space"], NAMESPACE);
@@ -915,7 +915,7 @@ fn a_tenant_with_a_space_says_which_and_one_that_never_got_anything_says_nothing
 }
 
 #[test]
-fn every_problem_has_a_reason_of_its_own_and_says_whether_it_passes() {
+fn every_problem_has_a_unique_reason_and_class() {
     let text = || "x".to_owned();
     let table = [
         (
@@ -974,7 +974,7 @@ fn every_problem_has_a_reason_of_its_own_and_says_whether_it_passes() {
 }
 
 #[test]
-fn what_a_server_answers_becomes_a_problem_that_names_what_was_attempted() {
+fn server_errors_become_problems_with_the_attempted_operation() {
     let answered = |code| {
         let status = kube::core::Status {
             code,
@@ -1014,7 +1014,7 @@ fn what_a_server_answers_becomes_a_problem_that_names_what_was_attempted() {
 }
 
 #[test]
-fn r81_a_secret_that_is_planned_does_not_show_itself() {
+fn r81_planned_secrets_are_not_in_debug_output() {
     let tenant = tenant(TenantSpec::default());
     let id = id();
     let desired = Desired {
@@ -1031,7 +1031,7 @@ fn r81_a_secret_that_is_planned_does_not_show_itself() {
 }
 
 #[test]
-fn nothing_without_a_uid_owns_anything() {
+fn ownership_requires_a_uid() {
     let mut nobody = tenant(TenantSpec::default());
     nobody.metadata.uid = None;
     let id = id();

@@ -159,7 +159,7 @@ mod tests {
     use crate::names::TENANT_LABEL;
 
     #[test]
-    fn whose_something_is_says_its_namespace_and_in_a_space_its_path_too() {
+    fn tenant_is_determined_by_namespace_and_in_spaces_by_path() {
         let touched = |id: &str| Some(Trigger::Touched(id.into()));
         let mine = "/api/v1/tenants/submariner-broker-a/namespaces/submariner-broker-a/secrets/s";
         let theirs = "/api/v1/tenants/evil/namespaces/submariner-broker-a/secrets/s";

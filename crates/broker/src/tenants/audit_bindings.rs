@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_bound_and_nobody_knows_why_is_a_door() {
+    fn unexpected_bindings_are_reported() {
         let jane = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"});
         let eve = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eve"});
         let wide =

@@ -251,7 +251,7 @@ mod tests {
     use crate::tenant::{TenantSpec, TenantStatus};
 
     #[test]
-    fn a_tenant_with_a_space_is_led_there_by_its_token() {
+    fn url_of_a_tenant_with_a_space_has_no_space_path() {
         let mut spaced = Tenant::new("acme", TenantSpec::default());
         spaced.status = Some(TenantStatus {
             space: Some("submariner-broker-acme".to_owned()),

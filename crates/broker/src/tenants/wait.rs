@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_status_of_the_tenant_that_was_created_is_believed() {
+    fn status_of_another_object_or_generation_is_ignored() {
         let mut going = with("u", Some(1), Some(Phase::Provisioned));
         going.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
         let failed = "tenant acme could not be provisioned: it says so";
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_only_for_those_that_are_provisioned() {
+    fn file_requires_a_provisioned_tenant() {
         for (phase, expected) in [
             (Some(Phase::Provisioned), "acme"),
             (None, "tenant acme is Pending, not Provisioned"),

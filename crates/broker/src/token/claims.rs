@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn r37_a_token_says_whose_it_is_in_the_words_of_either_kind() {
+    fn r37_claims_are_read_from_stored_and_requested_tokens() {
         let stored = json!({
             "iss": "kubernetes/serviceaccount", "sub": "system:serviceaccount:n:a",
             UID: "u", SECRET: "s", "kubernetes.io/serviceaccount/namespace": "n",
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_of_an_account_says_nothing() {
+    fn invalid_tokens_have_no_claims() {
         let two = json!({
             "sub": "s", UID: "u", "kubernetes.io": {"serviceaccount": {"uid": "v"}},
         });

@@ -4,6 +4,6 @@ mod classic;
 pub(crate) mod fixture;
 mod key;
 mod networks;
-mod target;
 mod retry;
+mod target;
 mod tenant;

@@ -58,7 +58,7 @@ fn stumbling(client: &Client, (method, path): (Method, &'static str), fates: &[F
 }
 
 #[tokio::test]
-async fn a_token_is_waited_for_through_short_trouble() -> anyhow::Result<()> {
+async fn token_wait_survives_transient_errors() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let fates = [
         Fate::Answered(503),
@@ -85,7 +85,7 @@ async fn a_token_is_waited_for_through_short_trouble() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn kinds_are_waited_for_through_short_trouble() -> anyhow::Result<()> {
+async fn kind_wait_survives_transient_errors() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let (definitions, path) = (crds::broker_kinds(), "/customresourcedefinitions/brokers");
     // Whether one is being deleted, whether it is there, and then, twice, whether it is served.
@@ -96,7 +96,7 @@ async fn kinds_are_waited_for_through_short_trouble() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn the_operator_is_waited_for_through_short_trouble() -> anyhow::Result<()> {
+async fn operator_wait_survives_transient_errors() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let now = jiff::Timestamp::now();
     let lease = json!({
@@ -121,7 +121,7 @@ async fn the_operator_is_waited_for_through_short_trouble() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn r61_one_server_that_has_not_heard_of_tenants_is_asked_again() -> anyhow::Result<()> {
+async fn r61_discovery_is_retried_once_for_lagging_servers() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let group = (Method::GET, "/apis/submariner.io/v1alpha1");
     let late = stumbling(&scene.admin, group.clone(), &[Fate::Answered(404)]);
@@ -133,7 +133,7 @@ async fn r61_one_server_that_has_not_heard_of_tenants_is_asked_again() -> anyhow
 }
 
 #[tokio::test]
-async fn r66_a_kind_that_was_just_defined_may_be_unknown_for_a_moment() -> anyhow::Result<()> {
+async fn r66_new_kind_may_be_unknown_for_a_moment() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let settings = scene.settings();
     let context = config(&scene.server, "system")?;

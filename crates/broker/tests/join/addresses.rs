@@ -19,7 +19,7 @@ async fn ledger(stage: &Stage, name: &str) -> anyhow::Result<Allocations> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clusters_that_join_at_once_get_different_addresses() -> anyhow::Result<()> {
+async fn concurrent_joins_get_different_addresses() -> anyhow::Result<()> {
     const CLUSTERS: usize = 8;
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
@@ -58,7 +58,7 @@ async fn clusters_that_join_at_once_get_different_addresses() -> anyhow::Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_gets_what_it_asks_for_and_keeps_it() -> anyhow::Result<()> {
+async fn requested_addresses_are_allocated_and_kept() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c0").await?;
@@ -100,7 +100,7 @@ async fn a_cluster_gets_what_it_asks_for_and_keeps_it() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_asked_for_changes_nothing() -> anyhow::Result<()> {
+async fn invalid_requests_change_nothing() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let wanted = Wanted {
         globalnet: Globalnet::validate(true, "242.0.0.0/30", 2)?,
@@ -142,7 +142,7 @@ async fn what_cannot_be_asked_for_changes_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_globalnet_what_is_asked_of_it_is_ignored_aloud() -> anyhow::Result<()> {
+async fn globalnet_flags_without_globalnet_are_ignored_with_a_warning() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let wanted = Wanted {
         globalnet: Globalnet::disabled(),
@@ -162,7 +162,7 @@ async fn without_globalnet_what_is_asked_of_it_is_ignored_aloud() -> anyhow::Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r7_a_broker_of_old_gives_out_of_the_range_that_it_has() -> anyhow::Result<()> {
+async fn r7_old_broker_allocates_from_its_existing_range() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "n");

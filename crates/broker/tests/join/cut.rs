@@ -85,7 +85,7 @@ async fn is_whole(stage: &Stage, namespace: &str, joining: &Client) -> anyhow::R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r76_a_join_that_is_cut_anywhere_is_finished_by_the_next() -> anyhow::Result<()> {
+async fn r76_interrupted_join_is_completed_by_the_next() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let mut number = 0;
     for cut in [Cut::Before, Cut::After] {
@@ -114,7 +114,7 @@ async fn r76_a_join_that_is_cut_anywhere_is_finished_by_the_next() -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r75_nothing_is_asked_of_the_broker_beyond_its_namespace() -> anyhow::Result<()> {
+async fn r75_join_requests_stay_in_the_brokers_namespace() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c0").await?;

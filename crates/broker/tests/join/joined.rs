@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::stage::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_has_joined_is_a_member_and_knows_its_broker() -> anyhow::Result<()> {
+async fn joined_cluster_is_a_member_with_the_brokers_address() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c0").await?;
@@ -158,7 +158,7 @@ async fn r76_joining_again_changes_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r76_what_was_begun_is_finished_by_joining_again() -> anyhow::Result<()> {
+async fn r76_partial_join_is_completed_by_joining_again() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c0").await?;
@@ -184,7 +184,7 @@ async fn r76_what_was_begun_is_finished_by_joining_again() -> anyhow::Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_wish_of_the_operator_stays_and_what_we_said_does_not() -> anyhow::Result<()> {
+async fn foreign_spec_fields_are_kept_and_ours_updated() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c0").await?;
@@ -215,7 +215,7 @@ async fn what_others_wish_of_the_operator_stays_and_what_we_said_does_not() -> a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r83_two_tenants_may_hold_the_same_cluster_id_and_addresses() -> anyhow::Result<()> {
+async fn r83_two_tenants_may_use_the_same_cluster_id_and_addresses() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let mut members = Vec::new();
     for (namespace, cluster) in [("submariner-broker-a", "c0"), ("submariner-broker-b", "c1")] {
@@ -248,7 +248,7 @@ async fn r83_two_tenants_may_hold_the_same_cluster_id_and_addresses() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_and_a_cluster_are_two_servers() -> anyhow::Result<()> {
+async fn broker_and_member_may_be_different_servers() -> anyhow::Result<()> {
     let (stage, other) = (Stage::start().await?, Stage::start().await?);
     let wanted = Wanted {
         components: [component::SERVICE_DISCOVERY.to_owned()].into(),
@@ -300,7 +300,7 @@ async fn a_broker_and_a_cluster_are_two_servers() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_brokers_own_cluster_may_join_too() -> anyhow::Result<()> {
+async fn broker_cluster_may_join_itself() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = insula_broker::join::JoinClients {
@@ -315,7 +315,7 @@ async fn the_brokers_own_cluster_may_join_too() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn definitions_that_are_there_stay_as_they_are() -> anyhow::Result<()> {
+async fn existing_definitions_are_kept() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c0").await?;

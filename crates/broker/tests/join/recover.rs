@@ -45,7 +45,7 @@ fn said(info: &BrokerInfo) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_has_joined_can_write_the_file_anew() -> anyhow::Result<()> {
+async fn member_can_recover_the_file() -> anyhow::Result<()> {
     let (stage, folder) = (Stage::start().await?, tempfile::tempdir()?);
     let wanted = Wanted {
         domains: vec!["a.example".to_owned()],
@@ -84,7 +84,7 @@ async fn a_cluster_that_has_joined_can_write_the_file_anew() -> anyhow::Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_brokers_own_cluster_can_where_it_has_the_key() -> anyhow::Result<()> {
+async fn broker_cluster_can_recover_the_file_if_it_has_the_key() -> anyhow::Result<()> {
     let (stage, folder) = (Stage::start().await?, tempfile::tempdir()?);
     let info = stage.deploy("n", Wanted::default()).await?;
     let (broker, settings) = (context(stage.system()?, &stage), to(folder.path()));
@@ -122,7 +122,7 @@ async fn the_brokers_own_cluster_can_where_it_has_the_key() -> anyhow::Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_cannot_be_recovered() -> anyhow::Result<()> {
+async fn missing_parts_cannot_be_recovered() -> anyhow::Result<()> {
     let (stage, folder) = (Stage::start().await?, tempfile::tempdir()?);
     let nothing = context(stage.cluster("c0").await?, &stage);
     let (refused, hint) = told(recover(&nothing, &connect, &to(folder.path()), &Silent).await);

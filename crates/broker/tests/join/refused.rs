@@ -20,7 +20,7 @@ async fn is_untouched(joining: &Client) -> anyhow::Result<bool> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_that_another_cluster_has_is_refused() -> anyhow::Result<()> {
+async fn id_of_another_cluster_is_refused() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let first = stage.both(&info, "c0").await?;
@@ -41,7 +41,7 @@ async fn an_id_that_another_cluster_has_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_that_a_cluster_of_another_program_has_is_refused() -> anyhow::Result<()> {
+async fn id_of_a_cluster_joined_by_another_program_is_refused() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let kind = GroupVersionKind::gvk("submariner.io", "v1", "Cluster");
@@ -86,7 +86,7 @@ async fn an_id_that_a_cluster_of_another_program_has_is_refused() -> anyhow::Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_that_join_at_once_under_one_id_one_is_refused() -> anyhow::Result<()> {
+async fn one_of_two_concurrent_joins_with_one_id_is_refused() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     for round in 0..5 {
         let namespace = format!("n{round}");
@@ -112,7 +112,7 @@ async fn of_two_that_join_at_once_under_one_id_one_is_refused() -> anyhow::Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r8_a_cluster_is_in_one_clusterset_under_one_name() -> anyhow::Result<()> {
+async fn r8_cluster_is_in_one_clusterset_under_one_id() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let (info, other) = (
         stage.deploy("n", Wanted::default()).await?,
@@ -160,7 +160,7 @@ async fn lead(joining: &Client, server: &str, token: Option<&str>) -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r8_a_cluster_does_not_move_to_the_broker_of_another_server() -> anyhow::Result<()> {
+async fn r8_cluster_cannot_join_the_broker_of_another_server() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c0").await?;
@@ -193,7 +193,7 @@ async fn r8_a_cluster_does_not_move_to_the_broker_of_another_server() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r8_a_member_of_another_brokers_clusterset_takes_nobodys_id() -> anyhow::Result<()> {
+async fn r8_member_of_another_broker_cannot_take_an_id() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c0").await?;
@@ -224,7 +224,7 @@ async fn r8_a_member_of_another_brokers_clusterset_takes_nobodys_id() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_that_is_not_whole_says_what_it_lacks() -> anyhow::Result<()> {
+async fn incomplete_broker_is_reported_with_its_missing_objects() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c0").await?;
@@ -249,7 +249,7 @@ async fn a_broker_that_is_not_whole_says_what_it_lacks() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_that_does_not_let_us_in_says_why() -> anyhow::Result<()> {
+async fn refused_token_is_reported() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let joining = stage.cluster("c0").await?;
@@ -287,7 +287,7 @@ async fn a_broker_that_does_not_let_us_in_says_why() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_that_is_not_there_says_so() -> anyhow::Result<()> {
+async fn unreachable_broker_is_reported() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let mut info = stage.deploy("n", Wanted::default()).await?;
     let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -306,7 +306,7 @@ async fn a_broker_that_is_not_there_says_so() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_of_an_account_that_is_gone_is_not_handed_out() -> anyhow::Result<()> {
+async fn token_of_a_deleted_account_is_not_used() -> anyhow::Result<()> {
     // Nobody fills tokens in here, nor takes away those of accounts that are gone.
     let bare = insula_testkit::server::TestServer::start().await?;
     let stage = Stage::start().await?;
@@ -357,7 +357,7 @@ async fn a_token_of_an_account_that_is_gone_is_not_handed_out() -> anyhow::Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r81_a_server_that_quotes_what_it_refuses_is_not_quoted() -> anyhow::Result<()> {
+async fn r81_validation_messages_with_secrets_are_withheld() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c0").await?;

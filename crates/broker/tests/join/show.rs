@@ -5,7 +5,7 @@ use insula_broker::show::{brokers, table};
 use super::stage::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn r3_every_broker_is_shown_and_a_tenant_sees_its_own() -> anyhow::Result<()> {
+async fn r3_all_brokers_are_listed_and_a_tenant_lists_its_own() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let mut last = None;
     for namespace in ["submariner-broker-a", "submariner-broker-b"] {
@@ -47,7 +47,7 @@ async fn r3_every_broker_is_shown_and_a_tenant_sees_its_own() -> anyhow::Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_without_the_kind_has_no_brokers() -> anyhow::Result<()> {
+async fn cluster_without_the_kind_has_no_brokers() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     let other = stage.cluster("c0").await?;
     assert_eq!(table(&brokers(&other, None).await?), "No brokers found\n");
@@ -55,7 +55,7 @@ async fn a_cluster_without_the_kind_has_no_brokers() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_odd_broker_of_one_tenant_does_not_hide_those_of_others() -> anyhow::Result<()> {
+async fn malformed_broker_of_one_tenant_does_not_hide_others() -> anyhow::Result<()> {
     let stage = Stage::start().await?;
     for namespace in ["submariner-broker-a", "submariner-broker-b"] {
         stage.deploy(namespace, Wanted::default()).await?;

@@ -52,8 +52,7 @@ where
 }
 
 #[tokio::test]
-async fn r47_whoever_writes_as_fast_as_they_can_keeps_no_credential_and_no_namespace()
--> anyhow::Result<()> {
+async fn r47_concurrent_writes_do_not_keep_credentials_or_namespace() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     world.create("acme").await?;
@@ -100,7 +99,7 @@ async fn r47_whoever_writes_as_fast_as_they_can_keeps_no_credential_and_no_names
 }
 
 #[tokio::test]
-async fn r47_one_write_that_fails_keeps_no_other_from_being_done() -> anyhow::Result<()> {
+async fn r47_failed_write_does_not_stop_the_others() -> anyhow::Result<()> {
     let world = World::new().await?;
     for (id, method, end) in [
         ("mute", Method::PUT, "/status"),
@@ -132,7 +131,7 @@ async fn r47_one_write_that_fails_keeps_no_other_from_being_done() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn whoever_is_taken_out_loses_their_rights_however_fast_they_write() -> anyhow::Result<()> {
+async fn removed_admin_loses_permissions_despite_concurrent_writes() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     let joe = json!([{"kind": "User", "name": "joe"}]);
@@ -161,7 +160,7 @@ async fn whoever_is_taken_out_loses_their_rights_however_fast_they_write() -> an
 }
 
 #[tokio::test]
-async fn r79_a_part_that_is_held_while_it_is_deleted_is_made_anew() -> anyhow::Result<()> {
+async fn r79_object_with_a_finalizer_is_recreated() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     world.create("acme").await?;
@@ -215,7 +214,7 @@ where
 }
 
 #[tokio::test]
-async fn r37_what_is_no_token_of_the_account_is_made_anew() -> anyhow::Result<()> {
+async fn r37_secret_without_the_accounts_token_is_recreated() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     for id in ["acme", "other"] {
@@ -283,8 +282,7 @@ where
 }
 
 #[tokio::test]
-async fn r80_whoever_touches_or_deletes_parts_as_fast_as_they_can_costs_others_nothing()
--> anyhow::Result<()> {
+async fn r80_rapid_changes_of_one_tenant_do_not_delay_others() -> anyhow::Result<()> {
     let world = World::new().await?;
     let chaos = Chaos::counting();
     let _running = world.start_as("calm", chaos.around(&world.operator));
@@ -343,7 +341,7 @@ async fn r80_whoever_touches_or_deletes_parts_as_fast_as_they_can_costs_others_n
 }
 
 #[tokio::test]
-async fn nothing_lands_in_a_namespace_that_somebody_made_meanwhile() -> anyhow::Result<()> {
+async fn nothing_is_created_in_a_replaced_namespace() -> anyhow::Result<()> {
     let world = World::new().await?;
     let running = world.start();
     world.create("acme").await?;
@@ -404,8 +402,7 @@ async fn swap(namespaces: Api<Namespace>) -> Result<(), tower::BoxError> {
 }
 
 #[tokio::test]
-async fn r33_rights_that_are_not_known_everywhere_yet_are_not_called_missing() -> anyhow::Result<()>
-{
+async fn r33_recently_granted_permissions_are_not_reported_as_missing() -> anyhow::Result<()> {
     let world = World::new().await?;
     let refused = AtomicU64::new(0);
     let chaos = Chaos::of_writes(move |_, request| {
@@ -437,7 +434,7 @@ async fn r33_rights_that_are_not_known_everywhere_yet_are_not_called_missing() -
 }
 
 #[tokio::test]
-async fn lists_are_read_in_small_pages_where_they_are_not_streamed() -> anyhow::Result<()> {
+async fn lists_are_paged_where_they_are_not_streamed() -> anyhow::Result<()> {
     let world = World::new().await?;
     let lists = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = Arc::clone(&lists);

@@ -47,7 +47,7 @@ where
 }
 
 #[tokio::test]
-async fn r79_every_part_that_is_deleted_comes_back() -> anyhow::Result<()> {
+async fn r79_deleted_objects_are_recreated() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     world.create("acme").await?;
@@ -90,7 +90,7 @@ async fn r79_every_part_that_is_deleted_comes_back() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r79_every_part_that_is_changed_is_put_right() -> anyhow::Result<()> {
+async fn r79_changed_objects_are_repaired() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     world.create("acme").await?;
@@ -171,7 +171,7 @@ async fn r79_every_part_that_is_changed_is_put_right() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_secret_for_another_account_is_made_anew() -> anyhow::Result<()> {
+async fn secret_of_another_account_is_recreated() -> anyhow::Result<()> {
     let world = World::new().await?;
     let running = world.start();
     world.create("acme").await?;
@@ -194,8 +194,7 @@ async fn a_secret_for_another_account_is_made_anew() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn who_undoes_what_the_operator_does_is_not_followed_as_fast_as_they_can_go()
--> anyhow::Result<()> {
+async fn repeated_repairs_are_rate_limited() -> anyhow::Result<()> {
     let world = World::new().await?;
     let chaos = Chaos::counting();
     let _running = world.start_as("patient", chaos.around(&world.operator));

@@ -132,8 +132,7 @@ async fn kill_everywhere(
 }
 
 #[tokio::test]
-async fn r80_killed_between_any_two_writes_a_tenant_ends_provisioned_and_gone() -> anyhow::Result<()>
-{
+async fn r80_operator_killed_between_any_two_writes_converges() -> anyhow::Result<()> {
     for fate in [Fate::KillBefore, Fate::KillAfter] {
         let world = World::new().await?;
         let whole = async |id: &str| assert_whole(&world, id).await;
@@ -146,7 +145,7 @@ async fn r80_killed_between_any_two_writes_a_tenant_ends_provisioned_and_gone() 
 }
 
 #[tokio::test]
-async fn r80_the_same_holds_for_a_tenant_with_a_space() -> anyhow::Result<()> {
+async fn r80_operator_killed_between_any_two_writes_converges_with_a_space() -> anyhow::Result<()> {
     let world = World::with(Spaces::Allowed).await?;
     let spec = TenantSpec {
         isolation: Some(Isolation::Space),
@@ -181,8 +180,8 @@ async fn survive(world: &World, id: &str, n: u64, fate: Fate) -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn r33_r80_whatever_request_fails_in_whatever_way_a_tenant_is_made_and_removed()
--> anyhow::Result<()> {
+async fn r33_r80_any_failed_request_is_survived_during_creation_and_deletion() -> anyhow::Result<()>
+{
     let fates = [
         Fate::Refuse(500),
         Fate::Refuse(409),
@@ -207,7 +206,7 @@ async fn r33_r80_whatever_request_fails_in_whatever_way_a_tenant_is_made_and_rem
 }
 
 #[tokio::test]
-async fn r33_a_server_that_goes_on_failing_is_told_of_and_then_forgotten() -> anyhow::Result<()> {
+async fn r33_persistent_server_errors_are_reported_and_cleared() -> anyhow::Result<()> {
     let world = World::new().await?;
     let broken = Arc::new(AtomicBool::new(true));
     let is_broken = Arc::clone(&broken);
@@ -237,8 +236,7 @@ async fn r33_a_server_that_goes_on_failing_is_told_of_and_then_forgotten() -> an
 }
 
 #[tokio::test]
-async fn r80_after_an_outage_longer_than_the_servers_memory_nothing_is_missed() -> anyhow::Result<()>
-{
+async fn r80_outage_beyond_the_watch_history_misses_nothing() -> anyhow::Result<()> {
     let world = World::new().await?;
     let secrets: Api<Secret> = Api::namespaced(world.admin.clone(), "axon-operator");
     let listed = secrets.list(&ListParams::default()).await?;

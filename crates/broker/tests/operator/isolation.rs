@@ -40,7 +40,7 @@ async fn inside(client: &Client, namespace: &str) -> Vec<u16> {
 }
 
 #[tokio::test]
-async fn r4_r82_a_tenants_token_is_worth_nothing_anywhere_else() -> anyhow::Result<()> {
+async fn r4_r82_tenant_token_is_refused_elsewhere() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     for id in ["one", "two"] {
@@ -70,7 +70,7 @@ async fn r4_r82_a_tenants_token_is_worth_nothing_anywhere_else() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn what_one_tenant_labels_does_not_make_the_operator_work_on_another() -> anyhow::Result<()> {
+async fn labels_of_one_tenant_do_not_trigger_another() -> anyhow::Result<()> {
     let world = World::new().await?;
     let chaos = crate::network::Chaos::new(|_, _| crate::network::Fate::Pass);
     let _running = world.start_as("busy", chaos.around(&world.operator));

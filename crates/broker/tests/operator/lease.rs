@@ -46,8 +46,7 @@ fn both(first: &Running, second: &Running) -> (Arc<AtomicBool>, tokio::task::Joi
 }
 
 #[tokio::test]
-async fn r9_of_two_operators_one_works_and_the_other_takes_over_at_once_when_it_stops()
--> anyhow::Result<()> {
+async fn r9_second_operator_takes_over_at_once_when_the_first_stops() -> anyhow::Result<()> {
     let world = World::new().await?;
     let first = world.start_as("first", world.operator.clone());
     until_leads(&first.health).await?;
@@ -77,7 +76,7 @@ async fn r9_of_two_operators_one_works_and_the_other_takes_over_at_once_when_it_
 }
 
 #[tokio::test]
-async fn r9_an_operator_that_cannot_renew_stops_before_another_begins() -> anyhow::Result<()> {
+async fn r9_operator_without_lease_stops_before_another_starts() -> anyhow::Result<()> {
     let world = World::new().await?;
     let cut = Arc::new(AtomicBool::new(false));
     let is_cut = Arc::clone(&cut);
@@ -107,7 +106,7 @@ async fn r9_an_operator_that_cannot_renew_stops_before_another_begins() -> anyho
 }
 
 #[tokio::test]
-async fn r9_the_clock_of_a_holder_means_nothing() -> anyhow::Result<()> {
+async fn r9_clock_of_the_lease_holder_is_ignored() -> anyhow::Result<()> {
     for skew in [-86_400_i64, 86_400] {
         let world = World::new().await?;
         let mut lease = named::<Lease>(AXON);
@@ -134,7 +133,7 @@ async fn r9_the_clock_of_a_holder_means_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_operator_may_be_started_before_it_is_deployed() -> anyhow::Result<()> {
+async fn operator_may_start_before_its_deployment() -> anyhow::Result<()> {
     let server = insula_testkit::server::TestServer::start_whole().await?;
     let early = crate::world::client(&server, "system").await?;
     let running = Running::new(early, crate::world::settings("early"));

@@ -9,7 +9,7 @@ use crate::network::{Chaos, Fate};
 use crate::world::{World, eventually, phase_of};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_tenants_at_once_are_provisioned() -> anyhow::Result<()> {
+async fn hundred_concurrent_tenants_are_provisioned() -> anyhow::Result<()> {
     const COUNT: usize = 100;
     let world = World::new().await?;
     let running = world.start();
@@ -36,7 +36,7 @@ async fn a_hundred_tenants_at_once_are_provisioned() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn one_that_is_stuck_delays_nobody() -> anyhow::Result<()> {
+async fn blocked_tenant_does_not_delay_others() -> anyhow::Result<()> {
     let world = World::new().await?;
     let chaos = Chaos::new(|_, request| match request.uri().path().contains("stuck") {
         true => Fate::Hang,

@@ -23,7 +23,7 @@ fn rules(role: &Role) -> Vec<k8s_openapi::api::rbac::v1::PolicyRule> {
 }
 
 #[tokio::test]
-async fn r27_r29_r30_r31_r32_a_tenant_gets_all_that_its_broker_needs() -> anyhow::Result<()> {
+async fn r27_r29_r30_r31_r32_tenant_gets_all_prerequisites_of_its_broker() -> anyhow::Result<()> {
     let world = World::new().await?;
     let running = world.start();
     let made = world.create("acme").await?;
@@ -79,7 +79,7 @@ async fn r27_r29_r30_r31_r32_a_tenant_gets_all_that_its_broker_needs() -> anyhow
 }
 
 #[tokio::test]
-async fn r27_a_tenant_made_while_the_operator_was_down_is_provisioned() -> anyhow::Result<()> {
+async fn r27_tenant_created_during_downtime_is_provisioned() -> anyhow::Result<()> {
     let world = World::new().await?;
     world.create("early").await?;
     let _running = world.start();
@@ -88,7 +88,7 @@ async fn r27_a_tenant_made_while_the_operator_was_down_is_provisioned() -> anyho
 }
 
 #[tokio::test]
-async fn r28_a_tenant_is_provisioning_before_anything_is_made() -> anyhow::Result<()> {
+async fn r28_phase_is_provisioning_before_anything_is_created() -> anyhow::Result<()> {
     let world = World::new().await?;
     let seen = watcher(world.tenants(), watcher::Config::default());
     pin_mut!(seen);
@@ -130,7 +130,7 @@ async fn r28_a_tenant_is_provisioning_before_anything_is_made() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn r33_r49_a_namespace_of_somebody_else_is_not_adopted() -> anyhow::Result<()> {
+async fn r33_r49_foreign_namespace_is_not_adopted() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     let earlier = BTreeMap::from([(TENANT_UID.to_owned(), "another".to_owned())]);
@@ -170,7 +170,7 @@ async fn r33_r49_a_namespace_of_somebody_else_is_not_adopted() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn r33_a_namespace_that_goes_is_waited_for_and_made_anew() -> anyhow::Result<()> {
+async fn r33_terminating_namespace_is_awaited_and_recreated() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut held = named::<Namespace>(&namespace("acme"));
     held.metadata.annotations = Some([(TENANT_UID.to_owned(), "old".to_owned())].into());
@@ -199,8 +199,8 @@ async fn r33_a_namespace_that_goes_is_waited_for_and_made_anew() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn r33_a_missing_right_is_named_and_the_tenant_goes_on_when_it_is_there() -> anyhow::Result<()>
-{
+async fn r33_missing_permission_is_named_and_provisioning_continues_once_granted()
+-> anyhow::Result<()> {
     let world = World::new().await?;
     let all: Api<ClusterRole> = Api::all(world.admin.clone());
     let mut role = all.get(AXON).await?;
@@ -226,8 +226,7 @@ async fn r33_a_missing_right_is_named_and_the_tenant_goes_on_when_it_is_there() 
 }
 
 #[tokio::test]
-async fn r33_an_operator_that_may_not_hold_a_tenant_says_so_and_makes_nothing() -> anyhow::Result<()>
-{
+async fn r33_missing_finalizer_permission_is_reported_and_nothing_created() -> anyhow::Result<()> {
     let world = World::new().await?;
     let home: Api<Role> = Api::namespaced(world.admin.clone(), AXON);
     let mut role = home.get(AXON).await?;
@@ -253,7 +252,7 @@ async fn r33_an_operator_that_may_not_hold_a_tenant_says_so_and_makes_nothing() 
 }
 
 #[tokio::test]
-async fn a_tenant_whose_name_leaves_no_room_is_told_so_and_can_be_deleted() -> anyhow::Result<()> {
+async fn tenant_with_a_too_long_name_fails_and_can_be_deleted() -> anyhow::Result<()> {
     let world = World::new().await?;
     world.loosen().await?;
     let _running = world.start();
@@ -273,7 +272,7 @@ async fn a_tenant_whose_name_leaves_no_room_is_told_so_and_can_be_deleted() -> a
 }
 
 #[tokio::test]
-async fn whom_a_tenant_names_administers_it_and_changes_are_followed() -> anyhow::Result<()> {
+async fn named_administrators_are_bound_and_updated() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     let subject = |kind: &str, name: &str| Subject {
@@ -332,8 +331,7 @@ async fn whom_a_tenant_names_administers_it_and_changes_are_followed() -> anyhow
 }
 
 #[tokio::test]
-async fn those_who_manage_tenants_may_read_each_tenants_token_and_changes_are_followed()
--> anyhow::Result<()> {
+async fn tenant_managers_can_read_each_token_and_are_updated() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     world.create("acme").await?;
@@ -383,8 +381,7 @@ async fn those_who_manage_tenants_may_read_each_tenants_token_and_changes_are_fo
 }
 
 #[tokio::test]
-async fn r84_nothing_that_the_operator_makes_grants_anything_outside_the_namespace()
--> anyhow::Result<()> {
+async fn r84_operator_objects_grant_nothing_outside_the_namespace() -> anyhow::Result<()> {
     let world = World::new().await?;
     let everything = ListParams::default();
     let roles_of_all: Api<ClusterRole> = Api::all(world.admin.clone());

@@ -34,8 +34,7 @@ pub async fn let_go(world: &World, id: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r44_r46_r47_a_tenant_takes_everything_with_it_and_its_token_is_worth_nothing()
--> anyhow::Result<()> {
+async fn r44_r46_r47_deletion_removes_everything_and_revokes_the_token() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     for id in ["acme", "other"] {
@@ -90,8 +89,7 @@ async fn r44_r46_r47_a_tenant_takes_everything_with_it_and_its_token_is_worth_no
 }
 
 #[tokio::test]
-async fn r45_what_holds_a_tenant_is_said_and_its_token_is_worth_nothing_meanwhile()
--> anyhow::Result<()> {
+async fn r45_blocked_deletion_is_reported_with_the_token_revoked() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     world.create("acme").await?;
@@ -151,8 +149,7 @@ async fn r45_what_holds_a_tenant_is_said_and_its_token_is_worth_nothing_meanwhil
 }
 
 #[tokio::test]
-async fn r48_a_tenant_can_go_while_it_is_made_has_failed_or_nobody_is_there() -> anyhow::Result<()>
-{
+async fn r48_tenant_can_be_deleted_in_any_phase() -> anyhow::Result<()> {
     let world = World::new().await?;
     // Nobody was ever there: it goes at once.
     world.create("unseen").await?;
@@ -211,7 +208,7 @@ async fn r48_a_tenant_can_go_while_it_is_made_has_failed_or_nobody_is_there() ->
 }
 
 #[tokio::test]
-async fn r49_a_namespace_that_became_somebody_elses_survives() -> anyhow::Result<()> {
+async fn r49_namespace_of_another_owner_survives() -> anyhow::Result<()> {
     let world = World::new().await?;
     let running = world.start();
     world.create("acme").await?;
@@ -239,8 +236,7 @@ async fn r49_a_namespace_that_became_somebody_elses_survives() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn a_tenant_made_again_under_the_same_name_never_gets_what_the_first_one_had()
--> anyhow::Result<()> {
+async fn recreated_tenant_inherits_nothing() -> anyhow::Result<()> {
     let world = World::new().await?;
     let running = world.start();
     let first = world.create("acme").await?;

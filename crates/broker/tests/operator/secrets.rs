@@ -32,7 +32,7 @@ impl io::Write for Log {
 }
 
 #[tokio::test]
-async fn r81_no_token_is_in_a_log_a_status_or_an_event() -> anyhow::Result<()> {
+async fn r81_no_token_in_logs_status_or_events() -> anyhow::Result<()> {
     let world = World::new().await?;
     let log = Log::default();
     let written = log.clone();

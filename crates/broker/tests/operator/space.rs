@@ -40,7 +40,7 @@ async fn code<T>(answer: impl Future<Output = kube::Result<T>>) -> u16 {
 }
 
 #[tokio::test]
-async fn a_tenant_with_a_space_has_everything_in_it_and_takes_it_with_it() -> anyhow::Result<()> {
+async fn tenant_space_contains_everything_and_is_deleted_with_it() -> anyhow::Result<()> {
     let world = World::with(Spaces::Allowed).await?;
     let _running = world.start();
     for id in ["one", "two"] {
@@ -115,8 +115,7 @@ async fn a_tenant_with_a_space_has_everything_in_it_and_takes_it_with_it() -> an
 }
 
 #[tokio::test]
-async fn what_holds_a_space_is_said_and_the_token_is_worth_nothing_meanwhile() -> anyhow::Result<()>
-{
+async fn blocked_space_deletion_is_reported_with_the_token_revoked() -> anyhow::Result<()> {
     let world = World::with(Spaces::Allowed).await?;
     let _running = world.start();
     world.create_with("acme", spec()).await?;
@@ -148,7 +147,7 @@ async fn what_holds_a_space_is_said_and_the_token_is_worth_nothing_meanwhile() -
 }
 
 #[tokio::test]
-async fn a_space_or_a_name_of_somebody_else_is_not_adopted() -> anyhow::Result<()> {
+async fn foreign_space_or_namespace_is_not_adopted() -> anyhow::Result<()> {
     let world = World::with(Spaces::Allowed).await?;
     let _running = world.start();
     let foreign = {
@@ -191,7 +190,7 @@ async fn a_space_or_a_name_of_somebody_else_is_not_adopted() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn isolation_cannot_be_changed_and_what_was_made_goes_all_the_same() -> anyhow::Result<()> {
+async fn isolation_is_immutable_and_deletion_still_works() -> anyhow::Result<()> {
     let world = World::with(Spaces::Allowed).await?;
     world.loosen().await?;
     let _running = world.start();
@@ -229,7 +228,7 @@ async fn isolation_cannot_be_changed_and_what_was_made_goes_all_the_same() -> an
 }
 
 #[tokio::test]
-async fn without_the_right_to_make_spaces_that_is_said() -> anyhow::Result<()> {
+async fn missing_permission_for_spaces_is_reported() -> anyhow::Result<()> {
     let world = World::new().await?;
     let _running = world.start();
     world.create_with("acme", spec()).await?;

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::scene::{LONG, Scene, Told, id};
 
 #[tokio::test]
-async fn a_cluster_without_the_kinds_says_what_is_missing() {
+async fn missing_tenant_kind_is_reported() {
     let scene = Scene::bare().await;
     let acme = id("acme");
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
@@ -37,7 +37,7 @@ async fn a_cluster_without_the_kinds_says_what_is_missing() {
 }
 
 #[tokio::test]
-async fn r22_what_is_asked_for_is_an_object_in_the_operators_namespace() {
+async fn r22_tenant_object_is_in_the_operators_namespace() {
     let scene = Scene::start().await;
     let spec = TenantSpec {
         display_name: Some("Acme".to_owned()),
@@ -52,7 +52,7 @@ async fn r22_what_is_asked_for_is_an_object_in_the_operators_namespace() {
 }
 
 #[tokio::test]
-async fn r23_an_existing_name_is_refused_and_nothing_changes() {
+async fn r23_existing_id_is_refused_without_changes() {
     let scene = Scene::start().await;
     let acme = id("acme");
     let first = scene.tenants.create(&acme, TenantSpec::default()).await;
@@ -67,7 +67,7 @@ async fn r23_an_existing_name_is_refused_and_nothing_changes() {
 }
 
 #[tokio::test]
-async fn r23_of_many_creators_one_wins() {
+async fn r23_one_of_many_concurrent_creations_succeeds() {
     let scene = Scene::start().await;
     let acme = id("acme");
     let creators = (0..16).map(|_| scene.tenants.create(&acme, TenantSpec::default()));
@@ -81,7 +81,7 @@ async fn r23_of_many_creators_one_wins() {
 }
 
 #[tokio::test]
-async fn r26_it_waits_until_the_operator_is_done_and_says_what_it_does() {
+async fn r26_create_waits_with_progress_until_provisioned() {
     let scene = Scene::start().await;
     let (acme, told) = (id("acme"), Told::default());
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
@@ -107,7 +107,7 @@ async fn r26_it_waits_until_the_operator_is_done_and_says_what_it_does() {
 }
 
 #[tokio::test]
-async fn r34_a_tenant_that_failed_says_why() {
+async fn r34_failed_tenant_is_reported_with_its_message() {
     let scene = Scene::start().await;
     let acme = id("acme");
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
@@ -124,7 +124,7 @@ async fn r34_a_tenant_that_failed_says_why() {
 }
 
 #[tokio::test]
-async fn r26_without_an_operator_the_waiting_ends() {
+async fn r26_wait_without_an_operator_times_out() {
     let scene = Scene::start().await;
     let acme = id("acme");
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
@@ -140,7 +140,7 @@ async fn r26_without_an_operator_the_waiting_ends() {
 }
 
 #[tokio::test]
-async fn a_tenant_that_somebody_deletes_is_waited_for_no_longer() {
+async fn wait_ends_when_the_tenant_is_deleted() {
     let scene = Scene::start().await;
     let acme = id("acme");
     for again in [false, true] {

@@ -36,7 +36,7 @@ async fn holder(scene: &Scene, token: &[u8]) -> Result<String, u16> {
 }
 
 #[tokio::test]
-async fn r36_r37_r39_a_new_tenants_file_has_its_namespace_and_token_and_nothing_else() {
+async fn r36_r37_r39_file_of_a_new_tenant_has_only_namespace_and_token() {
     let scene = Scene::start().await;
     let tenant = provisioned(&scene, "acme").await;
     let info = scene.tenants.info(&tenant, "https://broker.example:6443/");
@@ -60,7 +60,7 @@ async fn r36_r37_r39_a_new_tenants_file_has_its_namespace_and_token_and_nothing_
 }
 
 #[tokio::test]
-async fn r51_there_is_no_file_for_a_tenant_that_is_not_provisioned() {
+async fn r51_no_file_for_a_tenant_that_is_not_provisioned() {
     let scene = Scene::start().await;
     let acme = id("acme");
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
@@ -82,7 +82,7 @@ async fn r51_there_is_no_file_for_a_tenant_that_is_not_provisioned() {
 }
 
 #[tokio::test]
-async fn a_status_that_leads_elsewhere_hands_out_nothing() {
+async fn forged_status_exposes_no_token() {
     let scene = Scene::start().await;
     provisioned(&scene, "victim").await;
     provisioned(&scene, "acme").await;
@@ -120,7 +120,7 @@ async fn impostor(scene: &Scene, secret: serde_json::Value) {
 }
 
 #[tokio::test]
-async fn r37_a_secret_of_another_account_is_not_handed_out() {
+async fn r37_secret_of_another_account_is_not_used() {
     let scene = Scene::start().await;
     let tenant = provisioned(&scene, "acme").await;
     provisioned(&scene, "victim").await;
@@ -148,7 +148,7 @@ async fn r37_a_secret_of_another_account_is_not_handed_out() {
 }
 
 #[tokio::test]
-async fn what_somebody_put_beside_the_token_is_not_in_the_file() {
+async fn extra_secret_data_is_not_in_the_file() {
     let scene = Scene::start().await;
     let tenant = provisioned(&scene, "acme").await;
     let patch = json!({ "data": { "psk": "eA==" } });
@@ -172,7 +172,7 @@ async fn remake(scene: &Scene, told: &Told) {
 }
 
 #[tokio::test]
-async fn rotation_takes_away_whatever_is_in_the_place_of_the_token() {
+async fn rotation_replaces_whatever_the_secret_holds() {
     let scene = Scene::start().await;
     let (tenant, told) = (provisioned(&scene, "acme").await, Told::default());
     let other = json!({ "metadata": { "name": ADMIN_TOKEN }, "type": "Opaque" });
@@ -185,7 +185,7 @@ async fn rotation_takes_away_whatever_is_in_the_place_of_the_token() {
 }
 
 #[tokio::test]
-async fn rotation_evicts_whoever_had_another_token_made_of_the_same_account() {
+async fn rotation_invalidates_all_tokens_of_the_account() {
     let scene = Scene::start().await;
     let (acme, told) = (id("acme"), Told::default());
     let tenant = provisioned(&scene, "acme").await;
@@ -235,7 +235,7 @@ async fn rotation_evicts_whoever_had_another_token_made_of_the_same_account() {
 }
 
 #[tokio::test]
-async fn rotation_says_who_else_has_rights_there() {
+async fn rotation_reports_remaining_bindings() {
     let scene = Scene::start().await;
     let tenant = provisioned(&scene, "acme").await;
     let bindings: Api<k8s_openapi::api::rbac::v1::RoleBinding> =
@@ -275,7 +275,7 @@ async fn rotation_says_who_else_has_rights_there() {
 }
 
 #[tokio::test]
-async fn r53_a_tenants_administrator_manages_no_tenants() {
+async fn r53_tenant_administrator_cannot_manage_tenants() {
     let scene = Scene::start().await;
     let tenant = provisioned(&scene, "acme").await;
     let info = scene.tenants.info(&tenant, "https://a").await.unwrap();

@@ -12,7 +12,7 @@ use crate::scene::{LONG, Scene, Told, id};
 const HELD: &str = "axon.submariner.io/cleanup";
 
 #[tokio::test]
-async fn r43_an_unknown_tenant_is_not_found() {
+async fn r43_unknown_tenant_is_not_found() {
     let scene = Scene::start().await;
     let nope = id("nope");
     let missing = scene.tenants.delete(&nope, LONG, &Silent).await;
@@ -25,7 +25,7 @@ async fn r43_an_unknown_tenant_is_not_found() {
 }
 
 #[tokio::test]
-async fn r43_r45_it_waits_until_the_object_is_gone_and_says_what_holds_it() {
+async fn r43_r45_delete_waits_and_reports_what_blocks_it() {
     let scene = Scene::start().await;
     let (acme, told) = (id("acme"), Told::default());
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
@@ -56,7 +56,7 @@ async fn r43_r45_it_waits_until_the_object_is_gone_and_says_what_holds_it() {
 }
 
 #[tokio::test]
-async fn r45_a_deletion_that_takes_too_long_says_what_holds_it_and_goes_on() {
+async fn r45_timed_out_deletion_reports_what_blocks_it_and_continues() {
     let scene = Scene::start().await;
     let acme = id("acme");
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
@@ -83,7 +83,7 @@ async fn r45_a_deletion_that_takes_too_long_says_what_holds_it_and_goes_on() {
 }
 
 #[tokio::test]
-async fn another_of_the_same_name_is_not_waited_for_and_not_deleted() {
+async fn recreated_tenant_is_neither_awaited_nor_deleted() {
     let scene = Scene::start().await;
     let (acme, told) = (id("acme"), Told::default());
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;

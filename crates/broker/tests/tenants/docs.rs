@@ -19,7 +19,7 @@ fn words(source: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_reason_of_a_tenant_is_explained() {
+fn every_tenant_reason_is_documented() {
     let page = read("docs/brokers.md");
     let mut reasons = 0;
     for (file, from, to) in [

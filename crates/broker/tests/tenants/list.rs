@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::scene::{Scene, id, watched};
 
 #[tokio::test]
-async fn r52_none_one_and_a_thousand_are_listed_a_page_at_a_time() {
+async fn r52_none_one_and_a_thousand_tenants_are_listed_in_pages() {
     let scene = Scene::start().await;
     let (client, seen) = watched(&scene.client);
     let tenants = Tenants::new(&client);

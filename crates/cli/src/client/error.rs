@@ -77,7 +77,7 @@ impl ClientError {
     }
 
     /// Converts it to a failure with a hint.
-    pub fn told(&self, attempted: &str) -> Failure {
+    pub fn into_failure(&self, attempted: &str) -> Failure {
         let failure = Failure::new(attempted, self);
         match self {
             Self::Unreachable { .. } => failure.hint("is the server running?"),
@@ -86,9 +86,8 @@ impl ClientError {
             }
             Self::Refused { status, .. } if *status == StatusCode::UNAUTHORIZED => failure
                 .hint("the kubeconfig's credential is not known to this server, or has expired"),
-            Self::Refused { status, .. } if *status == StatusCode::FORBIDDEN => failure.hint(
-                "tenants are managed by administrators of the system: use admin.kubeconfig",
-            ),
+            Self::Refused { status, .. } if *status == StatusCode::FORBIDDEN => failure
+                .hint("tenants are managed by administrators of the system: use admin.kubeconfig"),
             _ => failure,
         }
     }

@@ -52,7 +52,7 @@ fn verifier(
 ) -> Result<Arc<dyn ServerCertVerifier>, Failure> {
     let mut roots = RootCertStore::empty();
     match trust {
-        Trust::Anybody => return Ok(Arc::new(Anybody(provider.clone()))),
+        Trust::Insecure => return Ok(Arc::new(AcceptAnyServer(provider.clone()))),
         Trust::Authorities(pem) => {
             let authorities = CertificateDer::pem_slice_iter(pem.as_bytes());
             for authority in authorities {
@@ -83,9 +83,7 @@ fn parse(certificate: &ClientCertificate) -> Result<ChainAndKey, Failure> {
 }
 
 fn not_pem(what: &str) -> Failure {
-    Failure::message(format!(
-        "the kubeconfig's {what} is not valid PEM"
-    ))
+    Failure::message(format!("the kubeconfig's {what} is not valid PEM"))
 }
 
 fn wrong(error: impl std::fmt::Display) -> Failure {
@@ -94,9 +92,9 @@ fn wrong(error: impl std::fmt::Display) -> Failure {
 
 /// Accepts every server, as `insecure-skip-tls-verify` asks for.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyServer(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyServer {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -3,9 +3,9 @@
 use insula_vsphere::explain::{self, Kind};
 use kube::Client;
 
-use super::told;
+use super::into_failure;
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, terminal};
 
 /// The arguments.
 #[derive(clap::Args)]
@@ -31,8 +31,8 @@ pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
     let namespace = namespace.unwrap_or(client.default_namespace());
     let Object { kind, name } = &args.object;
     let found = explain::told(client, *kind, namespace, name).await;
-    let found = found.map_err(|error| told(&error))?;
-    output::print(&output::harmless(&found.to_string()))?;
+    let found = found.map_err(|error| into_failure(&error))?;
+    output::print(&terminal::sanitize(&found.to_string()))?;
     match found.is_granted() {
         true => Ok(()),
         false => Err(Failure::message(format!(

@@ -4,9 +4,9 @@ use clap::ValueEnum;
 use insula_vsphere::users::{self, User, Users};
 use kube::Client;
 
-use super::told;
+use super::into_failure;
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, terminal};
 
 /// The arguments.
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ enum Format {
 /// Shows the users of an identity.
 pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
     let found = users::of(client, &args.identity).await;
-    let found = found.map_err(|error| told(&error))?;
+    let found = found.map_err(|error| into_failure(&error))?;
     output::print(&match args.output {
         Format::Table => table(&found),
         Format::Json => {
@@ -84,7 +84,7 @@ fn table(found: &Users) -> String {
     for what in &found.not_read {
         text += &format!("note: you may not list {what}\n");
     }
-    output::harmless(&text)
+    terminal::sanitize(&text)
 }
 
 /// Formats a name such as `vspherecluster.infrastructure.cluster.x-k8s.io/prod`.
@@ -145,7 +145,7 @@ mod tests {
              VSphereCluster          red         prod   true        Available\n\
              VSphereDeploymentZone   -           prod   false       -\n\
              namespaces that may use it: blue, red\n\
-             these name it and may not use it:\n\
+             objects that name it but may not use it:\n\
              KIND             NAMESPACE   NAME   AVAILABLE   REASON\n\
              VSphereCluster   grey        prod   false       NamespaceNotAllowed\n"
         );

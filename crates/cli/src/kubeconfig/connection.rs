@@ -32,7 +32,7 @@ pub enum Trust {
     /// With the CAs of the machine.
     System,
     /// Not at all: `insecure-skip-tls-verify`.
-    Anybody,
+    Insecure,
 }
 
 /// A client certificate and its key, in PEM.
@@ -88,24 +88,25 @@ fn refuse_plugins(name: &str, user: &User) -> Result<(), Failure> {
     if user.exec.is_none() && user.auth_provider.is_none() {
         return Ok(());
     }
-    let said = format!("user {name:?} of the kubeconfig uses a credential plugin, which is not supported");
+    let said =
+        format!("user {name:?} of the kubeconfig uses a credential plugin, which is not supported");
     Err(Failure::message(said).hint("use a kubeconfig with a certificate or a token"))
 }
 
 fn trust(cluster: &Cluster) -> Result<Trust, Failure> {
     if cluster.insecure_skip_tls_verify {
-        return Ok(Trust::Anybody);
+        return Ok(Trust::Insecure);
     }
     let data = cluster.certificate_authority_data.as_deref();
-    let authorities = either(data, cluster.certificate_authority.as_deref());
+    let authorities = inline_or_file(data, cluster.certificate_authority.as_deref());
     Ok(authorities?.map_or(Trust::System, Trust::Authorities))
 }
 
 fn certificate(user: &User) -> Result<Option<ClientCertificate>, Failure> {
     let data = user.client_certificate_data.as_deref();
-    let certificate = either(data, user.client_certificate.as_deref())?;
+    let certificate = inline_or_file(data, user.client_certificate.as_deref())?;
     let data = user.client_key_data.as_ref().map(Secret::reveal);
-    let key = either(data, user.client_key.as_deref())?;
+    let key = inline_or_file(data, user.client_key.as_deref())?;
     match (certificate, key) {
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => Ok(Some(ClientCertificate {
@@ -128,7 +129,7 @@ fn token(user: &User) -> Result<Option<Secret>, Failure> {
 }
 
 /// Returns the inline data, else the content of the file.
-fn either(data: Option<&str>, file: Option<&str>) -> Result<Option<String>, Failure> {
+fn inline_or_file(data: Option<&str>, file: Option<&str>) -> Result<Option<String>, Failure> {
     if let Some(data) = data.filter(|data| !data.is_empty()) {
         let bytes = BASE64_STANDARD.decode(data).ok();
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());

@@ -20,7 +20,7 @@ pub struct Source {
 }
 
 /// The file that `insula serve` writes without --data-dir.
-const OWN: &str = "insula-data/admin.kubeconfig";
+const ADMIN_KUBECONFIG: &str = "insula-data/admin.kubeconfig";
 
 impl Source {
     /// Selects a file and a context of it.
@@ -42,13 +42,13 @@ impl Source {
                 Some(before) => before.merge(next),
             });
         }
-        let merged = merged.ok_or_else(none)?;
+        let merged = merged.ok_or_else(not_found)?;
         Connection::of(&merged, self.context.as_deref())
     }
 
     /// Returns the files to read; only an explicitly named one may be missing.
     pub fn files_here(&self) -> Result<Vec<PathBuf>, Failure> {
-        self.files(&Surroundings::here())
+        self.files(&Environment::current())
     }
 
     /// Returns the context, if it is not the current one.
@@ -57,11 +57,11 @@ impl Source {
     }
 
     /// Returns the files to read.
-    fn files(&self, surroundings: &Surroundings) -> Result<Vec<PathBuf>, Failure> {
+    fn files(&self, environment: &Environment) -> Result<Vec<PathBuf>, Failure> {
         if let Some(file) = &self.kubeconfig {
             return Ok(vec![file.clone()]);
         }
-        let listed = surroundings.listed.as_deref();
+        let listed = environment.listed.as_deref();
         if let Some(listed) = listed.filter(|listed| !listed.is_empty()) {
             let listed = env::split_paths(listed).filter(|path| !path.as_os_str().is_empty());
             let files: Vec<_> = listed.filter(|path| path.exists()).collect();
@@ -71,25 +71,25 @@ impl Source {
                 _ => Ok(files),
             };
         }
-        let usual = surroundings
+        let usual = environment
             .home
             .as_ref()
             .map(|home| home.join(".kube/config"));
-        let places = std::iter::once(surroundings.folder.join(OWN)).chain(usual);
+        let places = std::iter::once(environment.folder.join(ADMIN_KUBECONFIG)).chain(usual);
         let file = places.into_iter().find(|path| path.exists());
-        file.map(|file| vec![file]).ok_or_else(none)
+        file.map(|file| vec![file]).ok_or_else(not_found)
     }
 }
 
 /// The environment that determines the default files.
-struct Surroundings {
+struct Environment {
     listed: Option<std::ffi::OsString>,
     folder: PathBuf,
     home: Option<PathBuf>,
 }
 
-impl Surroundings {
-    fn here() -> Self {
+impl Environment {
+    fn current() -> Self {
         Self {
             listed: env::var_os("KUBECONFIG"),
             folder: PathBuf::new(),
@@ -98,7 +98,7 @@ impl Surroundings {
     }
 }
 
-fn none() -> Failure {
+fn not_found() -> Failure {
     Failure::message("no kubeconfig found")
         .hint("pass one with --kubeconfig; `insula serve` writes admin.kubeconfig into its data directory")
 }
@@ -123,12 +123,12 @@ impl Kubeconfig {
             place.map_or(String::new(), |place| format!(" (line {})", place.line()))
         })?;
         for named in &mut config.clusters {
-            anchor(&mut named.cluster.certificate_authority, folder);
+            resolve(&mut named.cluster.certificate_authority, folder);
         }
         for named in &mut config.users {
-            anchor(&mut named.user.client_certificate, folder);
-            anchor(&mut named.user.client_key, folder);
-            anchor(&mut named.user.token_file, folder);
+            resolve(&mut named.user.client_certificate, folder);
+            resolve(&mut named.user.client_key, folder);
+            resolve(&mut named.user.token_file, folder);
         }
         Ok(config)
     }
@@ -157,12 +157,12 @@ impl Kubeconfig {
     }
 }
 
-fn anchor(reference: &mut Option<String>, folder: &Path) {
+fn resolve(reference: &mut Option<String>, folder: &Path) {
     let Some(path) = reference.take().filter(|path| !path.is_empty()) else {
         return;
     };
-    let anchored = folder.join(OsStr::new(&path));
-    *reference = Some(anchored.to_str().map_or(path, str::to_owned));
+    let resolved = folder.join(OsStr::new(&path));
+    *reference = Some(resolved.to_str().map_or(path, str::to_owned));
 }
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
     fn kubeconfig_is_the_flags_then_the_variables_then_the_default_files() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let here = |listed: Option<&[&str]>| Surroundings {
+        let here = |listed: Option<&[&str]>| Environment {
             listed: listed.map(|names| env::join_paths(names.iter().map(|name| at(name))).unwrap()),
             folder: at("work"),
             home: Some(at("home")),
@@ -201,7 +201,11 @@ mod tests {
             missing.contains("none of the files in $KUBECONFIG"),
             "{missing}"
         );
-        assert_eq!(files(Some(&[])).unwrap(), own, "an empty variable is ignored");
+        assert_eq!(
+            files(Some(&[])).unwrap(),
+            own,
+            "an empty variable is ignored"
+        );
         let flag = Source {
             kubeconfig: Some(at("flag")),
             context: None,

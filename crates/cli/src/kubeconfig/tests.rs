@@ -16,11 +16,11 @@ fn parsed(text: &str) -> Kubeconfig {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_kubeconfig_is_read_back() {
     for trust in [
         Trust::Authorities("the CA".to_owned()),
         Trust::System,
-        Trust::Anybody,
+        Trust::Insecure,
     ] {
         let written = Kubeconfig::new(&Entry {
             server: "https://127.0.0.1:6443",
@@ -59,7 +59,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn a_file_is_rewritten_only_when_it_would_say_something_else() {
+fn file_is_rewritten_only_if_its_content_changes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("admin.kubeconfig");
     let keep = |server: &str| {
@@ -70,7 +70,7 @@ fn a_file_is_rewritten_only_when_it_would_say_something_else() {
             user: "admin",
             context: "insula",
         });
-        kubeconfig.keep_at(&path).unwrap();
+        kubeconfig.ensure_at(&path).unwrap();
         std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap())
     };
     let first = keep("https://a");
@@ -81,7 +81,7 @@ fn a_file_is_rewritten_only_when_it_would_say_something_else() {
 }
 
 #[test]
-fn other_programs_kubeconfigs_are_read() {
+fn kubeconfigs_of_other_programs_are_read() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("ca.pem"), "the CA").unwrap();
     std::fs::write(folder.path().join("token"), "t0ken\n").unwrap();
@@ -119,7 +119,7 @@ users:
     for (context, wrong) in [
         (None, "the kubeconfig has no user \\\"missing\\\""),
         (Some("five"), "the kubeconfig has no context"),
-        (Some("three"), "needs a program to log in"),
+        (Some("three"), "uses a credential plugin"),
         (Some("four"), "without its key"),
     ] {
         let failure = Connection::of(&config, context).unwrap_err();
@@ -129,7 +129,7 @@ users:
 }
 
 #[test]
-fn nothing_may_be_null_and_a_broken_one_is_not_quoted() {
+fn null_is_accepted_and_invalid_files_are_not_quoted() {
     let empty = parsed(
         "apiVersion: v1\nkind: Config\nclusters: null\nusers: null\ncontexts: null\ncurrent-context: \"\"\n",
     );
@@ -140,7 +140,7 @@ fn nothing_may_be_null_and_a_broken_one_is_not_quoted() {
 }
 
 #[test]
-fn of_two_files_the_first_is_believed() {
+fn first_of_two_files_wins() {
     let cluster =
         |server: &str| format!("clusters: [{{name: c, cluster: {{server: {server}}}}}]\n");
     let first = parsed(&cluster("https://first"));

@@ -47,5 +47,5 @@ async fn operate(life: LifeArgs) -> Result<(), Failure> {
         ..Settings::new(process::name())
     };
     let life = life.begin(AGENT, &settings.health).await?;
-    Ok(insula_broker::operator::run(life.client.clone(), settings, stop.told()).await?)
+    Ok(insula_broker::operator::run(life.client.clone(), settings, stop.recv()).await?)
 }

@@ -180,7 +180,7 @@ async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(),
     settings.sessions.patience = work.vcenter_timeout;
     settings.default_bound = default_bound;
     let life = life.begin(AGENT, &settings.health).await?;
-    insula_vsphere::operator::run(life.client.clone(), settings, stop.told()).await;
+    insula_vsphere::operator::run(life.client.clone(), settings, stop.recv()).await;
     Ok(())
 }
 

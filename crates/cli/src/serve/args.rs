@@ -8,10 +8,9 @@ use clap::ValueEnum;
 use insula_apiserver::egress::Cidr;
 use insula_core::{NotATenantName, Space};
 
-use super::oidc::OidcArgs;
-use super::operators::Operator;
+use super::oidc::{OidcArgs, issuer_url};
+use super::operators::{Operator, VsphereArgs};
 use crate::duration;
-use crate::operator::vsphere::AllowedServer;
 
 /// The arguments of `insula serve`.
 #[derive(clap::Args)]
@@ -75,26 +74,6 @@ pub struct Args {
 
     #[command(flatten)]
     pub oidc: OidcArgs,
-}
-
-/// The arguments of `--operators vsphere`.
-#[derive(clap::Args)]
-pub struct VsphereArgs {
-    /// With --operators vsphere: file with username, password and servers for clusters of the
-    /// system space without an identity
-    #[arg(long = "vsphere-credentials-file", value_name = "FILE")]
-    pub credentials_file: Option<PathBuf>,
-
-    /// With --operators vsphere: vCenter that credentials without a `server` key may be sent to:
-    /// HOST, HOST=THUMBPRINT or HOST=insecure (repeatable)
-    #[arg(long = "vsphere-allowed-server", value_name = "SERVER")]
-    #[arg(value_parser = AllowedServer::parse)]
-    pub allowed_servers: Vec<AllowedServer>,
-
-    /// With --operators vsphere: send Secrets in namespaces only to the vCenters of
-    /// --vsphere-allowed-server as well
-    #[arg(long = "vsphere-only-allowed-servers", requires = "allowed_servers")]
-    pub only_allowed_servers: bool,
 }
 
 /// The addresses that tenants' webhooks may have.
@@ -186,19 +165,6 @@ fn advertise_url(text: &str) -> Result<String, &'static str> {
     match url.host() {
         Some(host) if !host.is_empty() && url.scheme_str() == Some("https") && bare => {
             Ok(text.trim_end_matches('/').to_owned())
-        }
-        _ => Err(wrong),
-    }
-}
-
-/// Parses an issuer URL, without query and fragment as OpenID Connect requires.
-pub fn issuer_url(text: &str) -> Result<String, &'static str> {
-    let wrong = "an issuer is https://HOST, with a port and a path perhaps, and nothing after it";
-    let url: http::Uri = text.parse().map_err(|_| wrong)?;
-    let plain = url.query().is_none() && !text.contains(['#', '?', '@']);
-    match url.host() {
-        Some(host) if !host.is_empty() && url.scheme_str() == Some("https") && plain => {
-            Ok(text.to_owned())
         }
         _ => Err(wrong),
     }

@@ -7,7 +7,6 @@ use insula_access::oidc::Settings;
 use insula_apiserver::egress::trust::Trust;
 use insula_apiserver::pipeline::oidc::Provider;
 
-use super::args::issuer_url;
 use super::tls::certificates;
 use crate::failure::Failure;
 
@@ -119,6 +118,19 @@ impl Oidc {
         let attempted = format!("cannot use the OIDC provider {}", self.settings.issuer_url);
         let provider = Provider::new(self.settings, &self.trust);
         provider.map_err(|error| Failure::new(&attempted, error))
+    }
+}
+
+/// Parses an issuer URL, without query and fragment as OpenID Connect requires.
+pub fn issuer_url(text: &str) -> Result<String, &'static str> {
+    let wrong = "an issuer is https://HOST, with a port and a path perhaps, and nothing after it";
+    let url: http::Uri = text.parse().map_err(|_| wrong)?;
+    let plain = url.query().is_none() && !text.contains(['#', '?', '@']);
+    match url.host() {
+        Some(host) if !host.is_empty() && url.scheme_str() == Some("https") && plain => {
+            Ok(text.to_owned())
+        }
+        _ => Err(wrong),
     }
 }
 

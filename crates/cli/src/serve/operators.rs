@@ -4,7 +4,7 @@
 //! permissions of the service account that it would have in a pod, which is none until
 //! granted. So an operator has the same permissions wherever it runs.
 
-mod pass;
+mod credentials;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -19,10 +19,9 @@ use kube::Client;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-pub use self::pass::{LONGEST, Pass};
-use super::args::VsphereArgs;
+pub use self::credentials::{MAX_LIFETIME, OperatorCredentials};
 use crate::failure::Failure;
-use crate::operator::vsphere;
+use crate::operator::vsphere::{self, AllowedServer};
 use crate::process;
 
 /// The operators that can run in the server process.
@@ -34,9 +33,29 @@ pub enum Operator {
     Vsphere,
 }
 
+/// The arguments of `--operators vsphere`.
+#[derive(clap::Args)]
+pub struct VsphereArgs {
+    /// With --operators vsphere: file with username, password and servers for clusters of the
+    /// system space without an identity
+    #[arg(long = "vsphere-credentials-file", value_name = "FILE")]
+    pub credentials_file: Option<PathBuf>,
+
+    /// With --operators vsphere: vCenter that credentials without a `server` key may be sent to:
+    /// HOST, HOST=THUMBPRINT or HOST=insecure (repeatable)
+    #[arg(long = "vsphere-allowed-server", value_name = "SERVER")]
+    #[arg(value_parser = AllowedServer::parse)]
+    pub allowed_servers: Vec<AllowedServer>,
+
+    /// With --operators vsphere: send Secrets in namespaces only to the vCenters of
+    /// --vsphere-allowed-server as well
+    #[arg(long = "vsphere-only-allowed-servers", requires = "allowed_servers")]
+    pub only_allowed_servers: bool,
+}
+
 /// The requested operators and their settings.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct OperatorSettings {
     /// The operators.
     pub operators: BTreeSet<Operator>,
     /// The vCenters that credentials without a server may be sent to.
@@ -47,7 +66,7 @@ pub struct Wanted {
     credentials: Option<PathBuf>,
 }
 
-impl Wanted {
+impl OperatorSettings {
     /// Builds the settings from the arguments.
     pub fn of(operators: Vec<Operator>, vsphere: VsphereArgs) -> Self {
         Self {
@@ -67,29 +86,32 @@ pub struct Operators {
 }
 
 /// The delay before an operator that ended is restarted.
-const PAUSE: Duration = Duration::from_secs(1);
+const RESTART_DELAY: Duration = Duration::from_secs(1);
 
 /// How long operators may take to finish on shutdown.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Operators {
     /// Creates the operators' tasks, which wait for the start signal.
-    pub fn new(wanted: &Wanted, pass: impl Fn() -> Result<Pass, Failure>) -> Result<Self, Failure> {
+    pub fn new(
+        settings: &OperatorSettings,
+        credentials: impl Fn() -> Result<OperatorCredentials, Failure>,
+    ) -> Result<Self, Failure> {
         let (stop, _) = watch::channel(false);
         let mut operators = Self {
             tasks: JoinSet::new(),
             begin: Vec::new(),
             stop,
         };
-        for &operator in &wanted.operators {
-            let work = Work::of(operator, wanted);
+        for &operator in &settings.operators {
+            let work = Work::of(operator, settings);
             let (begin, begun) = oneshot::channel();
-            let (pass, stopped) = (pass()?, operators.stop.subscribe());
+            let (credentials, stopped) = (credentials()?, operators.stop.subscribe());
             operators.begin.push(begin);
             operators.tasks.spawn(async move {
                 // The sender is dropped if the server does not become ready.
                 if begun.await.is_ok() {
-                    run(work, pass, stopped).await;
+                    run(work, credentials, stopped).await;
                 }
             });
         }
@@ -110,7 +132,7 @@ impl Operators {
     pub async fn end(&mut self) {
         self.stop.send_replace(true);
         let over = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(PATIENCE, over).await.is_err() {
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, over).await.is_err() {
             tracing::warn!("operator shutdown timed out");
         }
         self.tasks.shutdown().await;
@@ -128,16 +150,16 @@ enum Work {
 }
 
 impl Work {
-    fn of(operator: Operator, wanted: &Wanted) -> Self {
+    fn of(operator: Operator, settings: &OperatorSettings) -> Self {
         match operator {
             Operator::Broker => Self::Broker,
             Operator::Vsphere => Self::Vsphere {
-                given: match &wanted.credentials {
-                    Some(file) => vsphere::follow(file, &wanted.bound),
+                given: match &settings.credentials {
+                    Some(file) => vsphere::follow(file, &settings.bound),
                     None => watch::channel(None).1,
                 },
-                bound: wanted.bound.clone(),
-                only_allowed: wanted.only_allowed,
+                bound: settings.bound.clone(),
+                only_allowed: settings.only_allowed,
             },
         }
     }
@@ -170,7 +192,7 @@ impl Work {
                 task.spawn(insula_broker::operator::run(
                     client,
                     settings,
-                    told(stopped),
+                    stop_requested(stopped),
                 ));
             }
             Self::Vsphere {
@@ -185,7 +207,7 @@ impl Work {
                     ..insula_vsphere::operator::Settings::new(process::name(), given.clone())
                 };
                 task.spawn(async {
-                    insula_vsphere::operator::run(client, settings, told(stopped)).await;
+                    insula_vsphere::operator::run(client, settings, stop_requested(stopped)).await;
                     Ok(())
                 });
             }
@@ -197,14 +219,14 @@ impl Work {
 /// The result of an operator.
 type Ended = Result<(), insula_broker::Error>;
 
-async fn run(work: Work, pass: Pass, stopped: watch::Receiver<bool>) {
+async fn run(work: Work, credentials: OperatorCredentials, stopped: watch::Receiver<bool>) {
     let (namespace, name) = work.account();
     let user = format!("system:serviceaccount:{namespace}:{name}");
     let groups = [
         "system:serviceaccounts".to_owned(),
         format!("system:serviceaccounts:{namespace}"),
     ];
-    let client = match pass.connect(&user, &groups, work.program()) {
+    let client = match credentials.connect(&user, &groups, work.program()) {
         Ok(client) => client,
         Err(failure) => {
             tracing::error!(error = %failure, "operator connection failed");
@@ -218,7 +240,7 @@ async fn run(work: Work, pass: Pass, stopped: watch::Receiver<bool>) {
             Some(Ok(Err(error))) => tracing::error!(%error, "operator failed"),
             Some(Ok(Ok(()))) | None => {}
         }
-        if tokio::time::timeout(PAUSE, told(stopped.clone()))
+        if tokio::time::timeout(RESTART_DELAY, stop_requested(stopped.clone()))
             .await
             .is_ok()
         {
@@ -228,6 +250,6 @@ async fn run(work: Work, pass: Pass, stopped: watch::Receiver<bool>) {
 }
 
 /// Waits until the operator is stopped, or the sender is gone.
-async fn told(mut stopped: watch::Receiver<bool>) {
+async fn stop_requested(mut stopped: watch::Receiver<bool>) {
     stopped.wait_for(|&stopped| stopped).await.ok();
 }

@@ -16,13 +16,13 @@ use insula_core::{Layout, Space};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::admin_kubeconfig::{AdminKubeconfig, authorities};
 use super::oidc::Oidc;
-use super::operators::{LONGEST, Pass};
-use super::renew::{Renewal, Trouble};
+use super::operators::{MAX_LIFETIME, OperatorCredentials};
+use super::renew::{Renewal, RenewalProblems};
 use super::tls::{Tls, TlsFiles};
 use crate::failure::Failure;
-use crate::kubeconfig::{Entry, Kubeconfig, Trust};
-use crate::pki::{self, Identity, Wanted};
+use crate::pki::{self, LeafSettings};
 use crate::secret::Secret;
 
 /// Everything that serving needs except the store.
@@ -78,18 +78,18 @@ impl Prepared {
     }
 
     /// Returns the credentials of operators in the server process.
-    pub fn pass(&self) -> Result<Pass, Failure> {
+    pub fn credentials(&self) -> Result<OperatorCredentials, Failure> {
         let wrong = |error| Failure::new("cannot connect to the server's own address", error);
         let url: http::Uri = self.url.parse().map_err(wrong)?;
         // The certificate has the advertised name, and may have no other.
         let advertised: http::Uri = self.advertised.parse().map_err(wrong)?;
         let name = advertised.host().or(url.host()).unwrap_or_default();
-        Ok(Pass {
+        Ok(OperatorCredentials {
             authority: Arc::clone(&self.ca),
             server_name: name.trim_matches(['[', ']']).to_owned(),
             url,
             certificates: Arc::clone(&self.certificates),
-            lasts: self.certificates_last.min(LONGEST),
+            lasts: self.certificates_last.min(MAX_LIFETIME),
         })
     }
 
@@ -121,7 +121,7 @@ const CLUSTER_NAMES: [&str; 5] = [
 const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// The configuration apart from the listen address.
-pub struct Given {
+pub struct ServerConfig {
     /// The server certificate with its files, if it is not issued by the own CA.
     pub tls: Option<(TlsFiles, Tls)>,
     /// The lifetime of certificates of the own CA.
@@ -146,35 +146,27 @@ pub struct Given {
     pub event_ttl: Duration,
 }
 
-/// The administrator's kubeconfig.
-pub struct AdminKubeconfig {
-    /// Its path.
-    pub path: PathBuf,
-    /// Its server URL.
-    pub server: String,
-}
-
 /// Creates what is missing in the data directory, binds the listener, and writes the
 /// administrator's kubeconfig. Certificates expire, so a renewal is returned as well.
 pub fn prepare(
     data_dir: &Path,
     listening: &Listening,
-    given: Given,
+    given: ServerConfig,
 ) -> Result<(Prepared, Renewal), Failure> {
     let provider = given.oidc.map(Oidc::provider).transpose()?;
     let (listener, listen) = listen(listening.address)?;
     let url = local_url(listen);
     let advertised = listening.advertised.as_deref().unwrap_or(&url).to_owned();
     let issuer_url = given.issuer_url.unwrap_or_else(|| advertised.clone());
-    must_differ(provider.as_deref(), &issuer_url)?;
-    let wanted = Wanted {
+    check_issuers_differ(provider.as_deref(), &issuer_url)?;
+    let wanted = LeafSettings {
         names: names(listening, &advertised),
         lasts: given.certificates_last,
     };
     let folder = data_dir.join("pki");
     let pki = pki::ensure(&folder, &wanted, SystemTime::now())?;
     let ca = Arc::new(pki.authority);
-    let (files, shown) = match given.tls {
+    let (files, current) = match given.tls {
         Some((files, tls)) => (Some(files), tls),
         None => (None, Tls::own(&pki.leaves.server)?),
     };
@@ -182,10 +174,10 @@ pub fn prepare(
         path: data_dir.join("admin.kubeconfig"),
         server: advertised.clone(),
     };
-    let given_pem = files.as_ref().map(|_| shown.pem.as_str());
-    kubeconfig.keep(ca.certificate_pem(), &pki.leaves.admin, given_pem)?;
+    let given_pem = files.as_ref().map(|_| current.pem.as_str());
+    kubeconfig.ensure(ca.certificate_pem(), &pki.leaves.admin, given_pem)?;
     let root_ca = authorities(ca.certificate_pem(), given_pem);
-    let certificates = Certificates::new(shown.chain.clone(), shown.key.clone_key());
+    let certificates = Certificates::new(current.chain.clone(), current.key.clone_key());
     let certificates = certificates.map_err(|error| Failure::new("cannot serve", error))?;
     let certificates = Arc::new(certificates);
     let own_ca = CertificateDer::from_pem_slice(ca.certificate_pem().as_bytes());
@@ -218,37 +210,16 @@ pub fn prepare(
         wanted,
         leaves: pki.leaves,
         files,
-        shown,
+        current,
         kubeconfig,
-        trouble: Trouble::default(),
+        problems: RenewalProblems::default(),
     };
     Ok((prepared, renewal))
 }
 
-impl AdminKubeconfig {
-    /// Ensures the content of the file. Clients trust the own CA and, if the certificate is
-    /// not issued by it, the given chain.
-    pub fn keep(&self, ca: &str, admin: &Identity, given: Option<&str>) -> Result<(), Failure> {
-        let authorities = authorities(ca, given);
-        let kubeconfig = Kubeconfig::new(&Entry {
-            server: &self.server,
-            trust: &Trust::Authorities(authorities),
-            identity: admin,
-            user: "admin",
-            context: "insula",
-        });
-        kubeconfig.keep_at(&self.path)
-    }
-}
-
-/// Returns the CAs that clients trust: the own CA and the given chain.
-fn authorities(ca: &str, given: Option<&str>) -> String {
-    [ca, given.unwrap_or("")].concat()
-}
-
 /// Checks that the two issuers differ. A token is verified by its issuer, so that two issuers
 /// of the same name could impersonate each other's users.
-fn must_differ(provider: Option<&Provider>, issuer_url: &str) -> Result<(), Failure> {
+fn check_issuers_differ(provider: Option<&Provider>, issuer_url: &str) -> Result<(), Failure> {
     match provider {
         Some(provider) if provider.url() == issuer_url => {
             let said = "--oidc-issuer-url and the issuer of service accounts' tokens are both";
@@ -280,9 +251,8 @@ fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
         let attempted = format!("cannot listen on {address}");
         let failure = Failure::new(&attempted, &error);
         match error.kind() {
-            std::io::ErrorKind::AddrInUse => failure.hint(
-                "the address is in use; choose another --listen, or port 0 for a free one",
-            ),
+            std::io::ErrorKind::AddrInUse => failure
+                .hint("the address is in use; choose another --listen, or port 0 for a free one"),
             _ => failure,
         }
     })
@@ -315,11 +285,11 @@ fn names(listening: &Listening, advertised: &str) -> BTreeSet<String> {
         .chain(host)
         .chain(machine);
     let names = names.chain([listening.address.ip().to_string()]);
-    names.map(|name| one_spelling(&name)).collect()
+    names.map(|name| normalized(&name)).collect()
 }
 
 /// Normalizes the spelling of a name.
-fn one_spelling(name: &str) -> String {
+fn normalized(name: &str) -> String {
     match name.parse::<IpAddr>() {
         Ok(address) => address.to_string(),
         Err(_) => name.to_ascii_lowercase(),
@@ -385,7 +355,7 @@ mod tests {
         ] {
             let mut listening = listening("127.0.0.1:0", &[]);
             listening.advertised = advertised.map(str::to_owned);
-            let given = Given {
+            let given = ServerConfig {
                 tls: None,
                 certificates_last: Duration::from_secs(3600),
                 client_cas: Vec::new(),

@@ -9,10 +9,10 @@ use insula_apiserver::server::tls::Certificates;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::prepare::AdminKubeconfig;
+use super::admin_kubeconfig::AdminKubeconfig;
 use super::tls::{Tls, TlsFiles};
 use crate::failure::Failure;
-use crate::pki::{self, Leaves, Wanted};
+use crate::pki::{self, LeafSettings, Leaves};
 
 /// Renews the certificates of the server and its administrator: those of the own CA are
 /// reissued in time, and given files are reloaded when they change. Failures are logged and
@@ -25,34 +25,34 @@ pub struct Renewal {
     /// The folder of the issued certificates.
     pub folder: PathBuf,
     /// What the CA is to issue.
-    pub wanted: Wanted,
+    pub wanted: LeafSettings,
     /// The issued certificates.
     pub leaves: Leaves,
     /// The files of the server certificate, if it is not issued by the own CA.
     pub files: Option<TlsFiles>,
     /// The server certificate in use, as read.
-    pub shown: Tls,
+    pub current: Tls,
     /// The administrator's kubeconfig.
     pub kubeconfig: AdminKubeconfig,
     /// The current problems.
-    pub trouble: Trouble,
+    pub problems: RenewalProblems,
 }
 
 /// The problems of the last attempt, so that each is logged once.
 #[derive(Debug, Default)]
-pub struct Trouble {
-    told: String,
+pub struct RenewalProblems {
+    logged: String,
     /// Whether the kubeconfig is outdated.
     kubeconfig: bool,
 }
 
 /// The check interval: programs that replace files expect a short delay.
-const LOOK: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Renewal {
     /// Runs until it is aborted.
     pub async fn run(self) {
-        let mut look = interval(self.every());
+        let mut look = interval(self.interval());
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick is immediate, and everything was just checked.
         look.tick().await;
@@ -61,7 +61,7 @@ impl Renewal {
             look.tick().await;
             // Files are read, and synced after writing.
             let looked = spawn_blocking(move || {
-                renewal.look(SystemTime::now());
+                renewal.check(SystemTime::now());
                 renewal
             });
             renewal = match looked.await {
@@ -76,21 +76,25 @@ impl Renewal {
 
     /// Returns the check interval: several times in the last third of a certificate's
     /// lifetime.
-    fn every(&self) -> Duration {
-        (self.wanted.lasts / 60).clamp(Duration::from_secs(1), LOOK)
+    fn interval(&self) -> Duration {
+        (self.wanted.lasts / 60).clamp(Duration::from_secs(1), CHECK_INTERVAL)
     }
 
     /// Performs everything that is due.
-    fn look(&mut self, now: SystemTime) {
+    fn check(&mut self, now: SystemTime) {
         // One failure must not stop the others.
-        let attempts = [self.renew(now), self.show(), self.tell_administrator()];
+        let attempts = [
+            self.renew(now),
+            self.replace_certificate(),
+            self.update_kubeconfig(),
+        ];
         let failures = attempts.into_iter().filter_map(Result::err);
         let failures: Vec<_> = failures.map(|failure| failure.to_string()).collect();
         let said = failures.join("; ");
-        if !said.is_empty() && said != self.trouble.told {
+        if !said.is_empty() && said != self.problems.logged {
             tracing::warn!(error = said, "certificate renewal failed");
         }
-        self.trouble.told = said;
+        self.problems.logged = said;
     }
 
     /// Reissues the certificates of the CA if they are due.
@@ -99,40 +103,40 @@ impl Renewal {
             return Ok(());
         }
         self.leaves = pki::renew(&self.folder, &self.authority, &self.wanted, now)?;
-        self.trouble.kubeconfig = true;
+        self.problems.kubeconfig = true;
         tracing::info!("CA certificates renewed");
         Ok(())
     }
 
     /// Puts a changed server certificate into use.
-    fn show(&mut self) -> Result<(), Failure> {
+    fn replace_certificate(&mut self) -> Result<(), Failure> {
         let next = match &self.files {
             Some(files) => files.load()?,
             None => Tls::own(&self.leaves.server)?,
         };
-        if next == self.shown {
+        if next == self.current {
             return Ok(());
         }
         let replaced = self
             .certificates
             .replace(next.chain.clone(), next.key.clone_key());
         replaced.map_err(|error| Failure::new("cannot use the new certificate", error))?;
-        self.shown = next;
-        self.trouble.kubeconfig = true;
+        self.current = next;
+        self.problems.kubeconfig = true;
         tracing::info!("server certificate replaced");
         Ok(())
     }
 
     /// Writes the kubeconfig if its content has changed. A file that was deleted otherwise is
     /// not written again.
-    fn tell_administrator(&mut self) -> Result<(), Failure> {
-        if !self.trouble.kubeconfig {
+    fn update_kubeconfig(&mut self) -> Result<(), Failure> {
+        if !self.problems.kubeconfig {
             return Ok(());
         }
-        let given = self.files.as_ref().map(|_| self.shown.pem.as_str());
+        let given = self.files.as_ref().map(|_| self.current.pem.as_str());
         let ca = self.authority.certificate_pem();
-        self.kubeconfig.keep(ca, &self.leaves.admin, given)?;
-        self.trouble.kubeconfig = false;
+        self.kubeconfig.ensure(ca, &self.leaves.admin, given)?;
+        self.problems.kubeconfig = false;
         Ok(())
     }
 }

@@ -9,8 +9,8 @@ use insula_store::etcd;
 
 use super::args::{Args, Engine, EtcdArgs, TlsArgs};
 use super::oidc::Oidc;
-use super::operators::Wanted;
-use super::prepare::{Given, Listening};
+use super::operators::OperatorSettings;
+use super::prepare::{Listening, ServerConfig};
 use super::tls::{Tls, TlsFiles, certificates, read};
 use crate::failure::Failure;
 
@@ -23,9 +23,9 @@ pub struct Settings {
     /// The listen address and the server's names.
     pub listening: Listening,
     /// The rest of the configuration.
-    pub given: Given,
+    pub given: ServerConfig,
     /// The operators.
-    pub operators: Wanted,
+    pub operators: OperatorSettings,
 }
 
 /// The settings of the storage engine.
@@ -49,7 +49,7 @@ impl Settings {
                 Engine::Embedded => StoreSettings::Embedded(args.data_dir.join("store")),
                 Engine::Etcd => StoreSettings::Etcd(etcd_options(&args.etcd)?),
             },
-            given: Given {
+            given: ServerConfig {
                 tls: tls(&args.tls)?,
                 certificates_last: args.tls.certificates_last,
                 client_cas: client_cas.transpose()?.unwrap_or_default(),
@@ -72,7 +72,7 @@ impl Settings {
                 names: args.tls.sans,
             },
             data_dir: args.data_dir,
-            operators: Wanted::of(args.operators, args.vsphere),
+            operators: OperatorSettings::of(args.operators, args.vsphere),
         })
     }
 }

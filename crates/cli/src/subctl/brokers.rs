@@ -2,7 +2,7 @@
 
 use insula_broker::show;
 
-use super::Scene;
+use super::CommandContext;
 use crate::failure::Failure;
 use crate::output;
 
@@ -15,8 +15,8 @@ pub struct Args {
 }
 
 /// Lists the brokers of a cluster.
-pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
-    let client = scene.connection.client().await?;
+pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
+    let client = cx.connection.client().await?;
     let rows = show::brokers(&client, args.namespace.as_deref()).await?;
     output::print(&show::table(&rows))
 }

@@ -69,7 +69,7 @@ pub struct ConnectionArgs {
 struct RequestTimeout(Option<Duration>);
 
 /// Longer than any watch is silent: the server ends it before.
-const SILENCE: Duration = Duration::from_secs(300);
+const WATCH_READ_TIMEOUT: Duration = Duration::from_secs(300);
 
 impl ConnectionArgs {
     /// Builds the arguments from a kubeconfig and its context alone, for Insula's operators.
@@ -85,7 +85,7 @@ impl ConnectionArgs {
             tls_server_name: None,
             act_for: None,
             as_group: Vec::new(),
-            request_timeout: RequestTimeout(Some(SILENCE)),
+            request_timeout: RequestTimeout(Some(WATCH_READ_TIMEOUT)),
         }
     }
 

@@ -8,7 +8,7 @@ use insula_broker::report::Report;
 use insula_broker::tenant::{Isolation, TenantSpec};
 use insula_broker::tenants::Tenants;
 
-use super::Scene;
+use super::CommandContext;
 use super::connection::{self, client};
 use super::file::FileArgs;
 use super::subject::{self, Subject};
@@ -20,11 +20,11 @@ use crate::{duration, output};
 pub struct Args {
     /// ID of the tenant (default: generated)
     #[arg(value_name = "ID", value_parser = id)]
-    id: Option<Chosen>,
+    id: Option<RequestedId>,
 
-    /// How the tenant is isolated from others
+    /// IsolationArg the tenant is isolated from others
     #[arg(long, value_enum, default_value = "namespace")]
-    isolation: How,
+    isolation: IsolationArg,
 
     /// Name for display
     #[arg(long, value_name = "TEXT")]
@@ -41,20 +41,20 @@ pub struct Args {
     #[command(flatten)]
     file: FileArgs,
 
-    /// How long to wait until it is provisioned
+    /// IsolationArg long to wait until it is provisioned
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     timeout: Duration,
 }
 
 /// A given ID, or the request to generate one.
 #[derive(Clone)]
-enum Chosen {
-    This(TenantId),
-    Any,
+enum RequestedId {
+    Given(TenantId),
+    Generated,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum How {
+enum IsolationArg {
     /// A namespace, with permissions in that namespace only
     Namespace,
     /// A space of an Insula server
@@ -62,14 +62,14 @@ enum How {
 }
 
 /// Creates a tenant, prints its ID, waits until it is provisioned, and writes its file.
-pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
+pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
     args.file.check()?;
-    let config = scene.connection.config().await?;
+    let config = cx.connection.config().await?;
     let context = connection::url(&config);
     let tenants = Tenants::new(&client(config)?);
     let (id, is_known) = match args.id {
-        Some(Chosen::This(id)) => (id, true),
-        Some(Chosen::Any) | None => (TenantId::random(), false),
+        Some(RequestedId::Given(id)) => (id, true),
+        Some(RequestedId::Generated) | None => (TenantId::random(), false),
     };
     if !is_known {
         // Before the request: if the response is lost, the ID is still known.
@@ -80,28 +80,28 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
         owner: args.owner,
         admins: (!args.admins.is_empty()).then_some(args.admins),
         isolation: match args.isolation {
-            How::Namespace => None,
-            How::Space => Some(Isolation::Space),
+            IsolationArg::Namespace => None,
+            IsolationArg::Space => Some(Isolation::Space),
         },
     };
     let created = tenants.create(&id, spec).await?;
-    scene.progress.done(&format!("Created tenant {id}"));
+    cx.progress.done(&format!("Created tenant {id}"));
     if is_known {
         // Before the wait, and only if the tenant is the caller's.
         output::print(&format!("{id}\n"))?;
     }
     let tenant = tenants
-        .await_provisioned(&created, args.timeout, &scene.progress)
+        .await_provisioned(&created, args.timeout, &cx.progress)
         .await?;
-    let url = args.file.url(&context, &scene.progress);
+    let url = args.file.url(&context, &cx.progress);
     let info = tenants.info(&tenant, &url).await?;
-    args.file.write(&id, &info, &scene.progress)
+    args.file.write(&id, &info, &cx.progress)
 }
 
 /// Parses an ID; an empty one means that it is generated.
-fn id(text: &str) -> Result<Chosen, InvalidTenantId> {
+fn id(text: &str) -> Result<RequestedId, InvalidTenantId> {
     match text {
-        "" => Ok(Chosen::Any),
-        text => text.parse().map(Chosen::This),
+        "" => Ok(RequestedId::Generated),
+        text => text.parse().map(RequestedId::Given),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use insula_broker::names::TenantId;
 use insula_broker::tenants::Tenants;
 
-use super::Scene;
+use super::CommandContext;
 use crate::duration;
 use crate::failure::Failure;
 
@@ -22,8 +22,8 @@ pub struct Args {
 }
 
 /// Deletes a tenant and waits until it is gone.
-pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
-    let tenants = Tenants::new(&scene.connection.client().await?);
-    let deleted = tenants.delete(&args.id, args.timeout, &scene.progress);
+pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
+    let tenants = Tenants::new(&cx.connection.client().await?);
+    let deleted = tenants.delete(&args.id, args.timeout, &cx.progress);
     Ok(deleted.await?)
 }

@@ -60,7 +60,7 @@ impl FileArgs {
     ) -> Result<(), Failure> {
         let path = self.path(id);
         let saved = info::save(&path, info).map_err(insula_broker::Error::from)?;
-        tell(&path, &saved, progress);
+        report_saved(&path, &saved, progress);
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl FileArgs {
 }
 
 /// Reports what was written.
-pub fn tell(path: &Path, saved: &Saved, progress: &Progress) {
+pub fn report_saved(path: &Path, saved: &Saved, progress: &Progress) {
     if let Some(backup) = &saved.backup {
         progress.done(&format!("Backed up previous file {path:?} to {backup:?}"));
     }

@@ -1,7 +1,7 @@
 //! Flags in the syntax of Submariner's own programs.
 
 /// Parses `--flag`, `--flag=true` and `--flag=false`.
-pub fn on_or_off(text: &str) -> Result<bool, &'static str> {
+pub fn parse_bool(text: &str) -> Result<bool, &'static str> {
     match text {
         "true" | "1" | "t" | "T" | "TRUE" | "True" => Ok(true),
         "false" | "0" | "f" | "F" | "FALSE" | "False" => Ok(false),

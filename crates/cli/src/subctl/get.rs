@@ -5,7 +5,7 @@ use std::time::Duration;
 use insula_broker::names::TenantId;
 use insula_broker::tenants::Tenants;
 
-use super::Scene;
+use super::CommandContext;
 use super::connection::{self, client};
 use super::file::FileArgs;
 use super::show::{self, Format};
@@ -40,11 +40,11 @@ pub struct Args {
 }
 
 /// Shows a tenant, and writes its file on request.
-pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
+pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
     if args.generate_subm {
         args.file.check()?;
     }
-    let config = scene.connection.config().await?;
+    let config = cx.connection.config().await?;
     let context = connection::url(&config);
     let tenants = Tenants::new(&client(config)?);
     let tenant = tenants.get(&args.id).await?;
@@ -53,11 +53,9 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
         return Ok(());
     }
     if args.rotate_token {
-        tenants
-            .rotate(&tenant, args.timeout, &scene.progress)
-            .await?;
+        tenants.rotate(&tenant, args.timeout, &cx.progress).await?;
     }
-    let url = args.file.url(&context, &scene.progress);
+    let url = args.file.url(&context, &cx.progress);
     let info = tenants.info(&tenant, &url).await?;
-    args.file.write(&args.id, &info, &scene.progress)
+    args.file.write(&args.id, &info, &cx.progress)
 }

@@ -11,7 +11,7 @@ use insula_broker::report::Report;
 
 use super::connection::client;
 use super::progress::Progress;
-use super::{Scene, flag};
+use super::{CommandContext, flag};
 use crate::failure::Failure;
 
 /// The arguments.
@@ -38,7 +38,7 @@ pub struct Args {
 
     /// Whether NAT between clusters is possible
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_value = "true", default_missing_value = "true", value_parser = flag::on_or_off)]
+    #[arg(default_value = "true", default_missing_value = "true", value_parser = flag::parse_bool)]
     natt: bool,
 
     /// Cable driver: libreswan, wireguard or vxlan
@@ -55,7 +55,7 @@ pub struct Args {
 
     /// Whether to verify the broker's certificate; without, the connection is insecure
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_value = "true", default_missing_value = "true", value_parser = flag::on_or_off)]
+    #[arg(default_value = "true", default_missing_value = "true", value_parser = flag::parse_bool)]
     check_broker_certificate: bool,
 
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub struct Args {
 struct AddressArgs {
     /// Whether the cluster gets global addresses, if the ClusterSet has them
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_value = "true", default_missing_value = "true", value_parser = flag::on_or_off)]
+    #[arg(default_value = "true", default_missing_value = "true", value_parser = flag::parse_bool)]
     globalnet: bool,
 
     /// Number of global addresses
@@ -80,7 +80,7 @@ struct AddressArgs {
 
     /// Whether services get ClusterSet IPs by default (default: the broker's setting)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_parser = flag::on_or_off)]
+    #[arg(default_missing_value = "true", value_parser = flag::parse_bool)]
     #[arg(alias = "enable-clustersetip")]
     enable_clusterset_ip: Option<bool>,
 
@@ -136,32 +136,32 @@ struct IgnoredArgs {
 }
 
 /// Joins a cluster to the ClusterSet of a broker-info file.
-pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
+pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
     let mut info = BrokerInfo::read(&args.file).map_err(insula_broker::Error::from)?;
     if let Some(url) = &args.broker_url {
         info.url.clone_from(url);
     }
     let for_join = info.for_join(&args.file);
     let for_join = for_join.map_err(insula_broker::Error::from)?;
-    scene.progress.done(&format!(
+    cx.progress.done(&format!(
         "{} indicates broker is at {}",
         args.file.display(),
         info.url
     ));
-    args.ignored.warn(&scene.progress);
+    args.ignored.warn(&cx.progress);
     let mut broker = connect::from_file(&info)?;
     broker.accept_invalid_certs = !args.check_broker_certificate;
     let id = match &args.clusterid {
         Some(id) => id.clone(),
-        None => derived(scene)?,
+        None => derived(cx)?,
     };
     let clusters = JoinClients {
         broker: client(broker)?,
-        joining: scene.connection.client().await?,
+        joining: cx.connection.client().await?,
     };
     let settings = args.settings(JoinSettings::new(for_join, id));
-    let joined = join::join(&clusters, &settings, &scene.progress).await?;
-    scene.progress.done(&format!(
+    let joined = join::join(&clusters, &settings, &cx.progress).await?;
+    cx.progress.done(&format!(
         "Cluster {} has joined the ClusterSet of {}",
         joined.cluster_id, joined.namespace
     ));
@@ -169,10 +169,10 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
 }
 
 /// Derives the ID from the cluster's name in the kubeconfig.
-fn derived(scene: &Scene) -> Result<ClusterId, Failure> {
+fn derived(cx: &CommandContext) -> Result<ClusterId, Failure> {
     let none = "the cluster needs an ID";
     let hint = "set one with --clusterid";
-    let Some(name) = scene.connection.cluster_name()? else {
+    let Some(name) = cx.connection.cluster_name()? else {
         return Err(Failure::message(none).hint(hint));
     };
     let attempted = format!("{none}, and {name:?} is not one");

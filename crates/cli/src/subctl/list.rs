@@ -2,7 +2,7 @@
 
 use insula_broker::tenants::Tenants;
 
-use super::Scene;
+use super::CommandContext;
 use super::show::{self, Format};
 use crate::failure::Failure;
 use crate::output;
@@ -16,8 +16,8 @@ pub struct Args {
 }
 
 /// Lists all tenants.
-pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
-    let tenants = Tenants::new(&scene.connection.client().await?);
+pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
+    let tenants = Tenants::new(&cx.connection.client().await?);
     let all = tenants.list().await?;
     output::print(&show::many(&all, args.output)?)
 }

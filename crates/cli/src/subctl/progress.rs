@@ -5,13 +5,13 @@ use std::sync::{Mutex, PoisonError};
 
 use insula_broker::report::Report;
 
-use crate::output::harmless;
+use crate::terminal::sanitize;
 
 /// Progress lines in the style of Submariner's `subctl`. On a terminal the line of a running
 /// step is replaced by its result; elsewhere lines are only appended.
 pub struct Progress {
     style: Style,
-    under_way: Mutex<Option<String>>,
+    running: Mutex<Option<String>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Progress {
         };
         Self {
             style,
-            under_way: Mutex::default(),
+            running: Mutex::default(),
         }
     }
 
@@ -40,32 +40,32 @@ impl Progress {
         let last = self.take();
         if let Some(last) = last {
             match good {
-                true => self.write(&self.line(Sign::Good, &last)),
-                false => self.write(&self.line(Sign::Bad, &last)),
+                true => self.write(&self.line(Mark::Done, &last)),
+                false => self.write(&self.line(Mark::Failed, &last)),
             }
         }
     }
 
     fn take(&self) -> Option<String> {
-        let mut under_way = self.under_way.lock();
-        under_way
+        let mut running = self.running.lock();
+        running
             .as_mut()
-            .map_or_else(|_| None, |under_way| under_way.take())
+            .map_or_else(|_| None, |running| running.take())
     }
 
-    fn line(&self, sign: Sign, what: &str) -> String {
+    fn line(&self, sign: Mark, what: &str) -> String {
         let (mark, colour) = match sign {
-            Sign::Good => ("✓", 32),
-            Sign::Bad => ("✗", 31),
-            Sign::Odd => ("⚠", 33),
-            Sign::Begun => ("•", 36),
+            Mark::Done => ("✓", 32),
+            Mark::Failed => ("✗", 31),
+            Mark::Warning => ("⚠", 33),
+            Mark::Started => ("•", 36),
         };
         let end = match sign {
-            Sign::Begun => "  ...",
+            Mark::Started => "  ...",
             _ => "\n",
         };
         // Each step has one line. Text of others must not imitate another step.
-        let what = harmless(what).replace('\n', " ");
+        let what = sanitize(what).replace('\n', " ");
         match self.style {
             Style::Plain => format!(" {mark} {what}{}\n", end.trim_end()),
             // Overwrites the current line.
@@ -82,30 +82,27 @@ impl Progress {
 }
 
 #[derive(Clone, Copy)]
-enum Sign {
-    Good,
-    Bad,
-    Odd,
-    Begun,
+enum Mark {
+    Done,
+    Failed,
+    Warning,
+    Started,
 }
 
 impl Report for Progress {
     fn begin(&self, what: &str) {
-        self.write(&self.line(Sign::Begun, what));
-        let mut under_way = self
-            .under_way
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *under_way = Some(what.to_owned());
+        self.write(&self.line(Mark::Started, what));
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        *running = Some(what.to_owned());
     }
 
     fn done(&self, what: &str) {
         self.take();
-        self.write(&self.line(Sign::Good, what));
+        self.write(&self.line(Mark::Done, what));
     }
 
     fn warn(&self, what: &str) {
-        self.write(&self.line(Sign::Odd, what));
+        self.write(&self.line(Mark::Warning, what));
     }
 }
 
@@ -116,9 +113,9 @@ mod tests {
     fn lines(style: Style) -> String {
         let progress = Progress {
             style,
-            under_way: Mutex::default(),
+            running: Mutex::default(),
         };
-        let signs = [Sign::Begun, Sign::Good, Sign::Bad, Sign::Odd];
+        let signs = [Mark::Started, Mark::Done, Mark::Failed, Mark::Warning];
         let what = "it \x1b[2J\ngoes";
         signs.map(|sign| progress.line(sign, what)).concat()
     }
@@ -146,7 +143,7 @@ mod tests {
     fn running_step_is_finished_once() {
         let progress = Progress {
             style: Style::Plain,
-            under_way: Mutex::default(),
+            running: Mutex::default(),
         };
         progress.begin("a");
         progress.begin("b");

@@ -9,7 +9,7 @@ use kube::Client;
 
 use super::connection::{self, client};
 use super::file;
-use super::{Scene, flag};
+use super::{CommandContext, flag};
 use crate::failure::Failure;
 
 /// The arguments.
@@ -29,8 +29,8 @@ pub struct Args {
 }
 
 /// Recovers a lost broker-info file from a cluster that has joined.
-pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
-    let config = scene.connection.config().await?;
+pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
+    let config = cx.connection.config().await?;
     let context = Context {
         url: connection::url(&config),
         client: client(config)?,
@@ -40,8 +40,8 @@ pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
         broker_url: args.broker_url,
         output: args.output_file,
     };
-    let recovered = recover::recover(&context, &broker, &settings, &scene.progress).await?;
-    file::tell(&settings.output, &recovered.saved, &scene.progress);
+    let recovered = recover::recover(&context, &broker, &settings, &cx.progress).await?;
+    file::report_saved(&settings.output, &recovered.saved, &cx.progress);
     Ok(())
 }
 

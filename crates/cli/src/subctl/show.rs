@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn r50_r52_tenants_are_shown_with_their_status_and_when_they_were_created() {
+    fn r50_r52_tenants_are_shown_with_status_and_creation_time() {
         let shown = |format| many(&tenants(), format).unwrap();
         assert_eq!(
             shown(Format::Table),

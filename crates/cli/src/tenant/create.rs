@@ -45,10 +45,11 @@ pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
         object["spec"]["quota"] = quota.value();
     }
     let created = server.client.post(TENANTS, &object).await;
-    let created = created.map_err(|error| error.told(&attempted))?;
+    let created = created.map_err(|error| error.into_failure(&attempted))?;
     wait_until_active(server, name, created, &attempted).await?;
     if let Some(file) = &args.kubeconfig_out {
-        let made = kubeconfig::make(server, &kubeconfig::Wanted::admin_of(name)).await?;
+        let made =
+            kubeconfig::create(server, &kubeconfig::KubeconfigRequest::admin_of(name)).await?;
         private_file::write(file, &made)?;
     }
     output::print(&format!("{name}\n"))
@@ -60,7 +61,7 @@ async fn wait_until_active(
     mut tenant: Value,
     attempted: &str,
 ) -> Result<(), Failure> {
-    let mut wait = Wait::at_most(TIMEOUT);
+    let mut wait = Wait::with_timeout(TIMEOUT);
     loop {
         match tenant["status"]["phase"].as_str() {
             Some("Active") => return Ok(()),
@@ -75,6 +76,6 @@ async fn wait_until_active(
                 .hint(format!("insula tenant get {name} -o yaml"))
         })?;
         let looked = server.client.get(&path(name)).await;
-        tenant = looked.map_err(|error| error.told(attempted))?;
+        tenant = looked.map_err(|error| error.into_failure(attempted))?;
     }
 }

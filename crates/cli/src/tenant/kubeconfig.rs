@@ -37,7 +37,7 @@ pub struct Args {
 }
 
 /// The user and lifetime of a kubeconfig.
-pub struct Wanted<'a> {
+pub struct KubeconfigRequest<'a> {
     tenant: &'a TenantName,
     user: &'a str,
     groups: &'a [String],
@@ -47,9 +47,9 @@ pub struct Wanted<'a> {
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The minimum that Kubernetes accepts.
-const SHORTEST: Duration = Duration::from_secs(10 * 60);
+const MIN_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
-impl<'a> Wanted<'a> {
+impl<'a> KubeconfigRequest<'a> {
     /// A user `admin`, for a day.
     pub const fn admin_of(tenant: &'a TenantName) -> Self {
         Self {
@@ -63,37 +63,37 @@ impl<'a> Wanted<'a> {
 
 /// Creates and prints a kubeconfig.
 pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
-    let wanted = Wanted {
+    let requested = KubeconfigRequest {
         tenant: &args.name,
         user: &args.user,
         groups: &args.group,
         expires: args.expires,
     };
-    output::print(&make(server, &wanted).await?)
+    output::print(&create(server, &requested).await?)
 }
 
 /// Creates a kubeconfig: the key is generated here, the certificate signed by the server.
-pub async fn make(server: &Server, wanted: &Wanted<'_>) -> Result<String, Failure> {
-    let attempted = format!("cannot create a kubeconfig for tenant {}", wanted.tenant);
+pub async fn create(server: &Server, requested: &KubeconfigRequest<'_>) -> Result<String, Failure> {
+    let attempted = format!("cannot create a kubeconfig for tenant {}", requested.tenant);
     let failed = |error: &dyn std::fmt::Display| Failure::new(&attempted, error);
     let subject = Subject {
-        user: wanted.user.to_owned(),
-        groups: wanted.groups.to_vec(),
+        user: requested.user.to_owned(),
+        groups: requested.groups.to_vec(),
         tenant: None,
         tenant_uid: None,
     };
     let key = KeyPair::generate().map_err(|error| failed(&error))?;
     let request = CertificateRequest::create_pem(&subject, &key).map_err(|error| failed(&error))?;
-    let certificate = signing::sign(server, wanted, &request, &attempted).await?;
-    check(&certificate, subject, wanted.tenant).map_err(|why| failed(&why))?;
+    let certificate = signing::sign(server, requested, &request, &attempted).await?;
+    check(&certificate, subject, requested.tenant).map_err(|why| failed(&why))?;
     let key = Secret::new(key.serialize_pem());
-    let user = format!("{}-{}", wanted.tenant, wanted.user);
+    let user = format!("{}-{}", requested.tenant, requested.user);
     let kubeconfig = Kubeconfig::new(&Entry {
-        server: plain(&server.connection.server),
+        server: without_space(&server.connection.server),
         trust: &server.connection.trust,
         identity: &Identity { certificate, key },
         user: &user,
-        context: wanted.tenant.as_str(),
+        context: requested.tenant.as_str(),
     });
     kubeconfig.to_yaml()
 }
@@ -117,7 +117,7 @@ fn check(certificate: &str, asked: Subject, tenant: &TenantName) -> Result<(), &
 }
 
 /// Returns the URL without a space in its path: the certificate determines the space.
-fn plain(server: &str) -> &str {
+fn without_space(server: &str) -> &str {
     let server = server.trim_end_matches('/');
     let authority = server.find("://").map_or(0, |at| at + "://".len());
     let path = server[authority..].find('/').map(|at| authority + at);
@@ -157,7 +157,7 @@ fn group(text: &str) -> Result<String, &'static str> {
 
 fn expiration(text: &str) -> Result<Duration, String> {
     let length = duration::parse(text)?;
-    if length < SHORTEST {
+    if length < MIN_LIFETIME {
         return Err("the minimum is 10m".to_owned());
     }
     Ok(length)
@@ -178,7 +178,7 @@ mod tests {
             ("https://h:1/proxy/tenants/t1", "https://h:1/proxy"),
             ("https://tenants/x", "https://tenants/x"),
         ] {
-            assert_eq!(plain(server), expected);
+            assert_eq!(without_space(server), expected);
         }
     }
 

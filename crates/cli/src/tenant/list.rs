@@ -16,7 +16,7 @@ pub struct Args {
 }
 
 /// The page size, as in kubectl.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// Lists all tenants.
 pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
@@ -26,16 +26,16 @@ pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
 
 async fn all(server: &Server) -> Result<Vec<Value>, Failure> {
     let mut tenants = Vec::new();
-    let mut path = format!("{TENANTS}?limit={PAGE}");
+    let mut path = format!("{TENANTS}?limit={PAGE_SIZE}");
     loop {
         let page = server.client.get(&path).await;
-        let mut page = page.map_err(|error| error.told("cannot list tenants"))?;
+        let mut page = page.map_err(|error| error.into_failure("cannot list tenants"))?;
         if let Value::Array(items) = page["items"].take() {
             tenants.extend(items.into_iter().map(with_type));
         }
         match page["metadata"]["continue"].as_str() {
             Some(after) if !after.is_empty() => {
-                path = format!("{TENANTS}?limit={PAGE}&continue={}", escape(after));
+                path = format!("{TENANTS}?limit={PAGE_SIZE}&continue={}", escape(after));
             }
             _ => return Ok(tenants),
         }

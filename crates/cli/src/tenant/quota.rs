@@ -16,7 +16,7 @@ pub struct Quota(Map<String, Value>);
 
 /// The errors of a quota.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAQuota {
+pub enum InvalidQuota {
     /// A part is not NAME=AMOUNT.
     #[error("{0:?} is not NAME=AMOUNT")]
     Form(String),
@@ -25,7 +25,7 @@ pub enum NotAQuota {
     Name(String),
     /// A limit occurs twice.
     #[error("duplicate limit {0}")]
-    Twice(String),
+    Duplicate(String),
     /// The amount is not a number.
     #[error("{0:?} is not a number of {1}")]
     Amount(String, &'static str),
@@ -33,24 +33,24 @@ pub enum NotAQuota {
 
 impl Quota {
     /// Parses `objects=1000,bytes=100Mi`.
-    pub fn parse(text: &str) -> Result<Self, NotAQuota> {
+    pub fn parse(text: &str) -> Result<Self, InvalidQuota> {
         let mut quota = Map::new();
         for part in text.split(',') {
-            let form = || NotAQuota::Form(part.to_owned());
+            let form = || InvalidQuota::Form(part.to_owned());
             let (name, amount) = part.split_once('=').ok_or_else(form)?;
             let known = NAMES.into_iter().find(|known| *known == name);
-            let name = known.ok_or_else(|| NotAQuota::Name(name.to_owned()))?;
+            let name = known.ok_or_else(|| InvalidQuota::Name(name.to_owned()))?;
             let value = match name {
                 // A quantity, which the server parses.
                 "bytes" if !amount.is_empty() => json!(amount),
                 _ => {
                     let number = amount.parse::<u32>();
-                    let wrong = |_| NotAQuota::Amount(amount.to_owned(), name);
+                    let wrong = |_| InvalidQuota::Amount(amount.to_owned(), name);
                     json!(number.map_err(wrong)?)
                 }
             };
             if quota.insert(name.to_owned(), value).is_some() {
-                return Err(NotAQuota::Twice(name.to_owned()));
+                return Err(InvalidQuota::Duplicate(name.to_owned()));
             }
         }
         Ok(Self(quota))

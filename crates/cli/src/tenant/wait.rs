@@ -6,30 +6,30 @@ use std::time::{Duration, Instant};
 pub struct Wait {
     deadline: Instant,
     pause: Duration,
-    told: Told,
+    progress: Progress,
 }
 
-struct Told {
+struct Progress {
     after: Instant,
     last: String,
 }
 
 /// The first and the maximum interval: responsive for fast operations, sparing for slow ones.
-const SHORTEST: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(1);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The wait before progress is printed.
-const QUIET: Duration = Duration::from_secs(1);
+const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 
 impl Wait {
     /// Starts a wait.
-    pub fn at_most(timeout: Duration) -> Self {
+    pub fn with_timeout(timeout: Duration) -> Self {
         let now = Instant::now();
         Self {
             deadline: now + timeout,
-            pause: SHORTEST,
-            told: Told {
-                after: now + QUIET,
+            pause: MIN_POLL_INTERVAL,
+            progress: Progress {
+                after: now + PROGRESS_DELAY,
                 last: String::new(),
             },
         }
@@ -41,12 +41,12 @@ impl Wait {
         if left.is_zero() {
             return Err(TimedOut);
         }
-        if Instant::now() >= self.told.after && self.told.last != waiting_for {
-            waiting_for.clone_into(&mut self.told.last);
-            say(waiting_for);
+        if Instant::now() >= self.progress.after && self.progress.last != waiting_for {
+            waiting_for.clone_into(&mut self.progress.last);
+            print_progress(waiting_for);
         }
         tokio::time::sleep(self.pause.min(left)).await;
-        self.pause = (self.pause * 2).min(LONGEST);
+        self.pause = (self.pause * 2).min(MAX_POLL_INTERVAL);
         Ok(())
     }
 }
@@ -55,6 +55,6 @@ impl Wait {
 pub struct TimedOut;
 
 #[expect(clippy::print_stderr, reason = "progress for the user")]
-fn say(waiting_for: &str) {
+fn print_progress(waiting_for: &str) {
     eprintln!("waiting for {waiting_for}");
 }

@@ -18,7 +18,7 @@ const DROPPED: [&str; 10] = [
 ];
 
 #[test]
-fn r7_command_lines_of_before_go_on_working() {
+fn r7_existing_command_lines_keep_working() {
     let scene = Scene::start_with(&[]);
     let arguments = [&["deploy-broker", "-n", "foo"][..], &DROPPED].concat();
     let output = scene.subctl(&arguments).output().unwrap();
@@ -51,7 +51,7 @@ fn r7_command_lines_of_before_go_on_working() {
 }
 
 #[test]
-fn r54_r55_a_tenants_file_is_enough_by_either_name() {
+fn r54_r55_tenant_file_suffices_with_either_flag() {
     let scene = Scene::deployed();
     scene.succeed(&["create", "tenant", "acme"]);
     // Nothing but the file says where the server is.
@@ -69,7 +69,7 @@ fn r54_r55_a_tenants_file_is_enough_by_either_name() {
     assert_ne!(made, Value::Null);
     let again = deploy(&["--ipsec-psk-from", file]);
     good(&again);
-    let deprecated = " ⚠ --ipsec-psk-from is deprecated: say --broker-info-from\n";
+    let deprecated = " ⚠ --ipsec-psk-from is deprecated: use --broker-info-from\n";
     assert!(stderr(&again).contains(deprecated), "{}", stderr(&again));
     assert_eq!(psk(), made, "it is kept");
     good(&deploy(&[
@@ -88,7 +88,7 @@ fn r54_r55_a_tenants_file_is_enough_by_either_name() {
 }
 
 #[test]
-fn what_is_wrong_is_told_before_anything_is_asked() {
+fn invalid_settings_are_reported_before_any_request() {
     let scene = Scene::start_with(&[]);
     for (arguments, said) in [
         (

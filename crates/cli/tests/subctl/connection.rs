@@ -26,7 +26,7 @@ fn write(scene: &Scene, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn r11_the_context_says_which_cluster() {
+fn r11_kubeconfig_context_selects_the_cluster() {
     let (one, two) = (Scene::deployed(), Scene::deployed());
     one.succeed(&["create", "tenant", "first"]);
     two.succeed(&["create", "tenant", "second"]);
@@ -82,7 +82,7 @@ fn r11_the_context_says_which_cluster() {
 }
 
 #[test]
-fn a_server_a_token_and_a_ca_are_enough() {
+fn server_token_and_ca_flags_suffice() {
     let scene = Scene::deployed();
     scene.succeed(&["create", "tenant", "acme"]);
     let token = datum(
@@ -93,7 +93,7 @@ fn a_server_a_token_and_a_ca_are_enough() {
     std::fs::remove_file(scene.admin()).unwrap();
     let nowhere = scene.fail(&["list", "tenants"]);
     assert!(
-        nowhere.starts_with("error: there is no kubeconfig that says"),
+        nowhere.starts_with("error: no kubeconfig found"),
         "{nowhere}"
     );
     let reached = "is forbidden: User \
@@ -142,7 +142,7 @@ fn a_server_a_token_and_a_ca_are_enough() {
 }
 
 #[test]
-fn somebody_may_act_for_somebody_else() {
+fn impersonation_flags_are_sent() {
     let scene = Scene::deployed();
     let said = scene.fail(&["list", "tenants", "--as", "eve", "--as-group", "dev"]);
     assert!(said.contains("is forbidden: User \"eve\""), "{said}");
@@ -159,7 +159,7 @@ fn somebody_may_act_for_somebody_else() {
 }
 
 #[test]
-fn a_program_may_be_asked_for_the_credential() {
+fn exec_plugins_provide_credentials() {
     let scene = Scene::deployed();
     scene.succeed(&["create", "tenant", "acme"]);
     let token = datum(
@@ -194,12 +194,12 @@ fn a_program_may_be_asked_for_the_credential() {
 }
 
 #[test]
-fn trouble_with_a_kubeconfig_is_told_without_what_is_in_it() {
+fn kubeconfig_errors_do_not_quote_its_content() {
     let scene = Scene::start_with(&[]);
     let bad = write(&scene, "bad", "apiVersion: v1\nusers: [{name: s3cret\n");
     let said = scene.fail(&["list", "tenants", "--kubeconfig", &bad]);
     assert!(
-        said.starts_with(&format!("error: cannot read {bad}: it is no kubeconfig")),
+        said.starts_with(&format!("error: cannot read {bad}: not a kubeconfig")),
         "{said}"
     );
     assert!(!said.contains("s3cret"), "{said}");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn help_is_as_it_was_reviewed() {
+fn help_matches_the_golden_files() {
     let subctl = env!("CARGO_BIN_EXE_subctl");
     let insula = env!("CARGO_BIN_EXE_insula");
     for (program, arguments, golden) in [

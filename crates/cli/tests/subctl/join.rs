@@ -28,7 +28,7 @@ fn broker(scene: &Scene, id: &str, more: &[&str]) -> String {
 }
 
 #[test]
-fn two_tenants_have_two_clusters_each_under_the_same_names() {
+fn two_tenants_join_two_clusters_with_the_same_names() {
     let scene = Scene::deployed();
     for tenant in ["acme", "globex"] {
         let file = broker(&scene, tenant, &["--globalnet"]);
@@ -76,7 +76,7 @@ fn two_tenants_have_two_clusters_each_under_the_same_names() {
 }
 
 #[test]
-fn a_cluster_is_called_as_the_kubeconfig_calls_it_and_old_flags_are_only_noted() {
+fn cluster_id_defaults_to_the_kubeconfig_and_old_flags_warn() {
     let scene = Scene::deployed();
     let file = broker(&scene, "acme", &[]);
     let kubeconfig = cluster(&scene, "east");
@@ -113,7 +113,7 @@ fn a_cluster_is_called_as_the_kubeconfig_calls_it_and_old_flags_are_only_noted()
 }
 
 #[test]
-fn r78_a_file_that_is_not_complete_lets_nobody_join() {
+fn r78_incomplete_file_cannot_join() {
     let scene = Scene::deployed();
     scene.succeed(&["create", "tenant", "acme"]);
     let kubeconfig = cluster(&scene, "east");
@@ -132,7 +132,7 @@ fn r78_a_file_that_is_not_complete_lets_nobody_join() {
 }
 
 #[test]
-fn a_cluster_without_brokers_shows_none() {
+fn cluster_without_brokers_shows_none() {
     let scene = Scene::start_with(&[]);
     assert_eq!(scene.succeed(&["show", "brokers"]), "No brokers found\n");
 }

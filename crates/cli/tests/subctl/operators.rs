@@ -35,7 +35,7 @@ fn shown(log: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn an_operator_beside_the_server_may_do_what_it_was_granted_and_nothing_before() {
+fn in_process_operator_has_only_granted_permissions() {
     let scene = Scene::start_with(&["--operators", "broker", "--audit-log-path", "audit"]);
     let log = scene.at("audit");
     until("it looks for what it serves", || asked(&log).len() >= 2);
@@ -67,7 +67,7 @@ fn an_operator_beside_the_server_may_do_what_it_was_granted_and_nothing_before()
 }
 
 #[test]
-fn the_vsphere_operator_beside_the_server_is_an_account_without_rights_until_it_is_given_some() {
+fn in_process_vsphere_operator_has_no_permissions_until_granted() {
     let scene = Scene::start_with(&[
         "--operators",
         "broker,vsphere",
@@ -93,7 +93,7 @@ fn the_vsphere_operator_beside_the_server_is_an_account_without_rights_until_it_
 }
 
 #[test]
-fn an_operators_certificate_is_renewed_before_it_ends() {
+fn operator_certificate_is_renewed_before_it_expires() {
     let short = ["--certificates-last", "6s", "--audit-log-path", "audit"];
     let scene = Scene::start_with(&[&["--operators", "broker"][..], &short].concat());
     let log = scene.at("audit");
@@ -120,7 +120,7 @@ fn show(folder: &Path, name: &str) {
 }
 
 #[test]
-fn an_operator_finds_the_server_by_what_it_shows_and_when_that_changes() {
+fn operator_follows_changes_of_the_server_certificate() {
     let folder = tempfile::tempdir().unwrap();
     show(folder.path(), "api.example");
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -149,7 +149,7 @@ fn an_operator_finds_the_server_by_what_it_shows_and_when_that_changes() {
 }
 
 #[test]
-fn an_operator_on_its_own_does_the_same() {
+fn separate_operator_process_provisions_tenants() {
     let scene = Scene::start_with(&[]);
     scene.succeed(&["deploy", "axon-cp", "--without-deployment", "--no-wait"]);
     let health = format!("127.0.0.1:{}", free_port());
@@ -178,7 +178,7 @@ fn an_operator_on_its_own_does_the_same() {
 }
 
 #[test]
-fn what_to_install_an_operator_with_is_printed() {
+fn broker_operator_manifests_are_printed() {
     let scene = Scene::start_with(&[]);
     let printed = |arguments: &[&str]| good(&scene.insula(arguments).output().unwrap());
     let kinds = |text: &str| -> Vec<String> {
@@ -204,7 +204,7 @@ fn what_to_install_an_operator_with_is_printed() {
 }
 
 #[test]
-fn what_to_install_the_vsphere_operator_with_is_printed() {
+fn vsphere_operator_manifests_are_printed() {
     let scene = Scene::start_with(&[]);
     let printed = |arguments: &[&str]| -> Vec<Value> {
         let text = good(&scene.insula(arguments).output().unwrap());
@@ -253,7 +253,7 @@ fn what_to_install_the_vsphere_operator_with_is_printed() {
 }
 
 #[test]
-fn an_operator_that_there_is_not_is_a_wrong_command_line() {
+fn unknown_operator_is_a_usage_error() {
     let scene = Scene::start_with(&[]);
     for (arguments, said) in [
         (
@@ -280,11 +280,11 @@ fn an_operator_that_there_is_not_is_a_wrong_command_line() {
         ),
         (
             &["identity", "explain", "pod/x"],
-            "it is a kind and a name, as vspherecluster/prod; kinds are vspherecluster, vspheremachine, vspherevm and vspheredeploymentzone",
+            "expected a kind and a name such as vspherecluster/prod; kinds are vspherecluster, vspheremachine, vspherevm and vspheredeploymentzone",
         ),
         (
             &["identity", "users", "shared"],
-            "it is a kind and a name, as vsphereclusteridentity/shared; there is one such kind",
+            "expected a kind and a name such as vsphereclusteridentity/shared; it is the only kind",
         ),
     ] {
         let output = scene.insula(arguments).output().unwrap();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::scene::{Scene, datum, decoded, free_port, good, stderr, stdout, until};
 
 #[test]
-fn r10_a_tenant_is_created_shown_and_deleted() {
+fn r10_tenant_is_created_shown_and_deleted() {
     let scene = Scene::deployed();
     let created = scene
         .subctl(&["create", "tenant", "acme"])
@@ -70,7 +70,7 @@ fn r10_a_tenant_is_created_shown_and_deleted() {
 }
 
 #[test]
-fn r20_r40_r41_files_and_ids_are_nobody_elses() {
+fn r20_r40_r41_generated_ids_and_files_are_unique() {
     let scene = Scene::deployed();
     let first = scene.succeed(&["create", "tenant"]);
     let second = scene.succeed(&["create", "tenant", ""]);
@@ -107,7 +107,7 @@ fn r20_r40_r41_files_and_ids_are_nobody_elses() {
 }
 
 #[test]
-fn r21_the_id_is_printed_before_the_waiting() {
+fn r21_id_is_printed_before_the_wait() {
     // Nobody makes tenants here.
     let scene = Scene::start_with(&[]);
     scene.succeed(&["deploy", "axon-cp", "--without-deployment", "--no-wait"]);
@@ -150,7 +150,7 @@ fn r21_the_id_is_printed_before_the_waiting() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_before_anything_is_made() {
+fn unwritable_file_is_reported_before_anything_is_created() {
     let scene = Scene::deployed();
     std::fs::write(scene.at("file"), "").unwrap();
     for (file, why) in [
@@ -167,7 +167,7 @@ fn a_file_that_cannot_be_written_is_told_before_anything_is_made() {
 }
 
 #[test]
-fn a_server_that_is_restarted_meanwhile_is_waited_for() {
+fn wait_survives_a_server_restart() {
     let port = free_port();
     let listen = format!("127.0.0.1:{port}");
     let scene = Scene::start_at(&listen, &[]);
@@ -189,7 +189,7 @@ fn a_server_that_is_restarted_meanwhile_is_waited_for() {
 }
 
 #[test]
-fn r51_a_file_is_written_again_with_the_same_token_or_another() {
+fn r51_file_is_written_again_with_the_same_or_a_rotated_token() {
     let scene = Scene::deployed();
     scene.succeed(&["create", "tenant", "acme"]);
     let token = |name: &str| datum(&decoded(&scene.at(name))["ClientToken"], "token");
@@ -223,7 +223,7 @@ fn r51_a_file_is_written_again_with_the_same_token_or_another() {
 }
 
 #[test]
-fn a_tenant_with_a_space_of_its_own_is_asked_for_in_the_same_way() {
+fn tenant_with_a_space_is_created_with_a_flag() {
     let scene = Scene::deployed();
     scene.succeed(&["create", "tenant", "acme", "--isolation", "space"]);
     let info = decoded(&scene.at("broker-info.subm"));
@@ -245,7 +245,7 @@ fn a_tenant_with_a_space_of_its_own_is_asked_for_in_the_same_way() {
 }
 
 #[test]
-fn r16_an_axon_admin_manages_tenants_and_nothing_else() {
+fn r16_axon_admin_manages_tenants_and_nothing_else() {
     let scene = Scene::start();
     let deploy = ["deploy", "axon-cp", "--without-deployment", "--spaces"];
     scene.succeed(&[&deploy[..], &["--axon-admin", "user:eve"]].concat());
@@ -291,7 +291,7 @@ fn r16_an_axon_admin_manages_tenants_and_nothing_else() {
 }
 
 #[test]
-fn wrong_command_lines_are_told_from_failures() {
+fn usage_errors_exit_with_2_and_failures_with_1() {
     let scene = Scene::start_with(&[]);
     let long = "a".repeat(46);
     for wrong in [
@@ -333,7 +333,7 @@ fn wrong_command_lines_are_told_from_failures() {
 }
 
 #[test]
-fn whoever_reads_no_further_gets_no_error() {
+fn closed_stdout_is_not_an_error() {
     let scene = Scene::start_with(&[]);
     let mut child = scene
         .subctl(&["deploy", "axon-cp", "--dry-run"])

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_held_if_it_was_renewed_while_we_looked_or_lately() {
+    fn lease_is_held_if_renewed_recently_or_during_the_wait() {
         let now = Timestamp::from_second(1_000).unwrap();
         let lease = |holder: &str, renewed: Option<i64>| LeaseSpec {
             holder_identity: Some(holder.to_owned()),

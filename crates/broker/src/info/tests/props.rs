@@ -70,21 +70,21 @@ fn wrapped(text: &str) -> String {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read(info in infos()) {
+    fn encoded_info_round_trips(info in infos()) {
         let text = info.encode();
         prop_assert!(BrokerInfo::decode(&text).unwrap() == info);
         prop_assert!(BrokerInfo::decode(&wrapped(&text)).unwrap() == info);
     }
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         // Whether this is one does not matter here.
         decode::decode(&bytes).ok();
         decode::decode(URL_SAFE.encode(&bytes).as_bytes()).ok();
     }
 
     #[test]
-    fn no_damage_makes_it_panic(at in 0_usize..680, byte in any::<u8>(), cut in 0_usize..680) {
+    fn damaged_files_do_not_panic(at in 0_usize..680, byte in any::<u8>(), cut in 0_usize..680) {
         let mut json = FULL_JSON.as_bytes().to_vec();
         json[at] = byte;
         for damaged in [&json[..], &json[..cut], &json[cut..]] {
@@ -97,7 +97,7 @@ proptest! {
 }
 
 #[test]
-fn nothing_deep_or_large_makes_it_panic() {
+fn deep_or_large_files_do_not_panic() {
     let depth = 300_000;
     let deep = [
         "[".repeat(depth),

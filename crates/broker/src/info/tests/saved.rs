@@ -27,7 +27,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn r35_a_file_is_for_its_owner_only_and_has_no_newline() {
+fn r35_file_is_private_and_has_no_newline() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
     assert_eq!(save(&path, &full()).unwrap(), Saved { backup: None });
@@ -38,7 +38,7 @@ fn r35_a_file_is_for_its_owner_only_and_has_no_newline() {
 }
 
 #[test]
-fn r41_an_old_file_is_kept_under_a_name_with_the_time() {
+fn r41_backup_name_contains_the_time() {
     for (hours, name) in [
         (0, "broker-info.subm.2024-10-14T08_04_36Z"),
         (2, "broker-info.subm.2024-10-14T08_04_36+02_00"),
@@ -59,7 +59,7 @@ fn r41_an_old_file_is_kept_under_a_name_with_the_time() {
 }
 
 #[test]
-fn r41_no_backup_is_ever_overwritten() {
+fn r41_backups_are_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
     for text in ["first", "second", "third"] {
@@ -78,7 +78,7 @@ fn r41_no_backup_is_ever_overwritten() {
 }
 
 #[test]
-fn r67_the_file_that_is_read_may_be_the_one_that_is_written() {
+fn r67_read_file_may_be_the_written_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
     save(&path, &partial()).unwrap();
@@ -90,7 +90,7 @@ fn r67_the_file_that_is_read_may_be_the_one_that_is_written() {
 }
 
 #[test]
-fn what_cannot_be_written_leaves_everything_as_it_was() {
+fn failed_write_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let occupied = folder.path().join("d");
     fs::create_dir(&occupied).unwrap();
@@ -109,7 +109,7 @@ fn what_cannot_be_written_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn a_link_is_replaced_and_what_it_leads_to_stays() {
+fn symbolic_link_is_replaced_and_its_target_kept() {
     let folder = tempfile::tempdir().unwrap();
     let (path, other) = (folder.path().join(FILE), folder.path().join("other"));
     fs::write(&other, "other").unwrap();
@@ -125,7 +125,7 @@ fn a_link_is_replaced_and_what_it_leads_to_stays() {
 }
 
 #[test]
-fn r40_a_unique_name_has_the_tenant_and_the_time() {
+fn r40_unique_name_contains_tenant_and_time() {
     let id = "acme".parse().unwrap();
     assert_eq!(
         unique_name(&id, &at(2)),
@@ -134,7 +134,7 @@ fn r40_a_unique_name_has_the_tenant_and_the_time() {
 }
 
 #[test]
-fn what_cannot_be_read_says_which_file() {
+fn unreadable_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(FILE);
     let refused = BrokerInfo::read(&path).unwrap_err().to_string();

@@ -17,7 +17,7 @@ use crate::scene::{Told, client, inventory};
 const NAMESPACE: &str = "submariner-k8s-broker";
 
 #[tokio::test]
-async fn r2_r6_r58_r59_r62_r64_r65_a_classic_broker_is_what_it_always_was() -> anyhow::Result<()> {
+async fn r2_r6_r58_r59_r62_r64_r65_classic_broker_matches_submariners() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let before = inventory(&scene.admin).await?;
     let deployed = scene.deploy(&scene.settings(), &Silent).await?;
@@ -91,7 +91,7 @@ async fn r2_r6_r58_r59_r62_r64_r65_a_classic_broker_is_what_it_always_was() -> a
 }
 
 #[tokio::test]
-async fn r1_everything_is_in_the_namespace_that_was_asked_for() -> anyhow::Result<()> {
+async fn r1_all_objects_are_in_the_given_namespace() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let before = inventory(&scene.admin).await?;
     let settings = BrokerSettings {
@@ -114,7 +114,7 @@ async fn r1_everything_is_in_the_namespace_that_was_asked_for() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn r35_r68_r69_r71_r72_r77_the_file_is_complete_and_its_token_works() -> anyhow::Result<()> {
+async fn r35_r68_r69_r71_r72_r77_file_is_complete_and_its_token_works() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let settings = BrokerSettings {
         custom_domains: vec!["b.example".to_owned(), "a.example".to_owned()],
@@ -167,7 +167,7 @@ async fn r35_r68_r69_r71_r72_r77_the_file_is_complete_and_its_token_works() -> a
 }
 
 #[tokio::test]
-async fn r66_another_run_replaces_what_the_broker_says_in_place() -> anyhow::Result<()> {
+async fn r66_second_deployment_replaces_the_broker_spec_in_place() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     scene.deploy(&scene.settings(), &Silent).await?;
     let first = scene.get("brokers", NAMESPACE, "submariner-broker").await?;
@@ -207,7 +207,7 @@ async fn r66_another_run_replaces_what_the_broker_says_in_place() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn r76_a_second_run_changes_nothing_but_the_file() -> anyhow::Result<()> {
+async fn r76_second_deployment_changes_only_the_file() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     scene.deploy(&scene.settings(), &Silent).await?;
     let first = inventory(&scene.admin).await?;
@@ -219,7 +219,7 @@ async fn r76_a_second_run_changes_nothing_but_the_file() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r59_r60_what_drifted_is_mended_by_an_administrator() -> anyhow::Result<()> {
+async fn r59_r60_administrator_repairs_drift() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     scene.deploy(&scene.settings(), &Silent).await?;
     let rules = |role: &Value| role["rules"].clone();
@@ -275,7 +275,7 @@ async fn r59_r60_what_drifted_is_mended_by_an_administrator() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn r68_an_account_that_was_made_anew_gets_a_token_of_its_own() -> anyhow::Result<()> {
+async fn r68_recreated_account_gets_its_own_token() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let admin = "submariner-k8s-broker-admin";
     for _ in 0..3 {
@@ -296,7 +296,7 @@ async fn r68_an_account_that_was_made_anew_gets_a_token_of_its_own() -> anyhow::
 }
 
 #[tokio::test]
-async fn r65_who_may_not_install_kinds_needs_not_where_they_are_served() -> anyhow::Result<()> {
+async fn r65_served_kinds_need_no_permission_to_install() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     scene
         .put(
@@ -333,7 +333,7 @@ async fn r65_who_may_not_install_kinds_needs_not_where_they_are_served() -> anyh
 }
 
 #[tokio::test]
-async fn r63_a_token_that_is_not_made_is_waited_for_and_then_missed() -> anyhow::Result<()> {
+async fn r63_missing_token_times_out() -> anyhow::Result<()> {
     // Without controllers nobody makes tokens.
     let server = TestServer::start().await?;
     let folder = tempfile::TempDir::new()?;
@@ -357,7 +357,7 @@ async fn r63_a_token_that_is_not_made_is_waited_for_and_then_missed() -> anyhow:
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_before_anything_is_sent() -> anyhow::Result<()> {
+async fn invalid_settings_are_refused_before_any_request() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let usual = scene.settings();
     let with = |edit: fn(&mut BrokerSettings)| {
@@ -392,7 +392,7 @@ async fn what_cannot_be_is_refused_before_anything_is_sent() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn r67_r69_r70_the_old_file_is_kept_its_key_reused_and_the_url_as_told() -> anyhow::Result<()>
+async fn r67_r69_r70_old_file_is_backed_up_with_key_reused_and_url_as_given() -> anyhow::Result<()>
 {
     let scene = Scene::empty().await?;
     let first = scene.deploy(&scene.settings(), &Silent).await?;
@@ -419,7 +419,7 @@ async fn r67_r69_r70_the_old_file_is_kept_its_key_reused_and_the_url_as_told() -
 }
 
 #[tokio::test]
-async fn r7_an_old_file_is_good_for_its_key_though_its_user_may_not_deploy() -> anyhow::Result<()> {
+async fn r7_old_file_provides_its_key_although_its_user_may_not_deploy() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let first = scene.deploy(&scene.settings(), &Silent).await?;
     let mut classic = BrokerInfo::read(&first.file)?;
@@ -457,7 +457,7 @@ async fn r7_an_old_file_is_good_for_its_key_though_its_user_may_not_deploy() -> 
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_being_deleted_is_not_built_in() -> anyhow::Result<()> {
+async fn terminating_broker_namespace_is_refused() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     scene
         .put(
@@ -480,7 +480,7 @@ async fn a_namespace_that_is_being_deleted_is_not_built_in() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn r81_nothing_that_is_said_has_a_secret_in_it() -> anyhow::Result<()> {
+async fn r81_reports_and_errors_have_no_secrets() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let told = Told::default();
     let first = scene.deploy(&scene.settings(), &told).await?;

@@ -9,8 +9,7 @@ use super::fixture::{Scene, psk};
 use crate::scene::Told;
 
 #[tokio::test]
-async fn r69_r76_the_key_of_the_file_that_is_replaced_is_kept_if_it_is_of_the_same_broker()
--> anyhow::Result<()> {
+async fn r69_r76_key_of_the_replaced_file_is_kept_for_the_same_broker() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let first = scene.deploy(&scene.settings(), &Silent).await?;
     let key = psk(&first.file)?;
@@ -44,7 +43,7 @@ async fn r69_r76_the_key_of_the_file_that_is_replaced_is_kept_if_it_is_of_the_sa
 }
 
 #[tokio::test]
-async fn r76_a_partial_file_given_twice_does_not_make_two_keys() -> anyhow::Result<()> {
+async fn r76_partial_file_used_twice_yields_one_key() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let partial = scene.tenant("acme").await?;
     let settings = scene.with_file("partial.subm", &partial)?;
@@ -60,7 +59,7 @@ async fn r76_a_partial_file_given_twice_does_not_make_two_keys() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn r67_the_file_that_is_given_may_be_the_one_that_is_written() -> anyhow::Result<()> {
+async fn r67_input_file_may_be_the_output_file() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let partial = scene.tenant("acme").await?;
     let settings = scene.with_file("broker-info.subm", &partial)?;
@@ -76,8 +75,7 @@ async fn r67_the_file_that_is_given_may_be_the_one_that_is_written() -> anyhow::
 }
 
 #[tokio::test]
-async fn r76_nothing_is_written_over_a_file_that_cannot_be_read_or_understood() -> anyhow::Result<()>
-{
+async fn r76_unreadable_or_invalid_file_is_not_overwritten() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let settings = scene.settings();
     // It is no file of ours: it is kept, and it is said.
@@ -103,8 +101,7 @@ async fn r76_nothing_is_written_over_a_file_that_cannot_be_read_or_understood() 
 }
 
 #[tokio::test]
-async fn r54_a_given_file_that_cannot_be_read_ends_it_before_anything_is_touched()
--> anyhow::Result<()> {
+async fn r54_unreadable_file_stops_before_any_write() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let settings = BrokerSettings {
         info_from: Some(scene.path("absent.subm")),
@@ -120,7 +117,7 @@ async fn r54_a_given_file_that_cannot_be_read_ends_it_before_anything_is_touched
 }
 
 #[tokio::test]
-async fn r76_the_same_broker_is_known_by_its_account_whatever_its_url() -> anyhow::Result<()> {
+async fn r76_same_broker_is_recognized_by_its_account() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let first = scene.deploy(&scene.settings(), &Silent).await?;
     let key = psk(&first.file)?;
@@ -134,7 +131,7 @@ async fn r76_the_same_broker_is_known_by_its_account_whatever_its_url() -> anyho
 }
 
 #[tokio::test]
-async fn r69_no_new_key_is_made_for_clusters_that_have_joined_with_another() -> anyhow::Result<()> {
+async fn r69_no_new_key_is_generated_once_clusters_have_joined() -> anyhow::Result<()> {
     for sign in ["Cluster", "ledger"] {
         let scene = Scene::empty().await?;
         let first = scene.deploy(&scene.settings(), &Silent).await?;
@@ -203,7 +200,7 @@ async fn r69_no_new_key_is_made_for_clusters_that_have_joined_with_another() -> 
 }
 
 #[tokio::test]
-async fn nothing_is_deployed_if_the_file_cannot_be_written() -> anyhow::Result<()> {
+async fn unwritable_file_stops_the_deployment() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     std::fs::write(scene.path("file"), "")?;
     for (output, why) in [

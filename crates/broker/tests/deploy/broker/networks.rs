@@ -17,7 +17,7 @@ fn globalnet(range: &str, size: u32) -> Option<Globalnet> {
 }
 
 #[tokio::test]
-async fn r73_r74_both_maps_are_made_as_they_were_asked_for() -> anyhow::Result<()> {
+async fn r73_r74_both_config_maps_are_created_as_requested() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let settings = BrokerSettings {
         globalnet: globalnet("242.0.0.0/16", 1000),
@@ -46,8 +46,7 @@ async fn r73_r74_both_maps_are_made_as_they_were_asked_for() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn r73_what_is_in_force_stays_and_who_asks_for_something_else_is_told() -> anyhow::Result<()>
-{
+async fn r73_existing_settings_are_kept_with_a_warning() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let settings = BrokerSettings {
         globalnet: globalnet("242.0.0.0/16", 1024),
@@ -84,7 +83,7 @@ async fn r73_what_is_in_force_stays_and_who_asks_for_something_else_is_told() ->
 }
 
 #[tokio::test]
-async fn r73_a_map_that_cannot_be_used_ends_it_only_if_it_is_switched_on() -> anyhow::Result<()> {
+async fn r73_invalid_config_map_is_an_error_only_if_enabled() -> anyhow::Result<()> {
     for (data, problem) in [
         (
             json!({"globalnetEnabled": "true", "globalnetCidrRange": "\"127.0.0.0/8\"", "globalnetClusterSize": "8"}),

@@ -11,12 +11,12 @@ use crate::scene::{Fault, inventory};
 const ENOUGH: usize = 200;
 
 #[tokio::test]
-async fn r76_a_first_run_that_is_cut_anywhere_is_finished_by_the_next() -> anyhow::Result<()> {
+async fn r76_interrupted_first_deployment_is_completed_by_the_next() -> anyhow::Result<()> {
     first_runs_cut(Fault::Before).await
 }
 
 #[tokio::test]
-async fn r76_a_first_run_whose_answers_are_lost_is_finished_by_the_next() -> anyhow::Result<()> {
+async fn r76_first_deployment_with_lost_responses_is_completed_by_the_next() -> anyhow::Result<()> {
     first_runs_cut(Fault::After).await
 }
 
@@ -52,7 +52,7 @@ async fn first_runs_cut(fault: fn(usize) -> Fault) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r76_a_later_run_that_is_cut_anywhere_leaves_the_file_and_its_key() -> anyhow::Result<()> {
+async fn r76_interrupted_redeployment_keeps_the_file_and_its_key() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     scene.deploy(&scene.settings(), &Silent).await?;
     let settings = BrokerSettings {
@@ -76,8 +76,7 @@ async fn r76_a_later_run_that_is_cut_anywhere_leaves_the_file_and_its_key() -> a
 }
 
 #[tokio::test]
-async fn r76_a_tenants_run_that_is_cut_anywhere_is_finished_by_the_next_with_one_key()
--> anyhow::Result<()> {
+async fn r76_interrupted_tenant_deployment_is_completed_with_one_key() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let partial = scene.tenant("acme").await?;
     let settings = scene.with_file("broker-info.subm", &partial)?;

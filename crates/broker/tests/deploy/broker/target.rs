@@ -19,8 +19,7 @@ fn no_context() -> Result<Config, Error> {
 }
 
 #[tokio::test]
-async fn r56_the_files_namespace_comes_before_the_flag_and_that_before_the_usual()
--> anyhow::Result<()> {
+async fn r56_namespace_is_from_the_file_then_the_flag_then_the_default() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let partial = scene.tenant("acme").await?;
     let plain = BrokerInfo {
@@ -61,7 +60,7 @@ async fn r56_the_files_namespace_comes_before_the_flag_and_that_before_the_usual
 }
 
 #[tokio::test]
-async fn a_file_that_contradicts_itself_is_refused() -> anyhow::Result<()> {
+async fn inconsistent_file_is_refused() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let mut info = scene.tenant("acme").await?;
     info.namespace = Some("submariner-broker-other".to_owned());
@@ -73,8 +72,7 @@ async fn a_file_that_contradicts_itself_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r54_r57_user_and_url_are_the_files_where_it_has_them_each_by_itself() -> anyhow::Result<()>
-{
+async fn r54_r57_user_and_url_are_taken_from_the_file_independently() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let both = scene.tenant("acme").await?;
     let no_url = BrokerInfo {
@@ -115,7 +113,7 @@ async fn r54_r57_user_and_url_are_the_files_where_it_has_them_each_by_itself() -
 }
 
 #[tokio::test]
-async fn r54_the_kube_context_does_not_matter_where_the_file_says() -> anyhow::Result<()> {
+async fn r54_file_overrides_the_kube_context() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let elsewhere = TestServer::start_whole().await?;
     let partial = scene.tenant("acme").await?;
@@ -132,7 +130,7 @@ async fn r54_the_kube_context_does_not_matter_where_the_file_says() -> anyhow::R
 }
 
 #[tokio::test]
-async fn r57_a_files_token_is_not_sent_to_another_cluster() -> anyhow::Result<()> {
+async fn r57_token_of_a_file_is_not_sent_to_another_cluster() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let partial = scene.tenant("acme").await?;
     let no_url = BrokerInfo {
@@ -181,7 +179,7 @@ async fn r57_a_files_token_is_not_sent_to_another_cluster() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn r57_the_contexts_credential_is_not_sent_wherever_a_file_says() -> anyhow::Result<()> {
+async fn r57_credential_of_the_context_is_not_sent_to_the_files_url() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let url = |url: &str| BrokerInfo {
         url: url.to_owned(),
@@ -214,7 +212,10 @@ async fn r57_the_contexts_credential_is_not_sent_wherever_a_file_says() -> anyho
         let settings = scene.with_file("in.subm", &url(named))?;
         let place = prepared(Ok(context), &settings);
         match sent {
-            true => assert_eq!(place?.target.config.cluster_url, named.parse::<http::Uri>()?),
+            true => assert_eq!(
+                place?.target.config.cluster_url,
+                named.parse::<http::Uri>()?
+            ),
             false => {
                 let said = format!(
                     "the broker info file names https://elsewhere.example/ and no user: the credential of the kube context, which is of {own}/, is not sent there"
@@ -228,7 +229,7 @@ async fn r57_the_contexts_credential_is_not_sent_wherever_a_file_says() -> anyho
 
 /// A URL without a scheme is the same, and files have it whole.
 #[tokio::test]
-async fn r70_a_url_is_written_whole() -> anyhow::Result<()> {
+async fn r70_url_is_written_completely() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let whole = scene.tenant("acme").await?;
     let bare = BrokerInfo {
@@ -245,7 +246,7 @@ async fn r70_a_url_is_written_whole() -> anyhow::Result<()> {
 const CHILD: &str = "INSULA_TEST_BROKER_INFO";
 
 #[tokio::test]
-async fn a_server_is_believed_by_the_files_ca_or_by_the_machines() -> anyhow::Result<()> {
+async fn server_is_verified_by_the_files_or_the_machines_ca() -> anyhow::Result<()> {
     if let Some(file) = std::env::var_os(CHILD) {
         let info = BrokerInfo::read(file.as_ref())?;
         let client = kube::Client::try_from(insula_broker::connect::from_file(&info)?)?;
@@ -257,7 +258,7 @@ async fn a_server_is_believed_by_the_files_ca_or_by_the_machines() -> anyhow::Re
     let of_server = scene.server.authority().certificate_pem();
     let of_other = other.authority().certificate_pem();
     let whole = scene.tenant("acme").await?;
-    let name = "broker::place::a_server_is_believed_by_the_files_ca_or_by_the_machines";
+    let name = "broker::place::server_is_verified_by_the_files_or_the_machines_ca";
     for (in_file, of_machine, believed) in [
         (of_server, of_other, true),
         (of_other, of_server, true),

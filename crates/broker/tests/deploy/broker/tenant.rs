@@ -23,7 +23,7 @@ async fn recorded(settings: &BrokerSettings) -> anyhow::Result<(Result<Mode, Err
 }
 
 #[tokio::test]
-async fn r5_r58_r61_r75_a_tenant_needs_nothing_but_its_namespace() -> anyhow::Result<()> {
+async fn r5_r58_r61_r75_tenant_deploys_within_its_namespace() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let partial = scene.tenant("acme").await?;
     let before = inventory(&scene.admin).await?;
@@ -64,8 +64,7 @@ async fn r5_r58_r61_r75_a_tenant_needs_nothing_but_its_namespace() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn r3_r8_brokers_of_many_tenants_and_a_classic_one_do_not_touch_each_other()
--> anyhow::Result<()> {
+async fn r3_r8_brokers_of_tenants_and_a_classic_one_are_independent() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let classic = scene.deploy(&scene.settings(), &Silent).await?;
     assert_eq!(classic.mode, Mode::Classic);
@@ -113,7 +112,7 @@ async fn r3_r8_brokers_of_many_tenants_and_a_classic_one_do_not_touch_each_other
 }
 
 #[tokio::test]
-async fn r61_in_axon_mode_there_is_no_shared_account_but_the_clusters_role() -> anyhow::Result<()> {
+async fn r61_axon_mode_has_the_cluster_role_but_no_legacy_account() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     // An administrator of the cluster, in a namespace of no tenant.
     let deployed = scene.deploy(&scene.settings(), &Silent).await?;
@@ -141,7 +140,7 @@ async fn r61_in_axon_mode_there_is_no_shared_account_but_the_clusters_role() -> 
 }
 
 #[tokio::test]
-async fn a_tenant_with_a_space_of_its_own_is_known_by_its_namespace() -> anyhow::Result<()> {
+async fn tenant_with_a_space_is_recognized_by_its_namespace_label() -> anyhow::Result<()> {
     // There are no tenants of Submariner's in its space, but everything else is.
     let scene = Scene::empty().await?;
     insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::broker_kinds(), &Silent)
@@ -169,8 +168,7 @@ async fn a_tenant_with_a_space_of_its_own_is_known_by_its_namespace() -> anyhow:
 }
 
 #[tokio::test]
-async fn r60_a_tenant_cannot_mend_what_it_no_longer_holds_and_is_told_what_is_missing()
--> anyhow::Result<()> {
+async fn r60_tenant_is_told_which_rules_it_lacks_to_repair_its_role() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let partial = scene.tenant("acme").await?;
     let admin = ("roles", NAMESPACE, "submariner-k8s-broker-admin");
@@ -210,7 +208,7 @@ async fn r60_a_tenant_cannot_mend_what_it_no_longer_holds_and_is_told_what_is_mi
 }
 
 #[tokio::test]
-async fn r60_a_tenant_mends_the_clusters_role_which_it_holds() -> anyhow::Result<()> {
+async fn r60_tenant_repairs_the_cluster_role() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let partial = scene.tenant("acme").await?;
     let cluster = ("roles", NAMESPACE, "submariner-k8s-broker-cluster");
@@ -233,7 +231,7 @@ async fn r60_a_tenant_mends_the_clusters_role_which_it_holds() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn r65_kinds_that_are_missing_are_named_and_nothing_is_written() -> anyhow::Result<()> {
+async fn r65_missing_kinds_are_named_and_nothing_is_written() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let partial = scene.tenant("acme").await?;
     for name in [
@@ -263,7 +261,7 @@ async fn r65_kinds_that_are_missing_are_named_and_nothing_is_written() -> anyhow
 }
 
 #[tokio::test]
-async fn r58_a_tenant_whose_namespace_is_gone_does_not_make_another() -> anyhow::Result<()> {
+async fn r58_tenant_does_not_recreate_its_namespace() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let partial = scene.tenant("acme").await?;
     // Somebody who may look at namespaces and make none.

@@ -6,7 +6,7 @@ use rcgen::KeyPair;
 use rustls::pki_types::CertificateDer;
 
 use super::*;
-use crate::serve::prepare::{Given, Listening, prepare};
+use crate::serve::prepare::{Listening, ServerConfig, prepare};
 
 const DAY: Duration = Duration::from_secs(86_400);
 const LEAF_LASTS: Duration = Duration::from_secs(365 * 86_400);
@@ -17,7 +17,7 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
         advertised: Some("https://api.example".to_owned()),
         names: vec!["more.example".to_owned()],
     };
-    let given = Given {
+    let given = ServerConfig {
         tls: files.map(|files| (files.clone(), files.load().unwrap())),
         certificates_last: LEAF_LASTS,
         client_cas: Vec::new(),
@@ -37,7 +37,7 @@ fn kubeconfig(data: &Path) -> String {
     std::fs::read_to_string(data.join("admin.kubeconfig")).unwrap_or_default()
 }
 
-fn shown(renewal: &Renewal) -> Vec<CertificateDer<'static>> {
+fn current(renewal: &Renewal) -> Vec<CertificateDer<'static>> {
     renewal.certificates.chain()
 }
 
@@ -52,16 +52,16 @@ fn pair() -> (String, String) {
 }
 
 #[test]
-fn what_the_own_ca_issued_is_renewed_in_time_and_the_administrator_is_told() {
+fn own_certificates_are_renewed_with_the_kubeconfig() {
     let data = tempfile::tempdir().unwrap();
     let mut renewal = start(data.path(), None);
-    let (first, admin) = (shown(&renewal), kubeconfig(data.path()));
+    let (first, admin) = (current(&renewal), kubeconfig(data.path()));
     let due = SystemTime::now() + LEAF_LASTS / 3 * 2;
-    renewal.look(due - DAY);
-    assert_eq!(shown(&renewal), first);
+    renewal.check(due - DAY);
+    assert_eq!(current(&renewal), first);
     assert_eq!(kubeconfig(data.path()), admin);
-    renewal.look(due + DAY);
-    let second = shown(&renewal);
+    renewal.check(due + DAY);
+    let second = current(&renewal);
     assert_ne!(second, first);
     let issued = |renewal: &Renewal| {
         let server = &renewal.leaves.server.certificate;
@@ -75,51 +75,51 @@ fn what_the_own_ca_issued_is_renewed_in_time_and_the_administrator_is_told() {
     assert_ne!(renewed, admin);
     assert!(renewed.contains("server: https://api.example\n"));
     // Once is enough, and the next start finds it as it is.
-    renewal.look(due + 2 * DAY);
-    assert_eq!(shown(&renewal), second);
-    assert_eq!(renewal.trouble.told, "");
+    renewal.check(due + 2 * DAY);
+    assert_eq!(current(&renewal), second);
+    assert_eq!(renewal.problems.logged, "");
     let again = start(data.path(), None);
-    assert_eq!(shown(&again), second);
+    assert_eq!(current(&again), second);
     assert_eq!(kubeconfig(data.path()), renewed);
 }
 
 #[test]
-fn a_kubeconfig_that_was_taken_away_stays_away_until_it_says_something_new() {
+fn deleted_kubeconfig_is_not_rewritten_until_it_changes() {
     let data = tempfile::tempdir().unwrap();
     let mut renewal = start(data.path(), None);
     std::fs::remove_file(data.path().join("admin.kubeconfig")).unwrap();
-    renewal.look(SystemTime::now());
+    renewal.check(SystemTime::now());
     assert_eq!(kubeconfig(data.path()), "");
     let path = std::mem::replace(&mut renewal.kubeconfig.path, "/missing/file".into());
     let due = SystemTime::now() + LEAF_LASTS;
-    renewal.look(due);
-    let told = renewal.trouble.told.clone();
-    assert!(told.starts_with("cannot write /missing/file"), "{told}");
+    renewal.check(due);
+    let logged = renewal.problems.logged.clone();
+    assert!(logged.starts_with("cannot write /missing/file"), "{logged}");
     // It is tried again, although nothing is due any more.
     renewal.kubeconfig.path = path;
-    renewal.look(due);
-    assert_eq!(renewal.trouble.told, "");
+    renewal.check(due);
+    assert_eq!(renewal.problems.logged, "");
     assert_ne!(kubeconfig(data.path()), "");
 }
 
 #[test]
-fn a_ca_that_was_replaced_is_not_used_before_a_restart() {
+fn replaced_ca_is_not_used_before_a_restart() {
     let (data, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut renewal = start(data.path(), None);
     start(other.path(), None);
     for name in ["pki/ca.crt", "pki/ca.key"] {
         std::fs::copy(other.path().join(name), data.path().join(name)).unwrap();
     }
-    let first = shown(&renewal);
-    renewal.look(SystemTime::now() + LEAF_LASTS);
-    assert_eq!(shown(&renewal), first);
-    let told = &renewal.trouble.told;
-    let why = "ca.crt is not the CA that this server began with";
-    assert!(told.ends_with(why), "{told}");
+    let first = current(&renewal);
+    renewal.check(SystemTime::now() + LEAF_LASTS);
+    assert_eq!(current(&renewal), first);
+    let logged = &renewal.problems.logged;
+    let why = "ca.crt is not the CA that this server started with";
+    assert!(logged.ends_with(why), "{logged}");
 }
 
 #[test]
-fn files_that_change_are_taken_up_and_broken_ones_are_not() {
+fn changed_files_are_reloaded_unless_invalid() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let files = TlsFiles {
         certificate: folder.path().join("tls.crt"),
@@ -132,52 +132,52 @@ fn files_that_change_are_taken_up_and_broken_ones_are_not() {
     let ((first, first_key), (second, second_key)) = (pair(), pair());
     write(&first, &first_key);
     let mut renewal = start(data.path(), Some(&files));
-    let (before, admin) = (shown(&renewal), kubeconfig(data.path()));
+    let (before, admin) = (current(&renewal), kubeconfig(data.path()));
     let now = SystemTime::now();
     for (certificate, key, why) in [
         // Whoever replaces them writes one after the other.
         (
             &second,
             &first_key,
-            "its key belongs to another certificate",
+            "the key does not match the certificate",
         ),
         (
             &first,
             &second_key,
-            "its key belongs to another certificate",
+            "the key does not match the certificate",
         ),
         (
             &"nonsense".to_owned(),
             &second_key,
-            "it has no certificates in PEM",
+            "no PEM certificates found",
         ),
-        (&second, &String::new(), "its key is not in PEM"),
+        (&second, &String::new(), "the key is not PEM"),
     ] {
         write(certificate, key);
-        renewal.look(now);
+        renewal.check(now);
         assert!(
-            renewal.trouble.told.ends_with(why),
+            renewal.problems.logged.ends_with(why),
             "{}",
-            renewal.trouble.told
+            renewal.problems.logged
         );
-        assert_eq!(shown(&renewal), before);
+        assert_eq!(current(&renewal), before);
     }
     std::fs::remove_file(&files.key).unwrap();
-    renewal.look(now);
-    assert!(renewal.trouble.told.contains("cannot read"));
-    assert_eq!(shown(&renewal), before);
+    renewal.check(now);
+    assert!(renewal.problems.logged.contains("cannot read"));
+    assert_eq!(current(&renewal), before);
     assert_eq!(kubeconfig(data.path()), admin);
 
     write(&second, &second_key);
-    renewal.look(now);
-    assert_eq!(renewal.trouble.told, "");
-    assert_ne!(shown(&renewal), before);
+    renewal.check(now);
+    assert_eq!(renewal.problems.logged, "");
+    assert_ne!(current(&renewal), before);
     // Clients are told whom to believe.
     assert_ne!(kubeconfig(data.path()), admin);
     // And the administrator's own certificate is renewed all the same, while these stay.
-    let (after, admin) = (shown(&renewal), kubeconfig(data.path()));
+    let (after, admin) = (current(&renewal), kubeconfig(data.path()));
     std::fs::remove_file(&files.key).unwrap();
-    renewal.look(now + LEAF_LASTS);
-    assert_eq!(shown(&renewal), after);
+    renewal.check(now + LEAF_LASTS);
+    assert_eq!(current(&renewal), after);
     assert_ne!(kubeconfig(data.path()), admin);
 }

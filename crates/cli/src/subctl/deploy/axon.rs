@@ -8,7 +8,7 @@ use insula_broker::report::Report;
 
 use crate::failure::Failure;
 use crate::output;
-use crate::subctl::Scene;
+use crate::subctl::CommandContext;
 use crate::subctl::subject::{self, Subject};
 
 /// The arguments.
@@ -79,18 +79,17 @@ impl PartsArgs {
 }
 
 /// Installs the prerequisites of tenants and waits for a running operator.
-pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
+pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
     let settings = args.parts.settings();
     if args.dry_run {
         return print(&settings, args.output);
     }
-    let client = scene.connection.client().await?;
-    axon::deploy(&client, &settings, &scene.progress).await?;
+    let client = cx.connection.client().await?;
+    axon::deploy(&client, &settings, &cx.progress).await?;
     if !args.no_wait {
-        axon::wait_for_operator(&client, args.timeout, &scene.progress).await?;
+        axon::wait_for_operator(&client, args.timeout, &cx.progress).await?;
     }
-    scene
-        .progress
+    cx.progress
         .done("Tenants can be created: subctl create tenant");
     Ok(())
 }

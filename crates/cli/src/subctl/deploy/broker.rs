@@ -12,7 +12,7 @@ use insula_broker::{component, info, token};
 
 use crate::failure::Failure;
 use crate::subctl::progress::Progress;
-use crate::subctl::{Scene, flag, usage};
+use crate::subctl::{CommandContext, flag, usage};
 
 /// The arguments.
 #[derive(clap::Args)]
@@ -54,7 +54,7 @@ pub struct Args {
     output_file: PathBuf,
 
     #[command(flatten)]
-    dropped: DroppedArgs,
+    ignored: IgnoredArgs,
 }
 
 /// The addresses of clusters.
@@ -62,7 +62,7 @@ pub struct Args {
 struct NetworkArgs {
     /// Enable global addresses for clusters with overlapping ranges
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_value = "false", default_missing_value = "true", value_parser = flag::on_or_off)]
+    #[arg(default_value = "false", default_missing_value = "true", value_parser = flag::parse_bool)]
     globalnet: bool,
 
     /// Range of global addresses
@@ -76,7 +76,7 @@ struct NetworkArgs {
 
     /// Enable ClusterSet IPs for services by default
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true)]
-    #[arg(default_value = "false", default_missing_value = "true", value_parser = flag::on_or_off)]
+    #[arg(default_value = "false", default_missing_value = "true", value_parser = flag::parse_bool)]
     enable_clusterset_ip: bool,
 
     /// Range of ClusterSet IPs
@@ -87,7 +87,7 @@ struct NetworkArgs {
 /// Flags about Submariner's operator, which a broker does not need: accepted so that existing
 /// command lines keep working.
 #[derive(clap::Args)]
-struct DroppedArgs {
+struct IgnoredArgs {
     #[arg(long, hide = true)]
     repository: Option<String>,
     #[arg(long, hide = true)]
@@ -95,7 +95,7 @@ struct DroppedArgs {
     #[arg(long, hide = true)]
     image_override: Vec<String>,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_parser = flag::on_or_off)]
+    #[arg(default_missing_value = "true", value_parser = flag::parse_bool)]
     operator_debug: Option<bool>,
     #[arg(long, hide = true)]
     http_proxy: Option<String>,
@@ -105,22 +105,22 @@ struct DroppedArgs {
     no_proxy: Option<String>,
     /// A predecessor of --components.
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_parser = flag::on_or_off)]
+    #[arg(default_missing_value = "true", value_parser = flag::parse_bool)]
     service_discovery: Option<bool>,
 }
 
 /// Deploys a broker, and writes its broker-info file.
-pub async fn run(scene: &Scene, args: Args) -> Result<(), Failure> {
-    args.dropped.warn(&scene.progress);
-    let settings = args.settings(&scene.progress)?;
-    let context = scene.connection.config().await;
+pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
+    args.ignored.warn(&cx.progress);
+    let settings = args.settings(&cx.progress)?;
+    let context = cx.connection.config().await;
     let context = context.map_err(Failure::into_broker_error);
-    let deployed = broker::deploy(context, &settings, &scene.progress).await?;
-    tell(&deployed, &scene.progress);
+    let deployed = broker::deploy(context, &settings, &cx.progress).await?;
+    report_deployed(&deployed, &cx.progress);
     Ok(())
 }
 
-fn tell(deployed: &Deployed, progress: &Progress) {
+fn report_deployed(deployed: &Deployed, progress: &Progress) {
     let key = match deployed.psk {
         PskSource::Generated => "a new IPsec PSK",
         PskSource::Given | PskSource::Kept => "the IPsec PSK as before",
@@ -145,8 +145,9 @@ impl Args {
             networks.enable_clusterset_ip,
             &networks.clusterset_ip_cidr_range,
         )?;
-        let mut components = component::parse(&self.components)?;
-        if self.dropped.service_discovery == Some(false) {
+        let components = component::parse(&self.components);
+        let mut components = components.map_err(insula_broker::Error::from)?;
+        if self.ignored.service_discovery == Some(false) {
             components.remove(component::SERVICE_DISCOVERY);
         }
         Ok(BrokerSettings {
@@ -179,7 +180,7 @@ impl Args {
     }
 }
 
-impl DroppedArgs {
+impl IgnoredArgs {
     /// Warns about each given flag that has no effect.
     fn warn(&self, progress: &Progress) {
         for (flag, given) in [

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
-use super::Wanted;
+use super::KubeconfigRequest;
 use crate::client::{Client, ClientError};
 use crate::failure::Failure;
 use crate::tenant::wait::{TimedOut, Wait};
@@ -19,22 +19,22 @@ const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum number of attempts on write conflicts.
-const ATTEMPTS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// Has a request signed and returns the certificate in PEM.
 pub async fn sign(
     server: &Server,
-    wanted: &Wanted<'_>,
+    requested: &KubeconfigRequest<'_>,
     request: &str,
     attempted: &str,
 ) -> Result<String, Failure> {
     let client = &server.client;
     let requests = format!(
         "/apis/certificates.k8s.io/v1/tenants/{}/certificatesigningrequests",
-        wanted.tenant
+        requested.tenant
     );
-    let created = client.post(&requests, &object(wanted, request)).await;
-    let created = created.map_err(|error| error.told(attempted))?;
+    let created = client.post(&requests, &object(requested, request)).await;
+    let created = created.map_err(|error| error.into_failure(attempted))?;
     let Some(name) = created["metadata"]["name"].as_str() else {
         return Err(Failure::new(
             attempted,
@@ -50,7 +50,7 @@ pub async fn sign(
     certificate
 }
 
-fn object(wanted: &Wanted<'_>, request: &str) -> Value {
+fn object(requested: &KubeconfigRequest<'_>, request: &str) -> Value {
     json!({
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
@@ -59,7 +59,7 @@ fn object(wanted: &Wanted<'_>, request: &str) -> Value {
             "request": BASE64_STANDARD.encode(request),
             "signerName": SIGNER,
             "usages": ["client auth"],
-            "expirationSeconds": wanted.expires.as_secs(),
+            "expirationSeconds": requested.expires.as_secs(),
         },
     })
 }
@@ -71,8 +71,8 @@ async fn signed(
     attempted: &str,
 ) -> Result<String, Failure> {
     let approved = approve(client, path, created).await;
-    let mut request = approved.map_err(|error| error.told(attempted))?;
-    let mut wait = Wait::at_most(TIMEOUT);
+    let mut request = approved.map_err(|error| error.into_failure(attempted))?;
+    let mut wait = Wait::with_timeout(TIMEOUT);
     loop {
         if let Some(certificate) = request["status"]["certificate"].as_str() {
             let bytes = BASE64_STANDARD.decode(certificate).ok();
@@ -90,14 +90,14 @@ async fn signed(
         let late = "the server has signed no certificate in 30s";
         waiting.map_err(|TimedOut| Failure::new(attempted, late))?;
         let looked = client.get(path).await;
-        request = looked.map_err(|error| error.told(attempted))?;
+        request = looked.map_err(|error| error.into_failure(attempted))?;
     }
 }
 
 async fn approve(client: &Client, path: &str, created: Value) -> Result<Value, ClientError> {
     let approval = format!("{path}/approval");
     let mut request = created;
-    for _ in 1..ATTEMPTS {
+    for _ in 1..MAX_ATTEMPTS {
         match client.put(&approval, &with_approval(request)).await {
             Err(error) if error.is_conflict() => request = client.get(path).await?,
             other => return other,

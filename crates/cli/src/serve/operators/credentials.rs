@@ -22,7 +22,7 @@ use tower::{BoxError, service_fn};
 use crate::failure::Failure;
 
 /// How an operator connects to the server it runs in.
-pub struct Pass {
+pub struct OperatorCredentials {
     /// The CA that the server trusts.
     pub authority: Arc<Authority>,
     /// The server URL from this machine.
@@ -37,7 +37,7 @@ pub struct Pass {
 
 /// A user and the current client.
 struct Holder {
-    pass: Pass,
+    credentials: OperatorCredentials,
     subject: Subject,
     agent: &'static str,
     current: RwLock<Current>,
@@ -49,12 +49,12 @@ struct Current {
 }
 
 /// The minimum age before a failing client is replaced.
-const SOON: Duration = Duration::from_secs(1);
+const MIN_AGE: Duration = Duration::from_secs(1);
 
 /// The maximum lifetime of an in-memory certificate.
-pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl Pass {
+impl OperatorCredentials {
     /// Returns a client for a user of the system space. Its certificate is replaced after two
     /// thirds of its lifetime, and when the server's certificate is no longer trusted.
     pub fn connect(
@@ -74,7 +74,7 @@ impl Pass {
             made: SystemTime::now(),
         };
         let holder = Arc::new(Holder {
-            pass: self,
+            credentials: self,
             subject,
             agent,
             current: RwLock::new(first),
@@ -123,14 +123,14 @@ impl Holder {
         let sent = self.client().send(request).await;
         if sent.is_err() {
             // The server's certificate may have been replaced.
-            self.replace_after(SOON);
+            self.replace_after(MIN_AGE);
         }
         Ok(sent?)
     }
 
     /// Returns the current client.
     fn client(&self) -> Client {
-        self.replace_after(self.pass.lasts * 2 / 3);
+        self.replace_after(self.credentials.lasts * 2 / 3);
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         current.client.clone()
     }
@@ -148,7 +148,7 @@ impl Holder {
             return;
         }
         let next = self
-            .pass
+            .credentials
             .client(&self.subject, self.agent, SystemTime::now());
         match next {
             Ok(client) => {
