@@ -13,7 +13,7 @@ use crate::waiting::until;
 const ADMIN: &str = "submariner-k8s-broker-admin";
 
 #[test]
-fn r78_a_partial_file_does_not_join() {
+fn r78_partial_or_invalid_file_cannot_join() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r78");
     let joining = cluster.workload("r78");
@@ -49,7 +49,7 @@ fn r78_a_partial_file_does_not_join() {
 }
 
 #[test]
-fn r79_what_somebody_deletes_or_changes_comes_back() {
+fn r79_deleted_or_changed_objects_are_restored() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     let tenant = Tenant::create(&cluster, "r79");
@@ -122,7 +122,7 @@ fn r79_what_somebody_deletes_or_changes_comes_back() {
 }
 
 #[test]
-fn r80_the_operator_goes_on_after_an_outage_and_much_that_it_missed() {
+fn r80_operator_recovers_after_an_outage_with_expired_watches() {
     if lacks("server that starts again where it was, in this suite") {
         return;
     }
@@ -152,7 +152,7 @@ fn r80_the_operator_goes_on_after_an_outage_and_much_that_it_missed() {
 }
 
 #[test]
-fn r81_no_secret_is_said_by_anybody() {
+fn r81_no_secret_appears_in_output_logs_or_readable_files() {
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };
@@ -212,7 +212,7 @@ fn r81_no_secret_is_said_by_anybody() {
 }
 
 #[test]
-fn r83_two_tenants_have_the_same_clusters_and_addresses() {
+fn r83_two_tenants_may_use_the_same_cluster_ids_and_addresses() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     let mut seen = Vec::new();
@@ -242,7 +242,7 @@ fn r83_two_tenants_have_the_same_clusters_and_addresses() {
 }
 
 #[test]
-fn r84_nothing_that_the_operator_makes_grants_anything_outside() {
+fn r84_operator_objects_grant_nothing_outside_the_tenants_namespace() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     let tenant = Tenant::create(&cluster, "r84");

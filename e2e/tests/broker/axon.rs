@@ -31,7 +31,7 @@ const ALL: [&str; 13] = [
 ];
 
 #[test]
-fn r11_the_context_says_which_cluster() {
+fn r11_kubeconfig_context_selects_the_cluster() {
     let Some(cluster) = Cluster::bare(Operator::Apart) else {
         return;
     };
@@ -59,7 +59,7 @@ fn r11_the_context_says_which_cluster() {
 }
 
 #[test]
-fn r12_r13_r14_r17_r18_everything_is_made_once_and_repaired() {
+fn r12_r13_r14_r17_r18_axon_deployment_is_idempotent_and_repairs_drift() {
     let Some(cluster) = Cluster::bare(Operator::Apart) else {
         return;
     };
@@ -113,7 +113,7 @@ fn is_as_it_should_be(deployment: &Value) {
 }
 
 #[test]
-fn r13_r14_definitions_are_as_submariner_has_them() {
+fn r13_r14_definitions_match_those_of_submariner() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     for (name, version, status) in [
@@ -139,7 +139,7 @@ fn r13_r14_definitions_are_as_submariner_has_them() {
 }
 
 #[test]
-fn r14_samples_are_accepted_and_what_is_wrong_is_not() {
+fn r14_valid_samples_are_accepted_and_invalid_ones_refused() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r14");
     let api = tenant.api(&cluster);
@@ -214,7 +214,7 @@ fn r14_samples_are_accepted_and_what_is_wrong_is_not() {
 }
 
 #[test]
-fn r15_the_operator_has_what_was_given_to_it_and_no_more() {
+fn r15_operator_has_only_its_granted_permissions() {
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };
@@ -248,7 +248,7 @@ fn r15_the_operator_has_what_was_given_to_it_and_no_more() {
 }
 
 #[test]
-fn r16_an_axon_admin_manages_tenants_and_nothing_else() {
+fn r16_axon_admin_manages_tenants_and_nothing_else() {
     let Some(cluster) = shared() else { return };
     let (axel, api) = (cluster.bearer(AXEL), cluster.api(AXEL));
     assert_eq!(axel.does("create tenant r16"), "r16\n");
@@ -283,7 +283,7 @@ fn r16_an_axon_admin_manages_tenants_and_nothing_else() {
 }
 
 #[test]
-fn r17_the_manifests_are_printed_in_the_order_in_which_they_are_applied() {
+fn r17_dry_run_prints_manifests_in_apply_order() {
     let Some(cluster) = classic() else { return };
     // Nobody is asked anything: there is not even a kubeconfig.
     let somebody = cluster.nobody();
@@ -306,7 +306,7 @@ fn r17_the_manifests_are_printed_in_the_order_in_which_they_are_applied() {
 }
 
 #[test]
-fn r18_somebody_elses_newer_definitions_stay_as_they_are() {
+fn r18_newer_definitions_of_other_programs_are_kept() {
     let Some(cluster) = Cluster::bare(Operator::Apart) else {
         return;
     };
@@ -333,7 +333,7 @@ fn r18_somebody_elses_newer_definitions_stay_as_they_are() {
 }
 
 #[test]
-fn r19_without_the_rights_nothing_is_written_and_all_that_lack_are_named() {
+fn r19_missing_permissions_are_listed_before_anything_is_written() {
     let Some(cluster) = Cluster::bare(Operator::Apart) else {
         return;
     };

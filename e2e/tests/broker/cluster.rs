@@ -417,7 +417,7 @@ fn share(shared: &Shared, start: impl Fn() -> Option<Cluster>) -> Option<Arc<Clu
 }
 
 #[test]
-fn a_cluster_fills_in_tokens_and_empties_namespaces() {
+fn test_cluster_issues_tokens_and_empties_namespaces() {
     let Some(cluster) = classic() else { return };
     let root = cluster.root();
     let there = crate::content::namespace("loops");

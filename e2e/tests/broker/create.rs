@@ -17,7 +17,7 @@ use crate::waiting::until;
 const ADMIN: &str = "submariner-k8s-broker-admin";
 
 #[test]
-fn r20_an_id_is_made_up_if_there_is_none() {
+fn r20_missing_id_is_generated_as_a_uuid() {
     let Some(cluster) = shared() else { return };
     let admin = cluster.admin();
     let [one, other] = [(); 2].map(|()| admin.does("create tenant"));
@@ -29,7 +29,7 @@ fn r20_an_id_is_made_up_if_there_is_none() {
 }
 
 #[test]
-fn r21_r26_r27_the_id_is_said_before_anybody_waits_and_waiting_has_an_end() {
+fn r21_r26_r27_id_is_printed_before_the_wait_and_the_wait_times_out() {
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };
@@ -67,7 +67,7 @@ fn r21_r26_r27_the_id_is_said_before_anybody_waits_and_waiting_has_an_end() {
 }
 
 #[test]
-fn r22_r24_the_id_is_the_name_of_the_object_and_the_end_of_the_namespace() {
+fn r22_r24_id_is_the_object_name_and_the_namespace_suffix() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     for id in ["r22", "r22-with-more", "0"] {
@@ -82,7 +82,7 @@ fn r22_r24_the_id_is_the_name_of_the_object_and_the_end_of_the_namespace() {
 }
 
 #[test]
-fn r23_an_existing_name_is_refused_and_nothing_changes() {
+fn r23_existing_id_is_refused_without_changes() {
     let Some(cluster) = shared() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     let tenant = Tenant::create(&cluster, "r23");
@@ -97,7 +97,7 @@ fn r23_an_existing_name_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn r23_of_many_who_want_the_same_name_one_wins() {
+fn r23_one_of_many_concurrent_creations_succeeds() {
     let Some(cluster) = shared() else { return };
     let ends: Vec<Option<i32>> = thread::scope(|scope| {
         let create = || cluster.admin().subctl("create tenant r23-race").code;
@@ -113,7 +113,7 @@ fn r23_of_many_who_want_the_same_name_one_wins() {
 }
 
 #[test]
-fn r25_what_is_no_id_is_refused_here_and_there() {
+fn r25_invalid_ids_are_refused_by_command_and_server() {
     let Some(cluster) = shared() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     let (longest, long) = ("a".repeat(45), "a".repeat(46));
@@ -133,7 +133,7 @@ fn r25_what_is_no_id_is_refused_here_and_there() {
 }
 
 #[test]
-fn r28_r32_it_is_provisioning_first_and_provisioned_then() {
+fn r28_r32_phase_is_provisioning_then_provisioned() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     let mut events = root.watch(&format!(
@@ -171,7 +171,7 @@ fn r28_r32_it_is_provisioning_first_and_provisioned_then() {
 }
 
 #[test]
-fn r29_r30_r31_a_tenant_has_its_parts_and_the_rules_are_exact() {
+fn r29_r30_r31_tenant_namespace_has_exactly_its_objects_and_rules() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     let tenant = Tenant::create(&cluster, "r30");
@@ -286,7 +286,7 @@ fn owned(rights: &[(String, Vec<&str>)]) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn r30_what_the_server_says_a_tenant_may_is_in_its_namespace_alone() {
+fn r30_rules_review_is_empty_outside_the_tenants_namespace() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r30-review");
     let api = tenant.api(&cluster);
@@ -314,7 +314,7 @@ fn r30_what_the_server_says_a_tenant_may_is_in_its_namespace_alone() {
 }
 
 #[test]
-fn r31_the_token_is_there_and_lets_a_cluster_be_bound() {
+fn r31_tenant_token_can_bind_a_cluster_to_the_cluster_role() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r31");
     let (here, api) = (&tenant.namespace, tenant.api(&cluster));
@@ -339,7 +339,7 @@ fn r31_the_token_is_there_and_lets_a_cluster_be_bound() {
 }
 
 #[test]
-fn r33_r34_r49_somebody_elses_namespace_is_not_taken_and_the_reason_is_told() {
+fn r33_r34_r49_foreign_namespace_is_neither_adopted_nor_deleted_and_is_reported() {
     let Some(cluster) = shared() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     let theirs = root.create("/api/v1/namespaces", &a_namespace("submariner-broker-r33"));
@@ -380,7 +380,7 @@ fn r33_r34_r49_somebody_elses_namespace_is_not_taken_and_the_reason_is_told() {
 }
 
 #[test]
-fn r33_a_namespace_that_is_going_is_waited_for() {
+fn r33_terminating_namespace_is_awaited() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     let there = namespace("submariner-broker-r33-going");
@@ -412,7 +412,7 @@ fn r33_a_namespace_that_is_going_is_waited_for() {
 }
 
 #[test]
-fn r35_r36_r37_r38_r39_the_file_is_partial_private_and_good() {
+fn r35_r36_r37_r38_r39_file_of_a_new_tenant_is_partial_private_and_valid() {
     let Some(cluster) = shared() else { return };
     let admin = cluster.admin();
     admin.does("create tenant r35");
@@ -462,7 +462,7 @@ fn r35_r36_r37_r38_r39_the_file_is_partial_private_and_good() {
 }
 
 #[test]
-fn r38_another_url_is_written_if_one_is_given() {
+fn r38_broker_url_flag_is_written_to_the_file() {
     let Some(cluster) = shared() else { return };
     let admin = cluster.admin();
     admin.does("create tenant r38 --broker-url https://broker.example.com:6443");
@@ -470,7 +470,7 @@ fn r38_another_url_is_written_if_one_is_given() {
 }
 
 #[test]
-fn r40_a_file_has_a_name_of_its_own_if_that_is_wanted() {
+fn r40_file_name_can_be_unique_or_given() {
     let Some(cluster) = shared() else { return };
     let admin = cluster.admin();
     admin.does("create tenant r40 --unique-file");
@@ -492,7 +492,7 @@ fn r40_a_file_has_a_name_of_its_own_if_that_is_wanted() {
 }
 
 #[test]
-fn r41_an_old_file_is_kept_under_another_name() {
+fn r41_existing_file_is_backed_up() {
     let Some(cluster) = shared() else { return };
     let admin = cluster.admin();
     admin.does("create tenant r41-a");
@@ -516,7 +516,7 @@ fn r41_an_old_file_is_kept_under_another_name() {
 }
 
 #[test]
-fn a_tenants_further_administrators_have_the_same_rights() {
+fn additional_administrators_have_the_same_permissions() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create_with(
         &cluster,

@@ -16,7 +16,7 @@ use crate::waiting::until;
 const ADMIN: &str = "submariner-k8s-broker-admin";
 
 #[test]
-fn r54_the_file_says_where_and_who_whatever_the_context_is() {
+fn r54_file_overrides_the_kubeconfig_context() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r54");
     // A context that leads nowhere.
@@ -39,7 +39,7 @@ fn r54_the_file_says_where_and_who_whatever_the_context_is() {
 }
 
 #[test]
-fn r55_the_old_name_of_the_flag_still_works_with_a_warning() {
+fn r55_deprecated_flag_works_with_a_warning() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r55");
     let said = tenant
@@ -63,7 +63,7 @@ fn r55_the_old_name_of_the_flag_still_works_with_a_warning() {
 }
 
 #[test]
-fn r56_the_namespace_is_the_files_then_the_flags_then_the_default() {
+fn r56_namespace_is_from_the_file_then_the_flag_then_the_default() {
     let Some(cluster) = classic() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     admin.does("deploy broker -n r56-first");
@@ -117,7 +117,7 @@ fn r56_the_namespace_is_the_files_then_the_flags_then_the_default() {
 }
 
 #[test]
-fn r57_what_the_file_does_not_say_the_context_does() {
+fn r57_context_provides_what_the_file_lacks() {
     let Some(cluster) = classic() else { return };
     let (admin, nobody) = (cluster.admin(), cluster.nobody());
     admin.does("deploy broker -n r57");
@@ -152,7 +152,7 @@ fn r57_what_the_file_does_not_say_the_context_does() {
 }
 
 #[test]
-fn r58_a_tenant_does_not_try_to_make_its_namespace() {
+fn r58_tenant_does_not_create_its_namespace() {
     let Some(cluster) = shared() else { return };
     let (tenant, root) = (Tenant::create(&cluster, "r58"), cluster.root());
     let before = root.get(&namespace(&tenant.namespace));
@@ -168,7 +168,7 @@ fn r58_a_tenant_does_not_try_to_make_its_namespace() {
 }
 
 #[test]
-fn r59_r62_r66_what_drifted_is_put_right_in_a_classic_broker() {
+fn r59_r62_r66_drift_of_a_classic_broker_is_repaired() {
     let Some(cluster) = classic() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     admin.does("deploy broker -n r59");
@@ -219,7 +219,7 @@ fn r59_r62_r66_what_drifted_is_put_right_in_a_classic_broker() {
 }
 
 #[test]
-fn r60_a_role_that_cannot_be_mended_is_an_error_that_names_the_rules() {
+fn r60_role_that_cannot_be_updated_is_reported_with_its_missing_rules() {
     // Without an operator, which would mend it.
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
@@ -251,7 +251,7 @@ fn r60_a_role_that_cannot_be_mended_is_an_error_that_names_the_rules() {
 }
 
 #[test]
-fn r61_in_axon_mode_there_is_no_legacy_account_but_the_role_that_join_needs() {
+fn r61_axon_mode_has_the_cluster_role_but_no_legacy_account() {
     let Some(cluster) = shared() else { return };
     let (tenant, root) = (Tenant::create(&cluster, "r61"), cluster.root());
     tenant.deploy_broker("");
@@ -276,7 +276,7 @@ fn r61_in_axon_mode_there_is_no_legacy_account_but_the_role_that_join_needs() {
 }
 
 #[test]
-fn r63_the_token_is_waited_for_also_by_many_at_once() {
+fn r63_concurrent_deployments_wait_for_the_token() {
     let Some(cluster) = classic() else { return };
     let root = cluster.root();
     // Each finds a namespace that is new, and a token that is not there yet.
@@ -310,7 +310,7 @@ fn r63_the_token_is_waited_for_also_by_many_at_once() {
 }
 
 #[test]
-fn r64_no_operator_is_deployed_and_no_kinds_but_the_brokers() {
+fn r64_deploy_broker_installs_broker_kinds_and_no_operator() {
     let Some(cluster) = classic() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     admin.does("deploy broker -n r64");
@@ -333,7 +333,7 @@ fn r64_no_operator_is_deployed_and_no_kinds_but_the_brokers() {
 }
 
 #[test]
-fn r65_kinds_are_installed_by_an_administrator_and_asked_for_by_a_tenant() {
+fn r65_missing_kinds_are_installed_for_an_administrator_and_reported_to_a_tenant() {
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };
@@ -360,7 +360,7 @@ fn r65_kinds_are_installed_by_an_administrator_and_asked_for_by_a_tenant() {
 }
 
 #[test]
-fn r66_the_broker_is_replaced_by_what_is_asked_for_now() {
+fn r66_broker_object_is_replaced_by_the_requested_settings() {
     let Some(cluster) = shared() else { return };
     let (tenant, root) = (Tenant::create(&cluster, "r66"), cluster.root());
     let path = one(&tenant.namespace, "brokers", "submariner-broker");
@@ -379,7 +379,7 @@ fn r66_the_broker_is_replaced_by_what_is_asked_for_now() {
 }
 
 #[test]
-fn r67_r69_the_key_is_kept_and_the_old_file_too() {
+fn r67_r69_key_is_kept_and_the_old_file_backed_up() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r67");
     let partial = std::fs::read(tenant.admin.path(FILE)).unwrap();
@@ -421,7 +421,7 @@ fn r67_r69_the_key_is_kept_and_the_old_file_too() {
 }
 
 #[test]
-fn r69_keys_are_random() {
+fn r69_generated_keys_are_random() {
     let Some(cluster) = classic() else { return };
     let mut seen = Vec::new();
     for number in 0..4 {
@@ -439,7 +439,7 @@ fn r69_keys_are_random() {
 }
 
 #[test]
-fn r68_r70_r71_the_file_has_the_url_in_use_the_namespace_and_the_token() {
+fn r68_r70_r71_file_has_url_namespace_and_token() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r70");
     let file = tenant.deploy_broker("");
@@ -462,7 +462,7 @@ fn r68_r70_r71_the_file_has_the_url_in_use_the_namespace_and_the_token() {
 }
 
 #[test]
-fn r75_a_tenant_writes_in_its_namespace_and_reads_no_definitions() {
+fn r75_tenant_writes_in_its_namespace_only_and_reads_no_definitions() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r75");
     tenant.deploy_broker("--globalnet --enable-clusterset-ip");
@@ -497,7 +497,7 @@ fn r75_a_tenant_writes_in_its_namespace_and_reads_no_definitions() {
 }
 
 #[test]
-fn r76_killed_at_any_moment_it_is_done_again_and_no_key_is_lost() {
+fn r76_killed_deployment_can_be_repeated_without_losing_the_key() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r76");
     let key = tenant.deploy_broker("").psk();
@@ -526,7 +526,7 @@ fn r76_killed_at_any_moment_it_is_done_again_and_no_key_is_lost() {
 }
 
 #[test]
-fn r77_the_file_is_complete_and_python_reads_it() {
+fn r77_file_is_complete_and_readable_by_python() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r77");
     let file = tenant.deploy_broker("--custom-domains a.example");

@@ -34,7 +34,7 @@ fn given(names: Vec<String>) -> Vec<String> {
 }
 
 #[test]
-fn r1_all_of_a_broker_is_in_the_namespace_that_was_asked_for() {
+fn r1_all_objects_of_a_broker_are_in_the_given_namespace() {
     let Some(cluster) = classic() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     for (flag, name) in [("-n", "r1-short"), ("--namespace", "r1-long")] {
@@ -46,7 +46,7 @@ fn r1_all_of_a_broker_is_in_the_namespace_that_was_asked_for() {
 }
 
 #[test]
-fn r2_without_a_word_the_namespace_is_submariner_k8s_broker() {
+fn r2_default_namespace_is_submariner_k8s_broker() {
     let Some(cluster) = classic() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     admin.does("deploy broker");
@@ -55,7 +55,7 @@ fn r2_without_a_word_the_namespace_is_submariner_k8s_broker() {
 }
 
 #[test]
-fn r3_several_clustersets_coexist_and_nobody_writes_to_another() {
+fn r3_clustersets_coexist_without_touching_each_other() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     cluster.admin().does("deploy broker -n r3-classic");
@@ -79,7 +79,7 @@ fn r3_several_clustersets_coexist_and_nobody_writes_to_another() {
 }
 
 #[test]
-fn r5_a_clusterset_admin_deploys_a_broker_with_the_file_alone() {
+fn r5_clusterset_admin_deploys_a_broker_with_only_the_file() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r5");
     let file = tenant.deploy_broker("");
@@ -93,7 +93,7 @@ fn r5_a_clusterset_admin_deploys_a_broker_with_the_file_alone() {
 }
 
 #[test]
-fn r6_without_axon_everything_is_as_it_was() {
+fn r6_classic_broker_is_unchanged_without_axon() {
     let Some(cluster) = classic() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     admin.does("deploy broker -n r6");
@@ -136,7 +136,7 @@ fn r6_without_axon_everything_is_as_it_was() {
 }
 
 #[test]
-fn r7_files_and_command_lines_of_today_still_work() {
+fn r7_existing_files_and_command_lines_keep_working() {
     let Some(cluster) = classic() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     admin.does(
@@ -163,7 +163,7 @@ fn r7_files_and_command_lines_of_today_still_work() {
 }
 
 #[test]
-fn r8_a_classic_broker_is_not_touched_by_axon_or_its_tenants() {
+fn r8_classic_broker_is_not_touched_by_axon_or_its_tenants() {
     let Some(cluster) = Cluster::bare(Operator::Inside) else {
         return;
     };
@@ -186,7 +186,7 @@ fn r8_a_classic_broker_is_not_touched_by_axon_or_its_tenants() {
 }
 
 #[test]
-fn r9_of_two_operators_one_works_and_the_other_follows_it() {
+fn r9_second_operator_takes_over_when_the_first_is_killed() {
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };
@@ -206,7 +206,7 @@ fn r9_of_two_operators_one_works_and_the_other_follows_it() {
 }
 
 #[test]
-fn r9_axon_is_deployed_again_without_a_change() {
+fn r9_second_deployment_of_axon_changes_nothing() {
     let Some(cluster) = shared() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     let before = snapshot(&root, "axon-operator");
@@ -224,7 +224,7 @@ fn r9_axon_is_deployed_again_without_a_change() {
 }
 
 #[test]
-fn r10_every_command_is_there_and_says_what_it_does() {
+fn r10_every_command_exists_and_has_help() {
     let Some(cluster) = classic() else { return };
     let somebody = cluster.nobody();
     for command in [

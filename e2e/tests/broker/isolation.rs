@@ -72,7 +72,7 @@ fn refuses_all(api: &Api, collection: &str, name: &str) -> usize {
 }
 
 #[test]
-fn r4_r42_a_tenants_token_is_worth_nothing_elsewhere() {
+fn r4_r42_tenant_token_is_refused_outside_its_namespace() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     cluster.admin().does("deploy broker");
@@ -136,7 +136,7 @@ fn r4_r42_a_tenants_token_is_worth_nothing_elsewhere() {
 }
 
 #[test]
-fn r82_a_tenant_cannot_widen_its_rights() {
+fn r82_tenant_cannot_escalate_its_permissions() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r82");
     let (here, api) = (tenant.namespace.as_str(), tenant.api(&cluster));

@@ -28,7 +28,7 @@ const PARTS: [&str; 7] = [
 ];
 
 #[test]
-fn an_operator_that_is_killed_again_and_again_loses_nothing() {
+fn repeatedly_killed_operator_loses_nothing() {
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };
@@ -43,7 +43,7 @@ fn an_operator_that_is_killed_again_and_again_loses_nothing() {
 /// Each time another operator works only when nothing was heard of the one before for as
 /// long as its lease lasts: twice is what there is time for.
 #[test]
-fn a_server_with_its_operator_that_is_killed_again_and_again_loses_nothing() {
+fn repeatedly_killed_server_with_operator_loses_nothing() {
     if lacks("operator in its process") {
         return;
     }

@@ -1,7 +1,8 @@
-//! Submariner brokers for many tenants, with the programs as users run them.
+//! Submariner brokers for many tenants, tested with the real programs.
 //!
-//! Against an Insula, or with `INSULA_BROKER_CLUSTER=kubernetes` against a real one. Tests
-//! that begin with `rNN` state a line of the checklist; README.md says which stands for which.
+//! Against an Insula server, or with `INSULA_BROKER_CLUSTER=kubernetes` against a real
+//! Kubernetes. Tests that begin with `rNN` prove a requirement of
+//! `docs/requirements/brokers.md`.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod across;

@@ -12,7 +12,7 @@ use crate::subm::mode;
 use crate::waiting::until;
 
 #[test]
-fn r43_an_id_is_needed_and_must_be_known() {
+fn r43_missing_or_unknown_id_is_an_error() {
     let Some(cluster) = shared() else { return };
     let admin = cluster.admin();
     admin.mistypes("delete tenant", "ID");
@@ -29,7 +29,7 @@ fn r43_an_id_is_needed_and_must_be_known() {
 }
 
 #[test]
-fn r44_everything_of_a_tenant_goes_and_nothing_of_others() {
+fn r44_deletion_removes_all_objects_of_the_tenant_only() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     let [gone, stays] = ["r44-gone", "r44-stays"].map(|id| {
@@ -92,7 +92,7 @@ fn fill(root: &crate::api::Api, here: &str) {
 }
 
 #[test]
-fn r45_what_holds_a_tenant_is_told_and_it_goes_when_that_lets_go() {
+fn r45_blocked_deletion_is_reported_and_completes_when_unblocked() {
     let Some(cluster) = shared() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     let tenant = Tenant::create(&cluster, "r45");
@@ -135,7 +135,7 @@ fn r45_what_holds_a_tenant_is_told_and_it_goes_when_that_lets_go() {
 }
 
 #[test]
-fn r46_kubectl_deletes_a_tenant_as_well() {
+fn r46_kubectl_delete_removes_a_tenant() {
     let Some(cluster) = shared() else { return };
     let Some(program) = Kubectl::find() else {
         return;
@@ -164,7 +164,7 @@ fn r46_kubectl_deletes_a_tenant_as_well() {
 }
 
 #[test]
-fn r47_an_old_token_is_worth_nothing_even_when_the_name_is_used_again() {
+fn r47_token_of_a_deleted_tenant_is_invalid_even_if_its_id_is_reused() {
     let Some(cluster) = shared() else { return };
     let admin = cluster.admin();
     let old = Tenant::create(&cluster, "r47");
@@ -184,7 +184,7 @@ fn r47_an_old_token_is_worth_nothing_even_when_the_name_is_used_again() {
 }
 
 #[test]
-fn r48_a_tenant_goes_at_any_time() {
+fn r48_tenant_can_be_deleted_in_any_phase() {
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };
@@ -224,7 +224,7 @@ fn r48_a_tenant_goes_at_any_time() {
 }
 
 #[test]
-fn r50_get_shows_status_and_age_in_every_form() {
+fn r50_get_shows_status_and_creation_in_every_format() {
     let Some(cluster) = shared() else { return };
     let admin = cluster.admin();
     let tenant = Tenant::create(&cluster, "r50");
@@ -261,7 +261,7 @@ fn r50_get_shows_status_and_age_in_every_form() {
 }
 
 #[test]
-fn r51_a_file_is_made_of_a_provisioned_tenant_only() {
+fn r51_file_is_written_for_provisioned_tenants_only() {
     let Some(cluster) = shared() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     let tenant = Tenant::create(&cluster, "r51");
@@ -286,7 +286,7 @@ fn r51_a_file_is_made_of_a_provisioned_tenant_only() {
 }
 
 #[test]
-fn r51_a_token_is_made_anew_on_request_and_the_old_one_ends() {
+fn r51_token_rotation_invalidates_the_old_token() {
     let Some(cluster) = shared() else { return };
     let admin = cluster.admin();
     let tenant = Tenant::create(&cluster, "r51-rotate");
@@ -302,7 +302,7 @@ fn r51_a_token_is_made_anew_on_request_and_the_old_one_ends() {
 }
 
 #[test]
-fn r52_list_shows_all_however_many() {
+fn r52_list_shows_a_thousand_tenants() {
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };
@@ -334,7 +334,7 @@ fn r52_list_shows_all_however_many() {
 }
 
 #[test]
-fn r52_list_shows_the_status_of_each() {
+fn r52_list_shows_the_status_of_each_tenant() {
     let Some(cluster) = shared() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     Tenant::create(&cluster, "r52");
@@ -360,7 +360,7 @@ fn r52_list_shows_the_status_of_each() {
 }
 
 #[test]
-fn r53_a_tenants_token_manages_no_tenants() {
+fn r53_tenant_token_cannot_manage_tenants() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     let tenant = Tenant::create(&cluster, "r53");

@@ -11,7 +11,7 @@ const GLOBALNET: &str = "submariner-globalnet-info";
 const CLUSTERSET: &str = "submariner-clustersetip-info";
 
 #[test]
-fn r72_components_and_domains_are_as_asked_and_sorted() {
+fn r72_components_are_sorted_and_domains_written_as_given() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r72");
     let both = json!(["connectivity", "service-discovery"]);
@@ -50,7 +50,7 @@ fn r72_components_and_domains_are_as_asked_and_sorted() {
 }
 
 #[test]
-fn r72_r73_what_cannot_be_is_refused_before_anything_is_written() {
+fn r72_r73_invalid_settings_are_refused_before_anything_is_written() {
     let Some(cluster) = shared() else { return };
     let (tenant, root) = (Tenant::create(&cluster, "r73-refused"), cluster.root());
     let before = snapshot(&root, &tenant.namespace);
@@ -94,7 +94,7 @@ fn r72_r73_what_cannot_be_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn r73_globalnet_is_stored_once_and_a_different_wish_is_told() {
+fn r73_globalnet_settings_are_stored_once_and_a_different_request_warns() {
     let Some(cluster) = shared() else { return };
     let (tenant, root) = (Tenant::create(&cluster, "r73"), cluster.root());
     let path = one(&tenant.namespace, "configmaps", GLOBALNET);
@@ -136,7 +136,7 @@ fn r73_globalnet_is_stored_once_and_a_different_wish_is_told() {
 }
 
 #[test]
-fn r73_without_globalnet_it_says_so() {
+fn r73_disabled_globalnet_is_stored() {
     let Some(cluster) = shared() else { return };
     let (tenant, root) = (Tenant::create(&cluster, "r73-off"), cluster.root());
     tenant.deploy_broker("");
@@ -145,7 +145,7 @@ fn r73_without_globalnet_it_says_so() {
 }
 
 #[test]
-fn r74_the_addresses_of_the_set_are_stored_too() {
+fn r74_clusterset_ip_settings_are_stored() {
     let Some(cluster) = shared() else { return };
     let root = cluster.root();
     for (id, flags, enabled, range) in [

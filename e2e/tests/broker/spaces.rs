@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, Operator, TENANTS, is_kubernetes, lacks, shared};
 use crate::content::{KINDS, at, condition, namespace, one};
 
 #[test]
-fn spaces_are_refused_where_there_are_none_or_none_may_be_made() {
+fn space_isolation_is_refused_without_spaces_or_permission() {
     let Some(cluster) = Cluster::bare(Operator::Inside) else {
         return;
     };
@@ -38,7 +38,7 @@ fn spaces_are_refused_where_there_are_none_or_none_may_be_made() {
 }
 
 #[test]
-fn a_tenant_with_a_space_goes_the_same_way() {
+fn tenant_with_a_space_is_provisioned_deployed_and_deleted() {
     if lacks("spaces") {
         return;
     }
@@ -80,7 +80,7 @@ fn a_tenant_with_a_space_goes_the_same_way() {
 }
 
 #[test]
-fn r4_r42_the_token_of_one_space_is_worth_nothing_in_another() {
+fn r4_r42_tenant_token_is_refused_in_another_space() {
     if lacks("spaces") {
         return;
     }

@@ -124,7 +124,7 @@ fn closing_quote(text: &str) -> usize {
 }
 
 #[test]
-fn keys_are_found_in_their_order() {
+fn top_level_keys_are_read_in_order() {
     let json = r#"{"b":{"x":1},"a":"\"c\":{","d":[{"e":2}]}"#;
     assert_eq!(top_level_keys(json), ["b", "a", "d"]);
 }

@@ -11,7 +11,7 @@ use crate::content::{condition, namespace};
 use crate::person::FILE;
 
 #[test]
-fn a_token_is_not_sent_over_a_plain_connection() {
+fn token_is_not_sent_over_plain_http() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "trust-plain");
     let file = tenant.deploy_broker("");
@@ -34,7 +34,7 @@ fn a_token_is_not_sent_over_a_plain_connection() {
 }
 
 #[test]
-fn a_server_with_another_certificate_is_not_the_broker() {
+fn server_with_another_certificate_is_refused() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "trust-other");
     let file = tenant.deploy_broker("");
@@ -69,7 +69,7 @@ fn a_server_with_another_certificate_is_not_the_broker() {
 }
 
 #[test]
-fn everybody_is_nobodys_administrator() {
+fn system_groups_cannot_be_tenant_administrators() {
     let Some(cluster) = shared() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     let users = |kind: &str, name: &str| json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}]);
@@ -99,7 +99,7 @@ fn everybody_is_nobodys_administrator() {
 }
 
 #[test]
-fn a_broker_that_nobody_answers_for_is_told_with_its_address() {
+fn unreachable_broker_is_reported_with_its_address() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "trust-gone");
     let file = tenant.deploy_broker("");

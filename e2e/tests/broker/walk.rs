@@ -33,7 +33,7 @@ fn walk(cluster: &Cluster, id: &str) -> Walked {
 }
 
 #[test]
-fn two_tenants_go_the_whole_way_at_the_same_time() {
+fn two_tenants_deploy_and_join_concurrently() {
     let Some(cluster) = shared() else { return };
     let [one, other] = thread::scope(|scope| {
         let both = ["walk-a", "walk-b"].map(|id| {
@@ -125,7 +125,7 @@ fn decoded(value: &Value) -> String {
 }
 
 #[test]
-fn joining_again_changes_nothing_and_an_id_is_anybodys_once() {
+fn joining_again_changes_nothing_and_a_taken_id_is_refused() {
     let Some(cluster) = shared() else { return };
     let (tenant, root) = (Tenant::create(&cluster, "again"), cluster.root());
     tenant.deploy_broker("--globalnet");
@@ -151,7 +151,7 @@ fn joining_again_changes_nothing_and_an_id_is_anybodys_once() {
 }
 
 #[test]
-fn eight_clusters_that_join_at_once_have_eight_ranges() {
+fn eight_concurrent_joins_get_eight_ranges() {
     let Some(cluster) = shared() else { return };
     let (tenant, root) = (Tenant::create(&cluster, "eight"), cluster.root());
     tenant.deploy_broker("--globalnet");
@@ -179,7 +179,7 @@ fn eight_clusters_that_join_at_once_have_eight_ranges() {
 }
 
 #[test]
-fn a_lost_file_is_recovered_from_a_member_and_from_the_broker() {
+fn lost_file_is_recovered_from_a_member_and_from_the_broker() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "lost");
     let file = tenant.deploy_broker("--custom-domains a.example");
@@ -216,7 +216,7 @@ fn a_lost_file_is_recovered_from_a_member_and_from_the_broker() {
 }
 
 #[test]
-fn brokers_are_shown_to_those_who_may_see_them() {
+fn show_brokers_lists_what_the_caller_may_read() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "a-tenant-with-a-name-that-is-rather-long");
     tenant.deploy_broker("--globalnet --custom-domains a.example,b.example");
