@@ -1,4 +1,4 @@
-//! Certificates that are renewed while `insula serve` runs.
+//! Renewal of certificates while `insula serve` runs.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,10 +15,10 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 type Connection = StreamOwned<ClientConnection, TcpStream>;
 
-/// A test that waits longer than this has failed.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that ends with this value.
+/// A server that is stopped when this value is dropped.
 struct Serving {
     child: Child,
     address: String,
@@ -43,8 +43,8 @@ impl Serving {
         Self { child, address }
     }
 
-    /// Connects with what the kubeconfig holds, trusting its CA: a certificate without the
-    /// server's name, or one that is over, would be refused.
+    /// Connects with the kubeconfig's credentials and CA: a certificate without the server's
+    /// name, or an expired one, would be refused.
     fn connect(&self, ca: &str, identity: Option<(String, String)>) -> std::io::Result<Connection> {
         let mut roots = RootCertStore::empty();
         let ca = CertificateDer::from_pem_slice(ca.as_bytes()).unwrap();
@@ -86,7 +86,7 @@ fn leaf(connection: &Connection) -> CertificateDer<'static> {
     chain[0].clone().into_owned()
 }
 
-/// The status of a request for an object that the administrator may see.
+/// Returns the status of a request that the administrator may send.
 fn get(connection: &mut Connection) -> u16 {
     let request = "GET /api/v1/tenants/system HTTP/1.1\r\nhost: insula\r\n\r\n";
     connection.write_all(request.as_bytes()).unwrap();
@@ -104,7 +104,7 @@ fn get(connection: &mut Connection) -> u16 {
     status[..3].parse().unwrap()
 }
 
-/// Waits for a value, and tells what it waited for if it does not come.
+/// Waits for a value, and names what was awaited on failure.
 fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -138,7 +138,7 @@ fn short_lived_certificates_are_replaced_while_clients_stay_connected() {
     });
     assert_eq!(read("pki/ca.crt"), ca, "the CA stays");
     assert!(renewed.contains(&format!("server: https://{}\n", serving.address)));
-    // The connection lives on, and what its certificate proved ends.
+    // The connection stays, but the client's certificate expires.
     wait("the end of the old certificate", || {
         (get(&mut old) == 401).then_some(())
     });
@@ -171,7 +171,7 @@ fn replaced_certificate_files_are_served() {
         "--tls-private-key-file",
         &key,
     ];
-    // Looked at every second, so that the test need not wait for a minute.
+    // Checked every second, so that the test need not wait for a minute.
     let serving = Serving::start(
         data.path(),
         &[&given[..], &["--certificates-last", "60s"]].concat(),
@@ -193,7 +193,7 @@ fn ca_rotation_accepts_the_old_ca_while_it_is_configured() {
     let at = |name: &str| data.path().join(name);
     drop(Serving::start(data.path(), &[]));
     let admin = || Some((read("old/admin.crt"), read("old/admin.key")));
-    // As docs/serving.md has it.
+    // As in docs/serving.md.
     std::fs::rename(at("pki"), at("old")).unwrap();
     std::fs::create_dir(at("pki")).unwrap();
     let key = "service-account.key";

@@ -1,4 +1,4 @@
-//! `insula serve` as a user sees it.
+//! `insula serve` from the user's point of view.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::io::{BufRead, BufReader};
@@ -25,7 +25,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A server that has said that it is ready.
+/// A server that has announced itself.
 struct Serving {
     child: Child,
     said: String,
@@ -183,7 +183,7 @@ fn invalid_files_are_named() {
         let said = stderr(&refused);
         assert!(said.contains(wrong), "{said}");
     }
-    // And those that are, are served with.
+    // Valid ones are served.
     let more = [
         "--tls-cert-file",
         &certificate,
@@ -318,7 +318,7 @@ fn provider_with_the_servers_issuer_url_is_refused_with_a_hint() {
     let ca = folder.path().join("ca.crt");
     std::fs::write(&ca, authority.certificate_pem()).unwrap();
     let data = folder.path().join("data");
-    // Nobody listens there, and nobody need.
+    // Nothing listens there, and nothing needs to.
     let (ours, theirs) = ("https://127.0.0.1:1", "https://127.0.0.1:2");
     let always = [
         "--advertise-url",

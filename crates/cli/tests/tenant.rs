@@ -1,4 +1,4 @@
-//! `insula tenant` as a user sees it, against a tiny server.
+//! `insula tenant` from the user's point of view, against a minimal server.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod fake;
@@ -33,14 +33,14 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// What it prints; it must have no trouble.
+/// Returns stdout; the command must succeed.
 fn succeed(kubeconfig: &Path, arguments: &[&str]) -> String {
     let output = tenant(kubeconfig, arguments);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     stdout(&output)
 }
 
-/// What it complains about; it must print nothing else.
+/// Returns stderr; the command must fail without output.
 fn fail(kubeconfig: &Path, arguments: &[&str]) -> String {
     let output = tenant(kubeconfig, arguments);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -48,7 +48,7 @@ fn fail(kubeconfig: &Path, arguments: &[&str]) -> String {
     stderr(&output)
 }
 
-/// The certificate of a kubeconfig's only user.
+/// Returns the certificate of a kubeconfig's only user.
 fn holder(kubeconfig: &str) -> Subject {
     let config: Value = serde_saphyr::from_str(kubeconfig).unwrap();
     let data = &config["users"][0]["user"]["client-certificate-data"];
@@ -143,7 +143,7 @@ fn kubeconfig_is_signed_for_the_tenant_and_the_request_deleted() {
         last.starts_with("root DELETE /apis/certificates.k8s.io/v1/tenants/t1/"),
         "{last}"
     );
-    // It is good for logging in.
+    // The certificate is valid for authentication.
     let file = fake.folder.path().join("eve");
     std::fs::write(&file, made).unwrap();
     fake.add_tenant("t1", json!({}));

@@ -1,4 +1,4 @@
-//! Requests, as somebody with a token sends them.
+//! API requests with a token.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -9,15 +9,15 @@ use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::waiting::until;
+use crate::wait::until;
 
-/// Somebody with a token.
+/// A client with a token.
 #[derive(Clone, Debug)]
 pub struct Api {
     client: Client,
 }
 
-/// What all requests are sent from.
+/// The runtime of all requests.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
@@ -27,12 +27,12 @@ pub fn runtime() -> &'static Runtime {
 }
 
 impl Api {
-    /// Connects, trusting this authority.
+    /// Connects, trusting this CA.
     pub fn connect(address: SocketAddr, authority: &CertificateDer<'static>, token: &str) -> Self {
         Self::reach(address, authority, token).unwrap()
     }
 
-    /// The same, if somebody is there.
+    /// Connects, if the server is reachable.
     pub fn reach(
         address: SocketAddr,
         authority: &CertificateDer<'static>,
@@ -42,8 +42,8 @@ impl Api {
         Ok(Self { client })
     }
 
-    /// What is answered. Whoever is told to come again does: Kubernetes says so of kinds that
-    /// were defined a moment ago.
+    /// Returns the response. Retries when told so: Kubernetes does that for kinds that were
+    /// just defined.
     #[track_caller]
     pub fn send(&self, method: &Method, path: &str, body: Option<&Value>) -> Answer {
         until(&format!("{method} {path}"), || {
@@ -53,7 +53,7 @@ impl Api {
         })
     }
 
-    /// What is answered, if anything is.
+    /// Returns the response, if there is one.
     pub fn try_send(
         &self,
         method: &Method,
@@ -71,13 +71,13 @@ impl Api {
         runtime().block_on(answer)
     }
 
-    /// The code of the answer.
+    /// Returns the status code.
     #[track_caller]
     pub fn code(&self, method: &Method, path: &str, body: Option<&Value>) -> u16 {
         self.send(method, path, body).status
     }
 
-    /// What is there, or nothing.
+    /// Returns the object, or `None`.
     #[track_caller]
     pub fn find(&self, path: &str) -> Option<Value> {
         let answer = self.send(&Method::GET, path, None);
@@ -88,21 +88,21 @@ impl Api {
         }
     }
 
-    /// What is there.
+    /// Returns the object.
     #[track_caller]
     pub fn get(&self, path: &str) -> Value {
         let found = self.find(path);
         found.unwrap_or_else(|| panic!("there is no {path}"))
     }
 
-    /// The items of a list.
+    /// Returns the items of a list.
     #[track_caller]
     pub fn list(&self, path: &str) -> Vec<Value> {
         let list = self.get(path);
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// The names in a list.
+    /// Returns the names in a list.
     #[track_caller]
     pub fn names(&self, path: &str) -> Vec<String> {
         let items = self.list(path);
@@ -112,7 +112,7 @@ impl Api {
         names
     }
 
-    /// Makes an object.
+    /// Creates an object.
     #[track_caller]
     pub fn create(&self, path: &str, object: &Value) -> Value {
         let answer = self.send(&Method::POST, path, Some(object));
@@ -144,7 +144,7 @@ impl Api {
         assert!(done, "DELETE {path}: {}", answer.text());
     }
 
-    /// A watch.
+    /// Starts a watch.
     #[track_caller]
     pub fn watch(&self, path: &str) -> Lines {
         let lines = runtime().block_on(self.client.watch(path)).unwrap();

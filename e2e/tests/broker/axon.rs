@@ -4,16 +4,16 @@ use http::Method;
 use insula_e2e::insula::Insula;
 use serde_json::{Value, json};
 
-use crate::cast::{Tenant, await_phase, tenant};
 use crate::cluster::{AXEL, AXON, Cluster, Operator, TENANTS, classic, is_kubernetes, shared};
 use crate::content::{at, condition, one};
-use crate::person::FILE;
+use crate::fixture::{Tenant, await_phase, tenant};
+use crate::user::FILE;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/axon-operator/deployments/axon-operator";
 
-/// All that `deploy axon-cp` makes.
+/// All objects that `deploy axon-cp` creates.
 const ALL: [&str; 13] = [
     "/api/v1/namespaces/axon-operator",
     "/api/v1/namespaces/axon-operator/serviceaccounts/axon-operator",
@@ -38,7 +38,7 @@ fn r11_kubeconfig_context_selects_the_cluster() {
     let other_folder = tempfile::tempdir().unwrap();
     let other = Insula::start(&other_folder.path().join("data"), &[]);
     let admin = cluster.admin();
-    // Two files make one list of contexts; the first file's is current.
+    // Two files are merged into one list of contexts; the first file's is current.
     let text = cluster.kubeconfig("system").replace(": c,", ": here,");
     let text = text
         .replace("cluster: c,", "cluster: here,")
@@ -285,7 +285,7 @@ fn r16_axon_admin_manages_tenants_and_nothing_else() {
 #[test]
 fn r17_dry_run_prints_manifests_in_apply_order() {
     let Some(cluster) = classic() else { return };
-    // Nobody is asked anything: there is not even a kubeconfig.
+    // No server is contacted: there is not even a kubeconfig.
     let somebody = cluster.nobody();
     let printed = somebody.does("deploy axon-cp --dry-run -o yaml");
     assert_eq!(somebody.does("deploy axon-cp --dry-run -o yaml"), printed);
@@ -351,7 +351,7 @@ fn r19_missing_permissions_are_listed_before_anything_is_written() {
     assert_eq!(cluster.root().find(AXON), None);
     let tenants = format!("{DEFINITIONS}/tenants.submariner.io");
     assert_eq!(cluster.root().find(&tenants), None);
-    // Nor with what a tenant has.
+    // The caller has written nothing, by the audit log.
     if !is_kubernetes() {
         let audit = cluster.audit();
         let writes = audit

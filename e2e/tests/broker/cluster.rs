@@ -1,4 +1,4 @@
-//! A cluster that is offered to tenants: an Insula, or a real Kubernetes.
+//! A cluster that is offered to tenants: an Insula server, or a real Kubernetes.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,45 +18,45 @@ use tempfile::TempDir;
 
 use crate::api::{Api, runtime};
 use crate::journal::Journal;
-use crate::person::Person;
+use crate::user::User;
 
-/// Which of them: `kubernetes`, or else an Insula.
+/// The variable that selects it: `kubernetes`, or else an Insula server.
 const VARIABLE: &str = "INSULA_BROKER_CLUSTER";
 
-/// Who is known, beside the administrator: a token, which is their name too.
+/// The static users besides the administrator: a token, which is their name too.
 const USERS: &str = "axel,axel,1,\"tenant:system\"\nnobody,nobody,2,\"tenant:system\"\n";
 
-/// Who manages tenants without being an administrator.
+/// A user who manages tenants without being an administrator.
 pub const AXEL: &str = "axel";
 
 /// The operator's namespace.
 pub const AXON: &str = "/api/v1/namespaces/axon-operator";
-/// Where the tenants' objects are.
+/// The path of the Tenant objects.
 pub const TENANTS: &str = "/apis/submariner.io/v1alpha1/namespaces/axon-operator/tenants";
 
 /// Where the operator runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
-    /// In the server's process, where the server is an Insula.
+    /// In the server process, if the server is an Insula server.
     Inside,
     /// In a process of its own.
     Apart,
 }
 
-/// A cluster, and all that was said while it lived.
+/// A cluster, and all output of its lifetime.
 pub struct Cluster {
     apart: Mutex<Option<Running>>,
     server: Server,
-    /// What was said.
+    /// The recorded output.
     pub journal: Arc<Journal>,
     operator: Operator,
     folks: AtomicUsize,
     workloads: OnceLock<Workloads>,
-    // After everything that uses it.
+    // Dropped after everything that uses it.
     folder: TempDir,
 }
 
-/// Clusters that may join: spaces of another server, which has nothing to do with this one.
+/// Clusters that can join: spaces of another, unrelated server.
 struct Workloads {
     server: Insula,
     folder: TempDir,
@@ -90,18 +90,18 @@ impl Workload {
         self.kubeconfig.display()
     }
 
-    /// Where it is.
+    /// Its URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What is there, or nothing.
+    /// Returns an object, or `None`.
     #[track_caller]
     pub fn find(&self, path: &str) -> Option<Value> {
         self.api.find(&format!("/tenants/{}{path}", self.space))
     }
 
-    /// What is there.
+    /// Returns an object.
     #[track_caller]
     pub fn get(&self, path: &str) -> Value {
         self.api.get(&format!("/tenants/{}{path}", self.space))
@@ -111,18 +111,18 @@ impl Workload {
 enum Server {
     Insula(Mutex<Option<Insula>>),
     Kubernetes {
-        // Before the server that it is a client of.
+        // Dropped before its server.
         _loops: KubeControllerManager,
         server: Box<KubeApiserver>,
     },
 }
 
-/// Whether the clusters are real Kubernetes.
+/// Returns whether the clusters are real Kubernetes.
 pub fn is_kubernetes() -> bool {
     std::env::var(VARIABLE).is_ok_and(|cluster| cluster == "kubernetes")
 }
 
-/// Whether they are, and so have not what a test is about; says that it is skipped.
+/// Returns whether a real Kubernetes lacks the subject of a test, and reports the skip.
 pub fn lacks(what: &str) -> bool {
     if is_kubernetes() {
         peer::skipped(&format!("a Kubernetes has no {what}"));
@@ -131,8 +131,8 @@ pub fn lacks(what: &str) -> bool {
 }
 
 impl Cluster {
-    /// One that nothing was ever deployed to. `None`, and a loud word about it, if what it
-    /// takes is not installed.
+    /// A cluster without deployments. `None`, with a message, if its programs are not
+    /// installed.
     pub fn bare(operator: Operator) -> Option<Self> {
         let folder = TempDir::with_prefix("insula-broker-").unwrap();
         let server = match is_kubernetes() {
@@ -150,7 +150,7 @@ impl Cluster {
         })
     }
 
-    /// One with an operator that works, and axel to manage tenants.
+    /// A cluster with a running operator, and axel as tenant manager.
     pub fn with_axon(operator: Operator) -> Option<Self> {
         let cluster = Self::bare(operator)?;
         let admin = cluster.admin();
@@ -168,7 +168,7 @@ impl Cluster {
         self.operator == Operator::Apart || is_kubernetes()
     }
 
-    /// Where it is.
+    /// Its URL.
     pub fn url(&self) -> String {
         format!("https://{}", self.address())
     }
@@ -183,7 +183,7 @@ impl Cluster {
         }
     }
 
-    /// What its certificate is verified with.
+    /// The file with its CA.
     pub fn authority(&self) -> PathBuf {
         match &self.server {
             Server::Insula(_) => self.folder.path().join("data/pki/ca.crt"),
@@ -191,35 +191,35 @@ impl Cluster {
         }
     }
 
-    /// Where everything of it is.
+    /// The folder of all its files.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// What the server wrote down of every request, where it is an Insula.
+    /// The audit log, if it is an Insula server.
     pub fn audit(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("audit.log")).unwrap_or_default()
     }
 
-    /// Requests with a token.
+    /// A client with a token.
     pub fn api(&self, token: &str) -> Api {
         let authority = CertificateDer::from_pem_file(self.authority()).unwrap();
         Api::connect(self.address(), &authority, token)
     }
 
-    /// The same, if the server is there.
+    /// The same, if the server is reachable.
     pub fn reach(&self, token: &str) -> anyhow::Result<Api> {
         let authority = CertificateDer::from_pem_file(self.authority())?;
         Api::reach(self.address(), &authority, token)
     }
 
-    /// Requests of the administrator.
+    /// A client of the administrator.
     pub fn root(&self) -> Api {
         self.api(TOKEN)
     }
 
     /// The administrator, in a new folder.
-    pub fn admin(&self) -> Person {
+    pub fn admin(&self) -> User {
         match &self.server {
             Server::Insula(_) => {
                 let kubeconfig = self.folder.path().join("data/admin.kubeconfig");
@@ -229,12 +229,12 @@ impl Cluster {
         }
     }
 
-    /// Somebody with a token, in a new folder.
-    pub fn bearer(&self, token: &str) -> Person {
+    /// A user with a token, in a new folder.
+    pub fn bearer(&self, token: &str) -> User {
         let somebody = self.nobody();
         let path = somebody.path(".kubeconfig");
         std::fs::write(&path, self.kubeconfig(token)).unwrap();
-        Person::new(&somebody.folder, Some(&path), &self.journal)
+        User::new(&somebody.folder, Some(&path), &self.journal)
     }
 
     /// A kubeconfig with a token.
@@ -249,18 +249,18 @@ impl Cluster {
         )
     }
 
-    /// Somebody without any kubeconfig, in a new folder.
-    pub fn nobody(&self) -> Person {
+    /// A user without a kubeconfig, in a new folder.
+    pub fn nobody(&self) -> User {
         self.person(None)
     }
 
-    fn person(&self, kubeconfig: Option<&Path>) -> Person {
+    fn person(&self, kubeconfig: Option<&Path>) -> User {
         let number = self.folks.fetch_add(1, Ordering::SeqCst);
         let folder = self.folder.path().join(format!("person-{number}"));
-        Person::new(&folder, kubeconfig, &self.journal)
+        User::new(&folder, kubeconfig, &self.journal)
     }
 
-    /// A new cluster with nothing in it, somewhere else.
+    /// A new, empty cluster on another server.
     pub fn workload(&self, name: &str) -> Workload {
         let workloads = self.workloads.get_or_init(Workloads::start);
         let number = self.folks.fetch_add(1, Ordering::SeqCst);
@@ -291,7 +291,7 @@ impl Cluster {
         made["status"]["token"].as_str().unwrap().to_owned()
     }
 
-    /// Another operator's process, as the account that was made for it and nobody else.
+    /// Starts another operator process, with its own service account only.
     pub fn operator(&self) -> Running {
         self.operator_with("--leader-elect")
     }
@@ -299,7 +299,7 @@ impl Cluster {
     fn operator_with(&self, flags: &str) -> Running {
         let somebody = self.bearer(&self.operator_token());
         let line = format!("operator broker {flags}");
-        somebody.talkative().start_insula(&line)
+        somebody.verbose().start_insula(&line)
     }
 
     /// Starts the operator in a process of its own.
@@ -309,21 +309,21 @@ impl Cluster {
         *apart = Some(self.operator());
     }
 
-    /// Starts the operator as the only one there ever is: it asks nobody whether it may work,
-    /// and does not wait until somebody who was killed would have given up.
+    /// Starts the operator without a lease, so that it does not wait for the lease of a killed
+    /// one to expire.
     pub fn start_lone_operator(&self) {
         let mut apart = self.apart.lock().unwrap();
         assert!(apart.is_none(), "it runs");
         *apart = Some(self.operator_with("--leader-elect=false"));
     }
 
-    /// Ends the operator as a power cut would.
+    /// Kills the operator.
     pub fn kill_operator(&self) {
         let apart = self.apart.lock().unwrap().take();
         self.journal.note(&apart.expect("it runs").kill());
     }
 
-    /// Ends the server as a power cut would, and starts it again where it was.
+    /// Kills the server and restarts it at the same address.
     pub fn kill_server(&self) {
         let Server::Insula(server) = &self.server else {
             panic!("a Kubernetes is not killed");
@@ -331,7 +331,7 @@ impl Cluster {
         let mut server = server.lock().unwrap();
         let killed = server.take().unwrap();
         let address = killed.address().to_owned();
-        // Whoever asks for it meanwhile waits until it is back.
+        // Callers wait until it is back.
         self.journal.note(&killed.end());
         *server = Some(launch(&address, self.folder.path(), self.operator));
     }
@@ -368,7 +368,7 @@ fn start_kubernetes() -> Option<Server> {
 }
 
 impl Drop for Cluster {
-    /// Nothing that was said while it lived has a token or a key in it.
+    /// Checks that no recorded output contains a token or a key.
     fn drop(&mut self) {
         let apart = self.apart.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(operator) = apart.take() {
@@ -386,26 +386,26 @@ impl Drop for Cluster {
             Server::Kubernetes { server, .. } => self.journal.note_file(&server.log()),
         }
         if !thread::panicking() {
-            assert_eq!(self.journal.betrayals(), Vec::<String>::new());
+            assert_eq!(self.journal.leaks(), Vec::<String>::new());
         }
     }
 }
 
 type Shared = Mutex<Weak<Cluster>>;
 
-/// A cluster with an operator that tests share which do not disturb each other.
+/// A cluster with an operator that independent tests share.
 pub fn shared() -> Option<Arc<Cluster>> {
     static SHARED: Shared = Mutex::new(Weak::new());
     share(&SHARED, || Cluster::with_axon(Operator::Inside))
 }
 
-/// The same of one that has no operator and never had.
+/// The same without an operator.
 pub fn classic() -> Option<Arc<Cluster>> {
     static SHARED: Shared = Mutex::new(Weak::new());
     share(&SHARED, || Cluster::bare(Operator::Apart))
 }
 
-/// It lives as long as one of those does who have it.
+/// It lives as long as one of its users.
 fn share(shared: &Shared, start: impl Fn() -> Option<Cluster>) -> Option<Arc<Cluster>> {
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(cluster) = shared.upgrade() {
@@ -421,7 +421,7 @@ fn test_cluster_issues_tokens_and_empties_namespaces() {
     let Some(cluster) = classic() else { return };
     let root = cluster.root();
     let there = crate::content::namespace("loops");
-    root.create("/api/v1/namespaces", &crate::cast::namespace("loops"));
+    root.create("/api/v1/namespaces", &crate::fixture::namespace("loops"));
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}});
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
@@ -429,10 +429,10 @@ fn test_cluster_issues_tokens_and_empties_namespaces() {
     });
     root.create(&format!("{there}/serviceaccounts"), &account);
     root.create(&format!("{there}/secrets"), &secret);
-    crate::waiting::until("the token", || {
+    crate::wait::until("the token", || {
         let secret = root.find(&format!("{there}/secrets/t"))?;
         secret["data"]["token"].as_str().map(str::to_owned)
     });
     root.delete(&there);
-    crate::cast::await_gone(&root, &there);
+    crate::fixture::await_gone(&root, &there);
 }

@@ -1,4 +1,4 @@
-//! What is in a namespace.
+//! The contents of a namespace.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::api::Api;
 
-/// What a broker's namespace may have, and what serves it.
+/// The kinds in a broker's namespace.
 pub const KINDS: [(&str, &str); 11] = [
     ("api/v1", "serviceaccounts"),
     ("api/v1", "secrets"),
@@ -21,27 +21,27 @@ pub const KINDS: [(&str, &str); 11] = [
     ("apis/discovery.k8s.io/v1", "endpointslices"),
 ];
 
-/// The server's own, in every namespace.
+/// The server's own objects in every namespace.
 const EVERYWHERE: [&str; 2] = ["serviceaccounts/default", "configmaps/kube-root-ca.crt"];
 
-/// The path of a kind in a namespace.
+/// Returns the path of a kind in a namespace.
 pub fn at(namespace: &str, resource: &str) -> String {
     let (group, _) = KINDS.iter().find(|(_, kind)| *kind == resource).unwrap();
     format!("/{group}/namespaces/{namespace}/{resource}")
 }
 
-/// The path of one object.
+/// Returns the path of one object.
 pub fn one(namespace: &str, resource: &str, name: &str) -> String {
     format!("{}/{name}", at(namespace, resource))
 }
 
-/// The path of a namespace.
+/// Returns the path of a namespace.
 pub fn namespace(name: &str) -> String {
     format!("/api/v1/namespaces/{name}")
 }
 
-/// What is in a namespace: of each object its UID and version. Kinds that are not served are
-/// not there.
+/// Returns the objects in a namespace with UID and version. Kinds that are not served count as
+/// empty.
 pub fn snapshot(api: &Api, namespace: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (_, resource) in KINDS {
@@ -58,12 +58,12 @@ pub fn snapshot(api: &Api, namespace: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The names of what is in a namespace.
+/// Returns the names of the objects in a namespace.
 pub fn names(api: &Api, namespace: &str) -> Vec<String> {
     snapshot(api, namespace).into_keys().collect()
 }
 
-/// A condition of an object.
+/// Returns a condition of an object.
 pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     let conditions = object["status"]["conditions"].as_array()?;
     conditions

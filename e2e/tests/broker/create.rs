@@ -7,12 +7,12 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::api::runtime;
-use crate::cast::{Tenant, await_gone, await_phase, namespace as a_namespace, tenant};
 use crate::cluster::{Cluster, Operator, TENANTS, shared};
 use crate::content::{at, condition, namespace, one, snapshot};
-use crate::person::FILE;
+use crate::fixture::{Tenant, await_gone, await_phase, namespace as a_namespace, tenant};
 use crate::subm::{Subm, mode};
-use crate::waiting::until;
+use crate::user::FILE;
+use crate::wait::until;
 
 const ADMIN: &str = "submariner-k8s-broker-admin";
 
@@ -36,7 +36,7 @@ fn r21_r26_r27_id_is_printed_before_the_wait_and_the_wait_times_out() {
     cluster.kill_operator();
     let (admin, root) = (cluster.admin(), cluster.root());
     let mut waits = admin.start("create tenant r21 --timeout 50s");
-    // It has said so, although nothing was provisioned and nothing will be.
+    // The ID was printed, although nothing is provisioned.
     assert_eq!(waits.await_line("r21"), "r21\n");
     until("the object is there", || {
         root.find(&format!("{TENANTS}/r21"))
@@ -52,14 +52,14 @@ fn r21_r26_r27_id_is_printed_before_the_wait_and_the_wait_times_out() {
         Vec::<String>::new(),
         "no file of what is not there"
     );
-    // And one that waits is told when it is.
+    // A waiting command succeeds once the operator is back.
     let waits = admin.start("create tenant r27 --timeout 50s");
     until("the object is there", || {
         root.find(&format!("{TENANTS}/r27"))
     });
     cluster.start_lone_operator();
     assert_eq!(waits.finish().succeeds(), "r27\n");
-    // So are those that were made while nobody was there (R27).
+    // So do the tenants that were created during the downtime (R27).
     for id in ["r21", "r26", "r27"] {
         await_phase(&root, id, "Provisioned");
     }
@@ -123,7 +123,7 @@ fn r25_invalid_ids_are_refused_by_command_and_server() {
         assert!(said.err.contains("a tenant ID has"), "{said}");
         assert_eq!(said.out, "", "{said}");
     }
-    // What kubectl would send: an object's name may have dots, and be longer.
+    // As kubectl would send it: an object's name may have dots, and be longer.
     for id in ["a.b", long.as_str()] {
         let answer = root.send(&Method::POST, TENANTS, Some(&tenant(id)));
         assert_eq!(answer.status, 422, "{id}: {}", answer.text());
@@ -245,7 +245,7 @@ fn r29_r30_r31_tenant_namespace_has_exactly_its_objects_and_rules() {
     );
 }
 
-/// What a role allows: each resource with its verbs, sorted.
+/// Returns the permissions of a role: each resource with its verbs, sorted.
 fn rights(role: &Value) -> Vec<(String, Vec<String>)> {
     let words = |value: &Value| -> Vec<String> {
         let words = value.as_array().into_iter().flatten();
@@ -298,7 +298,7 @@ fn r30_rules_review_is_empty_outside_the_tenants_namespace() {
             &review,
         );
         let rules = done["status"]["resourceRules"].as_array().unwrap().clone();
-        // Everybody may ask what they may and who they are.
+        // Every user may ask for their permissions and identity.
         let own = |rule: &Value| !rule.to_string().contains("selfsubject");
         rules.into_iter().filter(own).collect::<Vec<_>>()
     };
@@ -372,7 +372,7 @@ fn r33_r34_r49_foreign_namespace_is_neither_adopted_nor_deleted_and_is_reported(
         theirs["metadata"]["uid"]
     );
     assert_eq!(root.get(&namespace)["status"]["phase"], "Active");
-    // It heals by itself when it is out of the way.
+    // Provisioning continues once the problem is solved.
     let said = admin.subctl("create tenant r33");
     assert_eq!(said.code, Some(1), "{said}");
     root.delete(&namespace);
@@ -450,7 +450,7 @@ fn r35_r36_r37_r38_r39_file_of_a_new_tenant_is_partial_private_and_valid() {
     );
     let annotations = &file.0["ClientToken"]["metadata"]["annotations"];
     assert_eq!(annotations["kubernetes.io/service-account.name"], ADMIN);
-    // Whose token it is.
+    // The user of the token.
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let who = cluster
         .api(&file.token())

@@ -7,11 +7,11 @@ use http::Method;
 use insula_testkit::peer;
 use serde_json::{Value, json};
 
-use crate::cast::{Tenant, hand_over};
 use crate::cluster::{Cluster, Operator, classic, is_kubernetes, shared};
 use crate::content::{at, names, namespace, one, snapshot};
-use crate::person::FILE;
-use crate::waiting::until;
+use crate::fixture::{Tenant, hand_over};
+use crate::user::FILE;
+use crate::wait::until;
 
 const ADMIN: &str = "submariner-k8s-broker-admin";
 
@@ -19,7 +19,7 @@ const ADMIN: &str = "submariner-k8s-broker-admin";
 fn r54_file_overrides_the_kubeconfig_context() {
     let Some(cluster) = shared() else { return };
     let tenant = Tenant::create(&cluster, "r54");
-    // A context that leads nowhere.
+    // A context of an unreachable server.
     let nowhere = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
                    clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
                    users: [{name: u, user: {token: 'stranger'}}]\n\
@@ -34,7 +34,7 @@ fn r54_file_overrides_the_kubeconfig_context() {
         (cluster.url().as_str(), Some("submariner-broker-r54"))
     );
     assert_eq!(file.token(), tenant.file.token());
-    // And one that is not even there.
+    // And without a kubeconfig.
     tenant.deploy_broker("");
 }
 
@@ -51,7 +51,7 @@ fn r55_deprecated_flag_works_with_a_warning() {
         "{said}"
     );
     let first = tenant.admin.reads(FILE);
-    // Both are one flag: they may say the same, and nothing else.
+    // Both flags are aliases: they may have the same value, but not different ones.
     let both = format!("deploy broker --ipsec-psk-from {FILE} --broker-info-from {FILE}");
     tenant.admin.does(&both);
     assert_eq!(tenant.admin.reads(FILE).psk(), first.psk());
@@ -122,14 +122,14 @@ fn r57_context_provides_what_the_file_lacks() {
     let (admin, nobody) = (cluster.admin(), cluster.nobody());
     admin.does("deploy broker -n r57");
     let file = admin.reads(FILE);
-    // Neither: everything is from the context but the key.
+    // Neither: everything but the key comes from the context.
     let neither = file
         .without(&["ClientToken", "namespace"])
         .with("brokerURL", json!(""));
     neither.write(&admin.path("neither.subm"));
     admin.does("deploy broker --broker-info-from neither.subm -n r57");
     assert_eq!(admin.reads(FILE).psk(), file.psk());
-    // No user, but a URL: the context's user, at the file's URL, if that is the same cluster.
+    // A URL but no user: the context's user, at the file's URL, if that is the same cluster.
     let url = file.without(&["ClientToken"]);
     url.write(&admin.path("url.subm"));
     admin.does("deploy broker --broker-info-from url.subm");
@@ -138,7 +138,7 @@ fn r57_context_provides_what_the_file_lacks() {
     url.write(&nobody.path("url.subm"));
     let said = nobody.subctl("deploy broker --broker-info-from url.subm");
     assert_eq!(said.code, Some(1), "{said}");
-    // A token of one cluster is not sent to another that the context happens to name.
+    // A token of one cluster is not sent to another one of the context.
     let elsewhere = tempfile::tempdir().unwrap();
     let other = insula_e2e::insula::Insula::start(&elsewhere.path().join("data"), &[]);
     let token_only = file.with("brokerURL", json!(""));
@@ -158,7 +158,7 @@ fn r58_tenant_does_not_create_its_namespace() {
     let before = root.get(&namespace(&tenant.namespace));
     tenant.deploy_broker("");
     assert_eq!(root.get(&namespace(&tenant.namespace)), before);
-    // And says what is missing if it is gone for good.
+    // A deleted namespace is reported.
     cluster.admin().does("delete tenant r58");
     let said = tenant
         .admin
@@ -203,7 +203,7 @@ fn r59_r62_r66_drift_of_a_classic_broker_is_repaired() {
             "{kind}/{name}"
         );
     }
-    // Rules that were taken away, and a binding that leads to another role.
+    // Removed rules, and a binding to another role.
     let role = one("r59", "roles", ADMIN);
     let rules = root.get(&role)["rules"].clone();
     root.merge(&role, &json!({"rules": []}));
@@ -220,7 +220,7 @@ fn r59_r62_r66_drift_of_a_classic_broker_is_repaired() {
 
 #[test]
 fn r60_role_that_cannot_be_updated_is_reported_with_its_missing_rules() {
-    // Without an operator, which would mend it.
+    // Without an operator, which would repair it.
     let Some(cluster) = Cluster::with_axon(Operator::Apart) else {
         return;
     };
@@ -239,7 +239,7 @@ fn r60_role_that_cannot_be_updated_is_reported_with_its_missing_rules() {
         tenant.admin.reads(FILE).psk().is_none(),
         "the file is as it was"
     );
-    // An administrator of the cluster mends it.
+    // A cluster administrator repairs it.
     let admin = cluster.admin();
     hand_over(&tenant.admin, &admin);
     admin.does(&format!("deploy broker -n {}", tenant.namespace));
@@ -265,7 +265,7 @@ fn r61_axon_mode_has_the_cluster_role_but_no_legacy_account() {
         !found.iter().any(|name| name.contains("broker-client")),
         "{found:?}"
     );
-    // By discovery, and so for the administrator of the cluster too.
+    // Axon mode is detected by discovery, so it applies to cluster administrators too.
     cluster.admin().does("deploy broker -n r61-by-admin");
     let found = names(&root, "r61-by-admin");
     assert!(
@@ -279,7 +279,7 @@ fn r61_axon_mode_has_the_cluster_role_but_no_legacy_account() {
 fn r63_concurrent_deployments_wait_for_the_token() {
     let Some(cluster) = classic() else { return };
     let root = cluster.root();
-    // Each finds a namespace that is new, and a token that is not there yet.
+    // Each finds a new namespace, and a token that is not issued yet.
     let files: Vec<_> = thread::scope(|scope| {
         let deploy = || {
             let admin = cluster.admin();
@@ -396,11 +396,11 @@ fn r67_r69_key_is_kept_and_the_old_file_backed_up() {
         panic!("{backups:?}")
     };
     assert_eq!(std::fs::read(tenant.admin.path(backup)).unwrap(), partial);
-    // The input is the file that is written: its key stays.
+    // The input is also the output: its key is kept.
     let second = tenant.deploy_broker("--components connectivity");
     assert_eq!(second.psk(), Some(key.clone()));
     assert_eq!(tenant.admin.files().len(), 3);
-    // Without a word the file of the same broker is looked at, with a warning.
+    // By default the existing file of the same broker is used, with a warning.
     let admin = cluster.admin();
     let elsewhere = Tenant::create(&cluster, "r67-other");
     let other = elsewhere.deploy_broker("");
@@ -414,7 +414,7 @@ fn r67_r69_key_is_kept_and_the_old_file_backed_up() {
     assert_eq!(said.code, Some(0), "{said}");
     assert_eq!(admin.reads(FILE).psk(), Some(key.clone()));
     assert!(said.err.to_lowercase().contains("psk"), "{said}");
-    // But not that of another.
+    // But not that of another broker.
     hand_over(&tenant.admin, &admin);
     admin.does(&format!("deploy broker -n {}", elsewhere.namespace));
     assert_ne!(admin.reads(FILE).psk(), Some(key));
@@ -450,7 +450,7 @@ fn r68_r70_r71_file_has_url_namespace_and_token() {
         file.0["ClientToken"]["metadata"]["annotations"]["kubernetes.io/service-account.name"],
         ADMIN
     );
-    // What is written in the file may be another; what is talked to is not.
+    // The written URL may differ; the contacted one does not.
     let line = format!(
         "deploy broker --broker-info-from {FILE} --broker-url https://broker.example.com:6443"
     );
@@ -488,7 +488,7 @@ fn r75_tenant_writes_in_its_namespace_only_and_reads_no_definitions() {
         assert_ne!(resource, "customresourcedefinitions", "{event}");
         let verb = event["verb"].as_str().unwrap();
         let reads = matches!(verb, "get" | "list" | "watch");
-        // Everybody may ask the server what they may do.
+        // Every user may ask for their permissions.
         let asks = resource.starts_with("selfsubject");
         let inside = target["namespace"] == tenant.namespace.as_str();
         assert!(reads || asks || inside, "{event}");
@@ -507,7 +507,7 @@ fn r76_killed_deployment_can_be_repeated_without_losing_the_key() {
         let running = tenant.admin.start(&line);
         thread::sleep(std::time::Duration::from_millis(milliseconds));
         drop(running);
-        // Whatever it had done: the file is whole, and has the key.
+        // Whatever was done: the file is complete, and has the key.
         assert_eq!(
             tenant.admin.reads(FILE).psk(),
             key,

@@ -1,17 +1,17 @@
-//! What one tenant's token is worth elsewhere: R4, R42 and R82, generated.
+//! Access with one tenant's token elsewhere: R4, R42 and R82, generated.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::cast::Tenant;
 use crate::cluster::{TENANTS, is_kubernetes, shared};
 use crate::content::{KINDS, at, one, snapshot};
+use crate::fixture::Tenant;
 
 const ADMIN: &str = "submariner-k8s-broker-admin";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What a namespace may have beside what brokers have.
+/// Kinds of a namespace besides those of brokers.
 const OTHERS: [(&str, &str); 9] = [
     ("api/v1", "pods"),
     ("api/v1", "services"),
@@ -24,7 +24,7 @@ const OTHERS: [(&str, &str); 9] = [
     ("apis/submariner.io/v1alpha1", "tenants"),
 ];
 
-/// What belongs to no namespace.
+/// Cluster-scoped kinds.
 const CLUSTER_SCOPED: [(&str, &str); 9] = [
     ("api/v1", "namespaces"),
     ("api/v1", "nodes"),
@@ -40,7 +40,7 @@ const CLUSTER_SCOPED: [(&str, &str); 9] = [
     ("apis/certificates.k8s.io/v1", "certificatesigningrequests"),
 ];
 
-/// Everything that can be asked of a collection, and of one object in it.
+/// Returns all requests for a collection and one object in it.
 fn requests(collection: &str, name: &str) -> Vec<(Method, String, Option<Value>)> {
     let object = json!({"metadata": {"name": name}});
     let single = format!("{collection}/{name}");
@@ -60,7 +60,7 @@ fn requests(collection: &str, name: &str) -> Vec<(Method, String, Option<Value>)
     ]
 }
 
-/// Every request is refused, before anybody looks whether there is such a thing.
+/// Checks that every request is refused, whether or not the object exists.
 #[track_caller]
 fn refuses_all(api: &Api, collection: &str, name: &str) -> usize {
     let requests = requests(collection, name);
@@ -94,7 +94,7 @@ fn r4_r42_tenant_token_is_refused_outside_its_namespace() {
     for name in elsewhere {
         for (group, resource) in KINDS.iter().chain(&OTHERS) {
             let there = root.find(&format!("/{group}/namespaces/{name}/{resource}"));
-            // Something that exists, if anything does.
+            // An existing object, if there is one.
             let first = there.and_then(|list| {
                 list["items"][0]["metadata"]["name"]
                     .as_str()
@@ -108,7 +108,7 @@ fn r4_r42_tenant_token_is_refused_outside_its_namespace() {
             );
         }
     }
-    // Over all namespaces, its own among them.
+    // Over all namespaces, its own included.
     for (group, resource) in KINDS.iter().chain(&OTHERS) {
         for query in ["", "?watch=true&timeoutSeconds=1"] {
             let path = format!("/{group}/{resource}{query}");
@@ -121,14 +121,14 @@ fn r4_r42_tenant_token_is_refused_outside_its_namespace() {
     }
     assert!(asked > 900, "{asked}");
     assert_eq!(elsewhere.map(|name| snapshot(&root, name)), before);
-    // The other is the same to the first.
+    // The same in the other direction.
     let back = other.api(&cluster);
     refuses_all(
         &back,
         &at(&one.namespace, "secrets"),
         "submariner-k8s-broker-admin-token",
     );
-    // And each is at home where it is.
+    // Each has access to its own namespace.
     assert_eq!(
         api.code(&Method::GET, &at(&one.namespace, "secrets"), None),
         200
@@ -223,14 +223,14 @@ fn r82_tenant_cannot_escalate_its_permissions() {
             refuses_all(&api, &format!("/{group}/namespaces/{here}/{resource}"), "x");
         }
     }
-    // What it has it may give.
+    // Its own permissions may be granted.
     let own_role = new_role(
         json!([{"apiGroups": ["submariner.io"], "resources": ["clusters"], "verbs": ["get"]}]),
     );
     api.create(&roles, &own_role);
     api.create(&bindings, &binding("Role", "mine"));
     if !is_kubernetes() {
-        // An Insula has spaces: the token opens the one that it is of.
+        // On Insula, the token determines the space.
         for path in [
             "/api/v1/tenants",
             "/api/v1/tenants/all/secrets",

@@ -1,4 +1,4 @@
-//! Everything that was said, and what must not be in it.
+//! Recorded output, and the secrets that must not be in it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use insula_e2e::command::Said;
 
 use crate::subm::Subm;
 
-/// What programs said while a cluster lived, and the secrets that they had.
+/// The output of programs during a cluster's lifetime, and the secrets they had.
 #[derive(Debug, Default)]
 pub struct Journal {
     said: Mutex<Vec<String>>,
@@ -17,19 +17,19 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Somebody said something.
+    /// Records the output of a program.
     pub fn note(&self, said: &Said) {
         self.said.lock().unwrap().push(said.to_string());
     }
 
-    /// Somebody's log.
+    /// Records a log file.
     pub fn note_file(&self, path: &Path) {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let text = format!("{}:\n{text}", path.display());
         self.said.lock().unwrap().push(text);
     }
 
-    /// The secrets of a file must not be said.
+    /// Adds the secrets of a file.
     pub fn hide(&self, subm: &Subm) {
         let key = subm.psk().map(|psk| BASE64_STANDARD.encode(psk));
         let mut secrets = self.secrets.lock().unwrap();
@@ -37,19 +37,19 @@ impl Journal {
         if subm.0["ClientToken"]["data"]["token"].is_string() {
             let token = subm.token();
             secrets.push(BASE64_STANDARD.encode(&token));
-            // The signature is enough to know it by, and all that is secret in it.
+            // The signature identifies the token, and is its only secret part.
             let signature = token.rsplit('.').next().unwrap();
             secrets.push(signature.to_owned());
         }
     }
 
-    /// So many secrets were there to be hidden.
+    /// Returns the number of secrets.
     pub fn hidden(&self) -> usize {
         self.secrets.lock().unwrap().len()
     }
 
-    /// What was said that has a secret in it, with the secret made out.
-    pub fn betrayals(&self) -> Vec<String> {
+    /// Returns the recorded output that contains a secret, with the secret redacted.
+    pub fn leaks(&self) -> Vec<String> {
         let (said, secrets) = (self.said.lock().unwrap(), self.secrets.lock().unwrap());
         let betrayed = said
             .iter()
@@ -58,7 +58,7 @@ impl Journal {
     }
 }
 
-/// Every file in a folder and below that others may read and that has a secret in it.
+/// Returns every file below a folder that others may read.
 pub fn readable_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {

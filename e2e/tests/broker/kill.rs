@@ -1,4 +1,4 @@
-//! Killed at any moment, started again, and in the end everything is as it should be.
+//! Operators and servers that are killed at random moments.
 
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -7,15 +7,15 @@ use http::Method;
 use serde_json::Value;
 
 use crate::api::Api;
-use crate::cast::tenant;
 use crate::cluster::{Cluster, Operator, TENANTS, lacks};
 use crate::content::{names, namespace};
-use crate::waiting::until;
+use crate::fixture::tenant;
+use crate::wait::until;
 
-/// How many tenants are made; every second one is deleted again.
-const MANY: usize = 100;
-/// Who makes them.
-const HANDS: usize = 4;
+/// The number of created tenants; every second one is deleted.
+const TENANT_COUNT: usize = 100;
+/// The number of concurrent clients.
+const CLIENTS: usize = 4;
 
 const PARTS: [&str; 7] = [
     "rolebindings/axon-admin",
@@ -34,49 +34,49 @@ fn repeatedly_killed_operator_loses_nothing() {
     };
     cluster.kill_operator();
     cluster.start_lone_operator();
-    disturbed(&cluster, 12, || {
+    with_disturbance(&cluster, 12, || {
         cluster.kill_operator();
         cluster.start_lone_operator();
     });
 }
 
-/// Each time another operator works only when nothing was heard of the one before for as
-/// long as its lease lasts: twice is what there is time for.
+/// Each new operator waits until the lease of the killed one has expired, so there is time for
+/// two kills only.
 #[test]
 fn repeatedly_killed_server_with_operator_loses_nothing() {
     if lacks("operator in its process") {
         return;
     }
     let cluster = Cluster::with_axon(Operator::Inside).unwrap();
-    disturbed(&cluster, 2, || cluster.kill_server());
+    with_disturbance(&cluster, 2, || cluster.kill_server());
 }
 
-/// Makes and deletes many while this happens at random moments, so many times.
-fn disturbed(cluster: &Cluster, times: usize, disturb: impl Fn() + Sync) {
+/// Creates and deletes tenants while the disturbance happens at random moments.
+fn with_disturbance(cluster: &Cluster, times: usize, disturb: impl Fn() + Sync) {
     let seed = seed();
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = Random(seed);
             for _ in 0..times {
-                // After so many more were begun, and some milliseconds into the next.
-                let more = random.below(MANY / times);
-                let enough = begun(cluster) + more;
+                // After some more tenants were created, and a random delay.
+                let more = random.up_to(TENANT_COUNT / times);
+                let enough = started(cluster) + more;
                 until("it works", || {
-                    (begun(cluster) >= enough.min(MANY / 2)).then_some(())
+                    (started(cluster) >= enough.min(TENANT_COUNT / 2)).then_some(())
                 });
-                thread::sleep(Duration::from_millis(random.below(100) as u64));
+                thread::sleep(Duration::from_millis(random.up_to(100) as u64));
                 disturb();
             }
         });
-        for hand in 0..HANDS {
-            scope.spawn(move || make(cluster, hand));
+        for client in 0..CLIENTS {
+            scope.spawn(move || create_share(cluster, client));
         }
     });
-    judge(cluster, seed);
+    check_converged(cluster, seed);
 }
 
-/// How many of those that stay the operator has begun to work on.
-fn begun(cluster: &Cluster) -> usize {
+/// Returns how many remaining tenants the operator has started to provision.
+fn started(cluster: &Cluster) -> usize {
     let list = || {
         let root = cluster.reach("system").ok()?;
         let answer = root.try_send(&Method::GET, TENANTS, None).ok()?;
@@ -90,10 +90,10 @@ fn begun(cluster: &Cluster) -> usize {
         .count()
 }
 
-/// Everything is there that should be, and nothing else.
-fn judge(cluster: &Cluster, seed: u64) {
+/// Checks that exactly the expected objects exist.
+fn check_converged(cluster: &Cluster, seed: u64) {
     let root = cluster.root();
-    for number in 0..MANY {
+    for number in 0..TENANT_COUNT {
         let (id, there) = (id(number), format!("submariner-broker-{}", id(number)));
         let path = format!("{TENANTS}/{id}");
         if number % 2 == 1 {
@@ -113,19 +113,19 @@ fn judge(cluster: &Cluster, seed: u64) {
     let ours = all
         .iter()
         .filter(|name| name.starts_with("submariner-broker-"));
-    assert_eq!(ours.count(), MANY / 2, "{all:?} {seed}");
+    assert_eq!(ours.count(), TENANT_COUNT / 2, "{all:?} {seed}");
 }
 
 fn id(number: usize) -> String {
     format!("kill-{number}")
 }
 
-/// One hand makes its share, and deletes every second one.
-fn make(cluster: &Cluster, hand: usize) {
+/// One client creates its share, and deletes every second tenant.
+fn create_share(cluster: &Cluster, client: usize) {
     let mut api = None;
-    for number in (hand..MANY).step_by(HANDS) {
+    for number in (client..TENANT_COUNT).step_by(CLIENTS) {
         let body = tenant(&id(number));
-        insist(
+        retry(
             cluster,
             &mut api,
             &Method::POST,
@@ -135,7 +135,7 @@ fn make(cluster: &Cluster, hand: usize) {
         );
         if number % 2 == 1 {
             let path = format!("{TENANTS}/{}", id(number));
-            insist(
+            retry(
                 cluster,
                 &mut api,
                 &Method::DELETE,
@@ -147,8 +147,8 @@ fn make(cluster: &Cluster, hand: usize) {
     }
 }
 
-/// Asks until it is answered: the server may be away.
-fn insist(
+/// Retries until the server answers.
+fn retry(
     cluster: &Cluster,
     api: &mut Option<Api>,
     method: &Method,
@@ -167,7 +167,7 @@ fn insist(
     });
 }
 
-/// What the moments are made from. A failure tells it, so that they can be had again.
+/// The seed of the random moments, printed on failure for reproduction.
 fn seed() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let given = std::env::var("INSULA_KILL_SEED");
@@ -175,14 +175,14 @@ fn seed() -> u64 {
     given.unwrap_or(u64::from(now.unwrap().subsec_nanos()) | 1)
 }
 
-/// Random numbers.
+/// A random number generator.
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, most: usize) -> usize {
+    fn up_to(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % most as u64).unwrap()
+        usize::try_from(self.0 % limit as u64).unwrap()
     }
 }

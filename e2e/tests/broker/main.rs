@@ -5,24 +5,24 @@
 //! `docs/requirements/brokers.md`.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-mod across;
 mod api;
 mod axon;
-mod cast;
 mod cluster;
+mod compatibility;
 mod content;
 mod coverage;
 mod create;
 mod deploy;
-mod goals;
+mod fixture;
+mod general;
 mod isolation;
 mod journal;
 mod kill;
+mod lifecycle;
 mod manage;
-mod person;
 mod settings;
 mod spaces;
 mod subm;
 mod trust;
-mod waiting;
-mod walk;
+mod user;
+mod wait;

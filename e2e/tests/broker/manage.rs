@@ -4,19 +4,19 @@ use http::Method;
 use insula_e2e::kubectl::{Kubectl, squeezed};
 use serde_json::{Value, json};
 
-use crate::cast::{Tenant, await_gone, await_phase, await_worthless, tenant};
 use crate::cluster::{Cluster, Operator, TENANTS, shared};
 use crate::content::{at, namespace, one, snapshot};
-use crate::person::FILE;
+use crate::fixture::{Tenant, await_gone, await_phase, await_refused, tenant};
 use crate::subm::mode;
-use crate::waiting::until;
+use crate::user::FILE;
+use crate::wait::until;
 
 #[test]
 fn r43_missing_or_unknown_id_is_an_error() {
     let Some(cluster) = shared() else { return };
     let admin = cluster.admin();
-    admin.mistypes("delete tenant", "ID");
-    admin.mistypes("get tenant", "ID");
+    admin.misuses("delete tenant", "ID");
+    admin.misuses("get tenant", "ID");
     for verb in ["delete", "get"] {
         admin.fails(
             &format!("{verb} tenant r43-unknown"),
@@ -52,7 +52,7 @@ fn r44_deletion_removes_all_objects_of_the_tenant_only() {
     assert_eq!(stays.object(&root)["status"]["phase"], "Provisioned");
 }
 
-/// What running clusters would write.
+/// Creates objects that running clusters would publish.
 fn fill(root: &crate::api::Api, here: &str) {
     let meta = json!({"name": "seed"});
     for (resource, object) in [
@@ -119,9 +119,9 @@ fn r45_blocked_deletion_is_reported_and_completes_when_unblocked() {
         object["metadata"]["finalizers"],
         json!(["axon.submariner.io/cleanup"])
     );
-    // Its token is worth nothing already, although the namespace is still there (O-12).
-    await_worthless(&tenant.api(&cluster), &at(&tenant.namespace, "brokers"));
-    // Nobody else waits for it.
+    // Its token is already invalid, although the namespace still exists.
+    await_refused(&tenant.api(&cluster), &at(&tenant.namespace, "brokers"));
+    // Other deletions do not wait for it.
     admin.does("delete tenant r45-other");
     assert_eq!(root.find(&namespace(&other.namespace)), None);
     let waits = admin.start("delete tenant r45");
@@ -171,12 +171,12 @@ fn r47_token_of_a_deleted_tenant_is_invalid_even_if_its_id_is_reused() {
     let brokers = at(&old.namespace, "brokers");
     assert_eq!(old.api(&cluster).code(&Method::GET, &brokers, None), 200);
     admin.does("delete tenant r47");
-    await_worthless(&old.api(&cluster), &brokers);
+    await_refused(&old.api(&cluster), &brokers);
     let new = Tenant::create(&cluster, "r47");
     assert_ne!(new.file.token(), old.file.token());
     assert_eq!(new.api(&cluster).code(&Method::GET, &brokers, None), 200);
     assert_eq!(old.api(&cluster).code(&Method::GET, &brokers, None), 401);
-    // And the old file says so to whom uses it.
+    // And using the old file fails.
     old.admin.fails(
         &format!("deploy broker --broker-info-from {FILE}"),
         &["hint: the credential is not known to this server, or has expired"],
@@ -192,7 +192,7 @@ fn r48_tenant_can_be_deleted_in_any_phase() {
     // Failed.
     root.create(
         "/api/v1/namespaces",
-        &crate::cast::namespace("submariner-broker-r48-failed"),
+        &crate::fixture::namespace("submariner-broker-r48-failed"),
     );
     root.create(TENANTS, &tenant("r48-failed"));
     await_phase(&root, "r48-failed", "Failed");
@@ -201,7 +201,7 @@ fn r48_tenant_can_be_deleted_in_any_phase() {
         root.find(&namespace("submariner-broker-r48-failed"))
             .is_some()
     );
-    // At once, whatever the operator has done so far.
+    // Immediately, in any state of provisioning.
     for number in 0..5 {
         let id = format!("r48-{number}");
         root.create(TENANTS, &tenant(&id));
@@ -211,7 +211,7 @@ fn r48_tenant_can_be_deleted_in_any_phase() {
             None
         );
     }
-    // While nobody is there to do it.
+    // While the operator is not running.
     let down = Tenant::create(&cluster, "r48-down");
     cluster.kill_operator();
     root.delete(&format!("{TENANTS}/r48-down"));
@@ -252,7 +252,7 @@ fn r50_get_shows_status_and_creation_in_every_format() {
     );
     let wide = admin.does("get tenants r50 -o wide");
     assert!(wide.lines().count() == 2 && wide.contains("r50"), "{wide}");
-    admin.mistypes("get tenant r50 -o xml", "xml");
+    admin.misuses("get tenant r50 -o xml", "xml");
     assert_eq!(
         admin.files(),
         Vec::<String>::new(),
@@ -273,9 +273,9 @@ fn r51_file_is_written_for_provisioned_tenants_only() {
     }
     root.create(
         "/api/v1/namespaces",
-        &crate::cast::namespace("submariner-broker-r51-failed"),
+        &crate::fixture::namespace("submariner-broker-r51-failed"),
     );
-    root.create(TENANTS, &crate::cast::tenant("r51-failed"));
+    root.create(TENANTS, &crate::fixture::tenant("r51-failed"));
     await_phase(&root, "r51-failed", "Failed");
     let there = admin.at("failed");
     there.fails(
@@ -298,7 +298,7 @@ fn r51_token_rotation_invalidates_the_old_token() {
         cluster.api(&new.token()).code(&Method::GET, &brokers, None),
         200
     );
-    await_worthless(&tenant.api(&cluster), &brokers);
+    await_refused(&tenant.api(&cluster), &brokers);
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn r52_list_shows_the_status_of_each_tenant() {
     Tenant::create(&cluster, "r52");
     root.create(
         "/api/v1/namespaces",
-        &crate::cast::namespace("submariner-broker-r52-failed"),
+        &crate::fixture::namespace("submariner-broker-r52-failed"),
     );
     root.create(TENANTS, &tenant("r52-failed"));
     await_phase(&root, "r52-failed", "Failed");

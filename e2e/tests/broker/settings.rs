@@ -1,11 +1,11 @@
-//! What a broker is told: R72 to R74, and what is refused before anything is written.
+//! The settings of a broker: R72 to R74, and invalid ones.
 
 use serde_json::json;
 
-use crate::cast::Tenant;
 use crate::cluster::shared;
 use crate::content::{namespace, one, snapshot};
-use crate::person::FILE;
+use crate::fixture::Tenant;
+use crate::user::FILE;
 
 const GLOBALNET: &str = "submariner-globalnet-info";
 const CLUSTERSET: &str = "submariner-clustersetip-info";
@@ -89,7 +89,7 @@ fn r72_r73_invalid_settings_are_refused_before_anything_is_written() {
     }
     assert_eq!(snapshot(&root, &tenant.namespace), before);
     assert_eq!(std::fs::read(tenant.admin.path(FILE)).unwrap(), file);
-    // What is not asked for is not judged.
+    // Unused settings are not validated.
     tenant.deploy_broker("--globalnet-cidr-range 127.0.0.0/8");
 }
 
@@ -124,7 +124,7 @@ fn r73_globalnet_settings_are_stored_once_and_a_different_request_warns() {
         "what is in force is told: {said}"
     );
     assert_eq!(root.get(&path), map);
-    // One that is there and makes no sense is an error.
+    // An existing invalid ConfigMap is an error.
     root.merge(
         &path,
         &json!({"data": {"globalnetCidrRange": "\"127.0.0.0/8\""}}),

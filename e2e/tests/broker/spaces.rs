@@ -1,11 +1,11 @@
-//! A whole space for a tenant: what only an Insula has.
+//! A space for a tenant, on Insula only.
 
 use http::Method;
 use serde_json::json;
 
-use crate::cast::{Tenant, await_phase, await_worthless, tenant};
 use crate::cluster::{Cluster, Operator, TENANTS, is_kubernetes, lacks, shared};
 use crate::content::{KINDS, at, condition, namespace, one};
+use crate::fixture::{Tenant, await_phase, await_refused, tenant};
 
 #[test]
 fn space_isolation_is_refused_without_spaces_or_permission() {
@@ -13,7 +13,7 @@ fn space_isolation_is_refused_without_spaces_or_permission() {
         return;
     };
     let (admin, root) = (cluster.admin(), cluster.root());
-    // Nobody said --spaces.
+    // Without --spaces.
     admin.does("deploy axon-cp --without-deployment --no-wait");
     let reason = if is_kubernetes() {
         cluster.start_operator();
@@ -27,7 +27,7 @@ fn space_isolation_is_refused_without_spaces_or_permission() {
     let failed = await_phase(&root, "no-space", "Failed");
     assert_eq!(condition(&failed, "Ready").unwrap()["reason"], reason);
     if !is_kubernetes() {
-        // What may not be looked for is not forgotten either.
+        // A tenant whose space cannot be read is not forgotten.
         admin.fails(
             "delete tenant no-space --timeout 1s",
             &["cannot read space submariner-broker-no-space"],
@@ -48,7 +48,7 @@ fn tenant_with_a_space_is_provisioned_deployed_and_deleted() {
     let object = tenant.object(&root);
     assert_eq!(object["spec"]["isolation"], "Space");
     assert_eq!(object["status"]["space"], tenant.namespace);
-    // Its namespace is in its space, and not in the system's.
+    // Its namespace is in its own space, and not in the system space.
     assert_eq!(root.find(&namespace(&tenant.namespace)), None);
     let inside = format!(
         "/tenants/{0}{1}",
@@ -59,7 +59,7 @@ fn tenant_with_a_space_is_provisioned_deployed_and_deleted() {
     let file = tenant.deploy_broker("--globalnet");
     assert_eq!(file.namespace(), Some(tenant.namespace.as_str()));
     assert_eq!(file.url(), cluster.url());
-    // It is Axon's, although its own space has no tenants.
+    // It is in Axon mode, although its own space does not serve tenants.
     let api = tenant.api(&cluster);
     let accounts = api.names(&at(&tenant.namespace, "serviceaccounts"));
     assert_eq!(accounts, ["default", "submariner-k8s-broker-admin"]);
@@ -76,7 +76,7 @@ fn tenant_with_a_space_is_provisioned_deployed_and_deleted() {
         root.find(&format!("/api/v1/tenants/{}", tenant.namespace)),
         None
     );
-    await_worthless(&api, &at(&tenant.namespace, "brokers"));
+    await_refused(&api, &at(&tenant.namespace, "brokers"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A broker-info file, read without any of the code that wrote it.
+//! A broker-info file, decoded independently of the code under test.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,12 +7,12 @@ use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE};
 use serde_json::Value;
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subm(pub Value);
 
 impl Subm {
-    /// Reads a file that was written with the alphabet of URLs, padded, on one line.
+    /// Reads a file in URL-safe base64, padded, on one line.
     #[track_caller]
     pub fn read(path: &Path) -> Self {
         let text = std::fs::read_to_string(path);
@@ -21,13 +21,13 @@ impl Subm {
         Self(serde_json::from_slice(&json).unwrap())
     }
 
-    /// Writes one, as Submariner does.
+    /// Writes a file, as Submariner does.
     pub fn write(&self, path: &Path) {
         let text = BASE64_URL_SAFE.encode(self.0.to_string());
         std::fs::write(path, text).unwrap();
     }
 
-    /// The same without some of its fields.
+    /// The same without some fields.
     pub fn without(&self, fields: &[&str]) -> Self {
         let mut less = self.clone();
         let all = less.0.as_object_mut().unwrap();
@@ -49,12 +49,12 @@ impl Subm {
         top_level_keys(&json)
     }
 
-    /// Where the broker is.
+    /// The broker's URL.
     pub fn url(&self) -> &str {
         self.0["brokerURL"].as_str().unwrap()
     }
 
-    /// The broker's namespace, as the file says.
+    /// The field `namespace`.
     pub fn namespace(&self) -> Option<&str> {
         self.0["namespace"].as_str()
     }
@@ -69,7 +69,7 @@ impl Subm {
         String::from_utf8(self.data("namespace")).unwrap()
     }
 
-    /// What the broker is verified with.
+    /// The broker's CA.
     pub fn authority(&self) -> String {
         String::from_utf8(self.data("ca.crt")).unwrap()
     }
@@ -86,13 +86,13 @@ impl Subm {
     }
 }
 
-/// The permissions of a file.
+/// Returns the permissions of a file.
 #[track_caller]
 pub fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().permissions().mode() & 0o777
 }
 
-/// Without a parser that sorts them.
+/// Scans by hand, because a parser would sort them.
 fn top_level_keys(json: &str) -> Vec<String> {
     let (mut keys, mut depth, mut at) = (Vec::new(), 0, 0);
     while let Some(next) = json[at..].find(['"', '{', '}', '[', ']']) {

@@ -1,14 +1,14 @@
-//! Who is believed, and who is told a token.
+//! Verification of servers before a token is sent.
 
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
 use serde_json::{Value, json};
 
-use crate::cast::Tenant;
 use crate::cluster::{TENANTS, shared};
 use crate::content::{condition, namespace};
-use crate::person::FILE;
+use crate::fixture::Tenant;
+use crate::user::FILE;
 
 #[test]
 fn token_is_not_sent_over_plain_http() {
@@ -27,7 +27,7 @@ fn token_is_not_sent_over_plain_http() {
     );
     for line in [join.as_str(), "deploy broker --broker-info-from plain.subm"] {
         tenant.admin.fails(line, &["https"]);
-        // Nobody has even knocked.
+        // No connection was made.
         let knocked = listener.accept().map(|(_, who)| who);
         assert_eq!(knocked.unwrap_err().kind(), ErrorKind::WouldBlock, "{line}");
     }
@@ -39,7 +39,7 @@ fn server_with_another_certificate_is_refused() {
     let tenant = Tenant::create(&cluster, "trust-other");
     let file = tenant.deploy_broker("");
     let joining = cluster.workload("trust-other");
-    // Somebody else's server, with a certificate of its own.
+    // Another server, with a certificate of its own.
     let strange = file.with("brokerURL", json!(joining.url()));
     strange.write(&tenant.admin.path("strange.subm"));
     let join = format!(
@@ -53,7 +53,7 @@ fn server_with_another_certificate_is_refused() {
         let said = tenant.admin.fails(line, &["ertificate", "hint: "]);
         assert!(!said.contains("401"), "the token was shown: {said}");
     }
-    // Without anything to recognise it by, there is only what the machine trusts.
+    // Without a CA in the file, only the machine's roots are trusted.
     let mut bare = file.clone();
     let data = bare.0["ClientToken"]["data"].as_object_mut().unwrap();
     data.remove("ca.crt");
@@ -81,13 +81,13 @@ fn system_groups_cannot_be_tenant_administrators() {
         ("trust-strangers", users("Group", "system:unauthenticated")),
         ("trust-neighbour", account),
     ] {
-        let mut wanted = crate::cast::tenant(id);
+        let mut wanted = crate::fixture::tenant(id);
         wanted["spec"] = json!({"admins": admins});
         let answer = root.send(&http::Method::POST, TENANTS, Some(&wanted));
         if answer.status == 422 {
             continue;
         }
-        let failed = crate::cast::await_phase(&root, id, "Failed");
+        let failed = crate::fixture::await_phase(&root, id, "Failed");
         let ready = condition(&failed, "Ready").unwrap();
         assert_eq!(ready["reason"], "InvalidAdmins", "{id}");
         assert_eq!(

@@ -15,9 +15,9 @@ use crate::token;
 const FULL: &str = include_str!("../../tests/data/full.subm");
 const FULL_JSON: &str = include_str!("../../tests/data/full.json");
 const PARTIAL: &str = include_str!("../../tests/data/partial.subm");
-/// Recorded from a program in Go with Submariner's own structure, malformed tags included.
+/// Recorded from a Go program with Submariner's own structure, malformed tags included.
 const GO: &str = include_str!("../../tests/data/go.subm");
-/// The same, with what a server adds to a Secret.
+/// The same, with the metadata that a server adds to a Secret.
 const GO_RAW: &str = include_str!("../../tests/data/go-raw.subm");
 const PARTIAL_JSON: &str = include_str!("../../tests/data/partial.json");
 
@@ -138,7 +138,7 @@ fn r7_files_are_read_in_every_base64_variant() {
             assert_eq!(BrokerInfo::decode(&text).unwrap(), expected);
         }
     }
-    // Signs that are not the same in both alphabets.
+    // Characters that differ between the two alphabets.
     let odd = r#"{"brokerURL":"https://b/??>~~>>??"}"#;
     assert!(STANDARD.encode(odd).contains('/') || STANDARD.encode(odd).contains('+'));
     let read = BrokerInfo::decode(&STANDARD.encode(odd)).unwrap();

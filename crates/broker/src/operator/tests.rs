@@ -1,4 +1,4 @@
-//! What is planned and said, without anybody to talk to.
+//! Tests of plans and statuses, without I/O.
 
 use std::collections::BTreeMap;
 
@@ -53,14 +53,14 @@ fn deleting(mut tenant: Tenant, since: i64) -> Tenant {
     tenant
 }
 
-/// As the server would give it back.
+/// Adds the metadata that the server sets.
 fn made<K: Resource>(mut object: K, uid: &str) -> K {
     object.meta_mut().uid = Some(uid.to_owned());
     object.meta_mut().creation_timestamp = Some(Time(at(NOW)));
     object
 }
 
-/// What a server puts into a Secret that asks for the token of an account there.
+/// The data that the token controller writes into a Secret.
 fn filled(prefix: &str, uid: &str) -> BTreeMap<String, ByteString> {
     let claims = json!({
         "sub": format!("{prefix}:submariner-k8s-broker-admin"),
@@ -73,7 +73,7 @@ fn filled(prefix: &str, uid: &str) -> BTreeMap<String, ByteString> {
     data.into()
 }
 
-/// Everything, as it should be.
+/// All objects in their desired state.
 fn whole(desired: Desired<'_>) -> Observed {
     let mut token = made(desired.token(), "token");
     let annotations = token.metadata.annotations.get_or_insert_default();
@@ -103,7 +103,7 @@ fn whole(desired: Desired<'_>) -> Observed {
     }
 }
 
-/// What is planned when everything is as it should be but for this.
+/// Returns the plan when all objects are as desired but for this change.
 fn planned(tenant: &Tenant, but: impl FnOnce(&mut Observed)) -> (State, Vec<String>) {
     let id = id();
     let desired = Desired { tenant, id: &id };
@@ -125,7 +125,7 @@ fn removal(tenant: &Tenant, but: impl FnOnce(&mut Observed)) -> (State, Vec<Stri
 const NOTHING: [&str; 0] = [];
 const NAMESPACE: &str = "submariner-broker-acme";
 
-/// The namespace and what is in it are not there.
+/// Removes the namespace and its contents.
 fn no_namespace(observed: &mut Observed) {
     observed.namespace = None;
     observed.contents = NamespaceContents::default();
@@ -144,8 +144,8 @@ fn objects_are_created_in_dependency_order() {
     let (state, actions) = planned(&tenant(TenantSpec::default()), no_namespace);
     assert_eq!(state, State::Provisioning);
     assert_eq!(actions, all);
-    // Whoever manages the tenant may read its token as soon as there is one: a tenant that
-    // has it is Provisioned, also if the operator died just then.
+    // Tenant managers can read the token as soon as it exists: a tenant with a token is
+    // Provisioned, even if the operator died at that moment.
     let (_, actions) = planned(&tenant(TenantSpec::default()), |observed| {
         no_namespace(observed);
         observed.offering = Some(vec![subject("User", "olga")]);
@@ -158,7 +158,7 @@ fn objects_are_created_in_dependency_order() {
             "create secret submariner-k8s-broker-admin-token",
         ]
     );
-    // It died after the namespace: the rest follows.
+    // The operator died after creating the namespace: the rest follows.
     let (state, actions) = planned(&tenant(TenantSpec::default()), |observed| {
         observed.contents = NamespaceContents::default();
     });
@@ -417,7 +417,7 @@ fn tenant_managers_role_exists_while_there_are_managers() {
         found.1,
         ["delete role binding axon-admin", "delete role axon-admin"]
     );
-    // A role that only has that name is the tenant's own.
+    // A role that only has that name belongs to the tenant.
     let found = planned(&tenant, |observed| {
         there(observed);
         observed
@@ -531,7 +531,7 @@ fn invalid_admin_does_not_stop_repairs_or_other_admins() {
     });
     let found = planned(&tenant, |_| {});
     assert_eq!((found.0, found.1.len()), (invalid.clone(), 0));
-    // Whoever is not named any more is taken out, and whoever may be named is put in.
+    // Removed admins lose their binding, and valid new ones are bound.
     let found = planned(&tenant, |observed| {
         let binding = observed.contents.admin_binding.as_mut().unwrap();
         binding.subjects.as_mut().unwrap()[1].name = "joe".to_owned();
@@ -711,7 +711,7 @@ fn r47_credentials_are_deleted_first() {
     let found = removal(&deleting(with_space(), NOW), |_| {});
     assert_eq!(found.1[..3], all[..3]);
     assert_eq!(found.1[3..], ["delete space submariner-broker-acme"]);
-    // Nobody keeps a credential by holding it.
+    // A finalizer does not keep a credential alive.
     let found = removal(&here, |observed| {
         only_here(observed);
         let account = observed.contents.account.as_mut().unwrap();
@@ -1026,7 +1026,7 @@ fn r81_planned_secrets_are_not_in_debug_output() {
     let plan = plan(desired, &observed, at(NOW));
     assert_eq!(
         format!("{plan:?}"),
-        "Plan { state: Provisioned, acts: [change secret submariner-k8s-broker-admin-token] }"
+        "Plan { state: Provisioned, actions: [change secret submariner-k8s-broker-admin-token] }"
     );
 }
 

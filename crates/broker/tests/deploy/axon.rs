@@ -35,7 +35,7 @@ fn user(name: &str) -> Subject {
     }
 }
 
-/// With everything that can be asked for.
+/// With all options.
 fn everything() -> AxonSettings {
     AxonSettings {
         admins: vec![user("olga")],
@@ -479,7 +479,7 @@ async fn tenant_isolation_is_defaulted_and_immutable() -> anyhow::Result<()> {
         "{}",
         status.message
     );
-    // To say what it is anyway is no change.
+    // Setting the current value explicitly is not a change.
     found.spec.isolation = Some(Isolation::Namespace);
     found.spec.owner = Some("olga".to_owned());
     api.replace("bare", &PostParams::default(), &found).await?;
@@ -563,7 +563,7 @@ async fn r19_missing_permissions_are_listed_and_nothing_is_written() -> anyhow::
 async fn r19_single_missing_permission_is_named_alone() -> anyhow::Result<()> {
     let server = TestServer::with_tokens("nearly,nearly,7,\"tenant:system\"\n").await?;
     let admin = client(&server, "system")?;
-    // Everything that is written and granted, but for the Deployment.
+    // All written and granted permissions except the Deployment.
     let rules = json!([
         {"apiGroups": ["", "rbac.authorization.k8s.io", "submariner.io", "apiextensions.k8s.io",
             "multicluster.x-k8s.io", "discovery.k8s.io", "coordination.k8s.io", "events.k8s.io"],
@@ -627,19 +627,19 @@ async fn r17_operator_counts_as_running_while_its_lease_is_renewed() -> anyhow::
             json!({"metadata": {"name": "axon-operator"}, "spec": spec}),
         )
     };
-    // Somebody held it long ago, and by another clock in the far future.
+    // The lease was held long ago, and by a clock in the far future.
     for old in ["2020-01-01T00:00:00.000000Z", "2220-01-01T00:00:00.000000Z"] {
         let put = leases.create(&PostParams::default(), &lease(old)?).await?;
         let stale = axon::wait_for_operator(&admin, soon, &Silent).await;
         assert!(matches!(stale, Err(Error::NoOperator { .. })), "{stale:?}");
-        // It is renewed while we look.
+        // It is renewed during the wait.
         let told = Told::default();
         let (watching, record) = watched(&admin, None);
         let wait = axon::wait_for_operator(&watching, Duration::from_secs(20), &told);
         let renew = async {
             let mut renewed = lease("2020-01-01T00:00:01.000000Z")?;
             renewed.metadata.resource_version = put.resource_version();
-            // Not before the first look, which has another connection.
+            // Not before the first read, which uses another connection.
             until(|| record.answered() > 0).await;
             leases
                 .replace("axon-operator", &PostParams::default(), &renewed)
@@ -663,7 +663,7 @@ async fn r17_operator_counts_as_running_while_its_lease_is_renewed() -> anyhow::
     Ok(())
 }
 
-/// `UPDATE_GOLDEN=1` writes them.
+/// `UPDATE_GOLDEN=1` writes the golden files.
 #[test]
 fn manifests_match_the_golden_files() -> anyhow::Result<()> {
     for (name, settings) in [

@@ -1,4 +1,4 @@
-//! What `deploy axon-cp` and `deploy broker` do, on a whole Insula in the test's process.
+//! Tests of `deploy axon-cp` and `deploy broker`, on an in-process Insula server.
 
 mod axon;
 mod broker;

@@ -1,4 +1,4 @@
-//! A server, and clients of it that are watched and disturbed.
+//! A server, and clients with recorded and disturbed requests.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use kube::client::Body;
 use kube::{Api, Client, Config, ResourceExt};
 use tower::{BoxError, service_fn};
 
-/// How somebody with this token connects.
+/// The client configuration with this token.
 pub fn config(server: &TestServer, token: &str) -> anyhow::Result<Config> {
     let mut config = Config::new(server.url().parse()?);
     let ca = pem::parse(server.authority().certificate_pem())?;
@@ -28,7 +28,7 @@ pub fn client(server: &TestServer, token: &str) -> anyhow::Result<Client> {
     Ok(Client::try_from(config(server, token)?)?)
 }
 
-/// What was sent: method and path.
+/// The sent requests: method and path.
 #[derive(Clone, Default)]
 pub struct Record {
     sent: Arc<Mutex<Vec<(Method, String)>>>,
@@ -40,12 +40,12 @@ impl Record {
         self.sent.lock().expect("no test panics with it").clone()
     }
 
-    /// How many requests have been answered.
+    /// The number of answered requests.
     pub fn answered(&self) -> usize {
         self.answered.load(Ordering::SeqCst)
     }
 
-    /// Those that may change something; questions about rights do not.
+    /// The requests that may change something; access reviews do not.
     pub fn writes(&self) -> Vec<(Method, String)> {
         let mut all = self.all();
         all.retain(|(method, path)| {
@@ -55,18 +55,18 @@ impl Record {
     }
 }
 
-/// What becomes of the n-th request, counted from 1.
+/// The disturbance of the n-th request, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It does not arrive.
+    /// The request does not arrive.
     Before(usize),
-    /// It does, and its answer is lost.
+    /// The request arrives, and its response is lost.
     After(usize),
-    /// The same for the n-th that may change something.
+    /// The same for the n-th request that may change something.
     AfterWrite(usize),
 }
 
-/// The same client, which writes down what it sends and is disturbed like this.
+/// Wraps a client that records its requests and is disturbed like this.
 pub fn watched(client: &Client, fault: Option<Fault>) -> (Client, Record) {
     let (client, record) = (client.clone(), Record::default());
     let kept = record.clone();
@@ -98,7 +98,7 @@ pub fn watched(client: &Client, fault: Option<Fault>) -> (Client, Record) {
     (Client::new(service, "default"), record)
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub async fn until(mut is_so: impl FnMut() -> bool) {
     let waited = tokio::time::timeout(Duration::from_secs(20), async {
         while !is_so() {
@@ -108,7 +108,7 @@ pub async fn until(mut is_so: impl FnMut() -> bool) {
     waited.await.expect("it is so within twenty seconds");
 }
 
-/// Everything that was said.
+/// All reports.
 #[derive(Default)]
 pub struct Told(Mutex<Vec<String>>);
 
@@ -142,7 +142,7 @@ impl Report for Told {
     }
 }
 
-/// Group, version, kind and plural of what tests look at.
+/// Group, version, kind and plural of the inspected objects.
 const KINDS: [(&str, &str, &str, &str); 15] = [
     ("", "v1", "Namespace", "namespaces"),
     ("", "v1", "ServiceAccount", "serviceaccounts"),
@@ -186,7 +186,7 @@ const KINDS: [(&str, &str, &str, &str); 15] = [
     ),
 ];
 
-/// The kind of this plural.
+/// Returns the kind of this plural.
 pub fn kind(plural: &str) -> ApiResource {
     let mut kinds = KINDS.iter();
     let found = kinds.find(|(.., name)| *name == plural);
@@ -202,8 +202,8 @@ pub fn kind(plural: &str) -> ApiResource {
     }
 }
 
-/// Every object of these kinds: where it is, and its resourceVersion. What servers make by
-/// themselves is left out.
+/// Returns every object of these kinds with its resourceVersion. Objects that servers create
+/// by themselves are left out.
 pub async fn inventory(client: &Client) -> anyhow::Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     for (.., plural) in KINDS {

@@ -1,4 +1,4 @@
-//! Short trouble with the server, while something is waited for.
+//! Transient errors during waits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -20,18 +20,18 @@ use tower::{BoxError, service_fn};
 use crate::broker::fixture::Scene;
 use crate::scene::{Told, config};
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy)]
 enum Fate {
-    /// It is answered as always.
+    /// The request is answered normally.
     Passes,
-    /// The server answers with this, in words of its own.
+    /// The server answers with this status.
     Answered(u16),
-    /// There is no answer.
+    /// There is no response.
     Cut,
 }
 
-/// The same client, whose requests of this method to such paths have these fates; later ones
+/// Wraps a client whose requests of this method to such paths have these outcomes; later ones
 /// pass.
 fn stumbling(client: &Client, (method, path): (Method, &'static str), fates: &[Fate]) -> Client {
     let fates = Arc::new(Mutex::new(VecDeque::from(fates.to_vec())));
@@ -73,7 +73,7 @@ async fn token_wait_survives_transient_errors() -> anyhow::Result<()> {
     let secrets: Api<Secret> = Api::namespaced(client, "default");
     let secret = token::ensure_for(&secrets, &account, Duration::from_secs(20)).await?;
     assert!(token::of(&secret).is_some());
-    // What is refused is refused again.
+    // A refusal is final.
     let fates = [Fate::Answered(403)];
     let client = stumbling(&scene.admin, (Method::GET, "/secrets/b-token-"), &fates);
     let account = serde_json::from_value(json!({"metadata": {"name": "b"}}))?;
@@ -88,7 +88,8 @@ async fn token_wait_survives_transient_errors() -> anyhow::Result<()> {
 async fn kind_wait_survives_transient_errors() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let (definitions, path) = (crds::broker_kinds(), "/customresourcedefinitions/brokers");
-    // Whether one is being deleted, whether it is there, and then, twice, whether it is served.
+    // One read whether it is being deleted, one whether it exists, and two whether it is
+    // served.
     let fates = [Fate::Passes, Fate::Passes, Fate::Answered(500), Fate::Cut];
     let client = stumbling(&scene.admin, (Method::GET, path), &fates);
     crds::ensure(&client, &definitions[..1], &Silent).await?;

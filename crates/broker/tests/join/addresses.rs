@@ -1,4 +1,4 @@
-//! Which addresses clusters get.
+//! Allocation of addresses.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Joins that are interrupted, at every request there is.
+//! Joins that are interrupted at every request.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -17,24 +17,24 @@ use tower::{BoxError, service_fn};
 
 use super::stage::*;
 
-/// The requests of both clients, in their order, and which of them is the last.
+/// The requests of both clients in order, and the number of the last one.
 #[derive(Clone, Default)]
 pub struct Line {
     pub sent: Arc<Mutex<Vec<String>>>,
     pub cut: Option<Cut>,
 }
 
-/// What becomes of the last request.
+/// The outcome of the last request.
 #[derive(Clone, Copy)]
 pub enum Cut {
     /// It is not sent.
     Before(usize),
-    /// It is done, and nobody hears of it.
+    /// It is executed, and its response is lost.
     After(usize),
 }
 
 impl Line {
-    /// The same client, through this line.
+    /// Wraps a client.
     pub fn through(&self, client: &Client) -> Client {
         let (line, client) = (self.clone(), client.clone());
         let service = service_fn(move |request: Request<Body>| {
@@ -67,7 +67,7 @@ impl Line {
     }
 }
 
-/// One entry in each ledger, and the token that the cluster has is good.
+/// One allocation in each ConfigMap, and the cluster's token is valid.
 async fn is_whole(stage: &Stage, namespace: &str, joining: &Client) -> anyhow::Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, namespace);
     for name in [GLOBALNET_INFO, CLUSTERSET_IP_INFO] {

@@ -1,4 +1,4 @@
-//! What there is once a cluster has joined.
+//! The objects of a joined cluster.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -81,7 +81,7 @@ async fn joined_cluster_is_a_member_with_the_brokers_address() -> anyhow::Result
     Ok(())
 }
 
-/// As the pods of a member find out, and no more than that.
+/// With the permissions of a member's pods.
 async fn it_may_what_members_may(member: &Client) -> anyhow::Result<()> {
     let clusters = ("v1", "Cluster", "clusters");
     assert_eq!(object(member, clusters, "n", "any").await?, None);
@@ -97,7 +97,7 @@ async fn it_may_what_members_may(member: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names and versions of everything that a join writes.
+/// Returns names and versions of everything that a join writes.
 async fn versions(broker: &Client, joining: &Client) -> anyhow::Result<Vec<String>> {
     let all = ListParams::default();
     let mut found = Vec::new();
@@ -164,7 +164,7 @@ async fn r76_partial_join_is_completed_by_joining_again() -> anyhow::Result<()> 
     let both = stage.both(&info, "c0").await?;
     let settings = settings(&info, "east");
     let first = join(&both, &settings, &Silent).await?;
-    // Whatever is missing: everything of the cluster, then all but its addresses.
+    // Whatever is missing: all objects of the cluster, then all but its addresses.
     let namespaces: Api<Namespace> = Api::all(both.joining.clone());
     namespaces
         .delete(OPERATOR_NAMESPACE, &Default::default())

@@ -1,4 +1,4 @@
-//! Clusters that join brokers, against whole servers.
+//! Tests of joining, against in-process servers.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! A file that was lost, written anew.
+//! Recovery of a lost file.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ fn context(client: Client, stage: &Stage) -> Context {
     }
 }
 
-/// What a file says, without the label by which a server notes that a token was used.
+/// Decodes a file, without the label that records the use of a token.
 fn said(info: &BrokerInfo) -> String {
     let mut info = info.clone();
     if let Some(token) = &mut info.client_token {
@@ -64,7 +64,7 @@ async fn member_can_recover_the_file() -> anyhow::Result<()> {
     assert_eq!(said(&read), said(&info));
     assert_eq!(recovered.saved.backup, None);
 
-    // Files of before there were Secrets: everything is in the object itself.
+    // Memberships from before Secrets: everything is in the object itself.
     let secrets: Api<Secret> = Api::namespaced(both.joining.clone(), "submariner-operator");
     for name in ["submariner-broker-secret", "submariner-ipsec-psk"] {
         secrets.delete(name, &Default::default()).await?;
@@ -110,7 +110,7 @@ async fn broker_cluster_can_recover_the_file_if_it_has_the_key() -> anyhow::Resu
         hint,
         "--namespace says which; `subctl show brokers` shows them"
     );
-    // As its own administrator, who sees no other. No key is needed.
+    // As its own administrator, who reads no other namespace. No key is needed.
     let mut own = to(folder.path());
     own.namespace = Some("m".to_owned());
     own.broker_url = Some("https://public.example".to_owned());
@@ -131,7 +131,7 @@ async fn missing_parts_cannot_be_recovered() -> anyhow::Result<()> {
         hint,
         "use the context of a cluster that has joined, or of the broker"
     );
-    // What a member says of its broker becomes no path.
+    // Values of a member's spec never become part of a path.
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c1").await?;
     join(&both, &settings(&info, "east"), &Silent).await?;

@@ -1,4 +1,4 @@
-//! Who may not join, and what they are told.
+//! Refused joins and their messages.
 
 use insula_broker::join::{JoinClients, join};
 use insula_broker::names::OPERATOR_NAMESPACE;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::stage::*;
 
-/// Nothing was written on the cluster that was to join.
+/// Nothing was written to the joining cluster.
 async fn is_untouched(joining: &Client) -> anyhow::Result<bool> {
     let namespaces: Api<Namespace> = Api::all(joining.clone());
     Ok(namespaces.get_opt(OPERATOR_NAMESPACE).await?.is_none())
@@ -49,7 +49,7 @@ async fn id_of_a_cluster_joined_by_another_program_is_refused() -> anyhow::Resul
     let clusters: Api<DynamicObject> = Api::namespaced_with(stage.system()?, "n", &kind);
     let theirs = DynamicObject::new("east", &kind);
     clusters.create(&PostParams::default(), &theirs).await?;
-    // Their account does not say whose it is.
+    // The account has no annotation.
     let accounts: Api<ServiceAccount> = Api::namespaced(stage.system()?, "n");
     let account = ServiceAccount {
         metadata: named("cluster-east"),
@@ -63,7 +63,7 @@ async fn id_of_a_cluster_joined_by_another_program_is_refused() -> anyhow::Resul
         "cluster ID not unique: another cluster of this ClusterSet is called east"
     );
     assert!(is_untouched(&both.joining).await?);
-    // The same by the addresses that it has.
+    // The same by its addresses.
     clusters.delete("east", &Default::default()).await?;
     let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "n");
     let ledger = async |text: &str| {
@@ -79,7 +79,7 @@ async fn id_of_a_cluster_joined_by_another_program_is_refused() -> anyhow::Resul
         "cluster ID not unique: another cluster of this ClusterSet is called east"
     );
     assert!(is_untouched(&both.joining).await?);
-    // Once that cluster has gone, its account is taken over.
+    // Once that cluster is gone, its account is taken over.
     ledger("[]").await?;
     join(&both, &settings(&info, "east"), &Silent).await?;
     Ok(())
@@ -142,7 +142,7 @@ async fn r8_cluster_is_in_one_clusterset_under_one_id() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the cluster say that its broker is elsewhere.
+/// Makes the cluster's membership name another broker.
 async fn lead(joining: &Client, server: &str, token: Option<&str>) -> anyhow::Result<()> {
     let kind = GroupVersionKind::gvk("submariner.io", "v1alpha1", "Submariner");
     let kind = ApiResource::from_gvk_with_plural(&kind, "submariners");
@@ -166,7 +166,7 @@ async fn r8_cluster_cannot_join_the_broker_of_another_server() -> anyhow::Result
     let both = stage.both(&info, "c0").await?;
     let settings = settings(&info, "east");
     join(&both, &settings, &Silent).await?;
-    // The same broker under another address: its account is the one of the cluster's token.
+    // The same broker under another address: its account is that of the cluster's token.
     lead(&both.joining, "other.example:6443", None).await?;
     let moved = Told::default();
     join(&both, &settings, &moved).await?;
@@ -177,7 +177,7 @@ async fn r8_cluster_cannot_join_the_broker_of_another_server() -> anyhow::Result
             "The cluster has joined through other.example:6443; from now on it uses {address}"
         )]
     );
-    // Another broker, whose namespace and ID are the same: the token is of an account there.
+    // Another broker with the same namespace and ID: the token is of an account there.
     let token = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6bjpjbHVzdGVyLWVhc3QiLCJrdWJlcm5ldGVzLmlvL3NlcnZpY2VhY2NvdW50L3NlcnZpY2UtYWNjb3VudC51aWQiOiJvZi1hbm90aGVyIn0.c2ln";
     lead(&both.joining, "other.example:6443", Some(token)).await?;
     let (refused, hint) = told(join(&both, &settings, &Silent).await);
@@ -199,8 +199,8 @@ async fn r8_member_of_another_broker_cannot_take_an_id() -> anyhow::Result<()> {
     let both = stage.both(&info, "c0").await?;
     let settings = settings(&info, "east");
     join(&both, &settings, &Silent).await?;
-    // A cluster of another program that is a member elsewhere, by all that its object says
-    // but the server.
+    // A cluster joined by another program at another broker; its object differs only in the
+    // server.
     let other = stage.both(&info, "c1").await?;
     let submariner = object(&both.joining, SUBMARINER, OPERATOR_NAMESPACE, "submariner").await?;
     let mut copied = submariner.unwrap()["spec"].clone();
@@ -267,7 +267,7 @@ async fn refused_token_is_reported() -> anyhow::Result<()> {
         hint,
         "the credential is not known to this server, or has expired"
     );
-    // The right token of a file whose binding is gone.
+    // A valid token whose binding is gone.
     let bindings: Api<RoleBinding> = Api::namespaced(stage.system()?, "n");
     bindings
         .delete("submariner-k8s-broker-admin", &Default::default())
@@ -307,7 +307,7 @@ async fn unreachable_broker_is_reported() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn token_of_a_deleted_account_is_not_used() -> anyhow::Result<()> {
-    // Nobody fills tokens in here, nor takes away those of accounts that are gone.
+    // No controller issues tokens here, nor deletes those of deleted accounts.
     let bare = insula_testkit::server::TestServer::start().await?;
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;

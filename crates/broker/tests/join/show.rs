@@ -1,4 +1,4 @@
-//! What `show brokers` shows.
+//! Tests of `show brokers`.
 
 use insula_broker::show::{brokers, table};
 

@@ -1,4 +1,4 @@
-//! Brokers and clusters as tests need them.
+//! Fixtures: brokers and clusters.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,8 +20,8 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
-/// A server with brokers in the system, and clusters that are its tenants. There are as many
-/// of these as anybody wants: `c0` to `c99`.
+/// A server with brokers in the system space, and clusters that are its tenants, `c0` to
+/// `c99`.
 pub struct Stage {
     pub server: TestServer,
 }
@@ -55,18 +55,18 @@ impl Stage {
         self.client("system")
     }
 
-    /// The administrator of a cluster, which is made if it is not there.
+    /// A client of a cluster's administrator; the cluster is created if it is missing.
     pub async fn cluster(&self, name: &str) -> anyhow::Result<Client> {
         self.server.tenant(name).await?;
         self.client(name)
     }
 
-    /// A client as the broker's administrator, by what the file says.
+    /// A client of the broker's administrator, with the file's credentials.
     pub fn broker(&self, info: &BrokerInfo) -> anyhow::Result<Client> {
         Ok(Client::try_from(insula_broker::connect::from_file(info)?)?)
     }
 
-    /// Both, for a cluster of this name.
+    /// Both clients, for a cluster of this name.
     pub async fn both(&self, info: &BrokerInfo, cluster: &str) -> anyhow::Result<JoinClients> {
         Ok(JoinClients {
             broker: self.broker(info)?,
@@ -97,7 +97,7 @@ impl Stage {
         definitions
             .create(&PostParams::default(), &definition)
             .await?;
-        // The one that was defined is served once it is accepted, which a list waits for.
+        // A defined kind is served once it is accepted, which a list waits for.
         let kind = GroupVersionKind::gvk("submariner.io", version, kind);
         let kind = ApiResource::from_gvk_with_plural(&kind, plural);
         let objects: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
@@ -108,7 +108,7 @@ impl Stage {
         .await
     }
 
-    /// A broker as `deploy broker` leaves it, for whatever its file says.
+    /// Creates a broker as `deploy broker` leaves it, and returns its file.
     pub async fn deploy(&self, namespace: &str, wanted: Wanted) -> anyhow::Result<BrokerInfo> {
         let system = self.system()?;
         let namespaces: Api<Namespace> = Api::all(system.clone());
@@ -149,7 +149,7 @@ impl Stage {
         })
     }
 
-    /// The administrator's account and rights, and the role of clusters.
+    /// Creates the administrator's account and permissions, and the role of clusters.
     async fn allow(&self, namespace: &str, wanted: &Wanted) -> anyhow::Result<()> {
         let system = self.system()?;
         let accounts: Api<ServiceAccount> = Api::namespaced(system.clone(), namespace);
@@ -189,7 +189,7 @@ impl Stage {
     }
 }
 
-/// How a broker is to be.
+/// The settings of a broker.
 pub struct Wanted {
     pub components: BTreeSet<String>,
     pub globalnet: Globalnet,
@@ -210,7 +210,7 @@ impl Default for Wanted {
     }
 }
 
-/// A client of a server, as curl would be one with its CA and a token.
+/// A client of a server, with its CA and a token.
 pub fn connect(server: &TestServer, token: &str) -> anyhow::Result<Client> {
     let mut config = Config::new(server.url().parse()?);
     let certificate = pem::parse(server.authority().certificate_pem())?;
@@ -219,7 +219,7 @@ pub fn connect(server: &TestServer, token: &str) -> anyhow::Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// How a cluster joins by default.
+/// The default settings of a join.
 pub fn settings(info: &BrokerInfo, id: &str) -> JoinSettings {
     let complete = info.for_join(Path::new("broker-info.subm")).unwrap();
     JoinSettings::new(complete, id.parse().unwrap())
@@ -232,7 +232,7 @@ pub fn named(name: &str) -> ObjectMeta {
     }
 }
 
-/// An object of a kind that this test has no type for, if it is there.
+/// Returns an object of a kind without a type, if it exists.
 pub async fn object(
     client: &Client,
     (version, kind, plural): (&str, &str, &str),
@@ -250,7 +250,7 @@ pub const SUBMARINER: (&str, &str, &str) = ("v1alpha1", "Submariner", "submarine
 pub const SERVICE_DISCOVERY: (&str, &str, &str) =
     ("v1alpha1", "ServiceDiscovery", "servicediscoveries");
 
-/// Waits until something is there.
+/// Waits until a value is found.
 pub async fn within<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> anyhow::Result<T> {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
     while tokio::time::Instant::now() < deadline {
@@ -262,7 +262,7 @@ pub async fn within<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> 
     anyhow::bail!("not in time: {what}")
 }
 
-/// Keeps what it is told.
+/// Records reports.
 #[derive(Default)]
 pub struct Told(Mutex<Vec<String>>);
 
@@ -294,7 +294,7 @@ impl Report for Told {
     }
 }
 
-/// The error and what to do about it.
+/// The error with its hint.
 pub fn told<T: std::fmt::Debug>(result: Result<T, Error>) -> (String, String) {
     let error = result.unwrap_err();
     (error.to_string(), error.hint().unwrap_or_default())

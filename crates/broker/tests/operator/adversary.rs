@@ -1,4 +1,4 @@
-//! What an administrator of a tenant can do with its rights, as fast as it can.
+//! A hostile administrator of a tenant who writes as fast as possible.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use crate::network::{Chaos, Fate};
 use crate::remove::{answered, hold, let_go};
 use crate::world::{DEADLINE, World, eventually, named, namespace, phase_of, ready};
 
-/// Writes something in a tenant's namespace again and again, each time with another
-/// finalizer, and does not mind being refused.
+/// Writes an object in a tenant's namespace repeatedly, each time with another finalizer, and
+/// ignores refusals.
 fn keep_holding<K>(tasks: &mut JoinSet<()>, client: &Client, name: &'static str) -> Arc<AtomicU64>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
@@ -73,7 +73,7 @@ async fn r47_concurrent_writes_do_not_keep_credentials_or_namespace() -> anyhow:
     eventually(async || Ok((answered(&old, "acme").await == 401).then_some(()))).await?;
     let took = begin.elapsed();
     assert!(took < Duration::from_secs(2), "revoked after {took:?}");
-    // Something else holds the namespace, but nothing that gives rights is left in it.
+    // Another object holds the namespace, but nothing that grants permissions is left in it.
     let (secrets, accounts, bindings) = (
         world.inside::<Secret>("acme"),
         world.inside::<ServiceAccount>("acme"),
@@ -192,7 +192,7 @@ async fn r79_object_with_a_finalizer_is_recreated() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts a finalizer on something, deletes it, and waits until another of its name is there.
+/// Adds a finalizer to an object, deletes it, and waits until it is recreated.
 async fn delete_held<K>(api: &Api<K>, name: &str) -> anyhow::Result<()>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
@@ -234,7 +234,7 @@ async fn r37_secret_without_the_accounts_token_is_recreated() -> anyhow::Result<
         let mut secret = own.get(ADMIN_TOKEN).await?;
         let data = secret.data.get_or_insert_default();
         data.insert(key.to_owned(), ByteString(value.clone()));
-        // The server writes down when a token was used last; that is not to be in the way.
+        // The server records when a token was last used, which must not interfere.
         secret.metadata.resource_version = None;
         let parameters = PostParams::default();
         own.replace(ADMIN_TOKEN, &parameters, &secret).await?;
@@ -253,8 +253,8 @@ async fn r37_secret_without_the_accounts_token_is_recreated() -> anyhow::Result<
     Ok(())
 }
 
-/// How many requests an operator makes in three seconds in which somebody does this as fast
-/// as they can, and how long another tenant takes to be ready meanwhile.
+/// Returns the number of requests an operator sends in three seconds of this disturbance, and
+/// how long another tenant takes to be ready.
 async fn pestered<F>(
     world: &World,
     chaos: &Chaos,
@@ -289,7 +289,7 @@ async fn r80_rapid_changes_of_one_tenant_do_not_delay_others() -> anyhow::Result
     world.create("acme").await?;
     world.phase("acme", Phase::Provisioned).await?;
     let touched = Arc::new(AtomicU64::new(0));
-    // A tenant that is ready costs some thirty requests, a look at one a dozen.
+    // Provisioning a tenant costs about thirty requests, checking one a dozen.
     const BOUND: u64 = 150;
 
     let (count, secrets) = (Arc::clone(&touched), world.inside::<Secret>("acme"));
@@ -347,7 +347,7 @@ async fn nothing_is_created_in_a_replaced_namespace() -> anyhow::Result<()> {
     world.create("acme").await?;
     world.phase("acme", Phase::Provisioned).await?;
     running.stop().await?;
-    // When the operator has seen the namespace and looks what is in it, it is swapped.
+    // The namespace is replaced between the operator's reads of it and of its contents.
     let (admin, swapped) = (world.admin.clone(), Arc::new(AtomicBool::new(false)));
     let operator = world.operator.clone();
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -386,7 +386,7 @@ async fn nothing_is_created_in_a_replaced_namespace() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Somebody deletes a tenant's namespace and makes one of their own.
+/// Deletes a tenant's namespace and creates another one.
 async fn swap(namespaces: Api<Namespace>) -> Result<(), tower::BoxError> {
     let name = namespace("acme");
     namespaces.delete(&name, &DeleteParams::default()).await?;
@@ -407,7 +407,7 @@ async fn r33_recently_granted_permissions_are_not_reported_as_missing() -> anyho
     let refused = AtomicU64::new(0);
     let chaos = Chaos::of_writes(move |_, request| {
         let of_roles = request.uri().path().ends_with("/roles");
-        // Two roles are made: all of the first try and of the second.
+        // Two roles are created: all writes of the first and the second attempt.
         match of_roles && refused.fetch_add(1, Ordering::SeqCst) < 4 {
             true => Fate::Refuse(403),
             false => Fate::Pass,

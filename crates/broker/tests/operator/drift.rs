@@ -1,4 +1,4 @@
-//! What somebody deletes or changes comes back.
+//! Repair of deleted and changed objects.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::network::Chaos;
 use crate::world::{World, eventually, named, namespace, put, ready};
 
-/// Deletes something, and waits until another of its name is there.
+/// Deletes an object and waits until it is recreated.
 async fn delete_and_see<K>(api: &Api<K>, name: &str) -> anyhow::Result<K>
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
@@ -30,7 +30,7 @@ where
     .await
 }
 
-/// Changes something, and waits until it is as it should be.
+/// Changes an object and waits until it is repaired.
 async fn change_and_see<K>(
     api: &Api<K>,
     name: &str,
@@ -58,7 +58,7 @@ async fn r79_deleted_objects_are_recreated() -> anyhow::Result<()> {
     delete_and_see(&world.inside::<RoleBinding>("acme"), ADMIN).await?;
     delete_and_see(&world.inside::<Secret>("acme"), ADMIN_TOKEN).await?;
     let account = delete_and_see(&world.inside::<ServiceAccount>("acme"), ADMIN).await?;
-    // The token was the old account's: there is another, for the new one.
+    // The token was the old account's: there is a new one for the new account.
     let secrets: Api<Secret> = world.inside("acme");
     eventually(async || {
         let secret = secrets.get_opt(ADMIN_TOKEN).await?;
@@ -151,13 +151,13 @@ async fn r79_changed_objects_are_repaired() -> anyhow::Result<()> {
         subjects.map(|subject| subject.name.as_str()).eq([ADMIN])
     })
     .await?;
-    // What cannot be changed is made anew.
+    // Immutable fields require recreation.
     bindings.delete(ADMIN, &DeleteParams::default()).await?;
     let mut other: RoleBinding = named(ADMIN);
     other.role_ref.api_group = Some("rbac.authorization.k8s.io".to_owned());
     other.role_ref.kind = "Role".to_owned();
     other.role_ref.name = CLUSTER.to_owned();
-    // The operator may be faster, which is what this is about.
+    // The operator may be faster, which is expected here.
     put(&bindings, &other).await.ok();
     eventually(async || {
         let binding = bindings.get_opt(ADMIN).await?;
@@ -212,7 +212,7 @@ async fn repeated_repairs_are_rate_limited() -> anyhow::Result<()> {
     assert!((1..=6).contains(&undone), "{undone} times in four seconds");
     let requests = chaos.requests.load(Ordering::SeqCst) - before;
     assert!(requests < 200, "{requests} requests in four seconds");
-    // They give up, and it is as it should be.
+    // The disturbance ends, and the state converges.
     eventually(async || Ok(roles.get_opt(CLUSTER).await?)).await?;
     world.phase("acme", Phase::Provisioned).await?;
     Ok(())

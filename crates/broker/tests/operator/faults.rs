@@ -1,4 +1,4 @@
-//! The operator is killed, and the server fails, wherever that is possible.
+//! Killed operators and failing servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::world::{
     Running, Spaces, World, client, config, eventually, named, namespace, phase_of, put, settings,
 };
 
-/// One that nobody else competes with, so that the lease is no part of it.
+/// An operator without a lease.
 fn alone() -> Settings {
     Settings {
         leader_elect: false,
@@ -30,12 +30,12 @@ fn alone() -> Settings {
     }
 }
 
-/// A tenant is as it should be, with exactly one of everything.
+/// Checks that a tenant is provisioned, with exactly one object of each kind.
 async fn assert_whole(world: &World, id: &str) -> anyhow::Result<()> {
     assert_whole_in(world, world.admin.clone(), id).await
 }
 
-/// The same, of what this client sees.
+/// The same with this client.
 async fn assert_whole_in(world: &World, ground: Client, id: &str) -> anyhow::Result<()> {
     let (all, home) = (ListParams::default(), namespace(id));
     let accounts: Api<ServiceAccount> = Api::namespaced(ground.clone(), &home);
@@ -68,7 +68,7 @@ fn names<K: ResourceExt>(objects: &[K]) -> Vec<String> {
     names
 }
 
-/// Kills the operator at its n-th write while it works towards `done`, or says that it was
+/// Kills the operator at its n-th write while it works towards `done`; returns whether it was
 /// done before.
 async fn kill(
     world: &World,
@@ -82,7 +82,7 @@ async fn kill(
         () = chaos.killed() => return Ok(true),
         finished = done() => finished?,
     }
-    // What is told beside comes after what it is about.
+    // Events follow the writes they are about.
     tokio::select! {
         () = chaos.killed() => Ok(true),
         stopped = running.stop() => {
@@ -92,8 +92,8 @@ async fn kill(
     }
 }
 
-/// Kills the operator at every write of making a tenant, and of removing one; says how many
-/// there were of each.
+/// Kills the operator at every write of provisioning and deleting a tenant; returns the
+/// numbers of writes.
 async fn kill_everywhere(
     world: &World,
     spec: &TenantSpec,
@@ -137,8 +137,9 @@ async fn r80_operator_killed_between_any_two_writes_converges() -> anyhow::Resul
         let world = World::new().await?;
         let whole = async |id: &str| assert_whole(&world, id).await;
         let writes = kill_everywhere(&world, &TenantSpec::default(), fate, whole).await?;
-        // Hold, status, event, namespace, account, two roles, binding, token, status, event;
-        // status, event, token, account, namespace, hold. More if the token takes long.
+        // Finalizer, status, event, namespace, account, two roles, binding, token, status,
+        // event; status, event, token, account, namespace, finalizer. More if the token takes
+        // long.
         assert!(writes.0 >= 11 && writes.1 >= 6, "{fate:?}: {writes:?}");
     }
     Ok(())
@@ -156,13 +157,13 @@ async fn r80_operator_killed_between_any_two_writes_converges_with_a_space() -> 
         assert_whole_in(&world, inside, id).await
     };
     let writes = kill_everywhere(&world, &spec, Fate::KillAfter, whole).await?;
-    // The space and its five kinds besides.
+    // Additionally the space and its five kinds.
     assert!(writes.0 >= 17 && writes.1 >= 6, "{writes:?}");
     Ok(())
 }
 
-/// Provisions and removes a tenant while its n-th request meets this fate; says how many
-/// requests there were.
+/// Provisions and deletes a tenant while its n-th request has this outcome; returns the number
+/// of requests.
 async fn survive(world: &World, id: &str, n: u64, fate: Fate) -> anyhow::Result<u64> {
     let chaos = Chaos::new(move |count, _| if count == n { fate } else { Fate::Pass });
     let hasty = Settings {
@@ -194,7 +195,7 @@ async fn r33_r80_any_failed_request_is_survived_during_creation_and_deletion() -
         let world = World::new().await?;
         let all = survive(&world, "calm", 0, Fate::Pass).await?;
         assert!(all > 40, "{all} requests");
-        // Every request meets two of the six.
+        // Every request meets two of the six outcomes.
         for n in (1..=all).filter(|n| (n + at as u64).is_multiple_of(3)) {
             let survived = survive(&world, &format!("f{n}"), n, fate).await;
             survived.with_context(|| format!("request {n}: {fate:?}"))?;
@@ -257,7 +258,7 @@ async fn r80_outage_beyond_the_watch_history_misses_nothing() -> anyhow::Result<
         .inside::<Role>("kept")
         .delete(CLUSTER, &delete)
         .await?;
-    // More than a server remembers of what happened to a kind.
+    // More than the watch history of a kind.
     let roles: Api<Role> = Api::namespaced(world.admin.clone(), "default");
     let mut noise = named::<Role>("noise");
     let (label, value) = MANAGED_BY;

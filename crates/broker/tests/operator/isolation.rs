@@ -1,4 +1,4 @@
-//! Two tenants beside each other.
+//! Isolation of two tenants.
 
 use insula_broker::names::{ADMIN_TOKEN, AXON};
 use insula_broker::tenant::{Phase, Tenant};
@@ -17,7 +17,7 @@ async fn code<T>(answer: impl Future<Output = kube::Result<T>>) -> u16 {
     }
 }
 
-/// What is answered to somebody who asks for everything in a namespace.
+/// Returns the response codes of all reads in a namespace.
 async fn inside(client: &Client, namespace: &str) -> Vec<u16> {
     let all = ListParams::default();
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
@@ -94,7 +94,7 @@ async fn labels_of_one_tenant_do_not_trigger_another() -> anyhow::Result<()> {
         secret.metadata.labels = labels("two");
         put(&secrets, &secret).await?;
     }
-    // Its own are heard, so that by then the others have been heard too.
+    // Its own events are delivered, so the others have been delivered as well.
     let mut own = named::<ServiceAccount>("late");
     own.metadata.labels = labels("one");
     put(&world.inside("one"), &own).await?;

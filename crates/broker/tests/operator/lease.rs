@@ -1,4 +1,4 @@
-//! Which of several operators works.
+//! Leader election.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ async fn holder(leases: &Api<Lease>) -> anyhow::Result<Option<String>> {
         .and_then(|spec| spec.holder_identity))
 }
 
-/// Watches two operators for as long as it lives, and says whether both ever worked.
+/// Observes two operators, and records whether both ever worked.
 fn both(first: &Running, second: &Running) -> (Arc<AtomicBool>, tokio::task::JoinHandle<()>) {
     let both = Arc::new(AtomicBool::new(false));
     let (seen, healths) = (
@@ -97,7 +97,7 @@ async fn r9_operator_without_lease_stops_before_another_starts() -> anyhow::Resu
     assert!(!both.load(Ordering::SeqCst), "both worked");
     world.create("acme").await?;
     world.phase("acme", Phase::Provisioned).await?;
-    // It comes back, and waits for its turn.
+    // It comes back and waits for the lease.
     cut.store(false, Ordering::SeqCst);
     second.stop().await?;
     until_leads(&first.health).await?;

@@ -1,5 +1,5 @@
-//! The tenant operator, against a whole Insula, with the rights that it is deployed with and
-//! no others.
+//! Tests of the tenant operator, against an in-process Insula server, with its deployed
+//! permissions only.
 
 mod adversary;
 mod drift;

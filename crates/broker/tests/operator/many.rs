@@ -1,4 +1,4 @@
-//! Many tenants at once.
+//! Many concurrent tenants.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use insula_broker::tenant::Phase;
@@ -30,7 +30,7 @@ async fn hundred_concurrent_tenants_are_provisioned() -> anyhow::Result<()> {
         Ok((ready.count() == COUNT).then_some(()))
     })
     .await?;
-    // Unoptimised, beside everything else; what is promised is measured elsewhere.
+    // Unoptimized, in parallel with other tests; performance is measured elsewhere.
     tracing::info!(took = ?begin.elapsed(), "a hundred tenants");
     running.stop().await
 }

@@ -1,4 +1,4 @@
-//! What can happen between the operator and the server.
+//! Faults between the operator and the server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,38 +14,38 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tower::{BoxError, service_fn};
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Pass,
-    /// The server never gets it, and the operator is killed.
+    /// The server does not receive it, and the operator is killed.
     KillBefore,
-    /// The server gets it, and the operator is killed before it is answered.
+    /// The server receives it, and the operator is killed before the response.
     KillAfter,
-    /// It is answered so, and the server never gets it.
+    /// It is answered like this, and the server does not receive it.
     Refuse(u16),
-    /// The server gets it, and the answer is lost.
+    /// The server receives it, and the response is lost.
     Lose,
-    /// The connection is cut before the server gets it.
+    /// The connection is cut before the server receives it.
     Cut,
     /// It is never answered.
     Hang,
 }
 
-/// What becomes of a request, by its number and by what it is.
+/// Decides the outcome of a request by its number and content.
 type Decides = dyn Fn(u64, &Request<Body>) -> Fate + Send + Sync;
 
-/// Something that decides about every request of an operator.
+/// A filter of all requests of an operator.
 pub struct Chaos {
     fate: Box<Decides>,
-    /// How many requests there were.
+    /// Returns the number of requests.
     pub requests: AtomicU64,
     dead: AtomicBool,
     killed: Notify,
 }
 
 impl Chaos {
-    /// The number of a request, from one, and the request decide.
+    /// Creates a filter that decides by the number of a request, from one, and the request.
     pub fn new(fate: impl Fn(u64, &Request<Body>) -> Fate + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             fate: Box::new(fate),
@@ -55,12 +55,12 @@ impl Chaos {
         })
     }
 
-    /// One that only counts what changes something.
+    /// Creates a filter that counts only requests that change something.
     pub fn counting() -> Arc<Self> {
         Self::of_writes(|_, _| Fate::Pass)
     }
 
-    /// Only requests that change something are counted and decided about.
+    /// Only requests that change something are counted and decided.
     pub fn of_writes(
         fate: impl Fn(u64, &Request<Body>) -> Fate + Send + Sync + 'static,
     ) -> Arc<Self> {
@@ -71,7 +71,7 @@ impl Chaos {
         })
     }
 
-    /// A client that is subject to it.
+    /// Wraps a client.
     pub fn around(self: &Arc<Self>, client: &Client) -> Client {
         let (chaos, client) = (Arc::clone(self), client.clone());
         let service = service_fn(move |request: Request<Body>| {
@@ -106,7 +106,7 @@ impl Chaos {
                 std::future::pending().await
             }
             Fate::KillAfter => {
-                // Whoever waits for it may lose patience; it is killed all the same.
+                // The awaiting task may time out; the operator is killed anyway.
                 let (chaos, client) = (Arc::clone(self), client.clone());
                 tokio::spawn(async move {
                     client.send(request).await.ok();
@@ -145,8 +145,8 @@ fn refuse(code: u16) -> Result<Response<Body>, BoxError> {
     Ok(response)
 }
 
-/// A wire that can be cut: connections through it end, and new ones are refused, until it
-/// is mended.
+/// A connection that can be cut: connections through it end, and new ones are refused, until
+/// it is restored.
 pub struct Wire {
     address: SocketAddr,
     whole: Arc<AtomicBool>,
@@ -181,7 +181,7 @@ impl Wire {
         })
     }
 
-    /// The same, through the wire.
+    /// Wraps a client that uses the connection.
     pub fn through(&self, mut config: Config) -> anyhow::Result<Client> {
         config.cluster_url = format!("https://{}", self.address).parse()?;
         Ok(Client::try_from(config)?)

@@ -1,4 +1,4 @@
-//! How a tenant gets what its broker needs.
+//! Provisioning of tenants.
 
 use std::collections::BTreeMap;
 
@@ -319,7 +319,7 @@ async fn named_administrators_are_bound_and_updated() -> anyhow::Result<()> {
             "spec.admins[0]: Group \"system:authenticated\" is one of the system's own"
         ))
     );
-    // Whoever was taken out has lost their rights, whatever else is wrong.
+    // Removed administrators have lost their permissions in spite of the problem.
     eventually(async || Ok((names(bindings.get(ADMIN).await?) == [ADMIN]).then_some(()))).await?;
     bindings.delete(ADMIN, &DeleteParams::default()).await?;
     eventually(async || Ok(bindings.get_opt(ADMIN).await?)).await?;

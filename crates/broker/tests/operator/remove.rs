@@ -1,4 +1,4 @@
-//! How a tenant goes.
+//! Deletion of tenants.
 
 use insula_broker::names::{ADMIN, ADMIN_TOKEN, FINALIZER, TENANT_UID};
 use insula_broker::tenant::{Phase, Tenant};
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::world::{World, eventually, named, namespace, phase_of, put, ready};
 
-/// What a client is answered that asks for what every tenant's administrator may read.
+/// Returns the response codes of reads that every tenant's administrator may do.
 pub async fn answered(client: &Client, id: &str) -> u16 {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace(id));
     match secrets.list(&ListParams::default()).await {
@@ -96,7 +96,7 @@ async fn r45_blocked_deletion_is_reported_with_the_token_revoked() -> anyhow::Re
     world.phase("acme", Phase::Provisioned).await?;
     let old = world.as_tenant("acme").await?;
     hold(&world, "acme").await?;
-    // Whoever has the token cannot keep it by holding it either.
+    // A finalizer does not keep the token valid.
     for credential in ["secrets", "serviceaccounts"] {
         let name = match credential {
             "secrets" => ADMIN_TOKEN,
@@ -141,7 +141,7 @@ async fn r45_blocked_deletion_is_reported_with_the_token_revoked() -> anyhow::Re
             .is_none()
     );
 
-    // Somebody who is held does not hold others.
+    // A blocked tenant does not block others.
     world.create("other").await?;
     world.phase("other", Phase::Provisioned).await?;
     let_go(&world, "acme").await?;
@@ -151,7 +151,7 @@ async fn r45_blocked_deletion_is_reported_with_the_token_revoked() -> anyhow::Re
 #[tokio::test]
 async fn r48_tenant_can_be_deleted_in_any_phase() -> anyhow::Result<()> {
     let world = World::new().await?;
-    // Nobody was ever there: it goes at once.
+    // It was never provisioned, so it is deleted at once.
     world.create("unseen").await?;
     world.delete("unseen").await?;
     world.gone("unseen").await?;
@@ -242,7 +242,7 @@ async fn recreated_tenant_inherits_nothing() -> anyhow::Result<()> {
     let first = world.create("acme").await?;
     world.phase("acme", Phase::Provisioned).await?;
     running.stop().await?;
-    // Somebody forces it: the finalizer is taken off, and nobody cleaned up.
+    // Forced deletion: the finalizer is removed without cleanup.
     world.delete("acme").await?;
     let force = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     world

@@ -1,4 +1,4 @@
-//! Nothing secret is told to anybody.
+//! No secrets in logs, status or events.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::world::{World, eventually};
 
-/// A log that is kept.
+/// A recorded log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -40,7 +40,7 @@ async fn r81_no_token_in_logs_status_or_events() -> anyhow::Result<()> {
         .with_env_filter(EnvFilter::new("insula_broker=trace,insula_operator=trace"))
         .with_writer(move || written.clone())
         .finish();
-    // Tests run on one thread each, and this one's is the operator's too.
+    // Each test has its own thread, which the operator shares.
     let guard = tracing::subscriber::set_default(subscriber);
     let running = world.start();
     world.create("acme").await?;

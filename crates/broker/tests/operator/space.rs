@@ -68,7 +68,7 @@ async fn tenant_space_contains_everything_and_is_deleted_with_it() -> anyhow::Re
     let home = namespaces.get(&namespace("one")).await?;
     assert_eq!(home.labels()[TENANT_LABEL], "one");
 
-    // Its token is worth something in its own space, and nowhere else.
+    // Its token is valid in its own space, and nowhere else.
     let secrets: Api<Secret> = Api::namespaced(inside.clone(), &namespace("one"));
     let secret = secrets.get(ADMIN_TOKEN).await?;
     let mine = client(
@@ -84,7 +84,7 @@ async fn tenant_space_contains_everything_and_is_deleted_with_it() -> anyhow::Re
     let across: Api<Secret> = Api::namespaced(within(&mine, &namespace("two")), &namespace("two"));
     assert_eq!(code(across.list(&all)).await, 403);
 
-    // What is deleted in the space comes back.
+    // Objects deleted in the space are recreated.
     let roles: Api<Role> = Api::namespaced(inside.clone(), &namespace("one"));
     roles.delete(ADMIN, &DeleteParams::default()).await?;
     eventually(async || Ok(roles.get_opt(ADMIN).await?)).await?;
@@ -172,7 +172,7 @@ async fn foreign_space_or_namespace_is_not_adopted() -> anyhow::Result<()> {
             .is_some()
     );
 
-    // A namespace of the system has the name.
+    // A namespace of the system space has the name.
     put(
         &world.namespaces(),
         &named::<Namespace>(&namespace("taken")),

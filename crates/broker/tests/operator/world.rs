@@ -1,4 +1,4 @@
-//! A server on which the operator is deployed, and what tests do there.
+//! A server with a deployed operator, and helpers.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long anything may take.
+/// The deadline of every wait.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Short ones, so that nobody waits.
+/// Short durations for fast tests.
 pub const TIMES: Times = Times {
     duration: Duration::from_secs(4),
     renew: Duration::from_millis(300),
@@ -42,13 +42,13 @@ pub const TIMES: Times = Times {
 /// A server on which the operator is deployed but does not run.
 pub struct World {
     pub server: TestServer,
-    /// A system administrator.
+    /// A client of a system administrator.
     pub admin: Client,
-    /// The operator's account, with its rights and no others.
+    /// A client of the operator's account, with its permissions only.
     pub operator: Client,
 }
 
-/// Whether the operator may make spaces.
+/// Whether the operator may create spaces.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Spaces {
     Allowed,
@@ -65,7 +65,7 @@ impl World {
     }
 
     pub async fn over(server: TestServer, spaces: Spaces) -> anyhow::Result<Self> {
-        // `RUST_LOG` says what is to be seen of it.
+        // `RUST_LOG` selects the operator's log.
         tracing_subscriber::fmt()
             .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
             .with_test_writer()
@@ -81,8 +81,8 @@ impl World {
         })
     }
 
-    /// Takes away what the definition of tenants refuses by itself, so that the operator
-    /// meets what it would not otherwise.
+    /// Removes validations from the definition of tenants, so that the operator meets invalid
+    /// objects.
     pub async fn loosen(&self) -> anyhow::Result<()> {
         let definitions: Api<CustomResourceDefinition> = Api::all(self.admin.clone());
         let name = "tenants.submariner.io";
@@ -109,7 +109,7 @@ impl World {
         self.start_as("operator", self.operator.clone())
     }
 
-    /// Runs it under another name, or over another client.
+    /// Runs it under another name, or with another client.
     pub fn start_as(&self, identity: &str, client: Client) -> Running {
         Running::new(client, settings(identity))
     }
@@ -133,13 +133,13 @@ impl World {
         Ok(())
     }
 
-    /// Waits until a tenant is in this phase.
+    /// Waits until a tenant has this phase.
     pub async fn phase(&self, id: &str, phase: Phase) -> anyhow::Result<Tenant> {
         self.tenant(id, |tenant| phase_of(tenant) == Some(phase))
             .await
     }
 
-    /// Waits until a tenant is so.
+    /// Waits until a tenant satisfies a predicate.
     pub async fn tenant(
         &self,
         id: &str,
@@ -168,7 +168,7 @@ impl World {
         Api::all(self.admin.clone())
     }
 
-    /// Objects in a tenant's namespace.
+    /// The API of objects in a tenant's namespace.
     pub fn inside<K>(&self, id: &str) -> Api<K>
     where
         K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
@@ -185,7 +185,7 @@ impl World {
     }
 }
 
-/// An operator that runs.
+/// A running operator.
 pub struct Running {
     pub health: Arc<Health>,
     stop: Option<oneshot::Sender<()>>,
@@ -209,7 +209,7 @@ impl Running {
         }
     }
 
-    /// Stops it, and waits until it has.
+    /// Stops it and waits.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         if let Some(stop) = self.stop.take() {
             stop.send(()).ok();
@@ -235,7 +235,7 @@ pub fn settings(identity: &str) -> Settings {
     }
 }
 
-/// What a tenant's namespace is called.
+/// The name of a tenant's namespace.
 pub fn namespace(id: &str) -> String {
     id.parse::<TenantId>().expect("an ID").namespace()
 }
@@ -244,7 +244,7 @@ pub fn phase_of(tenant: &Tenant) -> Option<Phase> {
     tenant.status.as_ref()?.phase
 }
 
-/// Reason and message of the condition that tools wait for.
+/// Status, reason and message of the condition Ready.
 pub fn ready(tenant: &Tenant) -> Option<(&str, &str, &str)> {
     let conditions = tenant.status.as_ref()?.conditions.as_ref()?;
     let ready = conditions
@@ -253,7 +253,7 @@ pub fn ready(tenant: &Tenant) -> Option<(&str, &str, &str)> {
     Some((&ready.status, &ready.reason, &ready.message))
 }
 
-/// Looks until there is a value, and fails if there is none in time.
+/// Polls until there is a value, and fails after the deadline.
 pub async fn eventually<T>(
     mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
@@ -285,7 +285,7 @@ pub async fn config(server: &TestServer, token: &str) -> anyhow::Result<Config> 
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }
 
-/// The operator's namespace, account and rights.
+/// Creates the operator's namespace, account and permissions.
 async fn deploy(server: &TestServer, admin: &Client, spaces: Spaces) -> anyhow::Result<Client> {
     put(&Api::all(admin.clone()), &named::<Namespace>(AXON)).await?;
     let accounts = Api::namespaced(admin.clone(), AXON);
@@ -305,7 +305,7 @@ async fn deploy(server: &TestServer, admin: &Client, spaces: Spaces) -> anyhow::
     client(server, std::str::from_utf8(token)?).await
 }
 
-/// Gives the operator rights everywhere.
+/// Grants the operator permissions in all namespaces.
 async fn grant(admin: &Client, name: &str, rules: Vec<PolicyRule>) -> anyhow::Result<()> {
     let mut role = named::<ClusterRole>(name);
     role.rules = Some(rules);
@@ -322,7 +322,7 @@ fn binding<K: DeserializeOwned>(kind: &str, role: &str, name: &str) -> anyhow::R
     }))?)
 }
 
-/// An object that has a name and nothing else.
+/// Metadata with nothing but a name.
 pub fn named<K: Resource + Default>(name: &str) -> K {
     let mut object = K::default();
     object.meta_mut().name = Some(name.to_owned());

@@ -1,4 +1,4 @@
-//! Asking for tenants, and waiting for them.
+//! Creating tenants, and waiting for them.
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ async fn wait_ends_when_the_tenant_is_deleted() {
                 .await
                 .unwrap();
             if again {
-                // One of the same name that is as it should be is not the one that was meant.
+                // A provisioned tenant of the same name is not the created one.
                 let next = scene.tenants.create(&acme, TenantSpec::default()).await;
                 next.unwrap();
                 scene.provision(&acme).await;

@@ -1,4 +1,4 @@
-//! What a tenant's administrator begins with.
+//! The credentials of a tenant's administrator.
 
 use insula_broker::names::{ADMIN, ADMIN_TOKEN};
 use insula_broker::tenant::{Tenant, TenantSpec};
@@ -18,7 +18,7 @@ async fn provisioned(scene: &Scene, name: &str) -> Tenant {
     scene.tenants.get(&id).await.unwrap()
 }
 
-/// Whom a token is believed to be, if anybody.
+/// Returns the user of a token, if it is valid.
 async fn holder(scene: &Scene, token: &[u8]) -> Result<String, u16> {
     let theirs = client(&scene.server, str::from_utf8(token).unwrap());
     let reviews: Api<SelfSubjectReview> = Api::all(theirs);
@@ -108,7 +108,7 @@ async fn forged_status_exposes_no_token() {
     }
 }
 
-/// What is where the token should be, and is not it.
+/// Contents of the token's Secret that are not the token.
 async fn impostor(scene: &Scene, secret: serde_json::Value) {
     let secrets = scene.secrets(&id("acme"));
     secrets
@@ -129,7 +129,7 @@ async fn r37_secret_of_another_account_is_not_used() {
         .unwrap()
         .to_owned();
     let own = scene.accounts(&id("acme")).get(ADMIN).await.unwrap();
-    // It says of itself that it is right, and has what the server would not overwrite.
+    // It claims to be valid, and has data that the server would not overwrite.
     let secret = json!({
         "metadata": { "name": ADMIN_TOKEN, "annotations": {
             "kubernetes.io/service-account.name": ADMIN,
@@ -164,7 +164,7 @@ async fn extra_secret_data_is_not_in_the_file() {
     assert_eq!(keys, ["ca.crt", "namespace", "token"]);
 }
 
-/// Makes anew what rotation takes away, as the operator does.
+/// Recreates what rotation deletes, as the operator does.
 async fn remake(scene: &Scene, told: &Told) {
     told.wait_for("• Waiting for a token of tenant acme").await;
     scene.make_account(&id("acme")).await;
@@ -192,7 +192,7 @@ async fn rotation_invalidates_all_tokens_of_the_account() {
     let before = scene.tenants.info(&tenant, "https://a").await.unwrap();
     let before = before.client_token.unwrap();
     let before = token::of(&before).unwrap();
-    // With the right to make Secrets, a thief has made a second one.
+    // With permission to create Secrets, a thief has created a second one.
     let second = token::request(
         ADMIN,
         kube::api::ObjectMeta {

@@ -1,4 +1,4 @@
-//! Deleting tenants.
+//! Deletion of tenants.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn r45_timed_out_deletion_reports_what_blocks_it_and_continues() {
         late.await.unwrap_err().to_string(),
         "deleting tenant acme takes longer than 1s: 1 object has a finalizer"
     );
-    // Whoever asks again waits for the same deletion.
+    // A second caller waits for the same deletion.
     let told = Told::default();
     let again = scene.tenants.delete(&acme, LONG, &told);
     let operator = async {

@@ -1,14 +1,14 @@
-//! What users are told about it.
+//! Documentation of reasons.
 
 use std::path::Path;
 
-/// A file of the repository.
+/// Reads a file of the repository.
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     std::fs::read_to_string(root.join(path)).unwrap()
 }
 
-/// The texts in a piece of source that are one word and begin with a capital: reasons.
+/// Returns the words in a piece of source that begin with a capital: reasons.
 fn words(source: &str) -> Vec<&str> {
     let texts = source.split('"').skip(1).step_by(2);
     let is_reason = |text: &&str| {

@@ -1,4 +1,4 @@
-//! All tenants.
+//! Listing of tenants.
 
 use futures_util::StreamExt;
 use futures_util::stream;

@@ -1,5 +1,5 @@
-//! What those who manage tenants do, on a whole Insula in the test's process. A stand-in
-//! does the operator's work, so that each moment of it can be looked at.
+//! Tests of tenant management, on an in-process Insula server. A stand-in does the operator's
+//! work, so that each step can be inspected.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod create;

@@ -16,7 +16,7 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
-/// Longer than anything takes here.
+/// Longer than any step takes.
 pub const LONG: Duration = Duration::from_secs(30);
 
 pub struct Scene {
@@ -26,7 +26,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A server on which nobody has deployed anything.
+    /// A server without deployments.
     pub async fn bare() -> Self {
         let server = TestServer::start_whole().await.unwrap();
         let client = client(&server, "system");
@@ -37,7 +37,7 @@ impl Scene {
         }
     }
 
-    /// One with the kinds and the operator's namespace.
+    /// A server with the kinds and the operator's namespace.
     pub async fn start() -> Self {
         let scene = Self::bare().await;
         let home = named(AXON);
@@ -58,7 +58,7 @@ impl Scene {
         scene
     }
 
-    /// What the operator makes of a tenant.
+    /// Provisions a tenant as the operator does.
     pub async fn provision(&self, id: &TenantId) {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let made = Namespace {
@@ -114,7 +114,7 @@ impl Scene {
         Api::namespaced(self.client.clone(), AXON)
     }
 
-    /// What the operator says of a tenant.
+    /// Writes a tenant's status as the operator does.
     pub async fn say(&self, id: &TenantId, status: Value) {
         let patch = Patch::Merge(json!({ "status": status }));
         let said = self
@@ -124,7 +124,7 @@ impl Scene {
         said.unwrap();
     }
 
-    /// Changes what holds a tenant.
+    /// Sets the finalizers of a tenant.
     pub async fn hold(&self, id: &TenantId, finalizers: &[&str]) {
         let patch = Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
         let held = self
@@ -155,7 +155,7 @@ pub fn client(server: &TestServer, token: &str) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// The same client, and what it asks.
+/// Wraps a client and records its requests.
 pub fn watched(client: &Client) -> (Client, Arc<Mutex<Vec<String>>>) {
     let (client, seen) = (client.clone(), Arc::new(Mutex::new(Vec::new())));
     let kept = Arc::clone(&seen);
@@ -170,7 +170,7 @@ pub fn watched(client: &Client) -> (Client, Arc<Mutex<Vec<String>>>) {
     (Client::new(service, "default"), seen)
 }
 
-/// Everything that was said.
+/// All reports.
 #[derive(Clone, Default)]
 pub struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -179,7 +179,7 @@ impl Told {
         self.0.lock().unwrap().clone()
     }
 
-    /// Waits until something was said.
+    /// Waits for a report.
     pub async fn wait_for(&self, line: &str) {
         let told = async {
             while !self.all().iter().any(|said| said == line) {

@@ -1,4 +1,4 @@
-//! Kubeconfigs, written and read.
+//! Writing and reading of kubeconfigs.
 
 use std::path::Path;
 

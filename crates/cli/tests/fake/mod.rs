@@ -1,4 +1,4 @@
-//! A tiny API server: tenants and signing requests in memory, over real TLS.
+//! A minimal API server: tenants and signing requests in memory, over real TLS.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -41,16 +41,16 @@ pub struct State {
 #[derive(Default)]
 pub struct Objects {
     tenants: BTreeMap<String, Value>,
-    /// How often each will still be seen after it was deleted.
+    /// How often each tenant is still returned after its deletion.
     remaining: BTreeMap<String, usize>,
     requests: BTreeMap<String, Value>,
     conflicts: usize,
     seen: Vec<String>,
-    /// Of the tenant of this name, certificates are signed for another.
+    /// The tenant for which certificates are signed for another user.
     astray: BTreeSet<String>,
 }
 
-/// The token that is let in.
+/// The accepted token.
 pub const TOKEN: &str = "t0ken";
 
 impl Fake {
@@ -81,7 +81,7 @@ impl Fake {
         }
     }
 
-    /// A kubeconfig for an administrator with a certificate.
+    /// Writes a kubeconfig for an administrator with a certificate.
     pub fn kubeconfig(&self) -> PathBuf {
         let key = KeyPair::generate().unwrap();
         let subject = Subject {
@@ -130,7 +130,7 @@ impl Fake {
         });
     }
 
-    /// How often a tenant is seen after it was deleted.
+    /// Sets how often a tenant is still returned after its deletion.
     pub fn remains(&self, name: &str, looks: usize) {
         self.objects(|objects| objects.remaining.insert(name.to_owned(), looks));
     }
@@ -143,7 +143,7 @@ impl Fake {
         self.objects(|objects| objects.astray.insert(name.to_owned()));
     }
 
-    /// What was asked, and by whom.
+    /// The requests and their users.
     pub fn seen(&self) -> Vec<String> {
         self.objects(|objects| std::mem::take(&mut objects.seen))
     }
@@ -176,7 +176,7 @@ fn tls(ca: &Authority, validity: Validity) -> ServerConfig {
 }
 
 async fn serve(stream: tokio::net::TcpStream, acceptor: TlsAcceptor, state: Arc<State>) {
-    // Clients that do not believe the certificate go away, and so does this.
+    // Clients that refuse the certificate disconnect, which ends this task.
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
     };
@@ -282,7 +282,7 @@ impl Objects {
         (StatusCode::CREATED, created)
     }
 
-    /// One on each page.
+    /// One tenant per page.
     fn list(&self, query: &str) -> Answer {
         let after = query
             .split('&')
@@ -303,7 +303,7 @@ impl Objects {
         (StatusCode::OK, list)
     }
 
-    /// Whoever looks again sees it active.
+    /// The next read returns it as active.
     fn get(&mut self, name: &str) -> Answer {
         let missing = refusal(404, &format!("tenants {name:?} not found"));
         let Some(tenant) = self.tenants.get_mut(name) else {
@@ -413,7 +413,7 @@ fn sign(ca: &Authority, request: &Value, tenant: &str) -> Value {
     json!(BASE64_STANDARD.encode(certificate.unwrap()))
 }
 
-/// What a file says.
+/// Reads a file.
 pub fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }

@@ -1,4 +1,4 @@
-//! `deploy broker`, with the command lines of today and of before.
+//! `deploy broker`, with current and deprecated command lines.
 
 use serde_json::Value;
 
@@ -54,7 +54,7 @@ fn r7_existing_command_lines_keep_working() {
 fn r54_r55_tenant_file_suffices_with_either_flag() {
     let scene = Scene::deployed();
     scene.succeed(&["create", "tenant", "acme"]);
-    // Nothing but the file says where the server is.
+    // Only the file has the server's URL.
     std::fs::rename(scene.admin(), scene.at("away")).unwrap();
     let deploy = |more: &[&str]| {
         let arguments = [&["deploy", "broker"][..], more].concat();

@@ -1,4 +1,4 @@
-//! Which cluster, and as whom: kubectl's flags.
+//! The cluster and user: kubectl's flags.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::scene::{Scene, datum, decoded, good, stderr};
 
-/// The CA of a server, in a file.
+/// Writes the CA of a server to a file.
 fn authority(scene: &Scene) -> String {
     let kubeconfig = std::fs::read_to_string(scene.admin()).unwrap();
     let kubeconfig: Value = serde_saphyr::from_str(&kubeconfig).unwrap();
@@ -63,7 +63,7 @@ fn r11_kubeconfig_context_selects_the_cluster() {
         second,
         "the flags win over the context"
     );
-    // Without any of it, what `insula serve` wrote here.
+    // Without any flag, the file that `insula serve` wrote here.
     assert_eq!(two.succeed(&["list", "tenants", "-o", "name"]), second);
     for (wrong, said) in [
         (

@@ -1,4 +1,4 @@
-//! What the programs say about themselves.
+//! Help texts.
 
 use std::path::Path;
 use std::process::Command;

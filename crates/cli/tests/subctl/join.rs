@@ -1,9 +1,8 @@
-//! `join`, `show brokers` and `recover-broker-info`: from tenants to clusters that have
-//! joined.
+//! `join`, `show brokers` and `recover-broker-info`: from tenants to joined clusters.
 
 use crate::scene::{Scene, datum, decoded, good, stderr};
 
-/// A cluster of its own: a tenant of the same server.
+/// A cluster: a tenant of the same server.
 fn cluster(scene: &Scene, name: &str) -> String {
     let file = format!("{name}.kubeconfig");
     let arguments = ["tenant", "create", name, "--kubeconfig-out", &file];
@@ -11,7 +10,7 @@ fn cluster(scene: &Scene, name: &str) -> String {
     file
 }
 
-/// A tenant with its broker; its file is called like it.
+/// Creates a tenant with its broker; its file has the tenant's name.
 fn broker(scene: &Scene, id: &str, more: &[&str]) -> String {
     let file = format!("{id}.subm");
     scene.succeed(&["create", "tenant", id, "--output-file", &file]);
@@ -107,7 +106,7 @@ fn cluster_id_defaults_to_the_kubeconfig_and_old_flags_warn() {
     for flag in ["--globalnet", "--natt ", "--cable-driver"] {
         assert!(!said.contains(&format!("⚠ {flag}")), "{said}");
     }
-    // `insula tenant create` calls every cluster so.
+    // The cluster's name in kubeconfigs of `insula tenant create`.
     let named = " ✓ Cluster insula has joined the ClusterSet of submariner-broker-acme\n";
     assert!(said.ends_with(named), "{said}");
 }

@@ -1,5 +1,4 @@
-//! `subctl` and the operator that it relies on, as a user sees them: real processes on a
-//! real server.
+//! `subctl` and the operator from the user's point of view: real processes on a real server.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod broker;

@@ -1,4 +1,4 @@
-//! Operators beside the server, and on their own.
+//! Operators in the server process and as processes of their own.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,15 +12,15 @@ use crate::scene::{Scene, free_port, good, stderr, stop, until};
 
 const OPERATOR: &str = "system:serviceaccount:axon-operator:axon-operator";
 
-/// What the operator asked, as the server wrote it down.
+/// The operator's requests in the audit log.
 fn asked(log: &Path) -> Vec<Value> {
     asked_by(log, OPERATOR)
 }
 
-/// What somebody asked.
+/// The requests of a user.
 fn asked_by(log: &Path, user: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    // The last line may not be whole yet.
+    // The last line may be incomplete.
     let events = text
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok());
@@ -54,7 +54,7 @@ fn in_process_operator_has_only_granted_permissions() {
     }
     scene.succeed(&["deploy", "axon-cp", "--without-deployment"]);
     scene.succeed(&["create", "tenant", "acme"]);
-    // Whole spaces were not granted.
+    // Permission for spaces was not granted.
     let refused = ["create", "tenant", "b", "--isolation", "space"];
     let output = scene.subctl(&refused).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -98,21 +98,21 @@ fn operator_certificate_is_renewed_before_it_expires() {
     let scene = Scene::start_with(&[&["--operators", "broker"][..], &short].concat());
     let log = scene.at("audit");
     until("it is renewed twice", || shown(&log).len() >= 3);
-    // The administrator's is as short, and renewed too.
+    // The administrator's certificate is as short-lived, and renewed too.
     scene.succeed(&["deploy", "axon-cp", "--without-deployment"]);
     scene.succeed(&["create", "tenant", "acme"]);
     let refused = |event: &Value| event["responseStatus"]["code"] == 401;
     assert!(!asked(&log).iter().any(refused));
 }
 
-/// A certificate of somebody else's, and its key, in the files of a server.
+/// Writes a certificate of another CA and its key to the files of a server.
 fn show(folder: &Path, name: &str) {
     let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
     let ca = Authority::generate("somebody's", validity).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = ca.issue_server(&[name.to_owned()], &key, validity);
     let chain = [&certificate.unwrap(), ca.certificate_pem()].concat();
-    // In whole or not at all, as programs that renew certificates do it.
+    // Atomically, as programs that renew certificates do.
     for (file, text) in [("key.pem", key.serialize_pem()), ("chain.pem", chain)] {
         std::fs::write(folder.join("next"), text).unwrap();
         std::fs::rename(folder.join("next"), folder.join(file)).unwrap();
@@ -140,7 +140,7 @@ fn operator_follows_changes_of_the_server_certificate() {
     ]);
     let log = scene.at("audit");
     until("it is let in", || !asked(&log).is_empty());
-    // Another CA's: nothing of what the operator believed before vouches for it.
+    // A certificate of another CA, which the operator does not trust yet.
     show(folder.path(), "api.example");
     let before = shown(&log).len();
     until("it is let in again and again", || {
@@ -162,7 +162,7 @@ fn separate_operator_process_provisions_tenants() {
     let metrics = ask(&health, "/metrics");
     assert!(metrics.contains("insula_operator_leader 1\n"), "{metrics}");
     assert!(ask(&health, "/readyz").ends_with("ok\n"));
-    // Where somebody listens already, nobody else can.
+    // An address in use is refused.
     let second = start().wait_with_output().unwrap();
     assert_eq!(second.status.code(), Some(1));
     let said = stderr(&second);
@@ -171,7 +171,7 @@ fn separate_operator_process_provisions_tenants() {
         "{said}"
     );
     assert_eq!(stop(&mut first), Some(0));
-    // The next one takes over at once: the one before has said that it goes.
+    // The next operator takes over at once, because the previous one released the lease.
     let mut third = start();
     scene.succeed(&["delete", "tenant", "acme"]);
     assert_eq!(stop(&mut third), Some(0));
@@ -293,7 +293,7 @@ fn unknown_operator_is_a_usage_error() {
     }
 }
 
-/// Asks over plain HTTP.
+/// Sends a plain HTTP request.
 fn ask(address: &str, path: &str) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).unwrap();

@@ -1,4 +1,4 @@
-//! A server, a folder to work in, and the programs.
+//! A server, a working folder, and the programs.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// A test that waits longer than this has failed.
+/// The deadline of every wait.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that ends with this value, and a folder to work in.
+/// A server that is stopped when this value is dropped, and a working folder.
 pub struct Scene {
     pub folder: tempfile::TempDir,
     pub url: String,
@@ -27,18 +27,18 @@ impl Scene {
         Self::start_with(&["--operators", "broker"])
     }
 
-    /// A server like this.
+    /// A server with these arguments.
     pub fn start_with(more: &[&str]) -> Self {
         let memory = [&["--store", "memory"][..], more].concat();
         Self::start_at("127.0.0.1:0", &memory)
     }
 
-    /// A server that keeps its objects, there.
+    /// A server that stores its objects there.
     pub fn start_at(listen: &str, more: &[&str]) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), listen, more)
     }
 
-    /// Kills it, and starts another like this in the same place.
+    /// Kills it, and starts another with these arguments in the same place.
     pub fn restart(mut self, listen: &str, more: &[&str]) -> Self {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -67,7 +67,7 @@ impl Scene {
         Self { folder, url, child }
     }
 
-    /// A server with the operator, and everything that it needs.
+    /// A server with the operator and its prerequisites.
     pub fn deployed() -> Self {
         let scene = Self::start();
         scene.succeed(&["deploy", "axon-cp", "--without-deployment", "--spaces"]);
@@ -82,7 +82,7 @@ impl Scene {
         self.at("insula-data/admin.kubeconfig")
     }
 
-    /// `subctl`, in the folder and with nothing of the surroundings.
+    /// `subctl`, in the folder and with an empty environment.
     pub fn subctl(&self, arguments: &[&str]) -> Command {
         self.program(env!("CARGO_BIN_EXE_subctl"), arguments)
     }
@@ -103,12 +103,12 @@ impl Scene {
         command
     }
 
-    /// What it prints; it must have no trouble.
+    /// Returns stdout; the command must succeed.
     pub fn succeed(&self, arguments: &[&str]) -> String {
         good(&self.subctl(arguments).output().unwrap())
     }
 
-    /// What it complains about; it must print nothing else.
+    /// Returns stderr; the command must fail without output.
     pub fn fail(&self, arguments: &[&str]) -> String {
         let output = self.subctl(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -128,7 +128,7 @@ impl Drop for Scene {
     }
 }
 
-/// Tells a process to end, and waits until it has.
+/// Stops a process and waits for it.
 pub fn stop(child: &mut Child) -> Option<i32> {
     let pid = Pid::from_raw(child.id().try_into().unwrap());
     kill(pid, Signal::SIGTERM).unwrap();
@@ -148,19 +148,19 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// What a broker-info file says.
+/// Decodes a broker-info file.
 pub fn decoded(file: &Path) -> Value {
     let text = std::fs::read_to_string(file).unwrap();
     serde_json::from_slice(&BASE64_URL_SAFE.decode(text).unwrap()).unwrap()
 }
 
-/// What a Secret in it holds.
+/// Decodes a value of a Secret in it.
 pub fn datum(secret: &Value, key: &str) -> String {
     let text = secret["data"][key].as_str().unwrap();
     String::from_utf8(BASE64_STANDARD.decode(text).unwrap()).unwrap()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -169,7 +169,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A port that nobody listens on.
+/// Returns a free port.
 pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()

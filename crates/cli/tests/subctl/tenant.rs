@@ -108,7 +108,7 @@ fn r20_r40_r41_generated_ids_and_files_are_unique() {
 
 #[test]
 fn r21_id_is_printed_before_the_wait() {
-    // Nobody makes tenants here.
+    // There is no operator.
     let scene = Scene::start_with(&[]);
     scene.succeed(&["deploy", "axon-cp", "--without-deployment", "--no-wait"]);
     let created = ["create", "tenant", "acme", "--timeout", "1s"];
@@ -133,7 +133,7 @@ fn r21_id_is_printed_before_the_wait() {
     assert_eq!(pending.status.code(), Some(1));
     assert!(stderr(&pending).contains("error: tenant acme is Pending, not Provisioned\n"));
     assert!(!scene.at("broker-info.subm").exists());
-    // Without an operator nothing holds it.
+    // Without an operator there is no finalizer.
     scene.succeed(&["delete", "tenant", "acme"]);
     let waited = [
         "deploy",

@@ -60,7 +60,7 @@ fn infos() -> impl Strategy<Value = BrokerInfo> {
     )
 }
 
-/// As `base64` without options writes it: the other alphabet, in lines.
+/// Encodes as `base64` without options: the other alphabet, in lines.
 fn wrapped(text: &str) -> String {
     let json = URL_SAFE.decode(text).unwrap();
     let standard = STANDARD.encode(json);
@@ -78,7 +78,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        // Whether this is one does not matter here.
+        // Only panics matter here.
         decode::decode(&bytes).ok();
         decode::decode(URL_SAFE.encode(&bytes).as_bytes()).ok();
     }

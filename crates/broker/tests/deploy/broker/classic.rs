@@ -1,4 +1,4 @@
-//! A broker on a cluster that knows nothing of tenants.
+//! A broker on a cluster without tenants.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn r2_r6_r58_r59_r62_r64_r65_classic_broker_matches_submariners() -> anyho
         .await?
         .into_keys()
         .filter(|key| !before.contains_key(key))
-        // Its name is the server's to choose.
+        // The server chooses its name.
         .map(|key| match key.starts_with("secrets ") {
             true => key[..key.len() - 5].to_owned(),
             false => key,
@@ -181,7 +181,7 @@ async fn r66_second_deployment_replaces_the_broker_spec_in_place() -> anyhow::Re
         scene.get("brokers", NAMESPACE, "submariner-broker").await?,
         first
     );
-    // Somebody wrote what our types do not know.
+    // The object has fields that our types lack.
     scene
         .edit(("brokers", NAMESPACE, "submariner-broker"), |broker| {
             broker["spec"]["defaultGlobalnetClusterSize"] = json!(-1);
@@ -237,7 +237,7 @@ async fn r59_r60_administrator_repairs_drift() -> anyhow::Result<()> {
         scene.deploy(&scene.settings(), &told).await?;
         assert_eq!(rules(&scene.get("roles", NAMESPACE, name).await?), whole);
         assert!(told.all().contains(&format!("done: Updated role {name}")));
-        // More than is expected is not ours to take away.
+        // Additional rules are kept.
         scene
             .edit(("roles", NAMESPACE, name), |role| {
                 let more = json!({"apiGroups": [""], "resources": ["events"], "verbs": ["list"]});
@@ -288,7 +288,7 @@ async fn r68_recreated_account_gets_its_own_token() -> anyhow::Result<()> {
         assert_eq!(*named, account["metadata"]["uid"]);
         let client = kube::Client::try_from(insula_broker::connect::from_file(&info)?)?;
         client.apiserver_version().await?;
-        // Its old token is there for a moment longer.
+        // Its old token lingers for a moment.
         let accounts = scene.api("serviceaccounts", NAMESPACE);
         accounts.delete(admin, &Default::default()).await?;
     }
@@ -334,7 +334,7 @@ async fn r65_served_kinds_need_no_permission_to_install() -> anyhow::Result<()> 
 
 #[tokio::test]
 async fn r63_missing_token_times_out() -> anyhow::Result<()> {
-    // Without controllers nobody makes tokens.
+    // Without controllers no tokens are issued.
     let server = TestServer::start().await?;
     let folder = tempfile::TempDir::new()?;
     let admin = client(&server, "system")?;
@@ -423,7 +423,7 @@ async fn r7_old_file_provides_its_key_although_its_user_may_not_deploy() -> anyh
     let scene = Scene::empty().await?;
     let first = scene.deploy(&scene.settings(), &Silent).await?;
     let mut classic = BrokerInfo::read(&first.file)?;
-    // As Submariner writes it.
+    // In Submariner's format.
     classic.namespace = None;
     let key = psk(&first.file)?;
     let settings = scene.with_file("old.subm", &classic)?;
@@ -432,7 +432,7 @@ async fn r7_old_file_provides_its_key_although_its_user_may_not_deploy() -> anyh
     assert_eq!((second.psk, psk(&second.file)?), (PskSource::Given, key));
     let said = "The user of the broker info file may not deploy a broker: continuing as the user of the kube context, which is of the same cluster";
     assert_eq!(told.warnings(), [said]);
-    // Without a context, or with one of another cluster, there is nobody to go on as.
+    // Without a context, or with one of another cluster, there is no other user.
     let missing = "missing permissions: create/update brokers.submariner.io in namespace submariner-k8s-broker";
     let alone = scene
         .deploy_without_context(&settings, &Silent)

@@ -1,4 +1,4 @@
-//! What tests of brokers begin with.
+//! Fixtures of the broker tests.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use crate::scene::{Fault, Record, client, config, kind, watched};
 
-/// A server and a folder, both of the test's own.
+/// A server and a folder of the test's own.
 pub struct Scene {
     pub server: TestServer,
     pub admin: Client,
@@ -29,7 +29,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A cluster that knows nothing of Submariner.
+    /// A cluster without Submariner.
     pub async fn empty() -> anyhow::Result<Self> {
         let server = TestServer::start_whole().await?;
         Ok(Self {
@@ -56,7 +56,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// What is asked for by somebody who asks for nothing special.
+    /// The default settings.
     pub fn settings(&self) -> BrokerSettings {
         let components = ["service-discovery", "connectivity"];
         BrokerSettings {
@@ -73,7 +73,7 @@ impl Scene {
         }
     }
 
-    /// Deploys a broker with the kube context of the administrator.
+    /// Deploys a broker with the administrator's kube context.
     pub async fn deploy(
         &self,
         settings: &BrokerSettings,
@@ -84,7 +84,7 @@ impl Scene {
         insula_broker::deploy::broker::deploy(context, settings, report).await
     }
 
-    /// The same without any kube context.
+    /// Deploys without a kube context.
     pub async fn deploy_without_context(
         &self,
         settings: &BrokerSettings,
@@ -94,7 +94,7 @@ impl Scene {
         insula_broker::deploy::broker::deploy(context, settings, report).await
     }
 
-    /// The same, recorded and disturbed.
+    /// Deploys with recorded and disturbed requests.
     pub async fn deploy_disturbed(
         &self,
         settings: &BrokerSettings,
@@ -108,7 +108,7 @@ impl Scene {
         Ok((deployed, record))
     }
 
-    /// An object of this kind, in a namespace or none.
+    /// Returns an object of this kind, in a namespace or none.
     pub async fn get(&self, plural: &str, namespace: &str, name: &str) -> anyhow::Result<Value> {
         let found = self.api(plural, namespace).get_opt(name).await?;
         Ok(serde_json::to_value(found)?)
@@ -145,7 +145,7 @@ impl Scene {
         Ok(())
     }
 
-    /// A tenant as the operator makes it, and the partial file that its administrator gets.
+    /// Creates a tenant as the operator does, and returns its partial file.
     pub async fn tenant(&self, id: &str) -> anyhow::Result<BrokerInfo> {
         let id: TenantId = id.parse()?;
         let namespace = id.namespace();
@@ -187,7 +187,7 @@ impl Scene {
         })
     }
 
-    /// Settings of a tenant's administrator with this file.
+    /// The settings of a tenant's administrator with this file.
     pub fn with_file(&self, name: &str, info: &BrokerInfo) -> anyhow::Result<BrokerSettings> {
         let path = self.path(name);
         std::fs::write(&path, info.encode())?;

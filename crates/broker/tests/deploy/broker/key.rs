@@ -1,4 +1,4 @@
-//! The key that clusters share: never lost, never silently another.
+//! The pre-shared key is never lost and never silently replaced.
 
 use insula_broker::Error;
 use insula_broker::deploy::broker::{BrokerSettings, PskSource};
@@ -24,7 +24,7 @@ async fn r69_r76_key_of_the_replaced_file_is_kept_for_the_same_broker() -> anyho
         first.file
     );
     assert_eq!(told.warnings(), [said]);
-    // Another broker gets another key, and the old file stays under another name.
+    // Another broker gets another key, and the old file is backed up.
     let settings = BrokerSettings {
         namespace: Some("other".to_owned()),
         ..scene.settings()
@@ -78,7 +78,7 @@ async fn r67_input_file_may_be_the_output_file() -> anyhow::Result<()> {
 async fn r76_unreadable_or_invalid_file_is_not_overwritten() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let settings = scene.settings();
-    // It is no file of ours: it is kept, and it is said.
+    // The file is not a broker info: it is backed up with a warning.
     std::fs::write(&settings.output, "else")?;
     let told = Told::default();
     let deployed = scene.deploy(&settings, &told).await?;
@@ -89,7 +89,7 @@ async fn r76_unreadable_or_invalid_file_is_not_overwritten() -> anyhow::Result<(
         settings.output
     );
     assert!(warning.starts_with(&said), "{warning}");
-    // What cannot be read may have a key in it.
+    // An unreadable file may contain a key.
     let settings = BrokerSettings {
         output: scene.path("folder"),
         ..scene.settings()
@@ -121,7 +121,7 @@ async fn r76_same_broker_is_recognized_by_its_account() -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let first = scene.deploy(&scene.settings(), &Silent).await?;
     let key = psk(&first.file)?;
-    // As clusters reach it, which is not as we do.
+    // The URL for clusters, which differs from the one in use.
     let mut info = BrokerInfo::read(&first.file)?;
     info.url = "https://broker.example:6443".to_owned();
     std::fs::write(&first.file, info.encode())?;
@@ -139,7 +139,7 @@ async fn r69_no_new_key_is_generated_once_clusters_have_joined() -> anyhow::Resu
         let key = psk(&first.file)?;
         let away = scene.path("away.subm");
         std::fs::rename(&first.file, &away)?;
-        // Nobody has joined: then nobody is cut off.
+        // No cluster has joined, so none is cut off.
         let second = scene.deploy(&scene.settings(), &Silent).await?;
         assert_eq!(second.psk, PskSource::Generated);
         std::fs::remove_file(&second.file)?;

@@ -77,7 +77,7 @@ async fn r73_existing_settings_are_kept_with_a_warning() -> anyhow::Result<()> {
         "Globalnet keeps its settings (on, 242.0.0.0/16 with 1024 addresses a cluster) instead of the requested ones (on, 242.0.0.0/8 with 65536 addresses a cluster): clusters may have joined with them. To change them, remove all clusters, then `kubectl -n submariner-k8s-broker delete configmap submariner-globalnet-info` and deploy the broker again",
         "ClustersetIP keeps its settings (off, 243.0.0.0/8) instead of the requested ones (on, 243.0.0.0/8): clusters may have joined with them. To change them, remove all clusters, then `kubectl -n submariner-k8s-broker delete configmap submariner-clustersetip-info` and deploy the broker again",
     ];
-    // The first is about the key.
+    // The first warning is about the key.
     assert_eq!(warnings[1..], expected);
     Ok(())
 }

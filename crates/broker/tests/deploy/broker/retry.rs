@@ -1,4 +1,4 @@
-//! Interrupted at any request, before it arrives or before its answer does.
+//! Deployments interrupted at any request, before it arrives or before its response does.
 
 use insula_broker::deploy::broker::BrokerSettings;
 use insula_broker::info::BrokerInfo;
@@ -7,7 +7,7 @@ use insula_broker::report::Silent;
 use super::fixture::{Scene, psk};
 use crate::scene::{Fault, inventory};
 
-/// More requests than any run has.
+/// More requests than any deployment sends.
 const ENOUGH: usize = 200;
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn r76_first_deployment_with_lost_responses_is_completed_by_the_next() -> 
     first_runs_cut(Fault::After).await
 }
 
-/// Runs that are cut at one request after the other, each followed by one that is not.
+/// Interrupts a deployment at one request after the other, each followed by a complete one.
 async fn first_runs_cut(fault: fn(usize) -> Fault) -> anyhow::Result<()> {
     let scene = Scene::empty().await?;
     let mut cut = 0;
@@ -40,7 +40,7 @@ async fn first_runs_cut(fault: fn(usize) -> Fault) -> anyhow::Result<()> {
         let info = BrokerInfo::read(&settings.output)?;
         info.for_join(&settings.output)?;
     }
-    // One of each, and nothing more.
+    // Exactly one object of each.
     let all = inventory(&scene.admin).await?;
     for at in 1..=cut {
         let inside = all.keys().filter(|key| key.contains(&format!(" n{at}/")));

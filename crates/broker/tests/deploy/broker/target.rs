@@ -1,4 +1,4 @@
-//! Where, and as whom: the file, then the flag, then what is usual; then the kube context.
+//! The target: from the file, then the flag, then the default; then the kube context.
 
 use insula_broker::Error;
 use insula_broker::deploy::broker::{BrokerSettings, CredentialSource, Prepared};
@@ -101,7 +101,7 @@ async fn r54_r57_user_and_url_are_taken_from_the_file_independently() -> anyhow:
         );
         let deployed = scene.deploy(&settings, &Silent).await?;
         assert_eq!(deployed.namespace, "submariner-broker-acme");
-        // Its error is told only where it is needed.
+        // Its error is reported only if it is needed.
         let without = prepared(no_context(), &settings).map(|_| ());
         let without = without.map_err(|error| error.to_string());
         match needs_context {
@@ -138,7 +138,7 @@ async fn r57_token_of_a_file_is_not_sent_to_another_cluster() -> anyhow::Result<
         ..partial.clone()
     };
     let settings = scene.with_file("in.subm", &no_url)?;
-    // The other server cannot show a certificate of the file's CA, so it is told nothing.
+    // The other server cannot present a certificate of the file's CA, so nothing is sent.
     let elsewhere = TestServer::start_whole().await?;
     let context = Ok(config(&elsewhere, "system")?);
     let refused = insula_broker::deploy::broker::deploy(context, &settings, &Silent)
@@ -150,7 +150,7 @@ async fn r57_token_of_a_file_is_not_sent_to_another_cluster() -> anyhow::Result<
     );
     let hint = "the server's certificate is not from a CA that is trusted here: is the file old, or of another cluster?";
     assert_eq!(refused.hint().as_deref(), Some(hint));
-    // Without a CA nothing could be shown.
+    // Without a CA nothing could be verified.
     let mut no_ca = no_url.clone();
     no_ca
         .client_token
@@ -168,7 +168,7 @@ async fn r57_token_of_a_file_is_not_sent_to_another_cluster() -> anyhow::Result<
         refused.hint().as_deref(),
         Some("pass its URL as --broker-url")
     );
-    // Somebody who says where it is from is believed.
+    // An explicit URL is accepted.
     let settings = BrokerSettings {
         broker_url: Some(scene.server.url()),
         ..scene.with_file("in.subm", &no_url)?
@@ -202,7 +202,7 @@ async fn r57_credential_of_the_context_is_not_sent_to_the_files_url() -> anyhow:
     };
     let own = scene.server.url();
     for (context, named, sent) in [
-        // One CA may have signed for many servers.
+        // One CA may have issued certificates for many servers.
         (context(), "https://elsewhere.example", false),
         (public(), "https://elsewhere.example", false),
         (careless(), "https://elsewhere.example", false),
@@ -227,7 +227,7 @@ async fn r57_credential_of_the_context_is_not_sent_to_the_files_url() -> anyhow:
     Ok(())
 }
 
-/// A URL without a scheme is the same, and files have it whole.
+/// A URL without a scheme is equivalent, and is written completely.
 #[tokio::test]
 async fn r70_url_is_written_completely() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
@@ -242,7 +242,7 @@ async fn r70_url_is_written_completely() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says, in a process of its own, which file to connect with.
+/// The variable with the file to connect with, in a separate process.
 const CHILD: &str = "INSULA_TEST_BROKER_INFO";
 
 #[tokio::test]
@@ -271,13 +271,13 @@ async fn server_is_verified_by_the_files_or_the_machines_ca() -> anyhow::Result<
         data.unwrap().insert("ca.crt".to_owned(), bundle);
         let settings = scene.with_file("in.subm", &info)?;
         std::fs::write(scene.path("machine.pem"), of_machine)?;
-        // What the machine trusts is asked once in a process.
+        // The machine's roots are loaded once per process.
         let mut child = std::process::Command::new(std::env::current_exe()?);
         child.args(["--exact", name]);
         child.env(CHILD, settings.info_from.as_ref().unwrap());
         child.env("SSL_CERT_FILE", scene.path("machine.pem"));
         child.env_remove("SSL_CERT_DIR");
-        // The server is on this thread.
+        // The server runs on this thread.
         let ended = tokio::task::spawn_blocking(move || child.output()).await??;
         assert_eq!(ended.status.success(), believed, "{ended:?}");
     }

@@ -1,4 +1,4 @@
-//! A broker that a tenant's administrator deploys, with rights in its namespace only.
+//! A broker deployed by a tenant's administrator, with permissions in its namespace only.
 
 use http::Method;
 use insula_broker::Error;
@@ -13,7 +13,7 @@ use crate::scene::{Record, Told, client, inventory, watched};
 
 const NAMESPACE: &str = "submariner-broker-acme";
 
-/// Deploys with the file alone, and says what was sent.
+/// Deploys with the file alone, and returns the requests.
 async fn recorded(settings: &BrokerSettings) -> anyhow::Result<(Result<Mode, Error>, Record)> {
     let context = Err(Error::invalid("there is no kubeconfig"));
     let prepared = Prepared::new(context, settings, &Silent)?;
@@ -41,9 +41,9 @@ async fn r5_r58_r61_r75_tenant_deploys_within_its_namespace() -> anyhow::Result<
         "configmaps submariner-broker-acme/submariner-globalnet-info",
     ];
     assert_eq!(made, expected);
-    // What the operator made is as it made it, further administrators included.
+    // The operator's objects are unchanged, additional administrators included.
     for (key, version) in &before {
-        // A server notes on a token's Secret that it was used.
+        // The server records the use of a token on its Secret.
         if key.starts_with("secrets ") {
             continue;
         }
@@ -114,7 +114,7 @@ async fn r3_r8_brokers_of_tenants_and_a_classic_one_are_independent() -> anyhow:
 #[tokio::test]
 async fn r61_axon_mode_has_the_cluster_role_but_no_legacy_account() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
-    // An administrator of the cluster, in a namespace of no tenant.
+    // A cluster administrator, in a namespace without a tenant.
     let deployed = scene.deploy(&scene.settings(), &Silent).await?;
     assert_eq!(deployed.mode, Mode::Axon);
     let namespace = deployed.namespace.as_str();
@@ -141,7 +141,7 @@ async fn r61_axon_mode_has_the_cluster_role_but_no_legacy_account() -> anyhow::R
 
 #[tokio::test]
 async fn tenant_with_a_space_is_recognized_by_its_namespace_label() -> anyhow::Result<()> {
-    // There are no tenants of Submariner's in its space, but everything else is.
+    // Its space does not serve tenants, but everything else.
     let scene = Scene::empty().await?;
     insula_broker::crds::ensure(&scene.admin, &insula_broker::crds::broker_kinds(), &Silent)
         .await?;
@@ -153,7 +153,7 @@ async fn tenant_with_a_space_is_recognized_by_its_namespace_label() -> anyhow::R
         .get("serviceaccounts", NAMESPACE, "submariner-k8s-broker-client")
         .await?;
     assert_eq!(legacy, Value::Null);
-    // Without the label it is nobody's.
+    // Without the label it does not belong to a tenant.
     scene
         .edit(("namespaces", "", NAMESPACE), |namespace| {
             namespace["metadata"]["labels"]
@@ -191,12 +191,12 @@ async fn r60_tenant_is_told_which_rules_it_lacks_to_repair_its_role() -> anyhow:
     assert!(refused.to_string().starts_with(said), "{refused}");
     let hint = "Kubernetes lets no user grant permissions that they do not have: ask the offering admin to update the role";
     assert_eq!(refused.hint().as_deref(), Some(hint));
-    // The file is as it was.
+    // The file is unchanged.
     assert_eq!(
         BrokerInfo::read(&settings.output)?.encode(),
         partial.encode()
     );
-    // An administrator of the cluster mends it, and the tenant goes on.
+    // A cluster administrator repairs it, and the tenant continues.
     let mended = BrokerSettings {
         namespace: Some(NAMESPACE.to_owned()),
         output: scene.path("admin.subm"),
@@ -264,7 +264,7 @@ async fn r65_missing_kinds_are_named_and_nothing_is_written() -> anyhow::Result<
 async fn r58_tenant_does_not_recreate_its_namespace() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
     let partial = scene.tenant("acme").await?;
-    // Somebody who may look at namespaces and make none.
+    // A user who may read namespaces but not create them.
     scene.put("clusterroles", json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "looks"},
         "rules": [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}],

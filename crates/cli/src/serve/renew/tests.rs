@@ -41,7 +41,7 @@ fn current(renewal: &Renewal) -> Vec<CertificateDer<'static>> {
     renewal.certificates.chain()
 }
 
-/// A certificate and its key, of some CA.
+/// A certificate and its key, of a CA.
 fn pair() -> (String, String) {
     let validity = Validity::starting(SystemTime::now(), DAY);
     let ca = Authority::generate("another", validity).unwrap();
@@ -74,7 +74,7 @@ fn own_certificates_are_renewed_with_the_kubeconfig() {
     let renewed = kubeconfig(data.path());
     assert_ne!(renewed, admin);
     assert!(renewed.contains("server: https://api.example\n"));
-    // Once is enough, and the next start finds it as it is.
+    // Once is enough, and the next start changes nothing.
     renewal.check(due + 2 * DAY);
     assert_eq!(current(&renewal), second);
     assert_eq!(renewal.problems.logged, "");
@@ -95,7 +95,7 @@ fn deleted_kubeconfig_is_not_rewritten_until_it_changes() {
     renewal.check(due);
     let logged = renewal.problems.logged.clone();
     assert!(logged.starts_with("cannot write /missing/file"), "{logged}");
-    // It is tried again, although nothing is due any more.
+    // It is retried, although nothing is due any more.
     renewal.kubeconfig.path = path;
     renewal.check(due);
     assert_eq!(renewal.problems.logged, "");
@@ -135,7 +135,7 @@ fn changed_files_are_reloaded_unless_invalid() {
     let (before, admin) = (current(&renewal), kubeconfig(data.path()));
     let now = SystemTime::now();
     for (certificate, key, why) in [
-        // Whoever replaces them writes one after the other.
+        // The two files are replaced one after the other.
         (
             &second,
             &first_key,
@@ -172,9 +172,9 @@ fn changed_files_are_reloaded_unless_invalid() {
     renewal.check(now);
     assert_eq!(renewal.problems.logged, "");
     assert_ne!(current(&renewal), before);
-    // Clients are told whom to believe.
+    // Clients are told which CA to trust.
     assert_ne!(kubeconfig(data.path()), admin);
-    // And the administrator's own certificate is renewed all the same, while these stay.
+    // The administrator's own certificate is renewed anyway, while these stay.
     let (after, admin) = (current(&renewal), kubeconfig(data.path()));
     std::fs::remove_file(&files.key).unwrap();
     renewal.check(now + LEAF_LASTS);

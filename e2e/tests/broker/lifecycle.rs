@@ -1,24 +1,24 @@
-//! The whole way, from an empty cluster to two joined clusters in each of two tenants.
+//! The complete path from an empty cluster to two joined clusters in each of two tenants.
 
 use std::thread;
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::cast::{Tenant, hand_over};
 use crate::cluster::{Cluster, Workload, shared};
 use crate::content::{at, names, one};
-use crate::person::FILE;
+use crate::fixture::{Tenant, hand_over};
+use crate::user::FILE;
 
 const OPERATOR: &str = "namespaces/submariner-operator";
 
-/// What is on the broker and on both clusters of a tenant that went the whole way.
-struct Walked {
+/// The objects of a tenant with two joined clusters.
+struct Joined {
     tenant: Tenant,
     members: [Workload; 2],
 }
 
-fn walk(cluster: &Cluster, id: &str) -> Walked {
+fn deploy_and_join(cluster: &Cluster, id: &str) -> Joined {
     let tenant = Tenant::create(cluster, id);
     let file = tenant.deploy_broker("--globalnet");
     assert_eq!(file.namespace(), Some(tenant.namespace.as_str()));
@@ -29,7 +29,7 @@ fn walk(cluster: &Cluster, id: &str) -> Walked {
         tenant.join(&joining, member, cidrs);
         joining
     });
-    Walked { tenant, members }
+    Joined { tenant, members }
 }
 
 #[test]
@@ -38,14 +38,14 @@ fn two_tenants_deploy_and_join_concurrently() {
     let [one, other] = thread::scope(|scope| {
         let both = ["walk-a", "walk-b"].map(|id| {
             let cluster = &cluster;
-            scope.spawn(move || walk(cluster, id))
+            scope.spawn(move || deploy_and_join(cluster, id))
         });
-        both.map(|walked| walked.join().unwrap())
+        both.map(|joined| joined.join().unwrap())
     });
-    for walked in [&one, &other] {
-        has_both_members(&cluster, walked);
+    for joined in [&one, &other] {
+        has_both_members(&cluster, joined);
     }
-    // A member's credential is worth something to its own tenant, and nothing to the other.
+    // A member's credential is valid for its own tenant only.
     for (own, foreign) in [(&one, &other), (&other, &one)] {
         let (own_space, foreign_space) = (&own.tenant.namespace, &foreign.tenant.namespace);
         for member in &own.members {
@@ -83,8 +83,8 @@ fn two_tenants_deploy_and_join_concurrently() {
 }
 
 #[track_caller]
-fn has_both_members(cluster: &Cluster, walked: &Walked) {
-    let (tenant, root) = (&walked.tenant, cluster.root());
+fn has_both_members(cluster: &Cluster, joined: &Joined) {
+    let (tenant, root) = (&joined.tenant, cluster.root());
     let here = tenant.namespace.as_str();
     let found = names(&root, here);
     for part in [
@@ -96,7 +96,7 @@ fn has_both_members(cluster: &Cluster, walked: &Walked) {
         assert!(found.contains(&part.to_owned()), "{part}: {found:?}");
     }
     let file = tenant.admin.reads(FILE);
-    for (member, (id, global)) in walked
+    for (member, (id, global)) in joined
         .members
         .iter()
         .zip([("east", "242.0.0.0/16"), ("west", "242.1.0.0/16")])
@@ -135,7 +135,7 @@ fn joining_again_changes_nothing_and_a_taken_id_is_refused() {
     let before = root.get(&map)["data"].clone();
     tenant.join(&east, "east", "");
     assert_eq!(root.get(&map)["data"], before);
-    // Once its pods have said that they are there, nobody else can be it.
+    // Once its Cluster object is published, no other cluster can take the ID.
     let object = json!({"apiVersion": "submariner.io/v1", "kind": "Cluster", "metadata": {"name": "east"},
         "spec": {"cluster_id": "east", "cluster_cidr": [], "service_cidr": [], "global_cidr": []}});
     tenant
@@ -205,7 +205,7 @@ fn lost_file_is_recovered_from_a_member_and_from_the_broker() {
         (found.token(), found.namespace()),
         (file.token(), file.namespace())
     );
-    // It is good for the next member.
+    // The recovered file is valid for the next member.
     let next = cluster.nobody();
     hand_over(&somebody, &next);
     let west = cluster.workload("lost-west");
@@ -247,7 +247,7 @@ fn show_brokers_lists_what_the_caller_may_read() {
     ] {
         assert!(row.contains(text), "{text}: {row}");
     }
-    // A tenant may not look around, and is told so.
+    // A tenant may not list other namespaces, and is told so.
     let somebody = cluster.bearer(&tenant.file.token());
     let said = somebody.subctl("show brokers");
     assert_eq!(said.code, Some(1), "{said}");

@@ -1,14 +1,14 @@
-//! What holds everywhere: R78 to R81, R83 and R84.
+//! General requirements: R78 to R81, R83 and R84.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::cast::{Tenant, await_phase, tenant};
 use crate::cluster::{Cluster, Operator, TENANTS, lacks, shared};
 use crate::content::{at, condition, names, namespace, one};
+use crate::fixture::{Tenant, await_phase, tenant};
 use crate::journal::readable_files;
-use crate::person::FILE;
-use crate::waiting::until;
+use crate::user::FILE;
+use crate::wait::until;
 
 const ADMIN: &str = "submariner-k8s-broker-admin";
 
@@ -67,7 +67,7 @@ fn r79_deleted_or_changed_objects_are_restored() {
         assert_eq!(again["rules"], before["rules"], "{path}");
         assert_eq!(again["roleRef"], before["roleRef"], "{path}");
     }
-    // Rules that are widened or taken away, and who is bound.
+    // Rules that are extended or removed, and other subjects.
     let role = one(here, "roles", ADMIN);
     let binding = one(here, "rolebindings", ADMIN);
     let (rules, subjects) = (
@@ -95,7 +95,7 @@ fn r79_deleted_or_changed_objects_are_restored() {
             (root.get(path)[field] == *right).then_some(())
         });
     }
-    // What others add stays.
+    // Additions of others stay.
     root.merge(
         &role,
         &json!({"metadata": {"labels": {"example.com/mine": "yes"}}}),
@@ -129,12 +129,12 @@ fn r80_operator_recovers_after_an_outage_with_expired_watches() {
     let cluster = Cluster::with_axon(Operator::Apart).unwrap();
     let root = cluster.root();
     let before = Tenant::create(&cluster, "r80-before");
-    // The server is away, and back where it was.
+    // The server is restarted at the same address.
     cluster.kill_server();
     let root_again = cluster.root();
     drop(root);
     let root = root_again;
-    // So much happens that watches from before it have expired.
+    // So many events that earlier watches have expired.
     let map = |number: usize| {
         json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": format!("m{number}"), "labels": {"app.kubernetes.io/managed-by": "axon-operator"}}})
@@ -157,7 +157,7 @@ fn r81_no_secret_appears_in_output_logs_or_readable_files() {
         return;
     };
     let root = cluster.root();
-    let offering = cluster.admin().talkative();
+    let offering = cluster.admin().verbose();
     offering.does("create tenant r81");
     offering.reads(FILE);
     offering.does(&format!(
@@ -182,7 +182,7 @@ fn r81_no_secret_appears_in_output_logs_or_readable_files() {
     ));
     offering.does(&format!("recover-broker-info --kubeconfig '{kubeconfig}'"));
     let file = offering.reads(FILE);
-    // Those who come with a token that is refused, or to a broker that is not there.
+    // With a refused token, and with an unreachable broker.
     let broken = file.with("brokerURL", json!("https://127.0.0.1:1"));
     broken.write(&offering.path("unreachable.subm"));
     offering.fails(
@@ -191,7 +191,7 @@ fn r81_no_secret_appears_in_output_logs_or_readable_files() {
     );
     offering.does("get tenant r81 --generate_subm --rotate-token");
     offering.reads(FILE);
-    // What the server has to show to those who may not read Secrets.
+    // What users without permission to read Secrets can see.
     let tenant = root.get(&format!("{TENANTS}/r81")).to_string();
     let events = root.get("/apis/events.k8s.io/v1/events").to_string();
     let token = file.token();
@@ -200,8 +200,8 @@ fn r81_no_secret_appears_in_output_logs_or_readable_files() {
     offering.does("delete tenant r81");
     cluster.kill_operator();
     assert!(cluster.journal.hidden() > 8);
-    assert_eq!(cluster.journal.betrayals(), Vec::<String>::new());
-    // Nor has it reached a file that others may read.
+    assert_eq!(cluster.journal.leaks(), Vec::<String>::new());
+    // Nor is it in a file that others may read.
     let open = readable_files(cluster.folder());
     for path in open {
         let text = std::fs::read(&path).unwrap();

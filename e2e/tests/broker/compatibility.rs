@@ -2,15 +2,15 @@
 
 use insula_e2e::command::Said;
 
-use crate::cast::{Tenant, await_phase, tenant};
 use crate::cluster::{AXON, Cluster, Operator, TENANTS, classic, shared};
 use crate::content::{at, names, namespace, one, snapshot};
-use crate::person::FILE;
+use crate::fixture::{Tenant, await_phase, tenant};
 use crate::subm::{Subm, mode};
-use crate::waiting::until;
+use crate::user::FILE;
+use crate::wait::until;
 
-/// What a classic broker's namespace has, and nothing else; the token's Secret has a name of
-/// the server's choice.
+/// The exact contents of a classic broker's namespace; the server generates the name of the
+/// token's Secret.
 const CLASSIC: [&str; 10] = [
     "brokers/submariner-broker",
     "configmaps/submariner-clustersetip-info",
@@ -24,8 +24,8 @@ const CLASSIC: [&str; 10] = [
     "serviceaccounts/submariner-k8s-broker-client",
 ];
 
-/// With the part of generated names that is the same every time.
-fn given(names: Vec<String>) -> Vec<String> {
+/// Removes the generated suffix of names.
+fn without_generated_suffix(names: Vec<String>) -> Vec<String> {
     let cut = |name: String| match name.split_once("-token-") {
         Some((before, _)) => format!("{before}-token-"),
         None => name,
@@ -39,7 +39,7 @@ fn r1_all_objects_of_a_broker_are_in_the_given_namespace() {
     let (admin, root) = (cluster.admin(), cluster.root());
     for (flag, name) in [("-n", "r1-short"), ("--namespace", "r1-long")] {
         admin.does(&format!("deploy broker {flag} {name}"));
-        assert_eq!(given(names(&root, name)), CLASSIC);
+        assert_eq!(without_generated_suffix(names(&root, name)), CLASSIC);
         assert_eq!(admin.reads(FILE).namespace(), Some(name));
         assert_eq!(admin.reads(FILE).token_namespace(), name);
     }
@@ -50,7 +50,10 @@ fn r2_default_namespace_is_submariner_k8s_broker() {
     let Some(cluster) = classic() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     admin.does("deploy broker");
-    assert_eq!(given(names(&root, "submariner-k8s-broker")), CLASSIC);
+    assert_eq!(
+        without_generated_suffix(names(&root, "submariner-k8s-broker")),
+        CLASSIC
+    );
     assert_eq!(admin.reads(FILE).namespace(), Some("submariner-k8s-broker"));
 }
 
@@ -97,7 +100,7 @@ fn r6_classic_broker_is_unchanged_without_axon() {
     let Some(cluster) = classic() else { return };
     let (admin, root) = (cluster.admin(), cluster.root());
     admin.does("deploy broker -n r6");
-    assert_eq!(given(names(&root, "r6")), CLASSIC);
+    assert_eq!(without_generated_suffix(names(&root, "r6")), CLASSIC);
     assert_eq!(
         Subm::keys(&admin.path(FILE)),
         [
@@ -123,7 +126,7 @@ fn r6_classic_broker_is_unchanged_without_axon() {
         "kubernetes.io/service-account-token"
     );
     assert_eq!(mode(&admin.path(FILE)), 0o600);
-    // The rules are Submariner's own, and no wider.
+    // The rules are Submariner's own, and not wider.
     let role = root.get(&one("r6", "roles", "submariner-k8s-broker-admin"));
     let rules = role["rules"].to_string();
     assert!(!rules.contains("\"roles\""), "{rules}");
@@ -144,7 +147,7 @@ fn r7_existing_files_and_command_lines_keep_working() {
          --custom-domains a.example,b.example --repository r --version v --operator-debug",
     );
     let first = admin.reads(FILE);
-    // What the programs of today write has no namespace.
+    // Files of existing versions have no namespace.
     first.without(&["namespace"]).write(&admin.path("old.subm"));
     let joining = cluster.workload("r7");
     let join = format!(
@@ -158,7 +161,7 @@ fn r7_existing_files_and_command_lines_keep_working() {
     );
     admin.does("deploy-broker --ipsec-psk-from old.subm");
     assert_eq!(admin.reads(FILE).psk(), first.psk());
-    // The token in the file says where it belongs.
+    // The token in the file names its namespace.
     assert_eq!(admin.reads(FILE).namespace(), Some("r7"));
 }
 
@@ -251,12 +254,12 @@ fn r10_every_command_exists_and_has_help() {
         assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said}");
         assert!(said.out.contains("Usage: subctl"), "{said}");
     }
-    somebody.mistypes("", "Usage: subctl");
-    somebody.mistypes("create", "Usage: subctl create");
-    somebody.mistypes("create cluster", "cluster");
-    somebody.mistypes("get tenant", "ID");
-    somebody.mistypes("delete tenant", "ID");
-    somebody.mistypes("deploy broker --no-such-flag", "--no-such-flag");
+    somebody.misuses("", "Usage: subctl");
+    somebody.misuses("create", "Usage: subctl create");
+    somebody.misuses("create cluster", "cluster");
+    somebody.misuses("get tenant", "ID");
+    somebody.misuses("delete tenant", "ID");
+    somebody.misuses("deploy broker --no-such-flag", "--no-such-flag");
     let version = until("it says its version", || {
         Some(somebody.subctl("--version").succeeds())
     });

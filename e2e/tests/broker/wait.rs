@@ -1,14 +1,14 @@
-//! Waiting for what is going to be.
+//! Waiting with a deadline.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that is going to happen at all.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks.
+/// The poll interval.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Waits until a look finds something.
+/// Waits until a probe finds something.
 #[track_caller]
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;

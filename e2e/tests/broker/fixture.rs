@@ -1,33 +1,33 @@
-//! Who plays in a test.
+//! The tenants of a test.
 
 use serde_json::Value;
 
 use crate::api::Api;
 use crate::cluster::{Cluster, TENANTS, Workload};
-use crate::person::{FILE, Person};
 use crate::subm::Subm;
-use crate::waiting::until;
+use crate::user::{FILE, User};
+use crate::wait::until;
 
-/// A tenant that was made for a test.
+/// A tenant that was created for a test.
 pub struct Tenant {
     /// Its ID.
     pub id: String,
     /// Its namespace.
     pub namespace: String,
-    /// Its administrator: nobody, with the file that they were given.
-    pub admin: Person,
-    /// That file.
+    /// Its administrator: a user without a kubeconfig, but with the file.
+    pub admin: User,
+    /// The file.
     pub file: Subm,
 }
 
 impl Tenant {
-    /// The offering admin makes one and hands over the file.
+    /// The offering admin creates a tenant and hands over the file.
     #[track_caller]
     pub fn create(cluster: &Cluster, id: &str) -> Self {
         Self::create_with(cluster, id, "")
     }
 
-    /// With further arguments.
+    /// The same with additional arguments.
     #[track_caller]
     pub fn create_with(cluster: &Cluster, id: &str, more: &str) -> Self {
         let offering = cluster.admin();
@@ -43,7 +43,7 @@ impl Tenant {
         }
     }
 
-    /// Its administrator deploys the broker, with nothing but the file.
+    /// Its administrator deploys the broker with only the file.
     #[track_caller]
     pub fn deploy_broker(&self, more: &str) -> Subm {
         let line = format!("deploy broker --broker-info-from {FILE} {more}");
@@ -51,17 +51,17 @@ impl Tenant {
         self.admin.reads(FILE)
     }
 
-    /// Its object.
+    /// Returns its object.
     pub fn object(&self, api: &Api) -> Value {
         api.get(&format!("{TENANTS}/{}", self.id))
     }
 
-    /// Requests with the token in its file.
+    /// A client with the token in its file.
     pub fn api(&self, cluster: &Cluster) -> Api {
         cluster.api(&self.file.token())
     }
 
-    /// A cluster joins.
+    /// Joins a cluster.
     #[track_caller]
     pub fn join(&self, joining: &Workload, id: &str, more: &str) {
         let path = joining.kubeconfig();
@@ -70,12 +70,12 @@ impl Tenant {
     }
 }
 
-/// One gives the file to another.
-pub fn hand_over(from: &Person, to: &Person) {
+/// Copies the file from one user to another.
+pub fn hand_over(from: &User, to: &User) {
     std::fs::copy(from.path(FILE), to.path(FILE)).unwrap();
 }
 
-/// A tenant's object, as kubectl would make it.
+/// A Tenant object, as kubectl would create it.
 pub fn tenant(id: &str) -> Value {
     serde_json::json!({
         "apiVersion": "submariner.io/v1alpha1", "kind": "Tenant",
@@ -88,7 +88,7 @@ pub fn namespace(name: &str) -> Value {
     serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Waits until a tenant is so far.
+/// Waits until a tenant has this phase.
 #[track_caller]
 pub fn await_phase(api: &Api, id: &str, phase: &str) -> Value {
     until(&format!("{id} becomes {phase}"), || {
@@ -97,7 +97,7 @@ pub fn await_phase(api: &Api, id: &str, phase: &str) -> Value {
     })
 }
 
-/// Waits until nothing is at a path.
+/// Waits until a path is not found.
 #[track_caller]
 pub fn await_gone(api: &Api, path: &str) {
     until(&format!("{path} goes"), || {
@@ -105,10 +105,9 @@ pub fn await_gone(api: &Api, path: &str) {
     });
 }
 
-/// Waits until a token is worth nothing: Kubernetes remembers for some seconds that one was
-/// good.
+/// Waits until a token is refused: Kubernetes caches valid tokens for some seconds.
 #[track_caller]
-pub fn await_worthless(api: &Api, path: &str) {
+pub fn await_refused(api: &Api, path: &str) {
     until("the old token ends", || {
         (api.code(&http::Method::GET, path, None) == 401).then_some(())
     });

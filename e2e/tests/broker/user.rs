@@ -1,4 +1,4 @@
-//! Somebody with a folder and a kubeconfig.
+//! A user with a folder and a kubeconfig.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,25 +10,25 @@ use insula_e2e::insula::{self, subctl};
 use crate::journal::Journal;
 use crate::subm::Subm;
 
-/// What every command writes if it is not told otherwise.
+/// The default output file.
 pub const FILE: &str = "broker-info.subm";
 
-/// As much as our programs say; what others do on the wire would hide it.
+/// The log filter: everything of our programs, without the noise of the transport.
 const TALK: &str = "debug,insula_broker=trace,insula_operator=trace,insula_cli=trace,\
                     kube_client=trace,h2=info,hyper=info,hyper_util=info,rustls=info";
 
-/// Somebody who types commands in a folder of their own.
+/// A user who runs commands in a folder of their own.
 #[derive(Clone, Debug)]
-pub struct Person {
-    /// Where they are.
+pub struct User {
+    /// The folder.
     pub folder: PathBuf,
     kubeconfig: Option<PathBuf>,
     log: Option<&'static str>,
     journal: Arc<Journal>,
 }
 
-impl Person {
-    /// In an empty folder.
+impl User {
+    /// Creates a user in an empty folder.
     pub fn new(folder: &Path, kubeconfig: Option<&Path>, journal: &Arc<Journal>) -> Self {
         std::fs::create_dir_all(folder).unwrap();
         Self {
@@ -39,7 +39,7 @@ impl Person {
         }
     }
 
-    /// The same in another folder, below this one.
+    /// The same user in a subfolder.
     pub fn at(&self, folder: &str) -> Self {
         let folder = self.folder.join(folder);
         std::fs::create_dir_all(&folder).unwrap();
@@ -49,20 +49,20 @@ impl Person {
         }
     }
 
-    /// The same, but every program says all that it has to say.
-    pub fn talkative(&self) -> Self {
+    /// The same user with the most verbose logs.
+    pub fn verbose(&self) -> Self {
         Self {
             log: Some(TALK),
             ..self.clone()
         }
     }
 
-    /// Where a file of theirs is.
+    /// The path of a file.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Runs `subctl` to its end.
+    /// Runs `subctl`.
     #[track_caller]
     pub fn subctl(&self, line: &str) -> Said {
         let said = self.start(line).finish();
@@ -70,13 +70,13 @@ impl Person {
         said
     }
 
-    /// Runs `subctl`, which succeeds; gives what it printed.
+    /// Runs `subctl` successfully, and returns its stdout.
     #[track_caller]
     pub fn does(&self, line: &str) -> String {
         self.subctl(line).succeeds()
     }
 
-    /// Runs `subctl`, which fails, prints nothing, and complains of all of these.
+    /// Runs `subctl`, which fails without output and with all of these in its message.
     #[track_caller]
     pub fn fails(&self, line: &str, why: &[&str]) -> String {
         let said = self.subctl(line);
@@ -87,7 +87,7 @@ impl Person {
 
     /// Runs `subctl` with a wrong command line.
     #[track_caller]
-    pub fn mistypes(&self, line: &str, why: &str) {
+    pub fn misuses(&self, line: &str, why: &str) {
         let said = self.subctl(line);
         let told = said.code == Some(2) && said.err.contains(why);
         assert!(told, "not a wrong command line for {why:?}: {said}");
@@ -103,7 +103,7 @@ impl Person {
         self.begin("insula", &mut Command::new(insula::binary()), line)
     }
 
-    /// Runs another program to its end.
+    /// Runs another program.
     #[track_caller]
     pub fn run(&self, program: &Path, line: &str) -> Said {
         let name = program.display().to_string();
@@ -128,7 +128,7 @@ impl Person {
         Running::start(format!("{name} {line}"), command, "")
     }
 
-    /// What a file of theirs says; none of its secrets may be said by anybody from now on.
+    /// Reads a file and registers its secrets with the journal.
     #[track_caller]
     pub fn reads(&self, name: &str) -> Subm {
         let subm = Subm::read(&self.path(name));
@@ -136,11 +136,11 @@ impl Person {
         subm
     }
 
-    /// The names of what is in their folder.
+    /// The names of the files in the folder.
     pub fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.folder).unwrap().flatten();
         let name = |entry: std::fs::DirEntry| entry.file_name().into_string().unwrap();
-        // What clients keep for themselves begins with a dot.
+        // Files of clients begin with a dot.
         let shown = entries.map(name).filter(|name| !name.starts_with('.'));
         let mut names: Vec<String> = shown.collect();
         names.sort();
