@@ -68,7 +68,7 @@ const RESTORE: &str = "nothing was changed; restore the pki folder from a backup
 
 /// Reads the folder, and creates what is missing or due.
 pub fn ensure(folder: &Path, wanted: &LeafSettings, now: SystemTime) -> Result<Pki, Failure> {
-    private_file::make_folder(folder)?;
+    private_file::create_folder(folder)?;
     let pki_folder = PkiFolder {
         folder,
         wanted,
@@ -251,7 +251,7 @@ impl PkiFolder<'_> {
         let (certificate_file, key_file) = (format!("{name}.crt"), format!("{name}.key"));
         let there = (self.read(&certificate_file)?, self.read(&key_file)?);
         if let (Some(certificate), Some(key)) = there
-            && self.holds(ca, &certificate, &key)
+            && self.is_valid(ca, &certificate, &key)
             && good(&certificate)
         {
             let key = Secret::new(key);
@@ -266,7 +266,7 @@ impl PkiFolder<'_> {
     }
 
     /// Returns whether a certificate is issued by the CA, matches its key, and is not due.
-    fn holds(&self, ca: &Authority, certificate: &str, key: &str) -> bool {
+    fn is_valid(&self, ca: &Authority, certificate: &str, key: &str) -> bool {
         let (Some(issued), Ok(key)) = (ca.recognise(certificate), KeyPair::from_pem(key)) else {
             return false;
         };

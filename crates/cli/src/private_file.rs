@@ -31,7 +31,7 @@ pub fn read(path: &Path) -> Result<Option<String>, Failure> {
 }
 
 /// Creates a folder, and restricts it to its owner.
-pub fn make_folder(path: &Path) -> Result<(), Failure> {
+pub fn create_folder(path: &Path) -> Result<(), Failure> {
     let make = || {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         std::fs::set_permissions(path, Permissions::from_mode(0o700))

@@ -16,7 +16,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 type Connection = StreamOwned<ClientConnection, TcpStream>;
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server that is stopped when this value is dropped.
 struct Serving {
@@ -111,7 +111,7 @@ fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "{what} did not come");
+        assert!(begun.elapsed() < TIMEOUT, "{what} did not come");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -329,7 +329,7 @@ fn r18_newer_definitions_of_other_programs_are_kept() {
     let path = format!("{DEFINITIONS}/serviceimports.multicluster.x-k8s.io");
     let found = root.get(&path);
     assert_eq!(found["spec"]["versions"].as_array().unwrap().len(), 2);
-    assert_eq!(found["metadata"]["generation"], 1, "nobody changed it");
+    assert_eq!(found["metadata"]["generation"], 1, "it is unchanged");
 }
 
 #[test]

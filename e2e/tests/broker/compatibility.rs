@@ -134,7 +134,7 @@ fn r6_classic_broker_is_unchanged_without_axon() {
     assert_eq!(
         root.find(TENANTS),
         None,
-        "nobody who did not ask has tenants"
+        "tenants are not installed without Axon"
     );
 }
 

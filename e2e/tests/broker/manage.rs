@@ -256,7 +256,7 @@ fn r50_get_shows_status_and_creation_in_every_format() {
     assert_eq!(
         admin.files(),
         Vec::<String>::new(),
-        "no file that nobody asked for"
+        "no file without --generate_subm"
     );
 }
 

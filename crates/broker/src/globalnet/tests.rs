@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-fn told<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+fn error_text<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     result.unwrap_err().to_string()
 }
 
@@ -36,7 +36,7 @@ fn r73_invalid_globalnet_settings_are_refused() {
             "cluster size 4294967295, should be <= 2147483648",
         ),
     ] {
-        let refused = told(Globalnet::validate(true, range, size));
+        let refused = error_text(Globalnet::validate(true, range, size));
         assert_eq!(
             refused,
             format!("invalid GlobalCIDR configuration: {problem}")
@@ -65,7 +65,7 @@ fn r73_invalid_globalnet_settings_are_refused() {
 #[test]
 fn r74_clusterset_ip_range_is_always_validated() {
     for enabled in [true, false] {
-        let refused = told(ClustersetIp::validate(enabled, "127.0.0.0/8"));
+        let refused = error_text(ClustersetIp::validate(enabled, "127.0.0.0/8"));
         assert_eq!(
             refused,
             "invalid ClustersetIP configuration: 127.0.0.0/8 can't be in loopback range"
@@ -168,7 +168,7 @@ fn config_maps_are_read_as_users_write_them() {
         ),
     ] {
         assert_eq!(
-            told(Globalnet::read(&map(data))),
+            error_text(Globalnet::read(&map(data))),
             format!("{before}{problem}")
         );
     }
@@ -226,17 +226,17 @@ fn allocation_is_kept_and_never_overlaps_another() {
     );
     let wish = AllocationRequest::Range("10.0.3.0/24".parse().unwrap());
     assert_eq!(
-        told(allocations.allocate("west", &range, &wish)),
+        error_text(allocations.allocate("west", &range, &wish)),
         "invalid CIDR \"10.0.3.0/24\" overlaps with cluster \"east\""
     );
     let wish = AllocationRequest::Range("127.0.0.0/8".parse().unwrap());
     assert_eq!(
-        told(allocations.allocate("west", &range, &wish)),
+        error_text(allocations.allocate("west", &range, &wish)),
         "invalid CIDR \"127.0.0.0/8\": 127.0.0.0/8 can't be in loopback range"
     );
     let wish = AllocationRequest::Range("fd00::/64".parse().unwrap());
     assert_eq!(
-        told(allocations.allocate("west", &range, &wish)),
+        error_text(allocations.allocate("west", &range, &wish)),
         "invalid CIDR \"fd00::/64\": fd00::/64 is not IPv4"
     );
 }
@@ -245,7 +245,7 @@ fn allocation_is_kept_and_never_overlaps_another() {
 fn invalid_allocations_are_never_taken_for_empty() {
     let before = "the ConfigMap submariner-globalnet-info of the broker cannot be used: ";
     for wrong in ["{", "{}", "[1]", "[{}]", "\"x\""] {
-        let refused = told(Allocations::read(&map(&[("clusterinfo", wrong)])));
+        let refused = error_text(Allocations::read(&map(&[("clusterinfo", wrong)])));
         assert_eq!(
             refused,
             format!("{before}clusterinfo is not a list of clusters")
@@ -259,10 +259,11 @@ fn invalid_allocations_are_never_taken_for_empty() {
     let mut read = Allocations::read(&map(&[("clusterinfo", odd)])).unwrap();
     let range = "242.0.0.0/8".parse().unwrap();
     assert_eq!(
-        told(read.allocate("a", &range, &AllocationRequest::Size(4))),
+        error_text(read.allocate("a", &range, &AllocationRequest::Size(4))),
         "the broker has invalid addresses for cluster \"b\": \"?\" is not an address range such as 242.0.0.0/8"
     );
-    let validate = |allocations: &Allocations, cluster| told(allocations.validate(cluster, "m"));
+    let validate =
+        |allocations: &Allocations, cluster| error_text(allocations.validate(cluster, "m"));
     assert_eq!(
         validate(&read, "a"),
         "the ConfigMap m of the broker cannot be used: of cluster \"b\": \"?\" is not an address range such as 242.0.0.0/8"
@@ -290,7 +291,7 @@ fn existing_allocation_is_validated() {
         let clusters = vec![entry("b", "242.1.0.0/16"), entry("a", range)];
         let allocations = Allocations { clusters };
         assert_eq!(
-            told(allocations.validate("a", "m")),
+            error_text(allocations.validate("a", "m")),
             format!("{before}{problem}")
         );
         allocations.validate("b", "m").unwrap();

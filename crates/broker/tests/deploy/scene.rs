@@ -123,22 +123,22 @@ impl Told {
             .collect()
     }
 
-    fn say(&self, line: String) {
+    fn record(&self, line: String) {
         self.0.lock().expect("no test panics with it").push(line);
     }
 }
 
 impl Report for Told {
     fn begin(&self, what: &str) {
-        self.say(format!("begin: {what}"));
+        self.record(format!("begin: {what}"));
     }
 
     fn done(&self, what: &str) {
-        self.say(format!("done: {what}"));
+        self.record(format!("done: {what}"));
     }
 
     fn warn(&self, what: &str) {
-        self.say(format!("warning: {what}"));
+        self.record(format!("warning: {what}"));
     }
 }
 

@@ -13,7 +13,7 @@ use kube::Api;
 
 use super::stage::*;
 
-async fn ledger(stage: &Stage, name: &str) -> anyhow::Result<Allocations> {
+async fn allocations(stage: &Stage, name: &str) -> anyhow::Result<Allocations> {
     let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "n");
     Ok(Allocations::read(&maps.get(name).await?)?)
 }
@@ -42,7 +42,7 @@ async fn concurrent_joins_get_different_addresses() -> anyhow::Result<()> {
     let expected = (0..CLUSTERS).map(|block| format!("243.0.{}.0/20", block * 16));
     assert_eq!(services, expected.collect());
     for name in [GLOBALNET_INFO, CLUSTERSET_IP_INFO] {
-        let kept = ledger(&stage, name).await?;
+        let kept = allocations(&stage, name).await?;
         let ids: BTreeSet<_> = kept
             .clusters
             .iter()
@@ -50,7 +50,7 @@ async fn concurrent_joins_get_different_addresses() -> anyhow::Result<()> {
             .collect();
         assert_eq!((kept.clusters.len(), ids.len()), (CLUSTERS, CLUSTERS));
     }
-    let kept = ledger(&stage, GLOBALNET_INFO).await?;
+    let kept = allocations(&stage, GLOBALNET_INFO).await?;
     for one in joined {
         assert_eq!(kept.of(one.cluster_id.as_str()), one.global_cidr.as_deref());
     }
@@ -78,16 +78,16 @@ async fn requested_addresses_are_allocated_and_kept() -> anyhow::Result<()> {
     .await?;
     assert_eq!(found.unwrap()["spec"]["clustersetIPEnabled"], true);
     asks.globalnet_cidr = Some("10.7.0.0/24".parse()?);
-    let told = Told::default();
-    assert_eq!(join(&both, &asks, &told).await?, joined);
+    let error_and_hint = Told::default();
+    assert_eq!(join(&both, &asks, &error_and_hint).await?, joined);
     assert_eq!(
-        told.warnings(),
+        error_and_hint.warnings(),
         ["The cluster has 10.9.0.0/24 already: 10.7.0.0/24 is ignored"]
     );
     let other = stage.both(&info, "c1").await?;
     let mut asks = settings(&info, "west");
     asks.globalnet_cidr = Some("10.9.0.0/16".parse()?);
-    let (refused, _) = super::stage::told(join(&other, &asks, &Silent).await);
+    let (refused, _) = super::stage::error_and_hint(join(&other, &asks, &Silent).await);
     assert_eq!(
         refused,
         "invalid CIDR \"10.9.0.0/16\" overlaps with cluster \"east\""
@@ -111,19 +111,19 @@ async fn invalid_requests_change_nothing() -> anyhow::Result<()> {
     let both = stage.both(&info, "c0").await?;
     let mut asks = settings(&info, "east");
     asks.globalnet_cluster_size = Some(3);
-    let (refused, _) = told(join(&both, &asks, &Silent).await);
+    let (refused, _) = error_and_hint(join(&both, &asks, &Silent).await);
     assert_eq!(
         refused,
         "invalid GlobalCIDR configuration: cluster size 3, should be <= 2"
     );
     asks.globalnet_cidr = Some("10.0.0.0/24".parse()?);
-    let (refused, _) = told(join(&both, &asks, &Silent).await);
+    let (refused, _) = error_and_hint(join(&both, &asks, &Silent).await);
     assert_eq!(
         refused,
         "only one of cluster size and global CIDR can be specified"
     );
     assert_eq!(
-        ledger(&stage, GLOBALNET_INFO).await?,
+        allocations(&stage, GLOBALNET_INFO).await?,
         Allocations::default()
     );
     for (cluster, block) in [("c0", "242.0.0.0/31"), ("c1", "242.0.0.2/31")] {
@@ -132,7 +132,7 @@ async fn invalid_requests_change_nothing() -> anyhow::Result<()> {
         assert_eq!(joined.global_cidr.as_deref(), Some(block));
     }
     let both = stage.both(&info, "c2").await?;
-    let (refused, hint) = told(join(&both, &settings(&info, "c2"), &Silent).await);
+    let (refused, hint) = error_and_hint(join(&both, &settings(&info, "c2"), &Silent).await);
     assert_eq!(refused, "no more allocations available in \"242.0.0.0/30\"");
     assert_eq!(
         hint,
@@ -152,10 +152,10 @@ async fn globalnet_flags_without_globalnet_are_ignored_with_a_warning() -> anyho
     let both = stage.both(&info, "c0").await?;
     let mut asks = settings(&info, "east");
     asks.globalnet_cluster_size = Some(1000);
-    let told = Told::default();
-    assert_eq!(join(&both, &asks, &told).await?.global_cidr, None);
+    let error_and_hint = Told::default();
+    assert_eq!(join(&both, &asks, &error_and_hint).await?.global_cidr, None);
     assert_eq!(
-        told.warnings(),
+        error_and_hint.warnings(),
         ["Globalnet is not enabled on the Broker: the cluster size and global CIDR are ignored"]
     );
     Ok(())

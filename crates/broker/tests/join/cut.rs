@@ -71,16 +71,19 @@ impl Line {
 async fn is_whole(stage: &Stage, namespace: &str, joining: &Client) -> anyhow::Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, namespace);
     for name in [GLOBALNET_INFO, CLUSTERSET_IP_INFO] {
-        let ledger = Allocations::read(&maps.get(name).await?)?;
-        assert_eq!(ledger.clusters.len(), 1, "{name}");
+        let allocations = Allocations::read(&maps.get(name).await?)?;
+        assert_eq!(allocations.clusters.len(), 1, "{name}");
     }
     let kept: Api<Secret> = Api::namespaced(joining.clone(), OPERATOR_NAMESPACE);
     let kept = kept.get("submariner-broker-secret").await?;
     let own = stage.client(std::str::from_utf8(token::of(&kept).unwrap())?)?;
     let secrets: Api<Secret> = Api::namespaced(own, namespace);
     secrets.list(&ListParams::default()).await?;
-    let told = object(joining, SUBMARINER, OPERATOR_NAMESPACE, "submariner").await?;
-    assert_eq!(told.unwrap()["spec"]["globalCIDR"], "242.0.0.0/16");
+    let error_and_hint = object(joining, SUBMARINER, OPERATOR_NAMESPACE, "submariner").await?;
+    assert_eq!(
+        error_and_hint.unwrap()["spec"]["globalCIDR"],
+        "242.0.0.0/16"
+    );
     Ok(())
 }
 

@@ -20,10 +20,10 @@ async fn joined_cluster_is_a_member_with_the_brokers_address() -> anyhow::Result
     let stage = Stage::start().await?;
     let info = stage.deploy("n", Wanted::default()).await?;
     let both = stage.both(&info, "c0").await?;
-    let (told, mut settings) = (Told::default(), settings(&info, "east"));
+    let (error_and_hint, mut settings) = (Told::default(), settings(&info, "east"));
     settings.cluster_cidr = Some("10.1.0.0/16".to_owned());
     settings.custom_domains = vec!["x.example".to_owned()];
-    let joined = join(&both, &settings, &told).await?;
+    let joined = join(&both, &settings, &error_and_hint).await?;
     assert_eq!(joined.global_cidr.as_deref(), Some("242.0.0.0/16"));
     assert_eq!(joined.clusterset_ip_cidr.as_deref(), Some("243.0.0.0/20"));
 
@@ -76,7 +76,7 @@ async fn joined_cluster_is_a_member_with_the_brokers_address() -> anyhow::Result
     );
     it_may_what_members_may(&stage.client(&own_token)?).await?;
     for secret in [own_token, STANDARD.encode(psk::of(&key).unwrap())] {
-        assert!(!told.all().concat().contains(&secret), "r81");
+        assert!(!error_and_hint.all().concat().contains(&secret), "r81");
     }
     Ok(())
 }
@@ -149,10 +149,10 @@ async fn r76_joining_again_changes_nothing() -> anyhow::Result<()> {
         let settings = settings(&info, "east");
         let first = join(&both, &settings, &Silent).await?;
         let before = versions(&stage.system()?, &both.joining).await?;
-        let told = Told::default();
-        assert_eq!(join(&both, &settings, &told).await?, first);
+        let error_and_hint = Told::default();
+        assert_eq!(join(&both, &settings, &error_and_hint).await?, first);
         assert_eq!(versions(&stage.system()?, &both.joining).await?, before);
-        assert_eq!(told.warnings(), [] as [&str; 0]);
+        assert_eq!(error_and_hint.warnings(), [] as [&str; 0]);
     }
     Ok(())
 }

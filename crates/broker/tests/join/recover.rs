@@ -36,7 +36,7 @@ fn context(client: Client, stage: &Stage) -> Context {
 }
 
 /// Decodes a file, without the label that records the use of a token.
-fn said(info: &BrokerInfo) -> String {
+fn comparable(info: &BrokerInfo) -> String {
     let mut info = info.clone();
     if let Some(token) = &mut info.client_token {
         token.metadata.labels = None;
@@ -61,7 +61,7 @@ async fn member_can_recover_the_file() -> anyhow::Result<()> {
     };
     let recovered = recover(&member, &connect, &to(folder.path()), &Silent).await?;
     let read = BrokerInfo::read(&folder.path().join("broker-info.subm"))?;
-    assert_eq!(said(&read), said(&info));
+    assert_eq!(comparable(&read), comparable(&info));
     assert_eq!(recovered.saved.backup, None);
 
     // Memberships from before Secrets: everything is in the object itself.
@@ -70,12 +70,12 @@ async fn member_can_recover_the_file() -> anyhow::Result<()> {
         secrets.delete(name, &Default::default()).await?;
     }
     let again = recover(&member, &connect, &to(folder.path()), &Silent).await?;
-    assert_eq!(said(&again.info), said(&info));
+    assert_eq!(comparable(&again.info), comparable(&info));
     assert_eq!(BrokerInfo::read(&again.saved.backup.unwrap())?, read);
 
     let mut other = to(folder.path());
     other.namespace = Some("m".to_owned());
-    let (refused, _) = told(recover(&member, &connect, &other, &Silent).await);
+    let (refused, _) = error_and_hint(recover(&member, &connect, &other, &Silent).await);
     assert_eq!(
         refused,
         "this cluster has joined the broker in namespace n, not in m"
@@ -88,7 +88,7 @@ async fn broker_cluster_can_recover_the_file_if_it_has_the_key() -> anyhow::Resu
     let (stage, folder) = (Stage::start().await?, tempfile::tempdir()?);
     let info = stage.deploy("n", Wanted::default()).await?;
     let (broker, settings) = (context(stage.system()?, &stage), to(folder.path()));
-    let (refused, hint) = told(recover(&broker, &connect, &settings, &Silent).await);
+    let (refused, hint) = error_and_hint(recover(&broker, &connect, &settings, &Silent).await);
     assert_eq!(refused, "the IPsec PSK is not known to this cluster");
     assert_eq!(hint, "use the context of a cluster that has joined");
     assert!(!settings.output.exists());
@@ -97,14 +97,14 @@ async fn broker_cluster_can_recover_the_file_if_it_has_the_key() -> anyhow::Resu
     let key = info.ipsec_psk.clone().unwrap();
     secrets.create(&PostParams::default(), &key).await?;
     let recovered = recover(&broker, &connect, &settings, &Silent).await?;
-    assert_eq!(said(&recovered.info), said(&info));
+    assert_eq!(comparable(&recovered.info), comparable(&info));
 
     let wanted = Wanted {
         components: [component::SERVICE_DISCOVERY.to_owned()].into(),
         ..Wanted::default()
     };
     let other = stage.deploy("m", wanted).await?;
-    let (refused, hint) = told(recover(&broker, &connect, &settings, &Silent).await);
+    let (refused, hint) = error_and_hint(recover(&broker, &connect, &settings, &Silent).await);
     assert_eq!(refused, "there are 2 brokers on this cluster");
     assert_eq!(
         hint,
@@ -125,7 +125,8 @@ async fn broker_cluster_can_recover_the_file_if_it_has_the_key() -> anyhow::Resu
 async fn missing_parts_cannot_be_recovered() -> anyhow::Result<()> {
     let (stage, folder) = (Stage::start().await?, tempfile::tempdir()?);
     let nothing = context(stage.cluster("c0").await?, &stage);
-    let (refused, hint) = told(recover(&nothing, &connect, &to(folder.path()), &Silent).await);
+    let (refused, hint) =
+        error_and_hint(recover(&nothing, &connect, &to(folder.path()), &Silent).await);
     assert_eq!(refused, "this cluster has joined no broker and has none");
     assert_eq!(
         hint,
@@ -153,7 +154,8 @@ async fn missing_parts_cannot_be_recovered() -> anyhow::Result<()> {
         "{sent:?}"
     );
     amend(json!({"brokerK8sRemoteNamespace": "../../default"})).await?;
-    let (refused, _) = told(recover(&member, &connect, &to(folder.path()), &Silent).await);
+    let (refused, _) =
+        error_and_hint(recover(&member, &connect, &to(folder.path()), &Silent).await);
     assert_eq!(
         refused,
         "broker info file is invalid: its namespace is not a valid name"

@@ -26,7 +26,7 @@ async fn id_of_another_cluster_is_refused() -> anyhow::Result<()> {
     let first = stage.both(&info, "c0").await?;
     join(&first, &settings(&info, "east"), &Silent).await?;
     let second = stage.both(&info, "c1").await?;
-    let (refused, hint) = told(join(&second, &settings(&info, "east"), &Silent).await);
+    let (refused, hint) = error_and_hint(join(&second, &settings(&info, "east"), &Silent).await);
     assert_eq!(
         refused,
         "cluster ID not unique: another cluster of this ClusterSet is called east"
@@ -57,7 +57,7 @@ async fn id_of_a_cluster_joined_by_another_program_is_refused() -> anyhow::Resul
     };
     accounts.create(&PostParams::default(), &account).await?;
     let both = stage.both(&info, "c0").await?;
-    let (refused, _) = told(join(&both, &settings(&info, "east"), &Silent).await);
+    let (refused, _) = error_and_hint(join(&both, &settings(&info, "east"), &Silent).await);
     assert_eq!(
         refused,
         "cluster ID not unique: another cluster of this ClusterSet is called east"
@@ -66,21 +66,21 @@ async fn id_of_a_cluster_joined_by_another_program_is_refused() -> anyhow::Resul
     // The same by its addresses.
     clusters.delete("east", &Default::default()).await?;
     let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "n");
-    let ledger = async |text: &str| {
+    let allocations = async |text: &str| {
         let patch = json!({"data": {"clusterinfo": text}});
         let patch = kube::api::Patch::Merge(patch);
         maps.patch("submariner-globalnet-info", &Default::default(), &patch)
             .await
     };
-    ledger(r#"[{"cluster_id":"east","global_cidr":["242.7.0.0/16"]}]"#).await?;
-    let (refused, _) = told(join(&both, &settings(&info, "east"), &Silent).await);
+    allocations(r#"[{"cluster_id":"east","global_cidr":["242.7.0.0/16"]}]"#).await?;
+    let (refused, _) = error_and_hint(join(&both, &settings(&info, "east"), &Silent).await);
     assert_eq!(
         refused,
         "cluster ID not unique: another cluster of this ClusterSet is called east"
     );
     assert!(is_untouched(&both.joining).await?);
     // Once that cluster is gone, its account is taken over.
-    ledger("[]").await?;
+    allocations("[]").await?;
     join(&both, &settings(&info, "east"), &Silent).await?;
     Ok(())
 }
@@ -125,7 +125,7 @@ async fn r8_cluster_is_in_one_clusterset_under_one_id() -> anyhow::Result<()> {
         (&both, settings(&info, "west")),
         (&elsewhere, settings(&other, "east")),
     ] {
-        let (refused, hint) = told(join(both, &settings, &Silent).await);
+        let (refused, hint) = error_and_hint(join(both, &settings, &Silent).await);
         assert_eq!(
             refused,
             "this cluster has joined as east already, through namespace n"
@@ -180,7 +180,7 @@ async fn r8_cluster_cannot_join_the_broker_of_another_server() -> anyhow::Result
     // Another broker with the same namespace and ID: the token is of an account there.
     let token = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6bjpjbHVzdGVyLWVhc3QiLCJrdWJlcm5ldGVzLmlvL3NlcnZpY2VhY2NvdW50L3NlcnZpY2UtYWNjb3VudC51aWQiOiJvZi1hbm90aGVyIn0.c2ln";
     lead(&both.joining, "other.example:6443", Some(token)).await?;
-    let (refused, hint) = told(join(&both, &settings, &Silent).await);
+    let (refused, hint) = error_and_hint(join(&both, &settings, &Silent).await);
     assert_eq!(
         refused,
         "this cluster has joined as east already, through the broker at other.example:6443"
@@ -215,7 +215,7 @@ async fn r8_member_of_another_broker_cannot_take_an_id() -> anyhow::Result<()> {
     objects
         .patch("submariner", &Default::default(), &patch)
         .await?;
-    let (refused, _) = told(join(&other, &settings, &Silent).await);
+    let (refused, _) = error_and_hint(join(&other, &settings, &Silent).await);
     assert_eq!(
         refused,
         "cluster ID not unique: another cluster of this ClusterSet is called east"
@@ -237,12 +237,12 @@ async fn incomplete_broker_is_reported_with_its_missing_objects() -> anyhow::Res
         let error = format!("the broker in namespace n is not deployed: it has no {missing}");
         (error, "run `subctl deploy broker` first".to_owned())
     };
-    let refused = told(join(&both, &settings, &Silent).await);
+    let refused = error_and_hint(join(&both, &settings, &Silent).await);
     assert_eq!(refused, expected("Role submariner-k8s-broker-cluster"));
     let maps: Api<ConfigMap> = Api::namespaced(stage.system()?, "n");
     for name in ["submariner-clustersetip-info", "submariner-globalnet-info"] {
         maps.delete(name, &Default::default()).await?;
-        let refused = told(join(&both, &settings, &Silent).await);
+        let refused = error_and_hint(join(&both, &settings, &Silent).await);
         assert_eq!(refused, expected(&format!("ConfigMap {name}")));
     }
     Ok(())
@@ -258,7 +258,7 @@ async fn refused_token_is_reported() -> anyhow::Result<()> {
         broker: stage.client("nobody-knows-this-token")?,
         joining: joining.clone(),
     };
-    let (refused, hint) = told(join(&stranger, &settings(&info, "east"), &Silent).await);
+    let (refused, hint) = error_and_hint(join(&stranger, &settings(&info, "east"), &Silent).await);
     assert_eq!(
         refused,
         format!("cannot use the broker at {url}: Unauthorized")
@@ -276,7 +276,7 @@ async fn refused_token_is_reported() -> anyhow::Result<()> {
         broker: stage.broker(&info)?,
         joining: joining.clone(),
     };
-    let (refused, hint) = told(join(&both, &settings(&info, "east"), &Silent).await);
+    let (refused, hint) = error_and_hint(join(&both, &settings(&info, "east"), &Silent).await);
     assert!(
         refused.contains("forbidden") && refused.contains("clusters"),
         "{refused}"
@@ -296,7 +296,7 @@ async fn unreachable_broker_is_reported() -> anyhow::Result<()> {
         broker: Client::try_from(kube::Config::new(info.url.parse()?))?,
         joining: stage.cluster("c0").await?,
     };
-    let (refused, hint) = told(join(&both, &settings(&info, "east"), &Silent).await);
+    let (refused, hint) = error_and_hint(join(&both, &settings(&info, "east"), &Silent).await);
     assert!(
         refused.starts_with(&format!("cannot use the broker at {}: ", info.url)),
         "{refused}"
@@ -349,7 +349,7 @@ async fn token_of_a_deleted_account_is_not_used() -> anyhow::Result<()> {
     secrets.create(&PostParams::default(), &stale).await?;
     let mut settings = settings(&info, "east");
     settings.token_timeout = std::time::Duration::from_millis(50);
-    let (refused, _) = told(join(&both, &settings, &Silent).await);
+    let (refused, _) = error_and_hint(join(&both, &settings, &Silent).await);
     let asked =
         refused.strip_prefix("the token was not generated for secret \"cluster-east-token-");
     assert!(asked.is_some(), "{refused}");
@@ -379,7 +379,7 @@ async fn r81_validation_messages_with_secrets_are_withheld() -> anyhow::Result<(
         },
     }))?;
     definitions.create(&PostParams::default(), &theirs).await?;
-    let (refused, _) = told(join(&both, &settings(&info, "east"), &Silent).await);
+    let (refused, _) = error_and_hint(join(&both, &settings(&info, "east"), &Silent).await);
     assert_eq!(
         refused,
         "cannot store Submariner submariner in namespace submariner-operator: the server does not accept spec.brokerK8sApiServerToken, spec.ceIPSecPSK"

@@ -16,7 +16,7 @@ async fn r3_all_brokers_are_listed_and_a_tenant_lists_its_own() -> anyhow::Resul
     assert_eq!(namespaces, ["submariner-broker-a", "submariner-broker-b"]);
 
     let tenant = stage.broker(&last.unwrap())?;
-    let (refused, hint) = told(brokers(&tenant, None).await);
+    let (refused, hint) = error_and_hint(brokers(&tenant, None).await);
     assert!(
         refused.starts_with("cannot list the brokers in all namespaces: ")
             && refused.contains("forbidden"),
@@ -39,9 +39,9 @@ async fn r3_all_brokers_are_listed_and_a_tenant_lists_its_own() -> anyhow::Resul
             "",
         ]
     );
-    let (refused, _) = told(brokers(&tenant, Some("submariner-broker-a")).await);
+    let (refused, _) = error_and_hint(brokers(&tenant, Some("submariner-broker-a")).await);
     assert!(refused.contains("forbidden"), "{refused}");
-    let (refused, _) = told(brokers(&tenant, Some("a/../b")).await);
+    let (refused, _) = error_and_hint(brokers(&tenant, Some("a/../b")).await);
     assert_eq!(refused, "\"a/../b\" is not a valid namespace name");
     Ok(())
 }

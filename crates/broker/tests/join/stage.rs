@@ -277,25 +277,25 @@ impl Told {
             .collect()
     }
 
-    fn keep(&self, sign: char, what: &str) {
+    fn record(&self, sign: char, what: &str) {
         self.0.lock().unwrap().push(format!("{sign} {what}"));
     }
 }
 
 impl Report for Told {
     fn begin(&self, what: &str) {
-        self.keep('.', what);
+        self.record('.', what);
     }
     fn done(&self, what: &str) {
-        self.keep('+', what);
+        self.record('+', what);
     }
     fn warn(&self, what: &str) {
-        self.keep('!', what);
+        self.record('!', what);
     }
 }
 
 /// The error with its hint.
-pub fn told<T: std::fmt::Debug>(result: Result<T, Error>) -> (String, String) {
+pub fn error_and_hint<T: std::fmt::Debug>(result: Result<T, Error>) -> (String, String) {
     let error = result.unwrap_err();
     (error.to_string(), error.hint().unwrap_or_default())
 }

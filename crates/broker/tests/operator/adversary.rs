@@ -22,12 +22,16 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::network::{Chaos, Fate};
-use crate::remove::{answered, hold, let_go};
+use crate::remove::{add_finalizer, answered, let_go};
 use crate::world::{DEADLINE, World, eventually, named, namespace, phase_of, ready};
 
 /// Writes an object in a tenant's namespace repeatedly, each time with another finalizer, and
 /// ignores refusals.
-fn keep_holding<K>(tasks: &mut JoinSet<()>, client: &Client, name: &'static str) -> Arc<AtomicU64>
+fn keep_adding_finalizers<K>(
+    tasks: &mut JoinSet<()>,
+    client: &Client,
+    name: &'static str,
+) -> Arc<AtomicU64>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
     K: Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -58,12 +62,12 @@ async fn r47_concurrent_writes_do_not_keep_credentials_or_namespace() -> anyhow:
     world.create("acme").await?;
     world.phase("acme", Phase::Provisioned).await?;
     let old = world.as_tenant("acme").await?;
-    hold(&world, "acme").await?;
+    add_finalizer(&world, "acme").await?;
     let mut tasks = JoinSet::new();
     let counts = [
-        keep_holding::<Secret>(&mut tasks, &old, ADMIN_TOKEN),
-        keep_holding::<ServiceAccount>(&mut tasks, &old, ADMIN),
-        keep_holding::<RoleBinding>(&mut tasks, &old, ADMIN),
+        keep_adding_finalizers::<Secret>(&mut tasks, &old, ADMIN_TOKEN),
+        keep_adding_finalizers::<ServiceAccount>(&mut tasks, &old, ADMIN),
+        keep_adding_finalizers::<RoleBinding>(&mut tasks, &old, ADMIN),
     ];
     let all_wrote = || counts.iter().all(|count| count.load(Ordering::SeqCst) > 2);
     eventually(async || Ok(all_wrote().then_some(()))).await?;
@@ -140,7 +144,7 @@ async fn removed_admin_loses_permissions_despite_concurrent_writes() -> anyhow::
     world.phase("acme", Phase::Provisioned).await?;
     let old = world.as_tenant("acme").await?;
     let mut tasks = JoinSet::new();
-    let written = keep_holding::<RoleBinding>(&mut tasks, &old, ADMIN);
+    let written = keep_adding_finalizers::<RoleBinding>(&mut tasks, &old, ADMIN);
     eventually(async || Ok((written.load(Ordering::SeqCst) > 2).then_some(()))).await?;
     let nobody = Patch::Merge(json!({"spec": {"admins": null}}));
     let parameters = PatchParams::default();

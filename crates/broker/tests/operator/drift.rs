@@ -127,7 +127,7 @@ async fn r79_changed_objects_are_repaired() -> anyhow::Result<()> {
         assert_eq!(
             token::of(&before),
             token::of(&after),
-            "a label costs nobody a token"
+            "a label does not replace a token"
         );
         assert_eq!(after.labels()["theirs"], "kept");
     }

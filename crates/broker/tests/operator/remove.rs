@@ -20,7 +20,7 @@ pub async fn answered(client: &Client, id: &str) -> u16 {
     }
 }
 
-pub async fn hold(world: &World, id: &str) -> anyhow::Result<()> {
+pub async fn add_finalizer(world: &World, id: &str) -> anyhow::Result<()> {
     let mut held = named::<ConfigMap>("held");
     held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
     put(&world.inside(id), &held).await
@@ -95,7 +95,7 @@ async fn r45_blocked_deletion_is_reported_with_the_token_revoked() -> anyhow::Re
     world.create("acme").await?;
     world.phase("acme", Phase::Provisioned).await?;
     let old = world.as_tenant("acme").await?;
-    hold(&world, "acme").await?;
+    add_finalizer(&world, "acme").await?;
     // A finalizer does not keep the token valid.
     for credential in ["secrets", "serviceaccounts"] {
         let name = match credential {

@@ -91,10 +91,10 @@ async fn r26_create_waits_with_progress_until_provisioned() {
         told.wait_for("• Provisioning tenant acme").await;
         let status = json!({ "phase": "Provisioning", "observedGeneration": 1,
             "message": "its namespace is being made" });
-        scene.say(&acme, status).await;
+        scene.write_status(&acme, status).await;
         told.wait_for("• Provisioning tenant acme: its namespace is being made")
             .await;
-        scene.say(&acme, json!({ "message": null })).await;
+        scene.write_status(&acme, json!({ "message": null })).await;
         scene.provision(&acme).await;
     };
     let (provisioned, ()) = tokio::join!(waiting, operator);
@@ -113,7 +113,7 @@ async fn r34_failed_tenant_is_reported_with_its_message() {
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
     let status = json!({ "phase": "Failed", "observedGeneration": 1,
         "message": "namespace submariner-broker-acme is somebody else's" });
-    scene.say(&acme, status).await;
+    scene.write_status(&acme, status).await;
     let created = created.unwrap();
     let failed = scene.tenants.await_provisioned(&created, LONG, &Silent);
     assert_eq!(

@@ -19,7 +19,7 @@ async fn provisioned(scene: &Scene, name: &str) -> Tenant {
 }
 
 /// Returns the user of a token, if it is valid.
-async fn holder(scene: &Scene, token: &[u8]) -> Result<String, u16> {
+async fn token_user(scene: &Scene, token: &[u8]) -> Result<String, u16> {
     let theirs = client(&scene.server, str::from_utf8(token).unwrap());
     let reviews: Api<SelfSubjectReview> = Api::all(theirs);
     match reviews
@@ -53,7 +53,7 @@ async fn r36_r37_r39_file_of_a_new_tenant_has_only_namespace_and_token() {
     assert_eq!(data["namespace"].0, b"submariner-broker-acme");
     assert!(data["ca.crt"].0.starts_with(b"-----BEGIN CERTIFICATE-----"));
     assert_eq!(
-        holder(&scene, &data["token"].0).await.as_deref(),
+        token_user(&scene, &data["token"].0).await.as_deref(),
         Ok("system:serviceaccount:submariner-broker-acme:submariner-k8s-broker-admin")
     );
     assert_eq!(info.namespace().unwrap(), info.namespace);
@@ -70,7 +70,7 @@ async fn r51_no_file_for_a_tenant_that_is_not_provisioned() {
         (json!("Provisioning"), "Provisioning"),
         (json!("Failed"), "Failed"),
     ] {
-        scene.say(&acme, json!({ "phase": phase })).await;
+        scene.write_status(&acme, json!({ "phase": phase })).await;
         let tenant = scene.tenants.get(&acme).await.unwrap();
         let refused = scene.tenants.info(&tenant, "https://a").await;
         let rotated = scene.tenants.rotate(&tenant, LONG, &Told::default()).await;
@@ -94,8 +94,8 @@ async fn forged_status_exposes_no_token() {
         json!({ "space": "../../x" }),
         json!({ "tokenSecret": "other" }),
     ] {
-        scene.say(&id("acme"), right.clone()).await;
-        scene.say(&id("acme"), wrong).await;
+        scene.write_status(&id("acme"), right.clone()).await;
+        scene.write_status(&id("acme"), wrong).await;
         let tenant = scene.tenants.get(&id("acme")).await.unwrap();
         let refused = scene.tenants.info(&tenant, "https://a").await;
         let rotated = scene.tenants.rotate(&tenant, LONG, &Told::default()).await;
@@ -167,8 +167,8 @@ async fn extra_secret_data_is_not_in_the_file() {
 /// Recreates what rotation deletes, as the operator does.
 async fn remake(scene: &Scene, told: &Told) {
     told.wait_for("• Waiting for a token of tenant acme").await;
-    scene.make_account(&id("acme")).await;
-    scene.make_token(&id("acme")).await;
+    scene.create_account(&id("acme")).await;
+    scene.create_token(&id("acme")).await;
 }
 
 #[tokio::test]
@@ -212,8 +212,8 @@ async fn rotation_invalidates_all_tokens_of_the_account() {
         }
     };
     let stolen = tokio::time::timeout(LONG, stolen).await.unwrap();
-    assert!(holder(&scene, before).await.is_ok());
-    assert!(holder(&scene, &stolen).await.is_ok());
+    assert!(token_user(&scene, before).await.is_ok());
+    assert!(token_user(&scene, &stolen).await.is_ok());
     let old = scene.accounts(&acme).get(ADMIN).await.unwrap();
 
     let rotating = scene.tenants.rotate(&tenant, LONG, &told);
@@ -226,11 +226,15 @@ async fn rotation_invalidates_all_tokens_of_the_account() {
     let after = scene.tenants.info(&tenant, "https://a").await.unwrap();
     let after = after.client_token.unwrap();
     let after = token::of(&after).unwrap();
-    assert!(holder(&scene, after).await.is_ok());
+    assert!(token_user(&scene, after).await.is_ok());
     let new = scene.accounts(&acme).get(ADMIN).await.unwrap();
     assert_ne!(new.uid(), old.uid());
     for gone in [before, stolen.as_slice()] {
-        assert_eq!(holder(&scene, gone).await, Err(401), "known to nobody");
+        assert_eq!(
+            token_user(&scene, gone).await,
+            Err(401),
+            "the token is invalid"
+        );
     }
 }
 

@@ -30,17 +30,17 @@ async fn r43_r45_delete_waits_and_reports_what_blocks_it() {
     let (acme, told) = (id("acme"), Told::default());
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
     created.unwrap();
-    scene.hold(&acme, &[HELD]).await;
+    scene.set_finalizers(&acme, &[HELD]).await;
     let before = json!({ "phase": "Provisioned", "message": "all is well" });
-    scene.say(&acme, before).await;
+    scene.write_status(&acme, before).await;
     let deleting = scene.tenants.delete(&acme, LONG, &told);
     let operator = async {
         told.wait_for("• Deleting tenant acme").await;
         let stuck = json!({ "phase": "Deleting", "message": "1 object has a finalizer" });
-        scene.say(&acme, stuck).await;
+        scene.write_status(&acme, stuck).await;
         told.wait_for("• Deleting tenant acme: 1 object has a finalizer")
             .await;
-        scene.hold(&acme, &[]).await;
+        scene.set_finalizers(&acme, &[]).await;
     };
     let (deleted, ()) = tokio::join!(deleting, operator);
     deleted.unwrap();
@@ -61,9 +61,9 @@ async fn r45_timed_out_deletion_reports_what_blocks_it_and_continues() {
     let acme = id("acme");
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
     created.unwrap();
-    scene.hold(&acme, &[HELD]).await;
+    scene.set_finalizers(&acme, &[HELD]).await;
     let stuck = json!({ "phase": "Deleting", "message": "1 object has a finalizer" });
-    scene.say(&acme, stuck).await;
+    scene.write_status(&acme, stuck).await;
     let timeout = Duration::from_secs(1);
     let late = scene.tenants.delete(&acme, timeout, &Silent);
     assert_eq!(
@@ -76,7 +76,7 @@ async fn r45_timed_out_deletion_reports_what_blocks_it_and_continues() {
     let operator = async {
         told.wait_for("• Deleting tenant acme: 1 object has a finalizer")
             .await;
-        scene.hold(&acme, &[]).await;
+        scene.set_finalizers(&acme, &[]).await;
     };
     let (deleted, ()) = tokio::join!(again, operator);
     deleted.unwrap();
@@ -88,11 +88,11 @@ async fn recreated_tenant_is_neither_awaited_nor_deleted() {
     let (acme, told) = (id("acme"), Told::default());
     let created = scene.tenants.create(&acme, TenantSpec::default()).await;
     created.unwrap();
-    scene.hold(&acme, &[HELD]).await;
+    scene.set_finalizers(&acme, &[HELD]).await;
     let deleting = scene.tenants.delete(&acme, LONG, &told);
     let others = async {
         told.wait_for("• Deleting tenant acme").await;
-        scene.hold(&acme, &[]).await;
+        scene.set_finalizers(&acme, &[]).await;
         scene
             .tenants
             .create(&acme, TenantSpec::default())

@@ -21,7 +21,9 @@ async fn r52_none_one_and_a_thousand_tenants_are_listed_in_pages() {
         .create(&first, TenantSpec::default())
         .await
         .unwrap();
-    scene.say(&first, json!({ "phase": "Failed" })).await;
+    scene
+        .write_status(&first, json!({ "phase": "Failed" }))
+        .await;
     let one = tenants.list().await.unwrap();
     assert_eq!(
         (one[0].name_any(), phase(&one[0])),

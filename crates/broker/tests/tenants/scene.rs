@@ -69,9 +69,9 @@ impl Scene {
             .create(&PostParams::default(), &made)
             .await
             .unwrap();
-        self.make_account(id).await;
-        self.make_token(id).await;
-        self.say(
+        self.create_account(id).await;
+        self.create_token(id).await;
+        self.write_status(
             id,
             json!({
                 "phase": "Provisioned", "observedGeneration": 1,
@@ -81,7 +81,7 @@ impl Scene {
         .await;
     }
 
-    pub async fn make_account(&self, id: &TenantId) {
+    pub async fn create_account(&self, id: &TenantId) {
         let account = ServiceAccount {
             metadata: named(ADMIN),
             ..ServiceAccount::default()
@@ -97,7 +97,7 @@ impl Scene {
         Api::namespaced(self.client.clone(), &id.namespace())
     }
 
-    pub async fn make_token(&self, id: &TenantId) {
+    pub async fn create_token(&self, id: &TenantId) {
         let asked = token::request(ADMIN, named(ADMIN_TOKEN));
         let made = self
             .secrets(id)
@@ -115,7 +115,7 @@ impl Scene {
     }
 
     /// Writes a tenant's status as the operator does.
-    pub async fn say(&self, id: &TenantId, status: Value) {
+    pub async fn write_status(&self, id: &TenantId, status: Value) {
         let patch = Patch::Merge(json!({ "status": status }));
         let said = self
             .objects()
@@ -125,7 +125,7 @@ impl Scene {
     }
 
     /// Sets the finalizers of a tenant.
-    pub async fn hold(&self, id: &TenantId, finalizers: &[&str]) {
+    pub async fn set_finalizers(&self, id: &TenantId, finalizers: &[&str]) {
         let patch = Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
         let held = self
             .objects()
@@ -190,21 +190,21 @@ impl Told {
         assert!(in_time.is_ok(), "{line:?} is not in {:?}", self.all());
     }
 
-    fn say(&self, line: String) {
+    fn record(&self, line: String) {
         self.0.lock().unwrap().push(line);
     }
 }
 
 impl Report for Told {
     fn begin(&self, what: &str) {
-        self.say(format!("• {what}"));
+        self.record(format!("• {what}"));
     }
 
     fn done(&self, what: &str) {
-        self.say(format!("✓ {what}"));
+        self.record(format!("✓ {what}"));
     }
 
     fn warn(&self, what: &str) {
-        self.say(format!("⚠ {what}"));
+        self.record(format!("⚠ {what}"));
     }
 }

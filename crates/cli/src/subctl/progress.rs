@@ -73,7 +73,10 @@ impl Progress {
         }
     }
 
-    #[expect(clippy::let_underscore_must_use, reason = "nobody to tell it to")]
+    #[expect(
+        clippy::let_underscore_must_use,
+        reason = "a failed write to stderr cannot be reported"
+    )]
     fn write(&self, line: &str) {
         let mut stderr = std::io::stderr().lock();
         let _ = stderr.write_all(line.as_bytes());

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// The deadline of every wait.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server that is stopped when this value is dropped, and a working folder.
 pub struct Scene {
@@ -162,7 +162,7 @@ pub fn datum(secret: &Value, key: &str) -> String {
 
 /// Waits until a condition holds.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}: not in time");
         std::thread::sleep(Duration::from_millis(20));

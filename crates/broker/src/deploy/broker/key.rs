@@ -208,8 +208,8 @@ async fn joined(client: &Client, namespace: &str) -> Result<BTreeSet<String>, Er
             Err(kube::Error::Api(status)) if status.is_forbidden() => None,
             found => found.map_err(attempted())?,
         };
-        let ledger = found.as_ref().map(Allocations::read).transpose()?;
-        let entries = ledger.unwrap_or_default().clusters.into_iter();
+        let allocations = found.as_ref().map(Allocations::read).transpose()?;
+        let entries = allocations.unwrap_or_default().clusters.into_iter();
         joined.extend(entries.map(|entry| entry.cluster_id));
     }
     Ok(joined)

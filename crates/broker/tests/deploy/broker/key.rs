@@ -132,7 +132,7 @@ async fn r76_same_broker_is_recognized_by_its_account() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn r69_no_new_key_is_generated_once_clusters_have_joined() -> anyhow::Result<()> {
-    for sign in ["Cluster", "ledger"] {
+    for sign in ["Cluster", "allocations"] {
         let scene = Scene::empty().await?;
         let first = scene.deploy(&scene.settings(), &Silent).await?;
         let namespace = first.namespace.as_str();
