@@ -175,7 +175,7 @@ async fn await_or_request(
             };
             let asked = request(account, metadata);
             let made = secrets.create(&PostParams::default(), &asked).await;
-            let attempted = format!("make a token for service account {account}");
+            let attempted = format!("request a token for service account {account}");
             made.map_err(Error::when(attempted))?
         }
     };

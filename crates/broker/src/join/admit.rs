@@ -172,7 +172,7 @@ async fn ensure_account(
             Ok(account) => return Ok(account),
             Err(kube::Error::Api(status)) if attempts > 0 && status.code == 409 => {}
             Err(error) => {
-                let attempted = format!("make service account {}", id.account());
+                let attempted = format!("create service account {}", id.account());
                 return Err(Error::when(attempted)(error));
             }
         }

@@ -137,7 +137,7 @@ async fn own_account(joining: &Client, membership: &Membership) -> Result<Option
 /// Ensures that the operator's namespace exists.
 pub(super) async fn ensure_namespace(joining: &Client) -> Result<(), Error> {
     let namespaces: Api<Namespace> = Api::all(joining.clone());
-    let failed = || Error::when(format!("make namespace {OPERATOR_NAMESPACE}"));
+    let failed = || Error::when(format!("create namespace {OPERATOR_NAMESPACE}"));
     if namespaces
         .get_opt(OPERATOR_NAMESPACE)
         .await

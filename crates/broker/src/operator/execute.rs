@@ -54,7 +54,7 @@ impl Executor<'_> {
         let Some(seen) = self.seen else {
             return Ok(());
         };
-        let attempted = format!("make anything in namespace {}", self.namespace);
+        let attempted = format!("create objects in namespace {}", self.namespace);
         let namespaces: Api<Namespace> = Api::all(self.location.clone());
         let found = namespaces.get_metadata_opt(self.namespace).await;
         let found = found.map_err(Error::when(attempted.clone()))?;

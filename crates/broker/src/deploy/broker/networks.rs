@@ -81,7 +81,7 @@ async fn find_or_create(
         // Another client created it first.
         Err(kube::Error::Api(status)) if status.is_already_exists() => read().await,
         made => {
-            made.map_err(Error::when(format!("make ConfigMap {name}")))?;
+            made.map_err(Error::when(format!("create ConfigMap {name}")))?;
             Ok(None)
         }
     }
