@@ -104,9 +104,28 @@ mod tests {
 
     #[test]
     fn every_class_name_of_go_can_be_compiled() {
-        for name in include_str!("../data/unicode-classes.txt").split_whitespace() {
-            let pattern = format!("\\p{{{name}}}");
-            assert!(compile(&pattern).is_ok(), "{pattern}");
+        let names = include_str!("../data/unicode-classes.txt").split_whitespace();
+        let refused: Vec<_> = names
+            .filter(|name| compile(&format!("\\p{{{name}}}")).is_err())
+            .collect();
+        assert_eq!(refused, [""; 0]);
+    }
+
+    #[test]
+    fn properties_and_their_negations_match_as_in_go() {
+        for (pattern, text, matches) in [
+            ("^\\pL$", "ä", true),
+            ("^\\PL$", "ä", false),
+            ("^\\p{^L}$", "1", true),
+            ("^\\P{^L}$", "1", false),
+            ("^\\p{greek}$", "λ", true),
+            ("\\p{Cs}", "a", false),
+            ("^\\P{Cs}$", "a", true),
+            ("^[\\p{Cs}b]$", "b", true),
+            ("^[^\\p{Cs}b]$", "b", false),
+        ] {
+            let regex = compile(pattern).expect(pattern);
+            assert_eq!(regex.is_match(text), matches, "{pattern}");
         }
     }
 }

@@ -118,7 +118,8 @@ fn unicode<'a>(rest: &'a str, after: &'a str) -> Result<&'a str, SyntaxError> {
     }
 }
 
-fn folded(name: &str) -> String {
+/// Folds a name as Go does before it looks the name up.
+pub(super) fn folded(name: &str) -> String {
     let mut folded = String::with_capacity(name.len());
     for letter in name.chars().filter(|letter| !"_- ".contains(*letter)) {
         folded.push(if folded.is_empty() {

@@ -2,6 +2,8 @@
 //!
 //! Only expressions that were checked come here, so that nothing is checked again.
 
+use super::class;
+
 /// Returns the expression in the syntax of `regex`.
 pub(super) fn translate(pattern: &str) -> String {
     let mut translator = Translator {
@@ -174,11 +176,19 @@ fn property(rest: &str) -> (usize, String) {
         None => rest.len(),
     };
     let text = &rest[..length];
-    match text.split_once("{^") {
-        Some(("\\p", name)) => (length, format!("\\P{{{name}")),
-        Some((_, name)) => (length, format!("\\p{{{name}")),
-        None => (length, text.to_owned()),
-    }
+    let (negated, name) = match text.split_once("{^") {
+        Some((letter, name)) => (letter == "\\p", name),
+        None => (text.starts_with("\\P"), text[2..].trim_start_matches('{')),
+    };
+    let name = name.trim_end_matches('}');
+    let letter = if negated { 'P' } else { 'p' };
+    // `regex` has no surrogates, because strings have none.
+    let translation = match (class::folded(name).as_str(), negated) {
+        ("Cs" | "Surrogate", false) => "[^\\x{0}-\\x{10ffff}]".to_owned(),
+        ("Cs" | "Surrogate", true) => "[\\x{0}-\\x{10ffff}]".to_owned(),
+        _ => format!("\\{letter}{{{name}}}"),
+    };
+    (length, translation)
 }
 
 /// Translates an octal code of up to three digits.
