@@ -1,21 +1,21 @@
-//! What an expression is made of, once macros are expanded.
+//! The syntax tree of an expression, after macro expansion.
 
 use std::sync::Arc;
 
-/// A node's number. Numbers are given in the order in which nodes are made, from 1, and are
-/// unique within an expression: what is known about a node is kept by its number.
+/// The number of a node. Nodes are numbered from 1 in the order of their creation; numbers are
+/// unique within an expression, and facts about a node are kept by its number.
 pub type Id = u32;
 
-/// A node and what is below it.
+/// A node and its subtree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// Its number.
+    /// The number of the node.
     pub id: Id,
-    /// What it is.
+    /// The node itself.
     pub node: Node,
 }
 
-/// What a node is.
+/// A node of the tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
     /// A constant.
@@ -24,28 +24,28 @@ pub enum Node {
     Ident(Arc<str>),
     /// `operand.field`, or with `test` `has(operand.field)`.
     Select {
-        /// What the field is of.
+        /// The value that has the field.
         operand: Box<Expr>,
-        /// Its name.
+        /// The name of the field.
         field: Arc<str>,
-        /// Whether only its presence is asked for.
+        /// Whether only the presence of the field is tested.
         test: bool,
     },
-    /// A function, operators included under the names of CEL's specification: `_+_`, `_&&_`,
-    /// `_?_:_`, `_[_]`, `_?._`, `_[?_]`, `@in`, `!_`, `-_`.
+    /// A function call. Operators have the names of CEL's specification: `_+_`, `_&&_`, `_?_:_`,
+    /// `_[_]`, `_?._`, `_[?_]`, `@in`, `!_`, `-_`.
     Call {
-        /// What it is called on, if it is called on something.
+        /// The receiver of a member call.
         target: Option<Box<Expr>>,
-        /// Its name.
+        /// The name of the function.
         function: Arc<str>,
-        /// Its arguments.
+        /// The arguments.
         args: Vec<Expr>,
     },
     /// `[a, ?b]`.
     List {
         /// The elements.
         elements: Vec<Expr>,
-        /// Which of them are there only if they hold a value.
+        /// The indexes of the elements that are left out if they are empty optionals.
         optional: Vec<usize>,
     },
     /// `{k: v, ?k: v}`.
@@ -57,7 +57,7 @@ pub enum Node {
         /// The fields; the key of each is a literal string.
         entries: Vec<Entry>,
     },
-    /// A loop: what `all`, `exists`, `map`, `filter` and the like become.
+    /// A loop: the expansion of `all`, `exists`, `map`, `filter` and other macros.
     Comprehension(Box<Comprehension>),
 }
 
@@ -83,39 +83,39 @@ pub enum Literal {
 /// A member of a map or a field of a struct.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its own number.
+    /// The number of the entry.
     pub id: Id,
     /// The key.
     pub key: Expr,
     /// The value.
     pub value: Expr,
-    /// Whether it is there only if the value holds one.
+    /// Whether the entry is left out if its value is an empty optional.
     pub optional: bool,
 }
 
 /// A loop over a list or a map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comprehension {
-    /// What is looped over.
+    /// The list or map that the loop runs over.
     pub range: Expr,
     /// The variable for the element, the key, or with two variables the index.
     pub variable: Arc<str>,
     /// The second variable, if there are two.
     pub second: Option<Arc<str>>,
-    /// The variable in which the result grows.
+    /// The variable that accumulates the result.
     pub accumulator: Arc<str>,
-    /// What it begins with.
+    /// The initial value of the accumulator.
     pub init: Expr,
-    /// Whether the loop goes on.
+    /// The condition under which the loop continues.
     pub condition: Expr,
-    /// What the accumulator becomes.
+    /// The next value of the accumulator.
     pub step: Expr,
-    /// What comes of it all.
+    /// The result of the loop.
     pub result: Expr,
 }
 
 impl Expr {
-    /// How many nodes there are from here to the farthest leaf.
+    /// Returns the number of nodes on the longest path from here to a leaf.
     #[must_use]
     pub fn depth(&self) -> usize {
         let mut deepest = 0;
@@ -127,7 +127,7 @@ impl Expr {
         deepest
     }
 
-    /// Shows the nodes right below this one.
+    /// Calls `show` with every direct child.
     fn parts<'a>(&'a self, mut show: impl FnMut(&'a Self)) {
         match &self.node {
             Node::Literal(_) | Node::Ident(_) => {}

@@ -1,17 +1,17 @@
-//! What evaluating may cost, and what it did cost.
+//! The cost budget of an evaluation.
 
 use crate::evaluate::EvalError;
 
-/// The most that an evaluation may cost.
+/// The maximum cost of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget(pub u64);
 
 impl Budget {
-    /// What Kubernetes grants to one evaluation.
+    /// The per-call limit of Kubernetes.
     pub const CALL: Self = Self(1_000_000);
 }
 
-/// Counts the cost of an evaluation and stops it.
+/// Counts the cost of an evaluation and stops it at the limit.
 #[derive(Debug)]
 pub(crate) struct Meter {
     cost: u64,
@@ -19,8 +19,8 @@ pub(crate) struct Meter {
     rounds: u64,
 }
 
-/// How many rounds of loops a unit of the budget is good for. Kubernetes' prices let a round
-/// be free, and a loop of free rounds would have no end that anybody pays for.
+/// The number of loop iterations per unit of the budget. In Kubernetes' cost model an iteration can
+/// be free; without this limit a loop of free iterations would not end.
 const ROUNDS: u64 = 8;
 
 impl Meter {
@@ -32,7 +32,7 @@ impl Meter {
         }
     }
 
-    /// Adds to the cost. What is beyond the limit is counted, and nothing after it.
+    /// Adds to the cost. The charge that exceeds the limit is still counted.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limit {
@@ -41,7 +41,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Refuses what cannot be paid for, before anything of that size is made.
+    /// Fails if the cost would exceed the limit, before a result of that size is built.
     pub(crate) fn afford(&mut self, cost: u64) -> Result<(), EvalError> {
         if cost > self.limit - self.cost.min(self.limit) {
             return self.charge(cost);
@@ -49,12 +49,12 @@ impl Meter {
         Ok(())
     }
 
-    /// Counts a round of a loop.
+    /// Counts an iteration of a loop.
     pub(crate) fn tick(&mut self) -> Result<(), EvalError> {
         self.rounds(1)
     }
 
-    /// Counts elements that are looked at or copied for less than they are worth.
+    /// Counts elements that are read or copied without being charged in full.
     pub(crate) fn work(&mut self, elements: u64) -> Result<(), EvalError> {
         self.rounds(elements / 8)
     }
@@ -67,7 +67,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Gives back what was charged for nothing.
+    /// Subtracts a charge again.
     pub(crate) fn refund(&mut self, cost: u64) {
         self.cost = self.cost.saturating_sub(cost);
     }

@@ -1,4 +1,4 @@
-//! Finds the type of every node and the overloads of every call.
+//! Type checking: finds the type of every node and the overloads of every call.
 
 mod constant;
 mod format;
@@ -17,7 +17,7 @@ use crate::program::Checked;
 use crate::types::Type;
 use unify::{Unifier, most_general};
 
-/// Checks a tree, in which names are replaced by what they were found to be.
+/// Checks a tree and replaces names by the declarations that they resolve to.
 pub(crate) fn check(environment: &Environment, parsed: &mut Parsed) -> Result<Checked, Vec<Issue>> {
     let nodes = parsed.places.len();
     let mut checker = Checker {
@@ -66,7 +66,7 @@ struct Checker<'a> {
     types: Vec<Option<Type>>,
     overloads: Vec<Vec<&'static str>>,
     names: BTreeSet<Arc<str>>,
-    /// The variables of the loops around, the innermost last.
+    /// The variables of the enclosing loops, innermost last.
     scopes: Vec<(Arc<str>, Type)>,
     unifier: Unifier,
     issues: Vec<Issue>,
@@ -108,7 +108,7 @@ impl Checker<'_> {
         expr.node = Node::Ident(name);
     }
 
-    /// What a name is, under the name that it has without a dot before it.
+    /// Resolves a name; returns it without a leading dot, and its type.
     fn lookup(&self, name: &str) -> Option<(Arc<str>, Type)> {
         let name = name.strip_prefix('.').unwrap_or(name);
         let local = self.scopes.iter().rev().find(|(known, _)| **known == *name);
@@ -233,7 +233,7 @@ impl Checker<'_> {
         Type::map(key, values.unwrap_or_else(|| self.unifier.fresh()))
     }
 
-    /// The type in an optional one. Anything else is a mistake.
+    /// The type inside an optional type. Any other type is reported.
     fn unwrapped(&mut self, id: Id, of: &Type) -> Type {
         let (inner, was_optional) = unwrap(of);
         if !was_optional && *inner != Type::Dyn {
@@ -334,7 +334,7 @@ impl Checker<'_> {
         self.unifier.substitute(&of, false)
     }
 
-    /// The types of the variables of a loop over this.
+    /// The types of the loop variables for a range of this type.
     fn iterated(&mut self, it: &Comprehension, range: &Type) -> (Type, Type) {
         match (range, &it.second) {
             (Type::List(of), Some(_)) => (Type::Int, Type::clone(of)),
@@ -375,7 +375,8 @@ impl Checker<'_> {
     }
 
     fn set(&mut self, id: Id, of: Type) {
-        // What is nested too deep is found out here, before anything else walks over it.
+        // Types that are nested too deeply must be found before any other function recurses into
+        // them.
         self.unifier.measure(&of);
         let of = if self.unifier.exhausted() {
             Type::Dyn
@@ -426,7 +427,7 @@ fn unwrap(of: &Type) -> (&Type, bool) {
     }
 }
 
-/// `a.b.c` as one name, if it is nothing but names.
+/// Returns `a.b.c` as one name, if the expression consists of names only.
 fn qualified(expr: &Expr) -> Option<String> {
     match &expr.node {
         Node::Ident(name) => Some(name.to_string()),

@@ -1,7 +1,7 @@
-//! From a structural schema to the type of its values and how large they can be.
+//! The types and maximum sizes of the values of a structural schema.
 //!
-//! What a schema says nothing about cannot be spoken of: fields beyond its properties, and nodes
-//! without a type, are not there for expressions.
+//! Expressions can access only declared parts: fields without a property and nodes without a type
+//! do not exist for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,7 @@ use serde_json::{Map, Value};
 use crate::estimate::{Extent, Format};
 use crate::types::{Field, ObjectType, Type};
 
-/// Words of the language, which are no names: four that mean something, and those that are
-/// kept for later.
+/// Reserved words of the language: four with a meaning, the others reserved for later.
 pub const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -37,31 +36,31 @@ pub const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// What the values at a node of a schema are.
+/// The declaration of the values at a schema node.
 #[derive(Clone, Debug)]
 pub struct Declaration {
-    /// Their type.
+    /// The type of the values.
     pub of: Type,
-    /// How large they can be.
+    /// The maximum size of the values.
     pub extent: Extent,
 }
 
-/// The declaration of a node of a structural schema, given as the JSON of its OpenAPI schema; none
-/// if its values cannot be spoken of. `name` is what messages call its type, and what the types of
-/// objects inside begin with; Kubernetes has `selfType` with a number that is never the same.
+/// Declares a node of a structural schema, given as the JSON of its OpenAPI schema. Returns none if
+/// expressions cannot access its values. `name` is the name of its type in messages, and the prefix
+/// of the types of nested objects; Kubernetes has `selfType` with a number that differs each time.
 #[must_use]
 pub fn of(schema: &Value, name: &str) -> Option<Declaration> {
     declare(schema, name, flag(schema, "x-kubernetes-embedded-resource"))
 }
 
-/// The declaration of the root of a resource, at which `apiVersion`, `kind`, `metadata.name` and
-/// `metadata.generateName` can be spoken of whatever the schema says.
+/// Declares the root of a resource, where `apiVersion`, `kind`, `metadata.name` and
+/// `metadata.generateName` can be accessed whether or not the schema declares them.
 #[must_use]
 pub fn root(schema: &Value, name: &str) -> Option<Declaration> {
     declare(schema, name, true)
 }
 
-/// What expressions call a property; none if they cannot.
+/// Returns the name of a property in expressions, or none if it cannot be escaped.
 #[must_use]
 pub fn escape(name: &str) -> Option<String> {
     let first = name.bytes().next()?;
@@ -180,7 +179,7 @@ fn string(schema: &Value) -> (Type, Extent) {
         Some("date-time") => (Type::Timestamp, Extent::formatted(Format::DateTime)),
         _ => {
             let allowed = schema.get("enum").and_then(Value::as_array);
-            // Values that are no strings count as the empty one.
+            // Values of other types count as the empty string.
             let allowed: Vec<&str> = allowed
                 .into_iter()
                 .flatten()
@@ -191,7 +190,7 @@ fn string(schema: &Value) -> (Type, Extent) {
     }
 }
 
-/// Whether the schema describes by itself what every resource has.
+/// Returns whether the schema itself declares the fields that every resource has.
 pub(crate) fn has_meta(properties: &Map<String, Value>) -> bool {
     let is = |schema: Option<&Value>, of: &str| {
         schema

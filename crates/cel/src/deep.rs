@@ -1,27 +1,27 @@
-//! Room for work that goes as deep as an expression does.
+//! Stack space for recursion over deep expressions.
 //!
-//! Trees are walked by functions that call themselves. How deep a tree can be is bounded, but at the
-//! bound that takes more stack than a thread of the server has to spare. What is that deep is rare,
-//! so that it may cost a thread.
+//! Trees are walked recursively. Their depth is bounded, but at the bound the recursion needs more
+//! stack than a thread of the server has left. Such expressions are rare, so that each may run on a
+//! thread of its own.
 
 use std::cell::Cell;
 use std::thread;
 
-/// What is less deep than this is done right here.
+/// The depth below which the current thread is used.
 const SHALLOW: usize = 48;
 
-/// Several times what the deepest tree takes without optimization.
+/// The stack size: several times what the deepest tree needs without optimization.
 const STACK: usize = 64 * 1024 * 1024;
 
 thread_local! {
-    /// Whether this thread was made for such work.
+    /// Whether this thread was started for deep recursion.
     static ROOMY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does something that calls itself about this many times.
+/// Runs a function that recurses to about this depth, on a new thread if it needs more stack.
 ///
-/// Whoever does many such things should do all of them inside of one: a thread takes a
-/// hundred microseconds, and what is done inside takes no further one.
+/// A caller with many such functions should run all of them inside one call: a thread takes a
+/// hundred microseconds, and nested calls start no other.
 pub fn with_room<T: Send>(depth: usize, work: impl FnOnce() -> T + Send) -> T {
     if depth < SHALLOW || ROOMY.get() {
         return work();

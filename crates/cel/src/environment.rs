@@ -1,4 +1,4 @@
-//! What an expression may speak of.
+//! The declarations that an expression is checked against.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::function::{Function, function};
 use crate::types::{Field, ObjectType, Type};
 
-/// Variables, types and functions.
+/// The variables, types and functions of an expression.
 ///
-/// The functions are those of Kubernetes' base environment, which include the ones on an authorizer:
-/// without the variable `authorizer` there is nothing to call them on.
+/// The functions are those of Kubernetes' base environment, including those of the authorizer,
+/// which cannot be called without the variable `authorizer`.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     variables: BTreeMap<String, Type>,
@@ -18,14 +18,14 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Functions, and no variable.
+    /// Creates an environment without variables.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What a rule of a schema may speak of: `self`, the value at its node, and `oldSelf`, which is
-    /// the value before the update, of the same type or of an optional one.
+    /// Creates the environment of a validation rule: `self` is the value at its schema node,
+    /// `oldSelf` the value before the update, of the same type or optional.
     #[must_use]
     pub fn rule(of: &Type, old: OldSelf) -> Self {
         let before = match old {
@@ -35,21 +35,21 @@ impl Environment {
         Self::new().with("self", of.clone()).with("oldSelf", before)
     }
 
-    /// With one more variable. Its name may be qualified: `authorizer.requestResource`.
+    /// Adds a variable. Its name may be qualified: `authorizer.requestResource`.
     #[must_use]
     pub fn with(mut self, name: &str, of: Type) -> Self {
         self.variables.insert(name.to_owned(), of);
         self
     }
 
-    /// With one more type that expressions can make values of: `Name{field: value}`.
+    /// Adds a type that expressions can construct: `Name{field: value}`.
     #[must_use]
     pub fn with_object(mut self, of: Arc<ObjectType>) -> Self {
         self.objects.insert(of.name.clone(), of);
         self
     }
 
-    /// With what only policies that change objects have: `jsonpatch.escapeKey`, `JSONPatch{…}`, and
+    /// Adds the declarations of mutating policies: `jsonpatch.escapeKey`, `JSONPatch{…}`, and
     /// `Object{…}`, `Object.spec{…}` and so on, with any fields.
     #[must_use]
     pub fn with_mutation(mut self) -> Self {
@@ -75,7 +75,7 @@ impl Environment {
         self.with_object(Arc::new(patch))
     }
 
-    /// The type of a variable, or of the name of a type.
+    /// Returns the type of a variable or of a type name.
     pub(crate) fn ident(&self, name: &str) -> Option<Type> {
         if let Some(of) = self.variables.get(name) {
             return Some(of.clone());
@@ -91,13 +91,13 @@ impl Environment {
         Some(Type::Meta(Arc::new(of)))
     }
 
-    /// The function of this name.
+    /// Returns the function of this name.
     pub(crate) fn function(&self, name: &str) -> Option<&'static Function> {
         let found = function(name)?;
         (self.mutation || !name.starts_with("jsonpatch.")).then_some(found)
     }
 
-    /// The type of a field. What an `Object` of a mutation has is not known.
+    /// Returns the type of a field. The fields of an `Object` of a mutation have no declared types.
     pub(crate) fn field(&self, of: &ObjectType, field: &str) -> Option<Type> {
         if self.mutation && is_open(&of.name) {
             return Some(Type::Dyn);
@@ -106,10 +106,10 @@ impl Environment {
     }
 }
 
-/// How `oldSelf` is given to a rule.
+/// How a rule receives `oldSelf`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldSelf {
-    /// As it is: the rule is not evaluated where there is none.
+    /// As it is: the rule is not evaluated without an old value.
     Required,
     /// As an optional value (`optionalOldSelf: true`).
     Optional,

@@ -1,7 +1,7 @@
-//! The most that an expression can cost, before it is evaluated.
+//! Estimates the cost of an expression before it is evaluated.
 //!
-//! Every node has a cost, and where that is known a size: that of a literal, that of the value at a
-//! node of the schema (found by the path from the variable to it), or what follows from those.
+//! Every node has a cost and, where it is known, a size: that of a literal, that of the value at a
+//! schema node (found by the path from the variable to it), or one derived from these.
 
 mod call;
 mod cost;
@@ -22,16 +22,15 @@ use cost::Size;
 pub use extent::{Extent, Format, Within};
 use path::Path;
 
-/// What making a list costs.
+/// The cost of creating a list.
 const LIST: Cost = Cost::fixed(10);
-/// What making a map costs.
+/// The cost of creating a map.
 const MAP: Cost = Cost::fixed(30);
-/// What making a struct costs.
+/// The cost of creating a struct.
 const STRUCT: Cost = Cost::fixed(40);
 
-/// What it costs to evaluate a program in which every variable is as large as `extent` says. A
-/// schema has one extent for `self` and `oldSelf`; where nothing is known about values, there is
-/// none.
+/// Estimates the cost of a program with variables of the size that `extent` gives. A schema has one
+/// extent for `self` and `oldSelf`; without one, sizes are unknown.
 #[must_use]
 pub fn estimate(program: &Program, extent: Option<&Extent>) -> Cost {
     with_room(program.depth(), || {
@@ -56,7 +55,7 @@ struct Estimator<'a> {
     entries: HashMap<Id, Entries>,
 }
 
-/// A variable of a loop.
+/// A loop variable.
 #[derive(Clone)]
 struct Local {
     path: Path,
@@ -64,7 +63,7 @@ struct Local {
     entries: Option<Entries>,
 }
 
-/// How large the members of a list or map are.
+/// The sizes of the members of a list or map.
 #[derive(Clone, Copy)]
 struct Entries {
     list: bool,
@@ -84,7 +83,7 @@ impl Entries {
     }
 }
 
-/// What a member of a loop's range is called.
+/// The role of a loop variable.
 #[derive(Clone, Copy)]
 enum Member {
     /// The only variable: the item of a list or the key of a map.
@@ -131,8 +130,8 @@ impl<'a> Estimator<'a> {
     fn select(&mut self, id: Id, operand: &'a Expr, field: &str, test: bool) -> Cost {
         let cost = self.cost(operand);
         if test {
-            // Asking for a field is free, as it was before the reference implementation had a price
-            // for it.
+            // Presence tests are free, as they were before the reference implementation priced
+            // them.
             return cost;
         }
         let of = self.type_of(operand);
@@ -288,7 +287,7 @@ impl<'a> Estimator<'a> {
         self.paths.get(&expr.id).cloned().unwrap_or_default()
     }
 
-    /// How large the value at a place of the schema is.
+    /// Returns the size of the value at a path of the schema.
     fn extent_at(&self, names: &[Arc<str>]) -> Option<Size> {
         let (_, names) = names.split_first()?;
         Some(Size {
@@ -341,13 +340,13 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// The bounds before there is anything within them.
+/// Bounds that any size extends.
 const NONE_YET: Size = Size {
     min: u64::MAX,
     max: 0,
 };
 
-/// Whether this is a loop that only gives its result the value of a variable.
+/// Returns whether the loop only binds a variable for its result.
 fn binds(it: &Comprehension) -> bool {
     matches!(&it.range.node, Node::List { elements, .. } if elements.is_empty())
         && matches!(it.condition.node, Node::Literal(Literal::Bool(false)))

@@ -1,7 +1,7 @@
-//! A plan, values for its variables and a budget make a value and a cost.
+//! Evaluation of a plan with values for its variables and a budget.
 //!
-//! Errors are values here: `false && error` is false. Only a budget that is spent ends
-//! everything. Costs are counted where and as Kubernetes counts them, to the unit.
+//! Errors are values: `false && error` is false. Only an exhausted budget stops the evaluation.
+//! Costs are counted exactly as Kubernetes counts them.
 
 mod activation;
 mod attribute;
@@ -20,28 +20,28 @@ pub use activation::Activation;
 pub use plan::{Plan, PlanError};
 use step::{Call, Step};
 
-/// What came of an evaluation.
+/// The outcome of an evaluation.
 #[derive(Debug)]
 pub struct Evaluation<'a> {
-    /// The value, or why there is none.
+    /// The value, or the error.
     pub result: Result<Value<'a>, EvalError>,
-    /// What it cost, if it ended early what it had cost by then.
+    /// The cost, also of an evaluation that failed.
     pub cost: u64,
 }
 
-/// Why there is no value.
+/// An evaluation error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
-    /// The budget is spent.
+    /// The budget is exhausted.
     #[error("operation cancelled: actual cost limit exceeded")]
     Cancelled,
-    /// Something could not be computed.
+    /// A computation failed.
     #[error("{0}")]
     Failed(Cow<'static, str>),
 }
 
 impl EvalError {
-    /// An error in these words.
+    /// Creates an error with this message.
     pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
         Self::Failed(text.into())
     }
@@ -58,7 +58,7 @@ impl EvalError {
 /// The value of an expression, or an error in its place.
 pub(crate) type Outcome<'a> = Result<Value<'a>, EvalError>;
 
-/// Evaluates the plan. `Budget` is the most that it may cost.
+/// Evaluates a plan within a budget.
 pub fn evaluate<'a, 'd: 'a>(
     plan: &'a Plan,
     activation: &Activation<'d>,
@@ -67,14 +67,14 @@ pub fn evaluate<'a, 'd: 'a>(
     evaluate_with(plan, activation, activation.composed(), budget)
 }
 
-/// Evaluates the plan with the first so many of the composed variables.
+/// Evaluates a plan that sees the first `visible` composed variables.
 fn evaluate_with<'a, 'd: 'a>(
     plan: &'a Plan,
     activation: &Activation<'d>,
     visible: usize,
     budget: Budget,
 ) -> Evaluation<'a> {
-    // Steps lie in each other as deep as the expression is.
+    // Steps are nested as deeply as the expression.
     with_room(plan.depth, || {
         let mut evaluator = Evaluator {
             activation,
@@ -94,25 +94,25 @@ fn evaluate_with<'a, 'd: 'a>(
     })
 }
 
-/// What functions may use beside their arguments.
+/// The state that functions share during an evaluation.
 pub(crate) struct Scope {
     pub(crate) meter: Meter,
     pub(crate) regexes: Regexes,
 }
 
-/// What is computed lives as long as the plan, what is given lives longer.
+/// The state of an evaluation. Computed values live as long as the plan, given ones longer.
 struct Evaluator<'a, 'd, 'v> {
     activation: &'v Activation<'d>,
-    /// How many of the composed variables can be seen.
+    /// The number of composed variables that the plan sees.
     visible: usize,
     slots: Vec<Slot<'a>>,
     scope: Scope,
 }
 
-/// The place of a loop's variable.
+/// The slot of a loop variable.
 enum Slot<'a> {
     Empty,
-    /// It is computed when it is looked at first.
+    /// A variable that is computed on first use.
     Pending(&'a Step),
     Ready(Outcome<'a>),
 }
@@ -158,7 +158,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         }
     }
 
-    /// The outcome, once it is paid for: errors cost as much as values.
+    /// Charges for an outcome. Errors cost as much as values.
     fn paid(&mut self, outcome: Outcome<'a>, cost: u64) -> Outcome<'a> {
         if !matches!(outcome, Err(EvalError::Cancelled)) {
             self.scope.meter.charge(cost)?;
@@ -166,7 +166,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         outcome
     }
 
-    /// `&&` and `||`: `decisive` decides whatever else fails.
+    /// Evaluates `&&` and `||`: a `decisive` operand decides even if another one fails.
     fn logic(&mut self, terms: &'a [Step], decisive: bool) -> Outcome<'a> {
         let mut failed = None;
         for term in terms {
@@ -188,21 +188,21 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         self.scope.meter.charge(cost)?;
         let answer = one?.equals(&two?);
         match answer {
-            // What cannot be compared is different.
+            // Values that cannot be compared differ.
             Err(_) if differ => Ok(Value::Bool(true)),
             Ok(same) => Ok(Value::Bool(same != differ)),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether a loop goes on: only `false` ends it.
+    /// Evaluates a loop condition: only `false` ends the loop.
     fn not_false(&mut self, term: &'a Step) -> Outcome<'a> {
         let value = self.argument(term)?;
         self.scope.meter.charge(1)?;
         Ok(Value::Bool(!matches!(value, Ok(Value::Bool(false)))))
     }
 
-    /// An argument, which may be an error; a spent budget is none.
+    /// Evaluates an argument, which may be an error. An exhausted budget is returned as failure.
     fn argument(&mut self, step: &'a Step) -> Result<Outcome<'a>, EvalError> {
         match self.eval(step) {
             Err(EvalError::Cancelled) => Err(EvalError::Cancelled),
@@ -242,7 +242,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
                 let arguments = self.arguments(call, steps)?;
                 pattern.apply(&mut self.scope, arguments)
             }
-            // Plans are made with as many arguments as the function takes.
+            // The planner checks the number of arguments.
             _ => Err(EvalError::new(format!(
                 "no such overload: {}",
                 call.function
@@ -250,8 +250,8 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         }
     }
 
-    /// The arguments one after the other, up to the first error. The call is paid for if all
-    /// of them were looked at.
+    /// Evaluates the arguments up to the first error. The call is charged if all of them were
+    /// evaluated.
     fn arguments(&mut self, call: &Call, steps: &'a [Step]) -> Result<Vec<Value<'a>>, EvalError> {
         let mut arguments = Vec::with_capacity(steps.len());
         let mut failed = Ok(());
@@ -270,7 +270,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         failed.map(|()| arguments)
     }
 
-    /// Pays for a call before it is made, if its arguments say what it costs.
+    /// Charges for a call before it is made, if its price depends on the arguments.
     fn charge(&mut self, call: &Call, arguments: &[&Value<'_>]) -> Result<(), EvalError> {
         match call.price.before(arguments) {
             Some(cost) => self.scope.meter.charge(cost),
@@ -278,7 +278,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         }
     }
 
-    /// Pays for a call whose result says what it costs.
+    /// Charges for a call with a price that depends on the result.
     fn settle(&mut self, call: &Call, made: Outcome<'a>) -> Outcome<'a> {
         let size = || made.as_ref().ok().and_then(Value::size).unwrap_or(1);
         match call.price.after(size) {
@@ -336,12 +336,12 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     }
 }
 
-/// What a price sees of an argument: an error is one of anything.
+/// The value that a price is computed with: an error counts as `null`.
 fn shown<'s, 'a>(outcome: &'s Outcome<'a>) -> &'s Value<'a> {
     outcome.as_ref().unwrap_or(&Value::Null)
 }
 
-/// A constant belongs to the plan, and so need not be counted.
+/// Borrows a constant from the plan, without reference counting.
 fn borrow<'a>(value: &'a Value<'static>) -> Value<'a> {
     match value {
         Value::String(text) => Value::from(&**text),

@@ -1,4 +1,4 @@
-//! What can be called.
+//! The table of functions.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,31 +9,31 @@ static TABLE: &str = include_str!("../data/functions.txt");
 
 static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(read);
 
-/// A function and the ways to call it.
+/// A function and its overloads.
 #[derive(Debug)]
 pub struct Function {
-    /// Its name.
+    /// The name of the function.
     pub name: &'static str,
-    /// The ways to call it, in the order in which they are tried.
+    /// The overloads, in the order of resolution.
     pub overloads: Vec<Overload>,
 }
 
-/// One way to call a function.
+/// An overload of a function.
 #[derive(Debug)]
 pub struct Overload {
-    /// Its name, which is unique.
+    /// The unique name of the overload.
     pub id: &'static str,
-    /// Whether it is `x.f(y)`, with x as the first argument, and not `f(x, y)`.
+    /// Whether it is called as `x.f(y)`, with x as the first argument, or as `f(x, y)`.
     pub member: bool,
-    /// What it takes.
+    /// The types of the arguments.
     pub args: Vec<Type>,
-    /// What comes of it.
+    /// The type of the result.
     pub result: Type,
-    /// The type parameters in both.
+    /// The type parameters of the signature.
     pub params: Vec<std::sync::Arc<str>>,
 }
 
-/// The function of this name.
+/// Returns the function of this name.
 #[must_use]
 pub fn function(name: &str) -> Option<&'static Function> {
     FUNCTIONS.get(name)

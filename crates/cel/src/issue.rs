@@ -1,17 +1,17 @@
-//! What is wrong with an expression, and where.
+//! Compilation errors and their positions.
 
 use std::fmt;
 
-/// Messages beyond this many are counted, not shown.
+/// The maximum number of messages; further ones are only counted.
 const SHOWN: usize = 100;
 
-/// A line longer than this is not quoted. In bytes.
+/// The maximum length of a line that is quoted, in bytes.
 const LONGEST_LINE: usize = 16_384;
 
-/// The text of an expression, which messages quote.
+/// The source text of an expression, which messages quote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
-    /// Its characters. Places are counted in these.
+    /// The characters, in which positions are counted.
     pub(crate) text: Vec<char>,
 }
 
@@ -50,17 +50,16 @@ struct Location {
     start: usize,
 }
 
-/// One complaint.
+/// A compilation error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// The place it is about, in characters from the beginning; none if it is about all of it.
+    /// The position in characters; none if the error is about the whole expression.
     pub offset: Option<usize>,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
-/// Everything that is wrong with an expression. Its text is what Kubernetes prints after
-/// `compilation failed: `.
+/// All errors of an expression, displayed as Kubernetes prints them after `compilation failed: `.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issues {
     source: Source,
@@ -69,7 +68,7 @@ pub struct Issues {
 }
 
 impl Issues {
-    /// Complaints about a text. The first of them are put into the order of their places.
+    /// Creates the errors of a source text. Those that are shown are sorted by position.
     pub(crate) fn new(source: Source, mut issues: Vec<Issue>) -> Self {
         let more = issues.len().saturating_sub(SHOWN);
         issues.truncate(SHOWN);
@@ -81,7 +80,7 @@ impl Issues {
         }
     }
 
-    /// The complaints one by one.
+    /// Iterates over the errors.
     pub fn iter(&self) -> std::slice::Iter<'_, Issue> {
         self.issues.iter()
     }

@@ -1,15 +1,14 @@
-//! CEL as Kubernetes has it: its macros, types, libraries, messages and costs.
+//! CEL as Kubernetes implements it: its macros, types, libraries, messages and costs.
 //!
 //! ```text
-//! parse      text -> Expr, macros expanded
-//! check      Expr + Environment -> Program: every node has a type, every call its overloads
-//! declare    a node of a schema -> Type and Extent
-//! estimate   Program + Extent -> the most it can cost
-//! evaluate   Program + values + budget -> a value, and what it did cost
+//! parse      source text -> Expr, with macros expanded
+//! check      Expr + Environment -> Program: types of nodes, overloads of calls
+//! declare    a schema node -> Type and Extent
+//! estimate   Program + Extent -> bounds of the cost
+//! evaluate   Program + values + budget -> a value and its cost
 //! ```
 //!
-//! A schema is known only to `declare`, which makes types and extents of it. Nothing here knows a
-//! request or a store.
+//! Only `declare` and the shapes of values know schemas. The crate knows no requests and no store.
 
 mod ast;
 mod budget;

@@ -1,7 +1,7 @@
 //! The functions that expressions can call: CEL's own and those that Kubernetes adds.
 //!
-//! A function is found by its name and the number of its arguments; which of its overloads
-//! is meant is seen when the arguments are.
+//! A function is found by its name and the number of its arguments; the overload is chosen by the
+//! values of the arguments.
 
 mod amount;
 mod authorizer;
@@ -33,22 +33,22 @@ pub(crate) use regex::Pattern;
 pub use regex::Regexes;
 pub use semver::Semver;
 
-/// What a function does.
+/// The implementation of a function.
 #[derive(Debug)]
 pub(crate) enum Body {
     None(fn() -> Value<'static>),
     One(for<'a> fn(&mut Scope, Value<'a>) -> Outcome<'a>),
     Two(for<'a> fn(&mut Scope, Value<'a>, Value<'a>) -> Outcome<'a>),
     Many(for<'a> fn(&mut Scope, Vec<Value<'a>>) -> Outcome<'a>),
-    /// A function of regular expressions with one that is known.
+    /// A regular expression function with a constant pattern.
     Pattern(Box<Pattern>),
 }
 
-/// The longest text that a function makes: several times the longest request.
+/// The maximum length of a string that a function creates: several times the largest request.
 const LONGEST: usize = 16 << 20;
 
-/// The function of that name that takes so many arguments, the target included. The overload
-/// matters where there is no argument to tell.
+/// Returns the function of this name and number of arguments, the target included. The overload
+/// matters if there are no arguments that decide.
 pub(crate) fn body(function: &str, arguments: usize, overload: Option<&str>) -> Option<Body> {
     if let ("sum", 1) = (function, arguments) {
         return Some(lists::sum_of(overload));
@@ -72,7 +72,7 @@ pub(crate) fn body(function: &str, arguments: usize, overload: Option<&str>) -> 
     books.iter().find_map(|book| book(function, arguments))
 }
 
-/// Whether the function converts a value to a type: if the value is constant so is the result.
+/// Returns whether the function is a type conversion, which is constant if its argument is.
 pub(crate) fn converts(function: &str) -> bool {
     matches!(
         function,
@@ -89,8 +89,8 @@ pub(crate) fn converts(function: &str) -> bool {
     )
 }
 
-/// Whether arguments are looked at one after the other up to the first error, rather than all.
-/// So it is where values must tell which overload is meant, except for operators.
+/// Returns whether the arguments are evaluated only up to the first error. This holds where the
+/// values decide which overload is called, except for operators.
 pub(crate) fn is_in_turn(function: &str, overload: Option<&str>) -> bool {
     match (function, overload) {
         ("format", _) => true,
@@ -100,12 +100,12 @@ pub(crate) fn is_in_turn(function: &str, overload: Option<&str>) -> bool {
     }
 }
 
-/// A function of regular expressions with its expression.
+/// Returns a regular expression function with its pattern compiled.
 pub(crate) fn with_pattern(function: &str, pattern: &str) -> Result<Body, EvalError> {
     Ok(Body::Pattern(Box::new(Pattern::new(function, pattern)?)))
 }
 
-/// The error of arguments that no overload takes.
+/// The error for arguments that no overload accepts.
 fn no_overload(function: &str, arguments: &[&Value<'_>]) -> EvalError {
     let types: Vec<_> = arguments.iter().map(|value| value.type_name()).collect();
     EvalError::new(format!(
@@ -114,7 +114,7 @@ fn no_overload(function: &str, arguments: &[&Value<'_>]) -> EvalError {
     ))
 }
 
-/// A text, if it is not too long.
+/// Returns a string, if it is not too long.
 fn made<'a>(text: String) -> Outcome<'a> {
     if text.len() > LONGEST {
         return Err(EvalError::Cancelled);
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::function::function;
 
-    /// What the planner makes itself of these.
+    /// Operators that the planner implements.
     const OPERATORS: [&str; 12] = [
         "_&&_",
         "_||_",

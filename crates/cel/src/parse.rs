@@ -1,12 +1,12 @@
-//! From text to a tree, with macros expanded.
+//! Parsing of source text into a tree, with macros expanded.
 //!
 //! ```text
-//! lexer     characters -> words
-//! grammar   words -> tree, by recursive descent
-//! recover   what to say about a word that does not fit, and where to go on
+//! lexer     characters -> tokens
+//! grammar   tokens -> tree, by recursive descent
+//! recover   error messages and recovery after an unexpected token
 //! expand    macros -> loops
-//! build     numbers and places of nodes
-//! literal   what a literal stands for
+//! build     numbers and positions of nodes
+//! literal   values of literals
 //! ```
 
 mod build;
@@ -24,14 +24,14 @@ use crate::deep::with_room;
 use crate::issue::{Issue, Source};
 use grammar::Parser;
 
-/// An expression may have this many characters.
+/// The maximum length of an expression in characters.
 const LONGEST: usize = 100_000;
 
-/// A tree and where its nodes come from.
+/// A tree and the positions of its nodes.
 pub(crate) struct Parsed {
     /// The tree.
     pub(crate) expr: Expr,
-    /// The place of each node, by its number.
+    /// The position of each node, by its number.
     pub(crate) places: Vec<usize>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn parse(source: &Source) -> Result<Parsed, Vec<Issue>> {
     with_room(nesting(&source.text), || Parser::new(&source.text).parse())
 }
 
-/// About how deep the parser has to go: no less than that.
+/// Returns an upper bound of the parser's recursion depth.
 fn nesting(text: &[char]) -> usize {
     let (mut open, mut deepest, mut choices) = (0_usize, 0, 0);
     for c in text {

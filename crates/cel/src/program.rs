@@ -1,4 +1,4 @@
-//! A checked expression.
+//! Checked expressions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::issue::{Issues, Source};
 use crate::parse::parse;
 use crate::types::Type;
 
-/// An expression that can be evaluated: every node has a type, every call its overloads.
+/// An expression that can be evaluated: its nodes have types, its calls overloads.
 #[derive(Clone, Debug)]
 pub struct Program {
     inner: Arc<Inner>,
@@ -25,16 +25,16 @@ struct Inner {
     checked: Checked,
 }
 
-/// What was found out about the nodes of a tree.
+/// The result of checking a tree.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     /// The type of each node, by its number.
     pub(crate) types: Vec<Type>,
-    /// The overloads that each call may turn out to be, by its number.
+    /// The candidate overloads of each call, by its number.
     pub(crate) overloads: Vec<Vec<&'static str>>,
-    /// The names of variables and types that are spoken of.
+    /// The names of used variables and types.
     pub(crate) names: BTreeSet<Arc<str>>,
-    /// Why it cannot be evaluated all the same.
+    /// Why the expression cannot be evaluated although its types are right.
     pub(crate) defect: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The compilation errors.
     pub fn compile(environment: &Environment, source: &str) -> Result<Self, Issues> {
         let text = Source::new(source);
         let mut parsed = match parse(&text) {
@@ -67,32 +67,32 @@ impl Program {
         }
     }
 
-    /// The text it was compiled from.
+    /// Returns the source text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.inner.text
     }
 
-    /// The tree. Names are resolved: what the reference names `a.b` is one identifier if there is
-    /// such a variable, and `a.f(x)` has no target if `a.f` is a function.
+    /// Returns the tree. Names are resolved: a qualified variable `a.b` is one identifier, and
+    /// `a.f(x)` has no target if `a.f` is a function.
     #[must_use]
     pub fn expr(&self) -> &Expr {
         &self.inner.expr
     }
 
-    /// How deep the tree is: what walks over it calls itself so many times.
+    /// Returns the depth of the tree, to which functions that walk over it recurse.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.inner.depth
     }
 
-    /// The type of what comes of it.
+    /// Returns the type of the result.
     #[must_use]
     pub fn output(&self) -> &Type {
         self.type_of(self.inner.expr.id)
     }
 
-    /// The type of a node.
+    /// Returns the type of a node.
     #[must_use]
     pub fn type_of(&self, id: Id) -> &Type {
         self.inner
@@ -102,7 +102,7 @@ impl Program {
             .unwrap_or(&Type::Dyn)
     }
 
-    /// The overloads that a call may turn out to be: one if the types of its arguments are known.
+    /// Returns the candidate overloads of a call: one if the types of its arguments are known.
     #[must_use]
     pub fn overloads(&self, id: Id) -> &[&'static str] {
         self.inner
@@ -112,15 +112,15 @@ impl Program {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// Whether this name is spoken of, be it as a variable of the environment or of a loop: that is
-    /// how Kubernetes decides that a rule is about `oldSelf`.
+    /// Returns whether the name is used, as a variable of the environment or of a loop. Kubernetes
+    /// decides by it whether a rule uses `oldSelf`.
     #[must_use]
     pub fn uses(&self, name: &str) -> bool {
         self.inner.checked.names.contains(name)
     }
 
-    /// Why it cannot be evaluated although it was checked: what Kubernetes prints after
-    /// `program instantiation failed: `.
+    /// Returns why the expression cannot be evaluated although it was checked: the text that
+    /// Kubernetes prints after `program instantiation failed: `.
     #[must_use]
     pub fn defect(&self) -> Option<&str> {
         self.inner.checked.defect.as_deref()

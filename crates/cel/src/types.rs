@@ -1,4 +1,4 @@
-//! The types of values.
+//! Types of values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 /// A type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
-    /// Anything: judged when it is evaluated.
+    /// Any type, checked during evaluation.
     Dyn,
-    /// What follows from an error that was already reported.
+    /// The type after an error that was already reported.
     Error,
     /// `null_type`
     Null,
@@ -37,7 +37,7 @@ pub enum Type {
     Optional(Arc<Type>),
     /// The type of a type.
     Meta(Arc<Type>),
-    /// What has fields of its own, such as the value at a node of a schema.
+    /// A type with declared fields, such as that of a schema node.
     Object(Arc<ObjectType>),
     /// A type of a library, such as `kubernetes.Quantity`.
     Opaque(Arc<str>),
@@ -45,21 +45,21 @@ pub enum Type {
     Param(Arc<str>),
 }
 
-/// A type with fields. Two are the same if their names are.
+/// A type with fields. Two are equal if their names are.
 #[derive(Debug)]
 pub struct ObjectType {
-    /// Its name, which messages print.
+    /// The name in messages.
     pub name: String,
-    /// Its fields, by the names that expressions call them: escaped.
+    /// The fields, by their escaped names in expressions.
     pub fields: BTreeMap<String, Field>,
 }
 
 /// A field of a type.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// The type of its value.
+    /// The type of the field.
     pub of: Type,
-    /// Its name in the JSON.
+    /// The name in JSON.
     pub name: String,
 }
 
@@ -70,25 +70,25 @@ impl PartialEq for ObjectType {
 }
 
 impl Type {
-    /// A list of these.
+    /// Creates the type of a list.
     #[must_use]
     pub fn list(of: Self) -> Self {
         Self::List(Arc::new(of))
     }
 
-    /// A map from these to those.
+    /// Creates the type of a map.
     #[must_use]
     pub fn map(key: Self, value: Self) -> Self {
         Self::Map(Arc::new(key), Arc::new(value))
     }
 
-    /// One of these, or nothing.
+    /// Creates an optional type.
     #[must_use]
     pub fn optional(of: Self) -> Self {
         Self::Optional(Arc::new(of))
     }
 
-    /// The name that the type has when it is a value.
+    /// Returns the name of the type as a value.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -112,14 +112,14 @@ impl Type {
         }
     }
 
-    /// Reads a type as the table of functions writes it: `list(<A>)`, `map(string, dyn)`.
+    /// Parses a type as the function table has it: `list(<A>)`, `map(string, dyn)`.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (read, rest) = read(text.trim())?;
         rest.trim().is_empty().then_some(read)
     }
 }
 
-/// As messages print it.
+/// Displays a type as in messages.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

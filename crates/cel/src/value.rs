@@ -1,7 +1,7 @@
-//! The values that expressions compute with.
+//! The values of expressions.
 //!
-//! What comes from an object stays where it is: a list or a map of JSON is read when it is
-//! asked for, so binding an object costs nothing however large it is.
+//! Objects are not copied: lists and maps of JSON are read on access, so that binding an object is
+//! free however large it is.
 
 mod equal;
 mod json;
@@ -52,63 +52,62 @@ pub enum Value<'a> {
     Bytes(Arc<[u8]>),
     /// `[1]`
     List(List<'a>),
-    /// `{'a': 1}`, and what a schema calls an object
+    /// `{'a': 1}`, or an object of a schema
     Map(Map<'a>),
     /// `int`
     Type(Text<'a>),
-    /// A moment.
+    /// A timestamp.
     Timestamp(Timestamp),
-    /// A length of time.
+    /// A duration.
     Duration(Duration),
-    /// `optional.of(1)`, or nothing
+    /// `optional.of(1)` or `optional.none()`
     Optional(Option<Arc<Value<'a>>>),
     /// `Object{field: 1}`
     Struct(Arc<Struct<'a>>),
-    /// What a library made.
+    /// A value of a library type.
     Opaque(Opaque<'a>),
 }
 
-/// What an expression made with `Name{...}`.
+/// A value that an expression constructed with `Name{...}`.
 #[derive(Clone, Debug)]
 pub struct Struct<'a> {
-    /// The name of its type.
+    /// The name of the type.
     pub name: Arc<str>,
-    /// The fields that were given.
+    /// The fields that were set.
     pub fields: Vec<(Arc<str>, Value<'a>)>,
 }
 
-/// A value with functions of its own and nothing else.
+/// A value of a library type, which only has functions.
 #[derive(Clone, Debug)]
 pub enum Opaque<'a> {
-    /// An amount of something.
+    /// A quantity.
     Quantity(Arc<Amount>),
-    /// An absolute address.
+    /// An absolute URL.
     Url(Arc<Url>),
-    /// An address of a network.
+    /// An IP address.
     Ip(IpAddr),
-    /// A range of addresses.
+    /// A CIDR.
     Cidr(IpNet),
-    /// A version.
+    /// A semantic version.
     Semver(Arc<Semver>),
-    /// A form of text that has a name.
+    /// A named format.
     Format(&'static Format),
-    /// A question about permissions, or its answer.
+    /// An authorization request or its decision.
     Authorization(Arc<Authorization<'a>>),
 }
 
 impl<'a> Value<'a> {
-    /// The JSON, read as the shape says. JSON that cannot be read so is an error when it is
-    /// looked at, not before.
+    /// Reads JSON with a shape. JSON that does not fit is an error on access, not before.
     pub fn of(json: &'a serde_json::Value, shape: &'a Shape) -> Result<Self, EvalError> {
         shape::read(json, shape)
     }
 
-    /// The JSON as it stands: whole numbers are `int`s, objects are maps.
+    /// Reads JSON without a schema: integers are `int`, objects are maps.
     pub fn dynamic(json: &'a serde_json::Value) -> Self {
         shape::read_dynamic(json)
     }
 
-    /// A text.
+    /// Creates a string.
     pub fn text(text: impl Into<Text<'a>>) -> Self {
         Self::String(text.into())
     }
@@ -117,15 +116,15 @@ impl<'a> Value<'a> {
         Value::Type(Text::Shared(name.into()))
     }
 
-    /// An optional that holds the value.
+    /// Creates an optional with a value.
     pub fn some(value: Self) -> Self {
         Self::Optional(Some(Arc::new(value)))
     }
 
-    /// An optional that holds nothing.
+    /// The empty optional.
     pub const NONE: Self = Self::Optional(None);
 
-    /// The name of its type.
+    /// Returns the name of the type.
     pub fn type_name(&self) -> &str {
         match self {
             Self::Null => "null_type",
@@ -146,7 +145,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How much of it there is: characters, bytes, elements or members.
+    /// Returns the number of characters, bytes, elements or members.
     pub fn size(&self) -> Option<usize> {
         match self {
             Self::String(text) => Some(text.chars()),
@@ -157,7 +156,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether it is the value that stands for nothing in its type.
+    /// Returns whether this is the zero value of its type.
     pub fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -167,8 +166,8 @@ impl<'a> Value<'a> {
             Self::Double(value) => *value == 0.0,
             Self::String(text) => text.is_empty(),
             Self::Bytes(bytes) => bytes.is_empty(),
-            // What a schema types is never taken for nothing, only what an expression or
-            // untyped JSON made.
+            // Collections with a schema are never zero; only those of expressions or of JSON
+            // without a schema are.
             Self::List(list) => !list.is_typed() && list.is_empty(),
             Self::Map(map) => !map.is_typed() && map.is_empty(),
             Self::Timestamp(time) => time.is_zero(),
@@ -178,7 +177,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text that a message expression computed; none if it computed something else.
+    /// Returns the string that a message expression evaluated to, or none for another type.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -186,7 +185,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether it is `true`; none if it is no `bool`.
+    /// Returns the value of a `bool`, or none for another type.
     pub fn truth(&self) -> Option<bool> {
         match self {
             Self::Bool(value) => Some(*value),

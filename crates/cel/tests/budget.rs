@@ -1,4 +1,4 @@
-//! No expression takes more than its budget pays for, however it is written.
+//! The budget bounds the time of every expression.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ fn plan(expression: &str) -> Plan {
     Plan::new(&program).expect(expression)
 }
 
-/// As much as an object can hold: as many elements, and as long a text.
+/// An object of the maximum size: many elements and a long string.
 fn large() -> Json {
     let numbers: Vec<_> = (0..100_000).collect();
     json!({"l": numbers, "s": "a".repeat(1 << 20), "p": "(a|b)*c"})
@@ -67,7 +67,7 @@ fn what_cannot_be_paid_for_is_not_made() {
         let took = began.elapsed();
         let error = evaluation.result.err();
         assert_eq!(error, Some(EvalError::Cancelled), "{expression}");
-        // Without optimization and on a busy machine; most of it takes milliseconds.
+        // Without optimization and on a busy machine; most expressions take milliseconds.
         assert!(took < Duration::from_secs(20), "{expression} took {took:?}");
     }
 }
@@ -103,7 +103,7 @@ fn deep_expressions_have_room() {
     assert_eq!(value.to_string(), "200");
 }
 
-/// What a few rules take; run it with `--release -- --ignored --nocapture`.
+/// Measures a few rules; run it with `--release -- --ignored --nocapture`.
 #[test]
 #[ignore = "prints figures"]
 #[expect(
@@ -122,7 +122,7 @@ fn figures() {
         "object.l.map(x, x + '!').exists(x, x == 'text-99!')",
     ] {
         let plan = plan(expression);
-        // The best of many: others use the machine too.
+        // The best of many runs, because the machine is shared.
         let took = (0..200).map(|_| {
             let began = Instant::now();
             for _ in 0..10 {

@@ -5,7 +5,7 @@ use insula_cel::{
 };
 use serde_json::Value as Json;
 
-/// What comes of an expression, in the words of the vectors.
+/// Formats a result as the vectors do.
 fn print(result: Result<Value<'_>, insula_cel::EvalError>) -> String {
     match result {
         Ok(value) => value.to_string(),
@@ -59,7 +59,7 @@ fn rules_compute_and_cost_what_they_do_in_kubernetes() {
     assert!(seen > 60, "only {seen} rules");
 }
 
-/// A value as it would be written in an expression.
+/// Formats a value as a literal.
 fn write(value: &Value<'_>) -> String {
     match value {
         Value::Uint(number) => format!("{number}u"),
@@ -225,7 +225,7 @@ fn no_value_makes_an_expression_panic_or_exceed_its_budget() {
         .keys()
         .cloned()
         .collect();
-    // Every field with the value of another one.
+    // Every field gets the value of the next one.
     let objects: Vec<Json> = (1..names.len())
         .map(|by| {
             let value = |at: usize| object[&names[(at + by) % names.len()]].clone();

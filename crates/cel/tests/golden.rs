@@ -1,4 +1,4 @@
-//! What the reference implementation answered, to the letter.
+//! Compiles expressions and compares errors and costs with those of the reference implementation.
 
 use insula_cel::declare::{self, Declaration};
 use insula_cel::{Environment, OldSelf, Program, Type, estimate};
@@ -10,7 +10,7 @@ fn lines(text: &str) -> Vec<Value> {
         .collect()
 }
 
-/// What Kubernetes says about a rule: the text with which it is refused, or its cost.
+/// Returns the error or the estimated cost of a rule.
 fn judge(declared: &Declaration, rule: &str) -> Result<u64, String> {
     let environment = Environment::rule(&declared.of, OldSelf::Required);
     let program = Program::compile(&environment, rule)

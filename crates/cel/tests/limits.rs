@@ -1,4 +1,4 @@
-//! What users may write costs neither the stack nor the memory nor the time of everybody else.
+//! Expressions of users exhaust neither the stack nor memory nor time.
 
 use insula_cel::{Environment, Program, Type, estimate};
 
@@ -154,7 +154,7 @@ fn no_text_is_too_strange_to_be_judged() {
         "\\u12",
         "\\377",
     ];
-    // A simple generator is enough: every run is the same.
+    // A deterministic generator, so that all runs are the same.
     let mut state: u64 = 42;
     for _ in 0..20_000 {
         let mut source = String::new();

@@ -1,4 +1,4 @@
-//! Variables that are computed on demand, and questions about permissions.
+//! Variables that are computed on demand, and the authorizer.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -133,7 +133,7 @@ fn a_lazy_variable_is_asked_for_when_an_expression_does() {
     );
 }
 
-/// Allows everything to service accounts, and remembers what was asked.
+/// Allows every request of service accounts, and records the requests.
 #[derive(Default)]
 struct Clerk(Mutex<Vec<AuthorizationRequest>>);
 
@@ -256,7 +256,7 @@ fn an_authorizer_is_asked_what_the_expression_spells_out() {
             },
         ]
     );
-    // Two of the loop were paid for, and the third never happened.
+    // Two iterations of the loop were charged; the third did not happen.
     let loops = asked.iter().filter(|request| request.verb == "x");
     assert_eq!(loops.count(), 1 + 2);
 }

@@ -1,8 +1,7 @@
-//! What cannot be evaluated whatever the values are.
+//! Expressions that fail to evaluate for all values.
 //!
-//! Conversions of constants and regular expressions are worked out once, before the first
-//! evaluation, in the order in which they would be evaluated. The first that fails is what a program
-//! is refused for.
+//! Conversions of constants and constant regular expressions are evaluated once, before the first
+//! evaluation and in evaluation order. The program is refused for the first one that fails.
 
 use insula_gotext::regexp;
 
@@ -11,12 +10,12 @@ use crate::program::Checked;
 use crate::types::Type;
 use crate::value::{is_duration, is_timestamp};
 
-/// Why the expression cannot be evaluated, if it cannot.
+/// Returns why the expression cannot be evaluated, if it cannot.
 pub(super) fn defect(expr: &Expr, checked: &Checked) -> Option<String> {
     constant(expr, checked).err()
 }
 
-/// The constant that an expression is, if it is one.
+/// Returns the constant value of an expression, if it has one.
 fn constant(expr: &Expr, checked: &Checked) -> Result<Option<Literal>, String> {
     match &expr.node {
         Node::Literal(literal) => return Ok(Some(literal.clone())),
@@ -65,7 +64,7 @@ fn constant(expr: &Expr, checked: &Checked) -> Result<Option<Literal>, String> {
     Ok(None)
 }
 
-/// The regular expression that a function searches for, if it is a constant.
+/// Returns the regular expression argument of a function, if it is constant.
 fn searched(function: &str, member: bool, args: &[Option<Literal>]) -> Option<Literal> {
     if !matches!(function, "matches" | "find" | "findAll") {
         return None;
@@ -73,7 +72,7 @@ fn searched(function: &str, member: bool, args: &[Option<Literal>]) -> Option<Li
     args.get(usize::from(!member)).cloned().flatten()
 }
 
-/// Two names of types can be looked up, but stand for no value.
+/// Refuses the two type names that can be resolved but have no value.
 fn known(expr: &Expr, name: &str, checked: &Checked) -> Result<(), String> {
     let of = checked.types.get(expr.id as usize);
     match (name, of) {
@@ -122,7 +121,8 @@ fn int(from: &Literal) -> Converted {
     let value = match from {
         Literal::Int(value) => *value,
         Literal::Uint(value) => i64::try_from(*value).map_err(|_| Failed::Overflow)?,
-        // The limits themselves are no doubles, so that what equals them is already too large.
+        // The limits are not exactly representable as doubles; a double that equals one is out of
+        // range.
         Literal::Double(value) if *value > i64::MIN as f64 && *value < i64::MAX as f64 => {
             *value as i64
         }
@@ -157,7 +157,7 @@ fn double(from: &Literal) -> Converted {
     Ok(Some(Literal::Double(value)))
 }
 
-/// A number. It is infinite only if the text says so, not if it is merely too large.
+/// Parses a number. It is infinite only if the text says so, not if it is too large.
 fn number(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     let says_so = text.to_ascii_lowercase().contains("inf");
@@ -186,7 +186,7 @@ fn string(from: &Literal) -> Converted {
         Literal::Int(value) => value.to_string(),
         Literal::Uint(value) => value.to_string(),
         Literal::Bool(value) => value.to_string(),
-        // How a double is written is left to the evaluation.
+        // The evaluation decides how a double is printed.
         Literal::Double(_) | Literal::Null => return Ok(None),
     };
     Ok(Some(Literal::String(value.into())))

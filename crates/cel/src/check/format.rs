@@ -1,14 +1,14 @@
-//! Whether the values of a format can be formatted as it says.
+//! Checks the arguments of `format` against its clauses.
 
 use crate::ast::{Expr, Id, Node};
 use crate::program::Checked;
 use crate::types::Type;
 
-/// What is wrong with a format.
+/// An error in a format.
 pub(super) struct Mistake {
-    /// The value that it is wrong for; none if it is wrong in itself.
+    /// The argument that does not fit; none if the format itself is invalid.
     pub(super) at: Option<Id>,
-    /// What is wrong.
+    /// The error message.
     pub(super) message: String,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn check(format: &str, values: &[Expr], checked: &Checked) -> Result<
     Ok(())
 }
 
-/// Checks one clause, and says what comes after it.
+/// Checks one clause, and returns the text after it.
 fn clause<'a>(text: &'a str, value: &Expr, checked: &Checked) -> Result<&'a str, Mistake> {
     let rest = precision(text).map_err(|why| {
         let why = format!("error while parsing precision: {why}");
@@ -146,7 +146,7 @@ fn is_hex(of: &Type) -> bool {
     matches!(of, Type::Int | Type::Uint | Type::String | Type::Bytes)
 }
 
-/// Whether the value and all that it is made of can be a text; if not, which one cannot.
+/// Checks that the value and all its elements can be printed; returns the first that cannot.
 fn printable(value: &Expr, checked: &Checked) -> Result<(), Id> {
     if matches!(
         type_of(value.id, checked),

@@ -1,4 +1,4 @@
-//! Which overloads of a function a call may be.
+//! Overload resolution of calls.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::function::{Function, Overload};
 use crate::types::Type;
 
 impl Checker<'_> {
-    /// Checks a call. What is called on a name may be a function of a qualified name: then it has no
-    /// target any more.
+    /// Checks a call. A member call may turn out to be a call of a function with a qualified name;
+    /// it then loses its target.
     pub(super) fn call(&mut self, expr: &mut Expr) {
         let id = expr.id;
         let Node::Call {
@@ -83,7 +83,7 @@ impl Checker<'_> {
         })
     }
 
-    /// `&&` and `||` take only truth, and say so about each operand on its own.
+    /// Checks `&&` and `||`, which take only `bool` and report each operand separately.
     fn logic(&mut self, id: Id, function: &'static Function, args: &[Id], types: &[Type]) -> Type {
         let mut result = Type::Bool;
         for (arg, of) in args.iter().zip(types) {
@@ -98,7 +98,7 @@ impl Checker<'_> {
         result
     }
 
-    /// What comes of an overload with arguments of these types, if it takes them.
+    /// Returns the result type of an overload, if it accepts arguments of these types.
     fn apply(&mut self, overload: &Overload, types: &[Type]) -> Option<Type> {
         let with: Vec<(Arc<str>, Type)> = overload
             .params

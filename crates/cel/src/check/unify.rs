@@ -1,21 +1,21 @@
-//! Which types go together, and what that says about types that are not known yet.
+//! Unification of types, with variables for types that are not known yet.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::types::Type;
 
-/// Types may be nested this deep. Loops over loops could make them deeper than any text is.
+/// The maximum nesting of types. Loops over loops could nest them deeper than any source text.
 const DEEPEST: usize = 500;
 
-/// This many steps are taken for one expression. Types can grow exponentially with its length.
+/// The maximum number of steps per expression. Types can grow exponentially with its length.
 const STEPS: usize = 5_000_000;
 
-/// What is known about types that stand for others.
+/// The type variables and their bindings.
 #[derive(Default)]
 pub(crate) struct Unifier {
     bound: HashMap<Arc<str>, Type>,
-    /// What to undo if an attempt fails.
+    /// The previous bindings, to be restored if an attempt fails.
     log: Vec<(Arc<str>, Option<Type>)>,
     fresh: usize,
     steps: usize,
@@ -23,24 +23,25 @@ pub(crate) struct Unifier {
 }
 
 impl Unifier {
-    /// A type that is not known yet.
+    /// Returns a new type variable.
     pub(crate) fn fresh(&mut self) -> Type {
         let name = format!("_var{}", self.fresh);
         self.fresh += 1;
         Type::Param(name.into())
     }
 
-    /// Whether the types of the expression were too large to go on.
+    /// Returns whether the types of the expression exceeded a limit.
     pub(crate) fn exhausted(&self) -> bool {
         self.exhausted
     }
 
-    /// Whether one can be given for the other. If so, what that implies is remembered.
+    /// Returns whether a value of type `right` can be used as `left`, and records the bindings that
+    /// follow.
     pub(crate) fn assignable(&mut self, left: &Type, right: &Type) -> bool {
         self.assignable_all(std::slice::from_ref(left), std::slice::from_ref(right))
     }
 
-    /// The same for several at once: all or none.
+    /// The same for several types at once, all or none.
     pub(crate) fn assignable_all(&mut self, left: &[Type], right: &[Type]) -> bool {
         self.log.clear();
         let fits = left.len() == right.len()
@@ -59,12 +60,13 @@ impl Unifier {
         fits
     }
 
-    /// The type with everything put in that is known. What is not known is `dyn` if `finally`.
+    /// Returns the type with all known bindings applied. Unbound variables become `dyn` if
+    /// `finally` is set.
     pub(crate) fn substitute(&mut self, of: &Type, finally: bool) -> Type {
         self.put_in(of, finally, 0)
     }
 
-    /// The parameters of a signature replaced.
+    /// Returns the type with the parameters of a signature replaced.
     pub(crate) fn instantiate(of: &Type, with: &[(Arc<str>, Type)]) -> Type {
         match of {
             Type::Param(name) => with
@@ -81,7 +83,7 @@ impl Unifier {
         }
     }
 
-    /// Walks over a type, to find out whether it is too large.
+    /// Walks over a type to find out whether it exceeds a limit.
     pub(crate) fn measure(&mut self, of: &Type) {
         self.walk(of, 0);
     }
@@ -100,7 +102,7 @@ impl Unifier {
         }
     }
 
-    /// Counts a step. There is no next one if the types are too large.
+    /// Counts a step; returns false once a limit is exceeded.
     fn step(&mut self, depth: usize) -> bool {
         self.steps += 1;
         if depth > DEEPEST || self.steps > STEPS {
@@ -157,7 +159,7 @@ impl Unifier {
         }
     }
 
-    /// Whether the unknown type can be the other one, and makes it so.
+    /// Binds a type variable to a type, if possible.
     fn stands_for(&mut self, name: &Arc<str>, other: &Type, depth: usize) -> Stands {
         if matches!(other, Type::Param(same) if same == name) {
             return Stands::Yes;
@@ -210,15 +212,15 @@ impl Unifier {
 }
 
 enum Stands {
-    /// It can.
+    /// The variable is bound to the type.
     Yes,
-    /// It stands for a type that does not go with this one.
+    /// The variable is bound to an incompatible type.
     ForOther,
-    /// This one contains it.
+    /// The type contains the variable.
     InItself,
 }
 
-/// The more general of two types that go together.
+/// Returns the more general of two compatible types.
 pub(crate) fn most_general<'a>(left: &'a Type, right: &'a Type) -> &'a Type {
     if is_general(left, right) { left } else { right }
 }

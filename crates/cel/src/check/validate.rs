@@ -1,4 +1,4 @@
-//! What is wrong with literals, though their types are right.
+//! Validates literals that have the right type.
 
 use insula_gotext::regexp;
 
@@ -9,9 +9,8 @@ use crate::program::Checked;
 use crate::types::Type;
 use crate::value::{Timestamp, is_duration, is_timestamp};
 
-/// Complains about literals that no evaluation could accept: durations, timestamps and regular
-/// expressions that are none, lists and maps of several types, and formats that do not go with what
-/// is to be formatted.
+/// Reports literals that no evaluation could accept: invalid durations, timestamps and regular
+/// expressions, lists and maps of mixed types, and formats that do not fit their arguments.
 pub(super) fn validate(expr: &Expr, checked: &Checked, places: &[usize]) -> Vec<Issue> {
     let mut validator = Validator {
         checked,
@@ -29,8 +28,7 @@ struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    /// Complains about what is inside before what is around it. Inside of `format`, lists may be of
-    /// several types.
+    /// Visits children before their parent. Inside `format`, lists may be of mixed types.
     fn visit(&mut self, expr: &Expr, exempt: bool) {
         match &expr.node {
             Node::Literal(_) | Node::Ident(_) => {}
@@ -89,7 +87,7 @@ impl Validator<'_> {
         };
         let valid = match (function, literal) {
             ("duration", Literal::String(text)) => is_duration(text),
-            // There is such an overload, but nothing that evaluates it.
+            // The overload exists, but has no implementation.
             ("duration", Literal::Int(_)) => false,
             ("timestamp", Literal::String(text)) => is_timestamp(text),
             ("timestamp", Literal::Int(seconds)) => Timestamp::of_seconds(*seconds).is_ok(),

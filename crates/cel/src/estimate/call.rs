@@ -1,4 +1,4 @@
-//! What calls cost.
+//! The estimated cost of calls.
 
 use super::cost::{Cost, REGEX, Size, TRAVERSAL};
 use super::path::Path;
@@ -6,7 +6,7 @@ use super::{Entries, Estimator, library, lists};
 use crate::ast::{Expr, Literal, Node};
 use crate::types::Type;
 
-/// What a call costs by itself, and how large its result is if that is known.
+/// The cost of a call itself, and the size of its result if that is known.
 #[derive(Clone, Copy)]
 pub(super) struct Call {
     pub(super) cost: Cost,
@@ -29,12 +29,12 @@ pub(super) struct Argument<'a> {
 }
 
 impl Argument<'_> {
-    /// How large it is.
+    /// Returns the size of the argument.
     pub(super) fn measure(&self) -> Size {
         self.size.unwrap_or(Size::UNKNOWN)
     }
 
-    /// The number it is, if it is written out.
+    /// Returns the number, if the argument is an integer literal.
     pub(super) fn number(&self) -> Option<i64> {
         match self.expr.node {
             Node::Literal(Literal::Int(number)) => Some(number),
@@ -161,7 +161,7 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// What the functions of the language cost that are not worth just one.
+    /// The cost of the language's own functions that do not cost one unit.
     fn standard(
         &mut self,
         expr: &Expr,
@@ -230,7 +230,7 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// What searching a text for a regular expression costs. An empty text counts as one character.
+/// The cost of a regular expression search. An empty text counts as one character.
 pub(super) fn search(text: Size, pattern: Size) -> Cost {
     text.plus(Size::fixed(1))
         .by(TRAVERSAL)

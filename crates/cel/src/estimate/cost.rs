@@ -1,25 +1,25 @@
-//! Sizes and costs that are known only within bounds.
+//! Costs and sizes with lower and upper bounds.
 
-/// What traversing one character costs.
+/// The cost of traversing one character.
 pub(crate) const TRAVERSAL: f64 = 0.1;
 
-/// What one character of a regular expression costs, for each character that is searched.
+/// The cost of one character of a regular expression, per character searched.
 pub(crate) const REGEX: f64 = 0.25;
 
-/// What something costs at least and at most.
+/// The bounds of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// At least.
+    /// The lower bound.
     pub min: u64,
-    /// At most.
+    /// The upper bound.
     pub max: u64,
 }
 
-/// How large something is at least and at most.
+/// The bounds of a size.
 pub(crate) type Size = Cost;
 
 impl Cost {
-    /// Nothing is known.
+    /// The bounds of an unknown size.
     pub(crate) const UNKNOWN: Self = Self {
         min: 0,
         max: u64::MAX,
@@ -46,7 +46,7 @@ impl Cost {
         }
     }
 
-    /// Times a factor, rounded up.
+    /// Multiplies by a factor, rounding up.
     pub(crate) fn by(self, factor: f64) -> Self {
         Self {
             min: scale(self.min, factor),
@@ -54,7 +54,7 @@ impl Cost {
         }
     }
 
-    /// The bounds of what is the one or the other.
+    /// The bounds that include both.
     pub(crate) fn union(self, other: Self) -> Self {
         Self {
             min: self.min.min(other.min),
@@ -63,8 +63,8 @@ impl Cost {
     }
 }
 
-/// A number times a factor, rounded up; the greatest number if it is greater still.
+/// Multiplies by a factor, rounding up and saturating.
 pub(crate) fn scale(number: u64, factor: f64) -> u64 {
-    // A conversion to u64 goes no further than its greatest value.
+    // The conversion to u64 saturates.
     (number as f64 * factor).ceil() as u64
 }

@@ -1,47 +1,47 @@
-//! How large the values at a node of a schema can be.
+//! The maximum sizes of the values at a schema node.
 //!
-//! An [`Extent`] is made from the leaves up, as a walk over a schema goes: [`Extent::string`],
-//! [`Extent::bytes`], [`Extent::formatted`], [`Extent::number`] and [`Extent::bool`] for scalars,
-//! [`Extent::list`] and [`Extent::map`] for what holds others, [`Extent::object`] for what has
-//! fields. Where the schema sets no limit, the size of a request does: as many elements as fit into
-//! it if each is as small as it can be, which is why an extent knows its `least` too.
-//! `declare` does all of this for a schema as JSON.
+//! An [`Extent`] is built from the leaves up: [`Extent::string`], [`Extent::bytes`],
+//! [`Extent::formatted`], [`Extent::number`] and [`Extent::bool`] for scalars, [`Extent::list`] and
+//! [`Extent::map`] for collections, [`Extent::object`] for objects with fields. Where the schema
+//! sets no limit, the request size does: as many elements as fit into a request if each is as small
+//! as possible, which is why an extent also has a `least`. `declare` builds extents from a schema
+//! in JSON.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The largest request, in bytes: 3 MiB.
+/// The maximum size of a request in bytes: 3 MiB.
 const REQUEST: u64 = 3 * 1024 * 1024;
 
-/// A time as RFC 3339 writes it has at most 30 characters, and quotes. A duration is given as many.
+/// The length of an RFC 3339 time, at most 30 characters and the quotes. Durations count the same.
 const LONGEST_TIME: u64 = 32;
 
-/// How large the values at a node can be.
+/// The size limits of the values at a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The most characters, bytes, items or properties that a value can have. It is 0 for what has
-    /// none, such as numbers and objects with fields: costs are counted with that.
+    /// The maximum number of characters, bytes, items or properties. It is 0 for numbers, objects
+    /// with fields and other values without any; costs are computed with that 0.
     pub most: u64,
-    /// The fewest bytes of its JSON.
+    /// The minimum number of bytes as JSON.
     pub least: u64,
-    /// What values hold.
+    /// The extents of the contained values.
     pub within: Within,
 }
 
-/// What values hold.
+/// The extents of contained values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// Nothing of its own extent.
+    /// No contained values.
     Nothing,
     /// Items.
     Items(Arc<Extent>),
-    /// Values under names. The names are not measured.
+    /// Values by name. The size of the names is not estimated.
     Properties(Arc<Extent>),
-    /// Fields, by the names that expressions call them.
+    /// Fields, by their names in expressions.
     Fields(BTreeMap<String, Extent>),
 }
 
-/// The formats of strings that make something else of them.
+/// The string formats that map to other types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `date`
@@ -65,8 +65,8 @@ impl Extent {
         Self::scalar(0, 1)
     }
 
-    /// A string of at most so many characters, each of which may take four bytes; without a limit,
-    /// the longest of the values that are allowed; without those, what fits into a request.
+    /// A string of at most `max_length` characters of up to four bytes; without a limit, as long as
+    /// the longest allowed value; without those, as long as a request.
     #[must_use]
     pub fn string(max_length: Option<i64>, allowed: &[&str]) -> Self {
         let longest = allowed.iter().map(|value| value.len() as u64).max();
@@ -74,13 +74,13 @@ impl Extent {
         Self::scalar(most, 2)
     }
 
-    /// What is written in base64.
+    /// Bytes in base64.
     #[must_use]
     pub fn bytes(max_length: Option<i64>) -> Self {
         Self::scalar(max_length.map_or(REQUEST - 2, not_negative), 2)
     }
 
-    /// A string of a format. Its length is not limited by the schema.
+    /// A string with a format. The schema does not limit its length.
     #[must_use]
     pub fn formatted(format: Format) -> Self {
         match format {
@@ -109,7 +109,7 @@ impl Extent {
         }
     }
 
-    /// A map with names that the schema does not know.
+    /// A map with arbitrary names.
     #[must_use]
     pub fn map(values: Self, max_properties: Option<i64>) -> Self {
         // Each property has a name of two characters, quotes, a colon and a comma.
@@ -122,8 +122,9 @@ impl Extent {
         }
     }
 
-    /// An object with fields, and the bytes that its required fields take at least: each the length
-    /// of its name, its least, and 4. A field with a default is not required: the server sets it.
+    /// An object with fields. `required` is the minimum size of its required fields: for each the
+    /// length of its name, its `least`, and 4. A field with a default is not required, because the
+    /// server sets it.
     #[must_use]
     pub fn object(fields: BTreeMap<String, Self>, required: u64) -> Self {
         Self {
@@ -133,21 +134,20 @@ impl Extent {
         }
     }
 
-    /// How many of such values fit into a request: how often a rule on them can be evaluated, if
-    /// nothing around it sets a limit.
+    /// Returns how many such values fit into a request: how often a rule on them can be evaluated
+    /// if no outer node sets a limit.
     #[must_use]
     pub fn cardinality(&self) -> u64 {
         REQUEST / (self.least + 1)
     }
 
-    /// The extent of what is found by following names from here: fields, `@items`, `@keys`,
-    /// `@values`.
+    /// Returns the extent found by following names from here: fields, `@items`, `@keys`, `@values`.
     pub(crate) fn follow(&self, names: &[Arc<str>]) -> Option<u64> {
         let mut at = self;
         for (index, name) in names.iter().enumerate() {
             at = match (&**name, &at.within) {
                 ("@items" | "@values", Within::Items(of) | Within::Properties(of)) => of,
-                // Names of properties have no extent, and nothing is in them.
+                // Property names have no extent and no parts.
                 ("@keys", Within::Properties(_)) => return (index + 1 == names.len()).then_some(0),
                 ("@items" | "@values" | "@keys", _) => return None,
                 (name, Within::Fields(fields)) => fields.get(name)?,
@@ -170,7 +170,8 @@ fn not_negative(limit: i64) -> u64 {
     limit.max(0).unsigned_abs()
 }
 
-/// A limit in characters as one in bytes. The product wraps around where that of the reference does.
+/// Converts a limit in characters to bytes. The product wraps around where that of the reference
+/// implementation does.
 fn in_bytes(limit: i64) -> u64 {
     limit.max(0).wrapping_mul(4).cast_unsigned()
 }

@@ -1,4 +1,4 @@
-//! What the functions of Kubernetes' libraries cost.
+//! The estimated cost of the functions of Kubernetes' libraries.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use super::call::{Argument, Call, search};
 use super::cost::{Cost, REGEX, Size, TRAVERSAL};
 use crate::types::Type;
 
-/// Asking the authorizer is so dear that an expression can do it no more than twice.
+/// The cost of an authorization check, so high that an expression can afford two.
 const CHECK: Cost = Cost::fixed(350_000);
 
-/// An address has 4 or 16 bytes.
+/// The size of an IP address: 4 or 16 bytes.
 const ADDRESS: Size = Size { min: 4, max: 16 };
 
-/// The longest name of a format.
+/// The length of the longest format name.
 const FORMAT: u64 = 64;
 
-/// The longest regular expression of a format.
+/// The length of the longest regular expression of a format.
 const FORMAT_REGEX: f64 = 128.0;
 
-/// The cost of a function, if it is one of these.
+/// Returns the cost of a function of these libraries.
 pub(super) fn estimate(
     estimator: &Estimator<'_>,
     function: &str,
@@ -108,14 +108,14 @@ pub(super) fn estimate(
     })
 }
 
-/// What parsing a selector costs: a list of requirements, each of at least two characters, and each
-/// a struct with a list.
+/// The cost of parsing a selector: a list of requirements of at least two characters, each a struct
+/// with a list.
 fn selector(length: Size) -> Cost {
     let requirements = length.by(0.5).by(50.0);
     super::LIST.plus(length.by(TRAVERSAL)).plus(requirements)
 }
 
-/// What looking at every element costs, and at every character of those that have any.
+/// The cost of visiting every element, and every character of strings.
 fn traversal(estimator: &Estimator<'_>, target: &Argument<'_>) -> Cost {
     let Some((of, size)) = element(estimator, target) else {
         return target.measure().by(TRAVERSAL);
@@ -127,8 +127,8 @@ fn traversal(estimator: &Estimator<'_>, target: &Argument<'_>) -> Cost {
     target.measure().times(each)
 }
 
-/// The type of the elements of a list, and how large they are. The first type that a map has is that
-/// of its keys; it is looked for where items would be.
+/// Returns the type and the size of the elements of a list. Of a map it returns the type of the
+/// keys, and looks for their size where items would be.
 fn element<'a>(estimator: &Estimator<'_>, list: &Argument<'a>) -> Option<(&'a Type, Size)> {
     let of: &Arc<Type> = match list.of {
         Type::List(of) | Type::Optional(of) | Type::Meta(of) | Type::Map(of, _) => of,
@@ -152,7 +152,7 @@ fn same_size(size: Size, factor: f64) -> Call {
 fn replace(text: Size, from: Size, to: Size) -> Call {
     let (mut count, mut kept) = (Size::default(), Size::default());
     if from.min == 0 {
-        // Replacing nothing puts something around every character.
+        // Replacing the empty string inserts text around every character.
         count.max = text.max.saturating_add(1);
         kept.max = text.max;
     } else if to.max <= from.min {
@@ -210,7 +210,7 @@ fn join(estimator: &Estimator<'_>, list: &Argument<'_>, separator: Option<Size>)
     }
 }
 
-/// What comparing addresses costs, and parsing the one that is a text.
+/// The cost of comparing addresses, and of parsing one that is given as a string.
 fn contains(more: Cost, argument: Size, parsed: bool) -> Cost {
     let compared = ADDRESS.plus(ADDRESS).by(TRAVERSAL).plus(more);
     if parsed {

@@ -1,9 +1,9 @@
-//! What functions on lists and sets cost that depend on the square of a size, or make a list.
+//! The estimated cost of list and set functions that is quadratic or includes a new list.
 
 use super::call::{Argument, Call};
 use super::cost::{Cost, Size, TRAVERSAL};
 
-/// The cost of an overload, if it is one of these.
+/// Returns the cost of one of these overloads.
 pub(super) fn estimate(
     overload: &str,
     target: Option<&Argument<'_>>,
@@ -53,7 +53,7 @@ fn sets(one: &Argument<'_>, other: &Argument<'_>, factor: f64) -> Call {
     )
 }
 
-/// A call that makes a list of this size.
+/// The cost of a call that creates a list of this size.
 fn making(factor: f64, size: Size) -> Call {
     Call {
         cost: size.by(factor).plus(Cost::fixed(1)).plus(super::LIST),

@@ -1,15 +1,14 @@
-//! The way from a variable to a value.
+//! Paths from a variable to a value.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Names from a variable on: `self`, `spec`, `@items`.
+/// The names on a path: `self`, `spec`, `@items`.
 ///
-/// Ways that were made by going on from the same one may share what they are stored in, so that
-/// going on once more from there changes where the others end. The reference implementation is
-/// written so, the costs that it estimates depend on it, and whether a rule is accepted depends on
-/// those.
+/// Paths that extend the same path may share its storage, so that extending it again changes the
+/// ends of the others. The reference implementation behaves so; its cost estimates depend on it,
+/// and they decide whether a rule is accepted.
 #[derive(Clone, Default)]
 pub(crate) struct Path {
     shared: Rc<RefCell<Vec<Option<Arc<str>>>>>,
@@ -17,7 +16,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// The way to a variable.
+    /// The path to a variable.
     pub(crate) fn of(name: Arc<str>) -> Self {
         Self {
             shared: Rc::new(RefCell::new(vec![Some(name)])),
@@ -25,12 +24,12 @@ impl Path {
         }
     }
 
-    /// Whether it leads nowhere.
+    /// Returns whether the path is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// One step further.
+    /// Returns the path extended by a name.
     pub(crate) fn then(&self, name: &str) -> Self {
         let capacity = self.shared.borrow().len();
         if self.length < capacity {
@@ -49,7 +48,7 @@ impl Path {
         }
     }
 
-    /// The names.
+    /// Returns the names on the path.
     pub(crate) fn names(&self) -> Vec<Arc<str>> {
         self.shared.borrow()[..self.length]
             .iter()

@@ -7,13 +7,13 @@ use super::{EvalError, Outcome, Plan, evaluate_with};
 use crate::budget::Budget;
 use crate::value::{Shape, Value};
 
-/// Under this name are the variables that are computed from others.
+/// The name of the variable that holds the composed variables.
 pub(super) const COMPOSED: &str = "variables";
 
-/// The values that variables have, for any number of evaluations.
+/// The values of variables, for any number of evaluations.
 #[derive(Default)]
 pub struct Activation<'a> {
-    // There are never more than a handful.
+    // A handful at most, so that a linear search is fastest.
     given: Vec<(&'a str, Given<'a>)>,
     composed: Vec<Composed<'a>>,
     spent: AtomicU64,
@@ -24,7 +24,7 @@ enum Given<'a> {
     Lazy(Source<'a>, OnceLock<Outcome<'a>>),
 }
 
-/// What computes a value when it is asked for.
+/// A function that computes a value on demand.
 type Source<'a> = &'a (dyn Fn() -> Result<Value<'a>, EvalError> + Sync);
 
 struct Composed<'a> {
@@ -35,20 +35,20 @@ struct Composed<'a> {
 }
 
 impl<'a> Activation<'a> {
-    /// No variable has a value.
+    /// Creates an activation without values.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The variable has that value. Names may have dots, as declared.
+    /// Sets a variable. Its name may have dots, as declared.
     #[must_use]
     pub fn with(mut self, name: &'a str, value: Value<'a>) -> Self {
         self.given.push((name, Given::Value(Ok(value))));
         self
     }
 
-    /// The variable is the JSON, read as the shape says.
+    /// Sets a variable to JSON, read with a shape.
     #[must_use]
     pub fn with_json(
         mut self,
@@ -61,7 +61,7 @@ impl<'a> Activation<'a> {
         self
     }
 
-    /// The variable has the value that the source computes, once and only if it is asked for.
+    /// Sets a variable to the value of a function, which is called at most once and only if needed.
     #[must_use]
     pub fn with_lazy(mut self, name: &'a str, source: Source<'a>) -> Self {
         self.given
@@ -69,8 +69,8 @@ impl<'a> Activation<'a> {
         self
     }
 
-    /// `variables.name` has the value of the plan, computed once and only if it is asked for.
-    /// The plan sees all variables, and of the composed ones those that were there before.
+    /// Sets `variables.name` to the value of a plan, which is evaluated at most once and only if
+    /// needed. The plan sees all variables, and the composed ones that were set before.
     #[must_use]
     pub fn with_composed(mut self, name: &'a str, plan: &'a Plan, budget: Budget) -> Self {
         self.composed.push(Composed {
@@ -82,8 +82,8 @@ impl<'a> Activation<'a> {
         self
     }
 
-    /// What composed variables cost since this was asked last: it is not a part of the cost of
-    /// the evaluations that asked for them.
+    /// Returns the cost of composed variables since the last call. It is not part of the cost of
+    /// the evaluations that use them.
     pub fn take_composed_cost(&self) -> u64 {
         self.spent.swap(0, Ordering::Relaxed)
     }
@@ -97,12 +97,12 @@ impl<'a> Activation<'a> {
         })
     }
 
-    /// How many variables are composed.
+    /// Returns the number of composed variables.
     pub(super) fn composed(&self) -> usize {
         self.composed.len()
     }
 
-    /// A composed variable, if it is one of the first so many.
+    /// Returns a composed variable, if it is one of the first `visible`.
     pub(super) fn compose(&self, name: &str, visible: usize) -> Option<Outcome<'a>> {
         let mut known = self.composed[..visible].iter();
         let at = known.rposition(|known| known.name == name)?;

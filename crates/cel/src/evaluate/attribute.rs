@@ -1,6 +1,6 @@
-//! Variables, and what is selected of them.
+//! Variables and selections.
 //!
-//! `self.a.b` is one thing with one price for the variable and one for each selection.
+//! `self.a.b` is one attribute: the variable and each selection have a price.
 
 use super::activation::COMPOSED;
 use super::step::{Attribute, By, Qualifier, Root, Step};
@@ -9,7 +9,7 @@ use crate::value::{List, Value, double_to_int};
 
 impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
-        // Loops look at their variables all the time.
+        // The fast path for loop variables.
         if let (Root::Slot(slot) | Root::Accumulator { slot, take: false }, []) =
             (&attribute.root, &attribute.qualifiers[..])
             && let Slot::Ready(value) = &self.slots[*slot]
@@ -19,8 +19,8 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         }
         let value = self.resolve(attribute);
         let choice = matches!(attribute.root, Root::Choice { .. });
-        // What is only tested gets its price back, and a choice has none: together they
-        // make the choice cheaper than nothing.
+        // A presence test is refunded, and a conditional is free: together they make the
+        // conditional cheaper than nothing, as in the reference implementation.
         match (choice, attribute.test) {
             (false, false) => self.paid(value, 1),
             (false, true) => value.map(truth),
@@ -32,8 +32,8 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         }
     }
 
-    /// The value, without the price of the whole: so are the branches of a choice and the
-    /// keys of an index.
+    /// Returns the value without charging for the attribute itself, as for the branches of a
+    /// conditional and the keys of an index.
     pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Outcome<'a> {
         if let (Root::Variable(name), [first, rest @ ..]) =
             (&attribute.root, &attribute.qualifiers[..])
@@ -55,7 +55,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         self.qualify(value, &attribute.qualifiers, optional)
     }
 
-    /// `variables.name` and what is selected of it: there is no value `variables`.
+    /// Resolves `variables.name` and its selections: there is no value for `variables` alone.
     fn composed(&mut self, name: &str, first: &'a Qualifier, rest: &'a [Qualifier]) -> Outcome<'a> {
         let found = self.activation.compose(name, self.visible);
         if found.is_none() && first.optional {
@@ -131,7 +131,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
             }
             value = if optional {
                 match found? {
-                    // Presence is all that a test asks for.
+                    // A test needs only the presence of the value.
                     Some(_) if qualifier.test => Value::Null,
                     Some(found) => found,
                     None => return Ok(Value::NONE),
@@ -164,7 +164,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
             (By::Step(step), _) => {
                 let key = self.branch(step)?;
                 match find(value, &key)? {
-                    // Keys are computed once.
+                    // Keys are evaluated once.
                     None if !optional => Err(missing(value, &key)),
                     found => Ok(found),
                 }
@@ -172,7 +172,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         }
     }
 
-    /// The key of a qualifier that has a constant one.
+    /// Returns the key of a qualifier with a constant key.
     fn key(&self, qualifier: &'a Qualifier) -> Outcome<'a> {
         Ok(match &qualifier.by {
             By::Name(name) => Value::from(&**name),
@@ -182,7 +182,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     }
 }
 
-/// What is there under the key; none if nothing is. A value that has no members has none.
+/// Returns the value of the key, or none if it is absent. Values without members have none.
 fn find<'a>(value: &Value<'a>, key: &Value<'_>) -> Result<Option<Value<'a>>, EvalError> {
     match value {
         Value::Map(map) => map.find(key).transpose(),

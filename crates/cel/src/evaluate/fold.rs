@@ -70,7 +70,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         Ok(())
     }
 
-    /// Adds an element to the list that a loop makes, for the price of a list and a sum.
+    /// Appends an element to the list that a loop builds, at the price of a list and an addition.
     pub(super) fn grow(&mut self, grow: &'a Grow) -> Outcome<'a> {
         let list = self.attribute(&grow.accumulator);
         if matches!(list, Err(EvalError::Cancelled)) {
@@ -88,10 +88,10 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         }
     }
 
-    /// One round; whether there is another.
+    /// Runs one iteration; returns whether there is another.
     fn round(&mut self, fold: &'a Fold) -> Result<bool, EvalError> {
         self.scope.meter.tick()?;
-        // An error is not false, and so does not end the loop.
+        // An error is not false, and does not end the loop.
         if let Ok(Value::Bool(false)) = self.argument(&fold.condition)? {
             return Ok(false);
         }
@@ -101,7 +101,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     }
 }
 
-/// What Go calls the type, which is what users are told.
+/// The name of the Go type, which is in the error message.
 fn go_name(value: &Value<'_>) -> &'static str {
     match value {
         Value::Null => "types.Null",

@@ -1,4 +1,4 @@
-//! From expressions to steps: names are resolved, calls are bound, constants are computed.
+//! Planning: names are resolved, calls are bound, constants are evaluated.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,39 +15,39 @@ use crate::program::Program;
 use crate::types::Type;
 use crate::value::{Key, Plain, Text, Value, double_to_int, double_to_uint};
 
-/// An expression that is ready to be evaluated, again and again.
+/// An expression that is ready to be evaluated any number of times.
 #[derive(Debug)]
 pub struct Plan {
     pub(super) root: Step,
     pub(super) slots: usize,
-    /// How deep the steps lie in each other.
+    /// The nesting depth of the steps.
     pub(super) depth: usize,
 }
 
 impl Plan {
-    /// How deep it goes, for [`with_room`].
+    /// Returns the nesting depth, for [`with_room`].
     pub const fn depth(&self) -> usize {
         self.depth
     }
 }
 
-/// Why an expression cannot be evaluated, whatever its variables are.
+/// The reason why an expression cannot be evaluated for any values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Nobody knows the function.
+    /// A function is unknown.
     #[error("no such overload: {0}")]
     Function(String),
-    /// It has a constant that fails.
+    /// A constant fails to evaluate.
     #[error(transparent)]
     Constant(#[from] EvalError),
 }
 
 impl Plan {
-    /// The plan of a program.
+    /// Plans a program.
     ///
     /// # Errors
     ///
-    /// What Kubernetes prints after `program instantiation failed: `.
+    /// The text that Kubernetes prints after `program instantiation failed: `.
     pub fn new(program: &Program) -> Result<Self, PlanError> {
         with_room(program.depth(), || {
             let mut planner = Planner {
@@ -67,7 +67,7 @@ impl Plan {
 
 struct Planner<'p> {
     program: &'p Program,
-    /// The variables of loops that can be seen, innermost last.
+    /// The visible loop variables, innermost last.
     names: Vec<(Arc<str>, Place)>,
     slots: usize,
 }
@@ -219,8 +219,8 @@ impl Planner<'_> {
         })))
     }
 
-    /// The range and the first value of the accumulator are outside of the loop, the result
-    /// sees the accumulator only.
+    /// Plans a loop. The range and the initial value are outside its scope; the result sees only
+    /// the accumulator.
     fn fold(&mut self, fold: &Comprehension) -> Result<Step, PlanError> {
         let range = self.plan(&fold.range)?;
         let init = self.plan(&fold.init)?;
@@ -242,7 +242,7 @@ impl Planner<'_> {
         let result = self.plan(&fold.result);
         self.names.truncate(outside);
         let mut step = step?;
-        // Nobody can write such a name, so nobody else looks at it.
+        // A name with `@` cannot occur in a source text, so that no other expression uses it.
         if fold.accumulator.starts_with('@') {
             let_grow(&mut step, accumulator);
         }
@@ -264,7 +264,7 @@ impl Planner<'_> {
     }
 }
 
-/// Lets `accumulator + [x]` and the like grow in place, where they are the whole step.
+/// Marks `accumulator + [x]` as a step that appends in place, where it is the whole step.
 fn let_grow(step: &mut Step, accumulator: usize) {
     match step {
         Step::Call(call) if matches!(&*call.function, "_+_" | "cel.@mapInsert") => {
@@ -308,7 +308,7 @@ fn let_grow(step: &mut Step, accumulator: usize) {
     }
 }
 
-/// Takes the element out of a list that has no other.
+/// Takes the element out of a list with one element.
 fn single(step: Option<&mut Step>) -> Option<Step> {
     let Some(Step::List(list)) = step else {
         return None;
@@ -327,7 +327,7 @@ fn attribute(root: Root) -> Step {
     }))
 }
 
-/// What is selected of an attribute belongs to it; of anything else it makes a new one.
+/// Extends an attribute by a qualifier, or makes an attribute of another step.
 fn qualified(operand: Step, qualifier: Qualifier) -> Step {
     let mut attribute = match operand {
         Step::Attribute(attribute) if !attribute.test => attribute,
@@ -370,12 +370,12 @@ fn choice(steps: Vec<Step>) -> Step {
     })
 }
 
-/// A call that is bound to its function, computed at once if it converts a constant.
+/// Binds a call to its function, and evaluates it at once if it converts a constant.
 fn bind(function: Arc<str>, overload: Option<&str>, steps: Vec<Step>) -> Result<Step, PlanError> {
     let unknown = || PlanError::Function(function.to_string());
     let mut body = library::body(&function, steps.len(), overload).ok_or_else(unknown)?;
     let mut in_turn = library::is_in_turn(&function, overload);
-    // Patterns that are written down are compiled once.
+    // Constant patterns are compiled once.
     if let ("matches" | "find" | "findAll", Some(Step::Constant(Value::String(pattern)))) =
         (&*function, steps.get(1))
     {
@@ -393,7 +393,7 @@ fn bind(function: Arc<str>, overload: Option<&str>, steps: Vec<Step>) -> Result<
     if converts { compute(step) } else { Ok(step) }
 }
 
-/// `x in [...]` with constants to choose from.
+/// Plans `x in [...]` with constant elements.
 fn membership(function: Arc<str>, steps: Vec<Step>) -> Result<Step, PlanError> {
     let Some(Step::Constant(Value::List(list))) = steps.get(1) else {
         return bind(function, Some("in_list"), steps);
@@ -412,7 +412,7 @@ fn membership(function: Arc<str>, steps: Vec<Step>) -> Result<Step, PlanError> {
     Ok(Step::Member(Box::new(Member { value, set })))
 }
 
-/// The keys of the same number in other types.
+/// Returns the same number as keys of other types.
 fn alike(key: Key<'static>) -> Vec<Key<'static>> {
     let plain = |key: Option<Plain>| key.map(Key::Plain);
     let others = match &key {
@@ -434,7 +434,7 @@ fn alike(key: Key<'static>) -> Vec<Key<'static>> {
     others.into_iter().flatten().chain([key]).collect()
 }
 
-/// The value of a step that needs no variables.
+/// Evaluates a step that needs no variables.
 fn compute(step: Step) -> Result<Step, PlanError> {
     let plan = Plan {
         root: step,
@@ -445,7 +445,7 @@ fn compute(step: Step) -> Result<Step, PlanError> {
     Ok(Step::Constant(own(value)?))
 }
 
-/// A constant that belongs to nobody else.
+/// Copies a constant, so that it borrows nothing.
 fn own(value: Value<'_>) -> Result<Value<'static>, EvalError> {
     Ok(match value {
         Value::Null => Value::Null,
@@ -477,7 +477,7 @@ fn own(value: Value<'_>) -> Result<Value<'static>, EvalError> {
             }
             Value::Map(entries.into())
         }
-        // Neither is written down in an expression.
+        // Constants of these types cannot be written in an expression.
         Value::Struct(_) | Value::Opaque(_) => return Err(EvalError::no_such_overload()),
     })
 }

@@ -1,5 +1,4 @@
-//! What a plan is made of: expressions with everything decided that can be decided without
-//! values.
+//! The steps of a plan: expressions with all decisions made that need no values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ pub(super) const STRUCT_COST: u64 = 40;
 #[derive(Debug)]
 pub(super) enum Step {
     Constant(Value<'static>),
-    /// A variable or a value, and what is selected of it.
+    /// A variable or a value, with selections.
     Attribute(Box<Attribute>),
     And(Box<[Step]>),
     Or(Box<[Step]>),
@@ -23,7 +22,7 @@ pub(super) enum Step {
     Differ(Box<[Step; 2]>),
     NotFalse(Box<Step>),
     Call(Box<Call>),
-    /// `x in ['a', 'b']`, which costs nothing.
+    /// `x in ['a', 'b']`, which is free.
     Member(Box<Member>),
     OrElse(Box<[Step; 2]>),
     OrValue(Box<[Step; 2]>),
@@ -31,7 +30,7 @@ pub(super) enum Step {
     Map(Box<Map>),
     Struct(Box<Structure>),
     Fold(Box<Fold>),
-    /// `accumulator + [element]`, of a loop whose accumulator nobody else looks at.
+    /// `accumulator + [element]`, in a loop that uses the accumulator nowhere else.
     Grow(Box<Grow>),
 }
 
@@ -39,17 +38,16 @@ pub(super) enum Step {
 pub(super) struct Attribute {
     pub(super) root: Root,
     pub(super) qualifiers: Vec<Qualifier>,
-    /// Whether only the presence of the last qualifier is asked for.
+    /// Whether only the presence of the last qualifier is tested.
     pub(super) test: bool,
 }
 
-/// What an attribute begins with.
+/// The start of an attribute.
 #[derive(Debug)]
 pub(super) enum Root {
     Variable(Arc<str>),
     Slot(usize),
-    /// The accumulator of a loop. `take` if nobody looks at it afterwards, so that it can
-    /// grow in place.
+    /// The accumulator of a loop. `take` is set if it is not used afterwards and can grow in place.
     Accumulator {
         slot: usize,
         take: bool,
@@ -82,7 +80,7 @@ pub(super) struct Call {
     pub(super) body: Body,
     pub(super) arguments: Box<[Step]>,
     pub(super) price: Price,
-    /// Whether an error in one argument keeps the next from being looked at.
+    /// Whether an error in one argument prevents the evaluation of the next.
     pub(super) in_turn: bool,
 }
 
@@ -100,7 +98,7 @@ impl Member {
 
 #[derive(Debug)]
 pub(super) struct List {
-    /// The elements, and whether each is there only if it holds a value.
+    /// The elements, and whether each is left out if it is an empty optional.
     pub(super) elements: Vec<(Step, bool)>,
 }
 
@@ -123,7 +121,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The value to set; none if there is none.
+    /// Returns the value to set, or none for an empty optional.
     pub(super) fn value_of<'a>(
         &self,
         value: Value<'a>,

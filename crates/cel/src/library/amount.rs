@@ -1,4 +1,4 @@
-//! Quantities.
+//! The functions of quantities.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use insula_kinds::quantity::{Format, Quantity};
 use super::{Body, EvalError, Outcome, Scope, no_overload};
 use crate::value::{Opaque, Value};
 
-/// A quantity and how Kubernetes holds it, which decides whether it takes it for whole.
+/// A quantity and its representation in Kubernetes, which decides whether it counts as an integer.
 #[derive(Clone, Copy, Debug)]
 pub struct Amount {
     pub(crate) quantity: Quantity,
-    /// The power of ten in which it is counted; none if it is held as a long decimal.
+    /// The power of ten of the short representation; none for the long decimal one.
     scale: Option<i32>,
 }
 
@@ -61,7 +61,7 @@ impl Amount {
         })
     }
 
-    /// The number, if it is held as a whole one. `1.0` is not.
+    /// The value, if its representation is an integer. That of `1.0` is not.
     fn integer(self) -> Option<i64> {
         self.scale.filter(|scale| *scale >= 0)?;
         let whole = self.quantity.nanos() / NANO;
@@ -76,7 +76,7 @@ impl Amount {
             mantissa /= 10;
             exponent += 1;
         }
-        // Powers of ten are exact to the last digit if they are read, not computed.
+        // Powers of ten are exact when parsed, but not when computed.
         let power: f64 = format!("1e{exponent}").parse().unwrap_or(f64::NAN);
         if exponent == 0 {
             mantissa as f64
@@ -85,7 +85,7 @@ impl Amount {
         }
     }
 
-    /// How the result of an addition is held.
+    /// The representation of a sum.
     fn combined(self, other: Self, quantity: Quantity) -> Self {
         let scale = match (self.scale, other.scale) {
             (Some(one), Some(_)) if other.quantity.is_zero() => Some(one),
@@ -106,7 +106,7 @@ impl Amount {
 
 const NANO: i128 = 1_000_000_000;
 
-/// Short numbers are held as a number and a power of ten; how short is a matter of digits.
+/// Returns the power of ten of the short representation, which is limited in digits.
 fn scale(text: &str, format: Format) -> Option<i32> {
     if text == "0" {
         return Some(0);
@@ -226,7 +226,7 @@ fn change<'a>(
     }
 }
 
-/// Quantities and versions are compared by functions of the same names.
+/// Compares quantities and versions, which have functions of the same names.
 fn compare(function: &str, one: &Value<'_>, two: &Value<'_>) -> Result<Ordering, EvalError> {
     match (one, two) {
         (Value::Opaque(Opaque::Quantity(one)), Value::Opaque(Opaque::Quantity(two))) => {

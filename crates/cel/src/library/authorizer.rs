@@ -1,4 +1,4 @@
-//! Questions about permissions. What is asked is built here; who is asked is somebody else.
+//! The functions of the authorizer, which build a request and pass it to an [`Authorizer`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,42 +8,41 @@ use insula_kinds::validate::text;
 use super::{Body, EvalError, Outcome, no_overload};
 use crate::value::{Opaque, Value};
 
-/// Answers whether somebody may do something.
+/// Decides authorization requests.
 pub trait Authorizer: Sync {
-    /// The answer. It is asked for while an expression is evaluated, and so must not wait for
-    /// anything.
+    /// Decides a request. It is called during an evaluation and must not block.
     fn decide(&self, request: &AuthorizationRequest) -> Decision;
 }
 
-/// May somebody do something?
+/// An authorization request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizationRequest {
-    /// Who.
+    /// The subject of the request.
     pub caller: Caller,
-    /// What.
+    /// The verb.
     pub verb: String,
-    /// With what: a path or a resource.
+    /// The path or resource.
     pub on: Target,
 }
 
-/// Who is asked about.
+/// The subject of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// Whoever sent the request.
+    /// The user who sent the admission request.
     Requester,
     /// A service account.
     ServiceAccount {
-        /// Its namespace.
+        /// The namespace of the account.
         namespace: String,
-        /// Its name.
+        /// The name of the account.
         name: String,
     },
 }
 
-/// What is asked about.
+/// The object of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A path that is no resource.
+    /// A non-resource path.
     Path(String),
     /// A resource.
     Resource(Resource),
@@ -52,34 +51,34 @@ pub enum Target {
 /// A resource, or objects of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resource {
-    /// Its group.
+    /// The API group.
     pub group: String,
-    /// Its name.
+    /// The plural name of the resource.
     pub resource: String,
-    /// A part of it.
+    /// The subresource.
     pub subresource: String,
     /// The namespace of the objects.
     pub namespace: String,
     /// The name of one object.
     pub name: String,
-    /// Which objects, by their fields: as it was written, empty for all.
+    /// The field selector as written; empty for all objects.
     pub field_selector: String,
-    /// Which objects, by their labels: as it was written, empty for all.
+    /// The label selector as written; empty for all objects.
     pub label_selector: String,
 }
 
-/// An answer.
+/// The decision about a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it is a yes.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// Why.
+    /// The reason of the decision.
     pub reason: String,
-    /// What kept it from being answered.
+    /// The error that prevented a decision.
     pub error: Option<String>,
 }
 
-/// A question in the making, or its answer.
+/// An authorization request under construction, or its decision.
 #[derive(Clone)]
 pub struct Authorization<'a> {
     authorizer: &'a dyn Authorizer,
@@ -106,7 +105,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The variable `authorizer.requestResource`: the resource of the request.
+    /// The variable `authorizer.requestResource`: the resource of the admission request.
     pub fn request_resource(authorizer: &'a dyn Authorizer, resource: Resource) -> Self {
         of(Authorization {
             authorizer,

@@ -24,7 +24,7 @@ pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     }))
 }
 
-/// A text that does not say what it should.
+/// The error for a string that cannot be converted.
 fn unreadable(wanted: &str) -> EvalError {
     EvalError::new(format!("type conversion error from 'string' to '{wanted}'"))
 }
@@ -62,7 +62,7 @@ fn to_double<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
     }
 }
 
-/// A number as Go reads it. What is too large is an error; Rust takes it for infinite.
+/// Parses a number as Go does. A number that is too large is an error, where Rust returns infinity.
 pub(super) fn parse_double(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     if !unsigned.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
@@ -74,7 +74,7 @@ pub(super) fn parse_double(text: &str) -> Option<f64> {
     if unsigned.len() > 1 && unsigned[..2].eq_ignore_ascii_case("0x") {
         return parse_hex_double(text);
     }
-    // Digits may be grouped with underscores, each between two of them.
+    // Underscores may group digits; each must be between two of them.
     let bytes = text.as_bytes();
     let digit = |at: Option<usize>| {
         at.and_then(|at| bytes.get(at))
@@ -88,7 +88,7 @@ pub(super) fn parse_double(text: &str) -> Option<f64> {
     value.ok().filter(|value| value.is_finite())
 }
 
-/// `0x1.8p3`, with an exponent of two that must be there.
+/// Parses `0x1.8p3`; the binary exponent is required.
 fn parse_hex_double(text: &str) -> Option<f64> {
     let negative = text.starts_with('-');
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -130,7 +130,7 @@ fn to_uint<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
             .map(Value::Uint)
             .map_err(|_| overflow()),
         Value::Double(value) => double_to_uint(*value).map(Value::Uint).ok_or_else(overflow),
-        // Unlike Rust, Go takes no sign before a number that has none.
+        // Unlike Rust, Go refuses a sign before an unsigned number.
         Value::String(text) => match text.parse() {
             Ok(value) if !text.starts_with('+') => Ok(Value::Uint(value)),
             _ => Err(unreadable("uint")),
@@ -174,7 +174,7 @@ fn to_timestamp<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
 fn to_duration<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
     match &value {
         Value::Duration(_) => Ok(value),
-        // Kubernetes declares this conversion and does not have it.
+        // Kubernetes declares this conversion, but does not implement it.
         Value::Int(_) => Err(EvalError::new(
             "type conversion error from 'int' to 'google.protobuf.Duration'",
         )),

@@ -1,16 +1,16 @@
-//! Forms of text that have names.
+//! The named formats of strings.
 
 use insula_kinds::validate::text;
 
 use super::{Body, Outcome, no_overload, url};
 use crate::value::{Opaque, Text, Value};
 
-/// A form of text.
+/// A named format.
 #[derive(Debug)]
 pub struct Format {
-    /// What it is called in expressions.
+    /// The name in expressions.
     pub(crate) name: &'static str,
-    /// The length of the regular expression that stands for it, which is its price.
+    /// The length of the regular expression that the format is priced with.
     pub(crate) size: u64,
     faults: fn(&str) -> Vec<String>,
 }
@@ -85,7 +85,7 @@ fn named<'a>(name: &Value<'_>) -> Outcome<'a> {
     Ok(found.unwrap_or(Value::NONE))
 }
 
-/// What is wrong with a text; nothing if all is well.
+/// Returns an optional with the errors of a string, empty if it is valid.
 fn validate<'a>(format: &Value<'_>, text: &Value<'_>) -> Outcome<'a> {
     let (Value::Opaque(Opaque::Format(known)), Value::String(text)) = (format, text) else {
         return Err(no_overload("validate", &[format, text]));
@@ -108,7 +108,7 @@ fn unless(well: bool, fault: &str) -> Vec<String> {
     }
 }
 
-/// A prefix may end with a dash, as something will follow it.
+/// Allows a trailing dash, because a prefix is followed by more text.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
@@ -157,7 +157,7 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && is_time(time)
 }
 
-/// `23:59:59.9z`, or with an offset that can be any.
+/// Checks `23:59:59.9z`, or a time with any offset.
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     let two = |at: usize, most: &[u8; 2]| {
@@ -177,7 +177,7 @@ fn is_time(text: &str) -> bool {
     if zone(rest.as_bytes()) {
         return true;
     }
-    // Any character can stand before a fraction.
+    // Any character can precede a fraction.
     let Some(first) = rest.chars().next() else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! `'%s'.format([...])`: what the clauses of a format make of values.
+//! The function `format`: `'%s'.format([...])`.
 
 use insula_gotext::quote;
 
@@ -6,15 +6,15 @@ use super::convert::parse_double;
 use crate::evaluate::EvalError;
 use crate::value::{List, Map, Value};
 
-/// The precision that nobody asked for.
+/// The default precision.
 const PRECISION: usize = 6;
 
-/// The largest that is of use: beyond it all digits are zeros.
+/// The maximum precision: all further digits are zero.
 const LARGEST: usize = 1100;
 
 type Formatted = Result<String, EvalError>;
 
-/// The text with its clauses replaced.
+/// Returns the text with its clauses replaced.
 pub(super) fn format(text: &str, values: &List<'_>) -> Formatted {
     let mut formatted = String::new();
     let mut rest = text;
@@ -80,7 +80,7 @@ fn parse(text: &str) -> Result<(Clause, &str), EvalError> {
         return Err(EvalError::new("unexpected end of string"));
     };
     if !"sdfebxXo".contains(letter) {
-        // Go looks at a byte where there may be a longer character.
+        // Go reads a byte, even of a multi-byte character.
         let letter = char::from(rest.as_bytes()[0]);
         return Err(EvalError::new(format!(
             "{WRONG}: unrecognized formatting clause \"{letter}\""
@@ -139,7 +139,7 @@ fn plain(value: &Value<'_>) -> Formatted {
     }
 }
 
-/// A value within a list or a map.
+/// Formats a value inside a list or a map.
 fn member(value: &Value<'_>) -> Formatted {
     match value {
         Value::String(text) => Ok(quote(text)),
@@ -202,7 +202,7 @@ fn decimal(value: &Value<'_>) -> Formatted {
     }
 }
 
-/// A double, or a text that stands for what is no number.
+/// Returns a double, or the special value that a string names.
 fn double(value: &Value<'_>) -> Option<f64> {
     match value {
         Value::Double(number) => Some(*number),
@@ -223,7 +223,7 @@ fn unusual(number: f64) -> Option<&'static str> {
     }
 }
 
-/// As it is written in English: `1,234,567.89`.
+/// Formats a number in the English locale: `1,234,567.89`.
 fn fixed(value: &Value<'_>, precision: usize) -> Formatted {
     let number = double(value)
         .ok_or_else(|| refuse("fixed-point clause can only be used on doubles", value))?;
@@ -250,8 +250,8 @@ fn fixed(value: &Value<'_>, precision: usize) -> Formatted {
     Ok(text)
 }
 
-/// As it is written in English: `1.052033×10⁰³`. What should be a precision is the least
-/// width, and there are always six digits.
+/// Formats a number in the English locale: `1.052033×10⁰³`. As in the reference implementation, the
+/// precision is taken for the minimum width, and there are always six digits.
 fn scientific(value: &Value<'_>, width: usize) -> Formatted {
     let number = double(value)
         .ok_or_else(|| refuse("scientific clause can only be used on doubles", value))?;

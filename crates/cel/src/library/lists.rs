@@ -1,11 +1,11 @@
-//! Functions of lists.
+//! The functions of lists.
 
 use std::cmp::Ordering;
 
 use super::{Body, EvalError, Outcome, Scope, no_overload, strings};
 use crate::value::{Duration, List, Value};
 
-/// How many elements a list that is made may have.
+/// The maximum length of a list that a function creates.
 const LONGEST: usize = 1_000_000;
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
@@ -29,7 +29,7 @@ pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     })
 }
 
-/// What a list holds, if the first of it is of a type that the function takes.
+/// Returns the elements of a list, if the first is of a type that the function accepts.
 fn elements<'a>(
     function: &str,
     value: &Value<'a>,
@@ -49,12 +49,12 @@ fn is_sorted<'a>(_: &mut Scope, list: Value<'a>) -> Outcome<'a> {
     if !values.iter().all(Value::is_ordered) {
         return Err(EvalError::no_such_overload());
     }
-    // What cannot be compared is in no wrong order.
+    // Values that cannot be compared are not in the wrong order.
     let wrong = |pair: &[Value<'_>]| pair[0].order(&pair[1]) == Ok(Ordering::Greater);
     Ok(Value::Bool(!values.windows(2).any(wrong)))
 }
 
-/// The sum of nothing is of the type that the sum of something would be.
+/// Returns `sum` with the zero of the overload's type for empty lists.
 pub(super) fn sum_of(overload: Option<&str>) -> Body {
     Body::One(match overload {
         Some("list_uint_sum_uint") => |scope, list| sum(scope, list, Value::Uint(0)),
@@ -161,7 +161,7 @@ fn flatten<'a>(scope: &mut Scope, list: Value<'a>, depth: Option<Value<'a>>) -> 
     Ok(flat.into())
 }
 
-/// Goes as deep as values do, which is as deep as expressions and objects do.
+/// Flattens a list. The recursion is bounded by the nesting of expressions and objects.
 fn spread<'a>(
     scope: &mut Scope,
     list: &List<'a>,
@@ -181,7 +181,7 @@ fn spread<'a>(
     Ok(())
 }
 
-/// The elements in the order of their keys.
+/// Sorts the elements by their keys.
 fn sort<'a>(list: Value<'a>, keys: Value<'a>) -> Outcome<'a> {
     let (Value::List(values), Value::List(keys)) = (&list, &keys) else {
         return Err(EvalError::new("no such overload: sort"));
@@ -203,7 +203,7 @@ fn sort<'a>(list: Value<'a>, keys: Value<'a>) -> Outcome<'a> {
         return Err(EvalError::new("list elements must have the same type"));
     }
     let mut places: Vec<_> = (0..keys.len()).collect();
-    // What cannot be compared stays where it is.
+    // Values that cannot be compared keep their order.
     places.sort_by(|one, two| match (&keys[*one], &keys[*two]) {
         (Value::Double(one), Value::Double(two)) => one.total_cmp(two),
         (one, two) => one.order(two).unwrap_or(Ordering::Equal),
@@ -217,7 +217,7 @@ fn range<'a>(scope: &mut Scope, value: Value<'a>) -> Outcome<'a> {
         return Err(no_overload("lists.range", &[&value]));
     };
     let end = end.max(0);
-    // The list is paid for when it is there; one that cannot be is not made.
+    // The list is charged when it exists; one that exceeds the budget is not created.
     scope.meter.afford((end as u64).saturating_add(11))?;
     if end as usize > LONGEST {
         return Err(EvalError::Cancelled);

@@ -90,7 +90,7 @@ fn with_cidr<'a>(function: &str, value: &Value<'_>, answer: fn(IpNet) -> Value<'
     }
 }
 
-/// An address, of a text or of a range.
+/// Converts a string or a CIDR to an IP address.
 fn ip<'a>(value: &Value<'_>) -> Outcome<'a> {
     let ip = match value {
         Value::String(text) => parse_ip(text)?,
@@ -128,7 +128,7 @@ fn contains_ip<'a>(range: &Value<'_>, other: &Value<'_>) -> Outcome<'a> {
         (Value::Opaque(Opaque::Cidr(range)), Value::Opaque(Opaque::Ip(ip))) => {
             Ok(Value::Bool(range.contains(ip)))
         }
-        // What is wrong with the address is not said.
+        // The error of the address is not reported.
         (Value::Opaque(Opaque::Cidr(range)), Value::String(text)) => match parse_ip(text) {
             Ok(ip) => Ok(Value::Bool(range.contains(&ip))),
             Err(_) => Err(EvalError::no_such_overload()),

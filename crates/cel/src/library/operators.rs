@@ -46,7 +46,7 @@ fn duration<'a>(nanos: Option<i64>) -> Outcome<'a> {
     Ok(Value::Duration(Duration { nanos }))
 }
 
-/// The error of an operator that the left value knows, but not with the right one.
+/// The error for an operator that the left value supports, but not with the right one.
 fn mismatch(operator: &str, one: &Value<'_>, known: bool) -> EvalError {
     if known {
         EvalError::no_such_overload()
@@ -55,8 +55,8 @@ fn mismatch(operator: &str, one: &Value<'_>, known: bool) -> EvalError {
     }
 }
 
-/// The error of an operator that the value does not know. Values with functions of their own
-/// are asked for it first, and they say less.
+/// The error for an operator that the value does not support. It is shorter for types with
+/// functions of their own.
 fn unknown(operator: &str, one: &Value<'_>) -> EvalError {
     match one {
         Value::String(_) | Value::Timestamp(_) | Value::Duration(_) => {
@@ -90,7 +90,7 @@ pub(super) fn add<'a>(scope: &mut Scope, one: Value<'a>, two: Value<'a>) -> Outc
     }
 }
 
-/// Adding costs one unit, however much must be copied for it.
+/// Concatenates lists. The price is one unit, so that the copied elements are counted apart.
 fn join<'a>(scope: &mut Scope, one: List<'a>, two: List<'a>) -> Outcome<'a> {
     scope.meter.work(one.copied(&two) as u64)?;
     one.plus(two).map(Value::List)
@@ -204,7 +204,7 @@ fn size<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
     }
 }
 
-/// A map with one more member; a member that is there already is an error.
+/// Inserts a member into a map; a duplicate key is an error.
 fn insert<'a>(_: &mut Scope, arguments: Vec<Value<'a>>) -> Outcome<'a> {
     match <[Value<'_>; 3]>::try_from(arguments) {
         Ok([Value::Map(map), key, value]) => map.insert(key, value).map(Value::Map),

@@ -1,55 +1,55 @@
-//! What calls cost, as Kubernetes prices them. The numbers are part of its API: a rule that
-//! fits the budget there fits here.
+//! The prices of calls, as Kubernetes has them. They are part of its API: a rule that fits the
+//! budget there fits here.
 
 use crate::value::{Opaque, Value};
 
-/// What a character of a text costs.
+/// The price per character of a string.
 const TEXT: f64 = 0.1;
-/// What a character of a regular expression costs.
+/// The price per character of a regular expression.
 const PATTERN: f64 = 0.25;
 const LIST: u64 = 10;
 
-/// How a call's cost is computed.
+/// How the cost of a call is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Price {
     Fixed(u64),
-    /// Every character of that argument.
+    /// By the characters of the argument.
     Text(usize),
-    /// Every character of the first argument, twice.
+    /// By twice the characters of the first argument.
     TwiceText,
-    /// Every character of the result, twice.
+    /// By twice the characters of the result.
     ResultText,
-    /// As many elements as that argument has.
+    /// By the elements of the argument.
     Size(usize),
-    /// The characters of the shorter of two.
+    /// By the characters of the shorter of two strings.
     Shorter,
-    /// The characters of both.
+    /// By the characters of both strings.
     Both,
-    /// One text searched for another.
+    /// By the search of one string in another.
     Search,
-    /// One text searched with a regular expression.
+    /// By the search of a regular expression.
     Match,
-    /// One text checked for a form.
+    /// By the check of a format.
     Form,
-    /// A selector: a text, and a requirement for every other character.
+    /// By a selector: its characters, and a requirement for every other one.
     Selector,
-    /// Everything in the first argument.
+    /// By everything in the first argument.
     Traverse,
-    /// An address compared with a range; whether it must be parsed first.
+    /// By the comparison of an address with a CIDR; true if the address must be parsed first.
     Contains(bool),
-    /// The same for two ranges.
+    /// By the comparison of two CIDRs; true if one must be parsed first.
     Within(bool),
-    /// A new list as long as the result.
+    /// By a new list as long as the result.
     ListMade,
-    /// A new list, as deep as it was.
+    /// By a new list, flattened.
     Flatten,
-    /// Every element of that argument with every other.
+    /// By the comparison of all elements of the argument with each other.
     SelfCompare(usize),
-    /// Every element of one list with every other, so many times.
+    /// By the comparison of all elements of one list with those of another, times a factor.
     Sets(f64),
 }
 
-/// The price of a function, by its name or else by its overload.
+/// Returns the price of a function, by its name or else by its overload.
 pub(crate) fn price(function: &str, overload: Option<&str>) -> Price {
     let overload = overload.unwrap_or_default();
     by_tracker(overload)
@@ -74,7 +74,7 @@ fn by_tracker(overload: &str) -> Option<Price> {
 
 fn by_function(function: &str, overload: &str) -> Option<Price> {
     Some(match function {
-        // So much that an expression can ask twice.
+        // An expression can afford two.
         "check" => Price::Fixed(350_000),
         "fieldSelector" | "labelSelector" => Price::Selector,
         "isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf" => Price::Traverse,
@@ -124,7 +124,7 @@ fn by_overload(overload: &str) -> Option<Price> {
 }
 
 impl Price {
-    /// The cost, if the arguments tell.
+    /// Returns the cost, if it depends on the arguments.
     pub(crate) fn before(self, arguments: &[&Value<'_>]) -> Option<u64> {
         let size = |at: usize| arguments.get(at).map_or(1, |value| measure(value));
         let text = |at: usize| text_cost(size(at), TEXT);
@@ -166,7 +166,7 @@ impl Price {
         })
     }
 
-    /// The cost, if only the size of the result tells.
+    /// Returns the cost, if it depends on the size of the result.
     pub(crate) fn after(self, size: impl FnOnce() -> usize) -> Option<u64> {
         match self {
             Self::ResultText => Some(text_cost((size() as u64).saturating_mul(2), TEXT)),
@@ -176,7 +176,7 @@ impl Price {
     }
 }
 
-/// The price of `==` and `!=`.
+/// The cost of `==` and `!=`.
 pub(crate) fn equality_cost(one: &Value<'_>, two: &Value<'_>, differ: bool) -> u64 {
     if !differ && matches!(one, Value::Opaque(_)) {
         return 1;
@@ -184,7 +184,7 @@ pub(crate) fn equality_cost(one: &Value<'_>, two: &Value<'_>, differ: bool) -> u
     text_cost(held(one).min(held(two)), TEXT)
 }
 
-/// The size of what an optional holds.
+/// The size of the value in an optional.
 fn held(value: &Value<'_>) -> u64 {
     match value {
         Value::Optional(Some(value)) => held(value),
@@ -210,7 +210,7 @@ fn text_cost(size: u64, factor: f64) -> u64 {
     (size as f64 * factor).ceil() as u64
 }
 
-/// An empty text still costs the expression.
+/// The cost of a match. An empty text still costs the expression.
 fn match_cost(text: u64, pattern: u64) -> u64 {
     let text = ((1.0 + text as f64) * TEXT).ceil() as u64;
     text.saturating_mul(text_cost(pattern, PATTERN))

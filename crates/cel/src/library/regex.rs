@@ -9,10 +9,10 @@ use regex::Regex;
 use super::{Body, EvalError, Outcome, Scope, no_overload};
 use crate::value::{Text, Value};
 
-/// The most computed expressions that are kept for one evaluation.
+/// The maximum number of computed patterns that are cached in one evaluation.
 const MAX_KEPT: usize = 16;
 
-/// Expressions that were computed, so that loops do not compile them again.
+/// A cache of computed patterns, so that loops do not compile them again.
 #[derive(Debug, Default)]
 pub struct Regexes(VecDeque<(Arc<str>, Arc<Regex>)>);
 
@@ -30,7 +30,7 @@ impl Regexes {
     }
 }
 
-/// A function with the expression that it is always called with.
+/// A function with a constant pattern.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     regex: Regex,
@@ -97,7 +97,7 @@ fn run<'a>(kind: Kind, regex: &Regex, arguments: &[Value<'a>]) -> Outcome<'a> {
         Kind::FindAll => {
             let limit = match arguments.get(2) {
                 None => usize::MAX,
-                // A negative number is no limit.
+                // A negative number means no limit.
                 Some(Value::Int(limit)) => usize::try_from(*limit).unwrap_or(usize::MAX),
                 Some(_) => return Err(refuse(kind, arguments)),
             };
@@ -108,7 +108,7 @@ fn run<'a>(kind: Kind, regex: &Regex, arguments: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-/// All matches. Go takes no empty one right after another.
+/// Returns all matches. Unlike Rust, Go skips an empty match right after another one.
 fn matches(regex: &Regex, text: &str) -> Vec<std::ops::Range<usize>> {
     let mut found: Vec<std::ops::Range<usize>> = Vec::new();
     for next in regex.find_iter(text) {

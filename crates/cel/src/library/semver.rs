@@ -1,4 +1,4 @@
-//! Versions.
+//! The functions of semantic versions.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,7 +9,7 @@ use insula_gotext::quote;
 use super::{Body, EvalError, Outcome, no_overload};
 use crate::value::{Opaque, Value};
 
-/// A version: `1.2.3-alpha.1+build`.
+/// A semantic version: `1.2.3-alpha.1+build`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Semver {
     numbers: [u64; 3],
@@ -17,7 +17,7 @@ pub struct Semver {
     build: Vec<String>,
 }
 
-/// A part of what comes before a version.
+/// An identifier of a pre-release.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Number(u64),
@@ -38,12 +38,12 @@ pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
 }
 
 impl Semver {
-    /// Which comes first; builds do not matter.
+    /// Compares by precedence; build metadata is ignored.
     pub(crate) fn order(&self, other: &Self) -> Ordering {
         let finished = |version: &Self| version.before.is_empty();
         self.numbers
             .cmp(&other.numbers)
-            // A version comes after everything that came before it.
+            // A version follows its pre-releases.
             .then(finished(self).cmp(&finished(other)))
             .then_with(|| self.before.cmp(&other.before))
     }
@@ -76,7 +76,7 @@ impl Semver {
         })
     }
 
-    /// Without a `v` and leading zeros, and with the numbers that are missing.
+    /// Parses a version without `v` and leading zeros, and fills in missing numbers.
     fn parse_tidy(text: &str) -> Result<Self, EvalError> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(trim_zeros).collect();
@@ -211,7 +211,7 @@ fn test<'a>(text: &Value<'_>, tidy: Option<&Value<'_>>) -> Outcome<'a> {
 
 fn number<'a>(function: &str, value: &Value<'_>, at: usize) -> Outcome<'a> {
     match value {
-        // Numbers beyond those that CEL has come out negative, as they do in Go.
+        // Numbers that exceed `int` become negative, as in Go.
         Value::Opaque(Opaque::Semver(version)) => Ok(Value::Int(version.numbers[at] as i64)),
         _ => Err(no_overload(function, &[value])),
     }

@@ -1,4 +1,4 @@
-//! Lists as sets.
+//! The functions of lists as sets.
 
 use super::{Body, EvalError, Outcome, no_overload};
 use crate::value::{List, Value};

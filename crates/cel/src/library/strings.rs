@@ -1,4 +1,4 @@
-//! Functions of texts. Positions count characters.
+//! The functions of strings. Positions are in characters.
 
 use super::{Body, EvalError, LONGEST, Outcome, Scope, format, made, no_overload};
 use crate::value::{List, Text, Value};
@@ -53,7 +53,7 @@ fn out_of_range(index: i64) -> EvalError {
     EvalError::new(format!("index out of range: {index}"))
 }
 
-/// Where the character begins; its end is the end of the text.
+/// Returns the byte offset of a character; the index after the last is the end of the string.
 fn place(text: &str, index: i64) -> Result<usize, EvalError> {
     let wanted = usize::try_from(index).map_err(|_| out_of_range(index))?;
     let mut places = text.char_indices().map(|(at, _)| at).chain([text.len()]);
@@ -117,7 +117,7 @@ fn join<'a>(scope: &mut Scope, list: Value<'a>, separator: Value<'a>) -> Outcome
             Value::String(text) => joined.push_str(&text),
             other => return Err(EvalError::new(format!("join: invalid input: {other}"))),
         }
-        // The same text many times makes a long one: nobody pays for it afterwards.
+        // Repeating a string makes a long one without a charge, so that it is limited here.
         if joined.len() > LONGEST {
             scope.meter.charge(u64::MAX)?;
         }
@@ -134,7 +134,7 @@ fn join_all<'a>(scope: &mut Scope, list: Value<'a>) -> Outcome<'a> {
     }
 }
 
-/// Whether it is a list of texts: only the first element is looked at.
+/// Returns whether the list is one of strings, by its first element only.
 fn texts(list: &List<'_>) -> bool {
     matches!(list.get(0), None | Some(Ok(Value::String(_))))
 }
@@ -182,7 +182,7 @@ fn split<'a>(arguments: Vec<Value<'a>>) -> Outcome<'a> {
     Ok(Value::List(List::from(parts.collect::<Vec<_>>())))
 }
 
-/// The parts between separators, up to so many; nothing separates characters.
+/// Splits at a separator into at most `limit` parts; an empty separator splits characters.
 fn cuts(text: &str, separator: &str, limit: usize) -> Vec<std::ops::Range<usize>> {
     let mut parts = Vec::new();
     if limit == 0 || (separator.is_empty() && text.is_empty()) {
@@ -235,7 +235,7 @@ fn format_text<'a>(_: &mut Scope, text: Value<'a>, values: Value<'a>) -> Outcome
     }
 }
 
-/// `indexOf` of a text; none if the arguments are no texts.
+/// Implements `indexOf` of strings; none if the arguments are not strings.
 pub(super) fn index_of<'a>(arguments: &[Value<'a>]) -> Option<Outcome<'a>> {
     let (text, part, offset) = match arguments {
         [Value::String(text), Value::String(part)] => (text, part, 0),
@@ -259,7 +259,7 @@ fn find_from(text: &Text<'_>, part: &str, offset: i64) -> Result<i64, EvalError>
     Ok(found.map_or(-1, |at| text[..start + at].chars().count() as i64))
 }
 
-/// `lastIndexOf` of a text; none if the arguments are no texts.
+/// Implements `lastIndexOf` of strings; none if the arguments are not strings.
 pub(super) fn last_index_of<'a>(arguments: &[Value<'a>]) -> Option<Outcome<'a>> {
     let found = match arguments {
         [Value::String(text), Value::String(part)] if part.is_empty() => Ok(text.chars() as i64),
@@ -286,7 +286,7 @@ fn find_back(text: &Text<'_>, part: &str, offset: i64) -> Result<i64, EvalError>
         return Ok(-1);
     }
     let mut end = (place(text, offset)? + part.len()).min(text.len());
-    // A part that begins there ends where a character does.
+    // A match that starts here ends at a character boundary.
     while !text.is_char_boundary(end) {
         end -= 1;
     }

@@ -1,4 +1,4 @@
-//! What moments and durations say, in a time zone if one is named.
+//! The functions of timestamps and durations, in a time zone if one is given.
 
 use jiff::tz::TimeZone;
 
@@ -60,7 +60,7 @@ fn of_time<'a>(function: &str, time: Timestamp, offset: i64) -> Outcome<'a> {
     }))
 }
 
-/// All of a duration in that unit, not a part of it.
+/// Returns the whole duration in a unit, not a component of it.
 fn of_duration<'a>(function: &str, nanos: i64) -> Option<Value<'a>> {
     let unit = match function {
         "getHours" => 3_600_000_000_000,
@@ -72,7 +72,7 @@ fn of_duration<'a>(function: &str, nanos: i64) -> Option<Value<'a>> {
     Some(Value::Int(nanos / unit))
 }
 
-/// How many seconds a zone is ahead of UTC at that moment.
+/// Returns the offset of a time zone from UTC in seconds, at a point in time.
 fn offset(zone: &str, time: Timestamp) -> Result<i64, EvalError> {
     if let Some((hours, minutes)) = zone.split_once(':') {
         let (hours, minutes) = (number(hours)?, number(minutes)?);
@@ -81,7 +81,7 @@ fn offset(zone: &str, time: Timestamp) -> Result<i64, EvalError> {
         } else {
             minutes
         };
-        // Go counts in nanoseconds and in 64 bits, which no reasonable offset leaves.
+        // Go counts nanoseconds in 64 bits, which every sensible offset fits.
         let offset = hours.saturating_mul(60).saturating_add(minutes);
         return Ok(offset.clamp(-1 << 24, 1 << 24) * 60);
     }

@@ -30,7 +30,7 @@ pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     }))
 }
 
-/// What is wrong with an absolute URL, if anything is.
+/// Returns the error of an invalid absolute URL.
 pub(super) fn fault(text: &str) -> Option<String> {
     let error = Url::parse_request_uri(text).err()?;
     Some(error.to_string())

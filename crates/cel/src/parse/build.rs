@@ -1,20 +1,20 @@
-//! Numbers for nodes, and the places they come from.
+//! Creation of nodes, with their numbers and positions.
 
 use std::sync::Arc;
 
 use crate::ast::{Comprehension, Entry, Expr, Id, Literal, Node};
 use crate::issue::Issue;
 
-/// More nodes than this are not made. A text of the greatest length has fewer, unless it repeats
-/// `optMap` on itself, each of which makes a copy of all that is before it.
+/// The maximum number of nodes. The longest expression has fewer, unless it chains `optMap`, which
+/// copies its operand each time.
 const MOST_NODES: u32 = 250_000;
 
-/// Makes nodes.
+/// Creates nodes.
 #[derive(Default)]
 pub(crate) struct Builder {
-    /// The place of each node, by its number. There is no node 0.
+    /// The position of each node, by its number. There is no node 0.
     places: Vec<usize>,
-    /// What is wrong with what the words say, though they are in order.
+    /// Errors beyond syntax.
     issues: Vec<Issue>,
     overflow: bool,
 }
@@ -27,7 +27,7 @@ impl Builder {
         }
     }
 
-    /// The next number, for a node from this place.
+    /// Returns the next number, for a node at this position.
     pub(crate) fn id(&mut self, place: usize) -> Id {
         let next = Id::try_from(self.places.len()).unwrap_or(Id::MAX);
         if next > MOST_NODES {
@@ -38,24 +38,24 @@ impl Builder {
         next
     }
 
-    /// Whether there were too many nodes.
+    /// Returns whether there are too many nodes.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflow
     }
 
-    /// Where a node comes from.
+    /// Returns the position of a node.
     pub(crate) fn place(&self, id: Id) -> usize {
         self.places.get(id as usize).copied().unwrap_or_default()
     }
 
-    /// Says where a node comes from that was numbered before this was known.
+    /// Sets the position of a node that was numbered before it was known.
     pub(crate) fn settle(&mut self, id: Id, place: usize) {
         if let Some(known) = self.places.get_mut(id as usize) {
             *known = place;
         }
     }
 
-    /// Reports a mistake. What is returned stands for the expression that could not be made.
+    /// Reports an error, and returns a node in place of the invalid expression.
     pub(crate) fn complain(&mut self, place: usize, message: impl Into<String>) -> Expr {
         let id = self.id(place);
         self.issues.push(Issue {
@@ -68,13 +68,13 @@ impl Builder {
         }
     }
 
-    /// What was complained about, and the places of nodes.
+    /// Returns the errors, and the positions of nodes.
     pub(crate) fn finish(self) -> (Vec<Issue>, Vec<usize>) {
         (self.issues, self.places)
     }
 
-    /// A copy with numbers of its own, at the places of the original; members of maps and fields
-    /// are at the place of `origin`.
+    /// Copies a tree with new numbers and the original positions; map entries and fields get the
+    /// position of `origin`.
     pub(crate) fn copy(&mut self, expr: &Expr, origin: Id) -> Expr {
         let id = self.id(self.place(expr.id));
         if self.overflow {
@@ -140,7 +140,7 @@ impl Builder {
         let mut copies = Vec::with_capacity(entries.len());
         for entry in entries {
             let id = self.id(self.place(origin));
-            // The name of a field is no node of its own.
+            // The name of a field is not a node.
             let key = if fields {
                 entry.key.clone()
             } else {
@@ -158,7 +158,7 @@ impl Builder {
     }
 }
 
-/// Terms joined by `&&` or `||` as a tree that is as flat as it can be.
+/// Joins terms with `&&` or `||` into a balanced tree.
 pub(crate) fn balance(function: &Arc<str>, terms: Vec<Expr>, operators: &[Id]) -> Expr {
     let mut terms: Vec<Option<Expr>> = terms.into_iter().map(Some).collect();
     join(function, &mut terms, operators, 0, operators.len() - 1)

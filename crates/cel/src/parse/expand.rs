@@ -1,32 +1,32 @@
-//! Macros: calls that stand for something longer.
+//! Macro expansion.
 
 use std::sync::Arc;
 
 use super::build::Builder;
 use crate::ast::{Comprehension, Entry, Expr, Id, Literal, Node};
 
-/// The name of the variable in which the result of a loop grows. No expression can say it.
+/// The name of a loop's accumulator, which cannot occur in a source text.
 const ACCUMULATOR: &str = "@result";
 
-/// What that variable was called once; still no name for another.
+/// The former name of the accumulator, which is still reserved.
 const OLD_ACCUMULATOR: &str = "__result__";
 
-/// The variable of a loop that is only there to bind another.
+/// The variable of a loop that only binds another.
 const UNUSED: &str = "#unused";
 
-/// What a call that may be a macro turned out to be.
+/// The result of expanding a call.
 pub(crate) enum Expansion {
-    /// What it stands for.
+    /// The expansion of a macro.
     Done(Expr),
-    /// A macro, but its arguments are wrong: the place, and what is wrong.
+    /// A macro with invalid arguments: position and message.
     Wrong(usize, &'static str),
-    /// The same, with a text that depends on the arguments.
+    /// The same, with a message that depends on the arguments.
     WrongName(usize, String),
     /// An ordinary call.
     Call(Option<Expr>, Vec<Expr>),
 }
 
-/// Expands the call with this number, if it is a macro.
+/// Expands a call, if it is a macro.
 pub(crate) fn expand(
     build: &mut Builder,
     id: Id,
@@ -90,14 +90,14 @@ impl Wrong {
     }
 }
 
-/// Makes the nodes of an expansion, all of which are at the place of the macro.
+/// Creates the nodes of an expansion, all at the position of the macro.
 struct Maker<'a> {
     place: usize,
     origin: Id,
     build: &'a mut Builder,
 }
 
-/// How a loop goes, apart from what it goes over.
+/// The parts of a loop other than its range.
 struct Turn {
     init: Expr,
     condition: Expr,
@@ -262,7 +262,7 @@ impl Maker<'_> {
         Ok(self.comprehension(target, names, turn))
     }
 
-    /// `optMap` wraps what comes of it into an optional value, `optFlatMap` does not.
+    /// Expands `optMap`, which wraps its result into an optional, and `optFlatMap`, which does not.
     fn optional(
         &mut self,
         target: Option<Expr>,
@@ -372,7 +372,7 @@ impl Maker<'_> {
         })))
     }
 
-    /// A loop that never turns: its result sees the value of its accumulator.
+    /// Creates a loop without iterations that binds its accumulator for the result.
     fn bind(&mut self, range: Expr, name: Arc<str>, turn: Turn) -> Expr {
         self.node(Node::Comprehension(Box::new(Comprehension {
             range,

@@ -1,4 +1,4 @@
-//! From words to a tree.
+//! The parser, by recursive descent.
 //!
 //! ```text
 //! expr     = or ['?' or ':' expr]
@@ -11,8 +11,8 @@
 //! primary  = name | name '(' args ')' | '(' expr ')' | list | map | struct | literal
 //! ```
 //!
-//! Nodes are numbered in the order in which the reference implementation visits them. Numbers of
-//! states name the places at which a rule can fail; they only have to differ.
+//! Nodes are numbered in the order in which the reference implementation visits them. State numbers
+//! identify the points at which a rule can fail; they only have to differ.
 
 mod primary;
 
@@ -26,7 +26,7 @@ use super::token::{Kind, Set, Token};
 use crate::ast::{Expr, Id, Literal, Node};
 use crate::issue::Issue;
 
-/// How deep a rule may be inside itself, and how deep the tree may be.
+/// The maximum recursion of a rule, and the maximum depth of the tree.
 const DEEPEST: usize = 250;
 
 const LITERAL: Set = Set::of(&[
@@ -64,23 +64,23 @@ const SUM: Set = Set::of(&[Kind::Plus, Kind::Minus]);
 const SUFFIX: Set = Set::of(&[Kind::Dot, Kind::LeftBracket]);
 const NOTHING: Set = Set::of(&[]).or_nothing();
 
-/// Reads an expression.
+/// The parser of an expression.
 pub(crate) struct Parser<'a> {
     words: Words<'a>,
     build: Builder,
-    /// How deep `expr`, `relation` and `calc` are inside themselves.
+    /// The recursion depths of `expr`, `relation` and `calc`.
     depths: [usize; 3],
 }
 
-/// A piece of the tree, and how deep it is, counted as the reference implementation does.
+/// A subtree and its depth, counted as in the reference implementation.
 struct Part {
     expr: Expr,
     height: usize,
 }
 
 impl Part {
-    /// A piece around others. One that is too deep is refused in the end, so that nothing is kept of
-    /// it: to drop a tree goes as deep as it is.
+    /// A subtree around others. One that is too deep is refused in the end; it is dropped here,
+    /// because dropping a tree recurses into it.
     fn around(expr: Expr, height: usize) -> Self {
         let height = height + 1;
         let expr = if height > DEEPEST { nothing() } else { expr };
@@ -153,7 +153,7 @@ impl<'a> Parser<'a> {
         Ok(Part::around(call(id, "_?_:_", args), height))
     }
 
-    /// `or` and `and`, which differ in their operator and in what they join.
+    /// Parses `or` and `and`, which differ in operator and operands.
     fn logic(&mut self, operator: Kind, follow: Set, site: u8) -> Rule {
         self.words.enter(follow);
         let result = self.logic_body(operator);
@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether the minus here negates what follows, or is the sign of a number.
+    /// Returns whether the minus here is a negation, or the sign of a number.
     fn negates(&mut self) -> Result<bool, Flaw> {
         let (first, second) = (self.words.ahead(0), self.words.ahead(1));
         match second.kind {
@@ -287,7 +287,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether another minus is one more sign. It always is if anything fits at all.
+    /// Returns whether another minus is one more sign. It is, unless the syntax is wrong anyway.
     fn sign_follows(&mut self) -> Result<bool, Flaw> {
         let (first, second) = (self.words.ahead(0), self.words.ahead(1));
         if MEMBER.has(second.kind) {
@@ -315,7 +315,7 @@ impl<'a> Parser<'a> {
     fn member(&mut self, site: u8) -> Rule {
         self.words.enter(NOTHING);
         match self.member_body() {
-            // What was read before the mistake stands for all of it.
+            // The part before the error stands for the whole.
             Ok((part, flaw)) => {
                 self.words.leave(flaw, site)?;
                 Ok(part)
@@ -340,7 +340,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether what is after the dot cannot be selected.
+    /// Returns an error if the token after the dot cannot be selected.
     fn selects_nothing(&mut self) -> Option<Flaw> {
         let (first, offending) = (self.words.ahead(0), self.words.ahead(1));
         self.words.state = 21;
@@ -413,7 +413,7 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    /// What is between parentheses, the closing one included.
+    /// Parses arguments up to the closing parenthesis.
     fn arguments(&mut self, state: u8) -> Result<(Vec<Expr>, usize), Flaw> {
         self.words
             .sync(EXPR.or(Set::of(&[Kind::RightParen])), state)?;
@@ -444,7 +444,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A name after a dot or in a struct: its place and its text.
+    /// Parses a name after a dot or in a struct; returns its position and text.
     fn name(&mut self, follow: Set, site: u8) -> Result<Option<(usize, Arc<str>)>, Flaw> {
         self.words.enter(follow);
         let result = self.words.sync(NAME, 30).map(|()| self.words.ahead(0));
@@ -512,8 +512,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Ends a rule. What went wrong in it was reported, and something stands for what it should have
-    /// been, so that the rule around it can go on.
+    /// Ends a rule. After an error, which was reported, a placeholder allows the outer rule to
+    /// continue.
     fn finish(&mut self, result: Rule, site: u8) -> Rule {
         match result {
             Ok(part) => {
@@ -555,7 +555,7 @@ fn binary(id: Id, operator: Token, left: Part, right: Part) -> Part {
     Part::around(call(id, function, vec![left.expr, right.expr]), height)
 }
 
-/// What stands for an expression that could not be read.
+/// The placeholder of an expression that could not be parsed.
 fn nothing() -> Expr {
     Expr {
         id: 0,

@@ -1,24 +1,24 @@
-//! From characters to words.
+//! The lexer.
 //!
-//! At each place every kind of word is tried, and the longest that fits is taken. If none fits, the
-//! complaint quotes what could still have become one, and the character that put an end to it.
+//! At each position every kind of token is tried, and the longest match wins. Without a match, the
+//! error quotes the longest prefix of a token, and the character that ended it.
 
 use super::token::{Kind, Token};
 
-/// Reads words from a text, one after the other.
+/// Reads tokens from a text.
 pub(crate) struct Lexer<'a> {
     text: &'a [char],
     at: usize,
 }
 
-/// What could not be read: the characters from `start` up to `end`.
+/// Characters that are no token, from `start` up to `end`.
 #[derive(Clone, Copy)]
 pub(crate) struct Unreadable {
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
-/// How far a kind of word goes from some place: where it is whole, and up to where it was alive.
+/// How far a kind of token matches: the end of the longest match, and of the longest prefix.
 #[derive(Clone, Copy, Default)]
 struct Reach {
     whole: Option<usize>,
@@ -30,7 +30,7 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
-    /// The next word. At the end it is [`Kind::End`], for ever.
+    /// Returns the next token. At the end it is [`Kind::End`], repeatedly.
     pub(crate) fn next(&mut self) -> Result<Token, Unreadable> {
         loop {
             let start = self.at;
@@ -77,7 +77,8 @@ impl<'a> Lexer<'a> {
         Ok(Token { kind, start, end })
     }
 
-    /// What may begin with this character. Of words of equal length the first is meant.
+    /// Returns the kinds that may begin with this character. Of matches of equal length the first
+    /// wins.
     fn candidates(&self, start: usize, first: char) -> Vec<(Kind, Reach)> {
         let mut found = Vec::with_capacity(3);
         if let Some(reach) = self.symbol(start, first) {
@@ -192,7 +193,7 @@ impl<'a> Lexer<'a> {
         reach
     }
 
-    /// A number without and with the `u` that makes it unsigned.
+    /// Matches a number without and with the suffix `u` of unsigned ones.
     fn integer(&self, start: usize) -> (Reach, Reach) {
         let mut end = self.digits(start);
         let mut alive = end;
@@ -283,7 +284,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Where the character at this place of a string ends, or up to where its escape was alive.
+    /// Returns the end of a character of a string, or of the longest prefix of its escape.
     fn character(&self, at: usize, raw: bool) -> Result<usize, usize> {
         if raw || self.text[at] != '\\' {
             return Ok(at + 1);

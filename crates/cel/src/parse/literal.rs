@@ -1,9 +1,9 @@
-//! What a literal stands for.
+//! The values of literals.
 
 use crate::ast::Literal;
 
-/// The bytes that a string or bytes literal stands for, its quotes, prefix `r` and escapes removed.
-/// In a string, escapes by number are characters; in bytes they are bytes.
+/// Returns the bytes of a string or bytes literal without quotes, prefix `r` and escapes. Numeric
+/// escapes are characters in strings, and bytes in bytes.
 pub(crate) fn unquote(literal: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     let literal = literal.replace("\r\n", "\n").replace('\r', "\n");
     let (raw, quoted) = match literal.strip_prefix(['r', 'R']) {
@@ -23,7 +23,7 @@ pub(crate) fn unquote(literal: &str, bytes: bool) -> Result<Vec<u8>, &'static st
     unescape(content, bytes)
 }
 
-/// A whole number.
+/// Parses an integer.
 pub(crate) fn integer(text: &str, negative: bool) -> Option<Literal> {
     let magnitude = match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok()?,
@@ -37,7 +37,7 @@ pub(crate) fn integer(text: &str, negative: bool) -> Option<Literal> {
     value.map(Literal::Int)
 }
 
-/// A whole number with a `u` behind it.
+/// Parses an unsigned integer with its suffix `u`.
 pub(crate) fn unsigned(text: &str) -> Option<Literal> {
     let digits = &text[..text.len() - 1];
     let value = match digits.strip_prefix("0x") {
@@ -47,10 +47,10 @@ pub(crate) fn unsigned(text: &str) -> Option<Literal> {
     value.ok().map(Literal::Uint)
 }
 
-/// A number with a fraction or an exponent.
+/// Parses a number with a fraction or an exponent.
 pub(crate) fn double(text: &str, negative: bool) -> Option<Literal> {
     let value: f64 = text.parse().ok()?;
-    // A number that is too large is none, rather than infinite.
+    // A number that is too large is an error, not infinity.
     value
         .is_finite()
         .then_some(Literal::Double(if negative { -value } else { value }))
@@ -70,7 +70,8 @@ fn unescape(content: &str, bytes: bool) -> Result<Vec<u8>, &'static str> {
     Ok(result)
 }
 
-/// Adds what the escape stands for whose text follows the backslash, and says what comes after.
+/// Appends the value of an escape, from the text after its backslash, and returns the text after
+/// it.
 fn escape<'a>(rest: &'a str, bytes: bool, to: &mut Vec<u8>) -> Result<&'a str, &'static str> {
     let mut characters = rest.chars();
     let simple = match characters.next() {

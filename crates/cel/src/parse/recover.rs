@@ -1,35 +1,35 @@
-//! What to say about a word that does not fit, and where to go on after it.
+//! Error messages and recovery after an unexpected token.
 //!
-//! The messages and what follows after the first of them are those of the parser generator that the
-//! reference implementation is made with, which is why this knows its notions: the words that a rule
-//! may go on with, the rules that wait for the present one (`contexts`), and the mode in which no
-//! mistake is reported until a word fitted again.
+//! Messages and recovery are those of ANTLR, the parser generator of the reference implementation,
+//! hence its concepts: the tokens that may follow within a rule, the rules that wait for the
+//! current one (`contexts`), and the recovery mode, in which errors are not reported until a token
+//! matches.
 
 use super::lexer::{Lexer, Unreadable};
 use super::token::{Kind, Set, Token};
 use crate::issue::Issue;
 
-/// After this many attempts to go on nothing more is tried.
+/// The maximum number of recovery attempts.
 const ATTEMPTS: usize = 30;
 
-/// One attempt skips at most this many words.
+/// The maximum number of tokens that one attempt skips.
 const SKIPPED: usize = 256;
 
-/// More mistakes than this are not reported.
+/// The maximum number of reported errors.
 const REPORTS: usize = 100;
 
-/// The words of an expression, how far they were read, and how that went.
+/// The tokens of an expression, the position of the parser, and its errors.
 pub(crate) struct Words<'a> {
     pub(crate) text: &'a [char],
     lexer: Lexer<'a>,
     tokens: Vec<Token>,
     at: usize,
     pub(crate) issues: Vec<Issue>,
-    /// What is between words and could not be read.
+    /// Text between tokens that is not a token.
     unreadable: Vec<Unreadable>,
-    /// What may follow each rule that is at work, the innermost last.
+    /// The tokens that may follow each active rule, innermost last.
     contexts: Vec<Set>,
-    /// Where in the grammar we are.
+    /// The state of the grammar.
     pub(crate) state: u8,
     recovering: bool,
     last_index: Option<usize>,
@@ -39,18 +39,18 @@ pub(crate) struct Words<'a> {
     halted: bool,
 }
 
-/// Why a rule came to no end.
+/// The reason why a rule failed.
 pub(crate) enum Flaw {
-    /// The word does not fit, where these would.
+    /// The token does not match; these would.
     Mismatch(Set),
-    /// These words fit no alternative.
+    /// The tokens match no alternative.
     NoViable {
-        /// The first of them.
+        /// The first token of the alternative.
         first: Token,
-        /// The one that does not fit.
+        /// The token that does not match.
         offending: Token,
     },
-    /// Nothing more is to be read.
+    /// Parsing has stopped.
     Halt,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The word this many places ahead: 0 is the present one.
+    /// Returns the token at a distance ahead: 0 is the current one.
     pub(crate) fn ahead(&mut self, distance: usize) -> Token {
         let wanted = self.at + distance;
         while self.tokens.len() <= wanted {
@@ -105,22 +105,22 @@ impl<'a> Words<'a> {
         self.tokens[wanted]
     }
 
-    /// What the present word is.
+    /// Returns the kind of the current token.
     pub(crate) fn kind(&mut self) -> Kind {
         self.ahead(0).kind
     }
 
-    /// The characters of a word.
+    /// Returns the characters of a token.
     pub(crate) fn text_of(&self, token: Token) -> String {
         self.text[token.start..token.end].iter().collect()
     }
 
-    /// Begins a rule after which these may come.
+    /// Enters a rule that these tokens may follow.
     pub(crate) fn enter(&mut self, follow: Set) {
         self.contexts.push(follow);
     }
 
-    /// Ends a rule that was begun at this place of the grammar, and puts right what went wrong in it.
+    /// Leaves a rule that was entered in this state, and recovers from its error.
     pub(crate) fn leave(&mut self, flaw: Option<Flaw>, site: u8) -> Result<(), Flaw> {
         if let Some(flaw) = flaw {
             self.complain(flaw)?;
@@ -131,8 +131,8 @@ impl<'a> Words<'a> {
         Ok(())
     }
 
-    /// Takes the present word if it is this one. If it is not: one word too many is skipped, one too
-    /// few is assumed, if that makes what follows (`after`) fit.
+    /// Consumes a token of this kind. Otherwise an extraneous token is skipped, or a missing one
+    /// assumed, if the tokens that follow (`after`) then match.
     pub(crate) fn take(&mut self, kind: Kind, after: Set, state: u8) -> Result<Token, Flaw> {
         self.state = state;
         let token = self.ahead(0);
@@ -162,7 +162,7 @@ impl<'a> Words<'a> {
         Err(Flaw::Mismatch(expected))
     }
 
-    /// Takes the present word, which is known to fit.
+    /// Consumes the current token, which is known to match.
     pub(crate) fn take_any(&mut self) -> Token {
         let token = self.ahead(0);
         self.matched();
@@ -170,7 +170,7 @@ impl<'a> Words<'a> {
         token
     }
 
-    /// Before a choice: the present word has to be one of these, or one that may be skipped.
+    /// Before a choice: the current token must match, or be one that can be skipped.
     pub(crate) fn sync(&mut self, local: Set, state: u8) -> Result<(), Flaw> {
         self.state = state;
         let token = self.ahead(0);
@@ -187,7 +187,7 @@ impl<'a> Words<'a> {
         Err(Flaw::Mismatch(expected))
     }
 
-    /// Before a repetition that has been gone through: what does not fit is skipped.
+    /// Before the next iteration of a repetition: tokens that do not match are skipped.
     pub(crate) fn sync_again(&mut self, local: Set, state: u8) -> Result<(), Flaw> {
         self.state = state;
         let token = self.ahead(0);
@@ -319,7 +319,7 @@ impl<'a> Words<'a> {
                 .map(|at| self.text[at])
                 .collect(),
         };
-        // A reserved word behind a single character is reported as what it is.
+        // A reserved word behind a single character is reported as the word.
         if let Some(word @ ("true" | "false" | "null")) = text.get(1..) {
             return format!("mismatched input '{word}' expecting IDENTIFIER");
         }
@@ -367,7 +367,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A text in quotes, as messages show it.
+/// Quotes text as ANTLR's messages do.
 fn quote(text: &str) -> String {
     let shown = text
         .replace('\t', "\\t")

@@ -1,4 +1,4 @@
-//! Trees and the numbers of their nodes are those of the reference.
+//! Trees and node numbers are those of the reference implementation.
 
 use std::fmt::Write;
 

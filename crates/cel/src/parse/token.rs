@@ -1,6 +1,6 @@
-//! The words of the language.
+//! Tokens.
 
-/// What a word is. The order is the one in which messages list words.
+/// The kind of a token. Messages list kinds in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All of them, in order.
+    /// All kinds, in order.
     const ALL: [Self; 36] = [
         Self::End,
         Self::Equals,
@@ -83,7 +83,7 @@ impl Kind {
         Self::EscapedIdent,
     ];
 
-    /// How messages call it.
+    /// Returns the name of the kind in messages.
     fn display(self) -> &'static str {
         match self {
             Self::End => "<EOF>",
@@ -125,7 +125,7 @@ impl Kind {
         }
     }
 
-    /// The function that the operator calls, if it is a binary operator.
+    /// Returns the function of a binary operator.
     pub(crate) fn operator(self) -> Option<&'static str> {
         Some(match self {
             Self::Equals => "_==_",
@@ -145,7 +145,7 @@ impl Kind {
     }
 }
 
-/// A word of a text: the characters from `start` up to `end`.
+/// A token: the characters from `start` up to `end`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
@@ -153,15 +153,15 @@ pub(crate) struct Token {
     pub(crate) end: usize,
 }
 
-/// A set of kinds of words, and whether nothing at all would do as well.
+/// A set of kinds, which may also contain the end of the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Set(u64);
 
 impl Set {
-    /// Stands for "the rule may end here".
+    /// The bit for "the rule may end here".
     const NOTHING: u64 = 1 << 63;
 
-    /// The set of these.
+    /// Creates a set of kinds.
     pub(crate) const fn of(kinds: &[Kind]) -> Self {
         let mut bits = 0;
         let mut at = 0;
@@ -172,27 +172,27 @@ impl Set {
         Self(bits)
     }
 
-    /// These or those.
+    /// The union of two sets.
     pub(crate) const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These or nothing.
+    /// The set with the end of the rule.
     pub(crate) const fn or_nothing(self) -> Self {
         Self(self.0 | Self::NOTHING)
     }
 
-    /// Whether the rule may end here.
+    /// Returns whether the rule may end here.
     pub(crate) const fn may_end(self) -> bool {
         self.0 & Self::NOTHING != 0
     }
 
-    /// These without nothing.
+    /// The set without the end of the rule.
     pub(crate) const fn words(self) -> Self {
         Self(self.0 & !Self::NOTHING)
     }
 
-    /// Whether it is one of these.
+    /// Returns whether the set contains a kind.
     pub(crate) const fn has(self, kind: Kind) -> bool {
         self.0 & (1 << kind as u8) != 0
     }

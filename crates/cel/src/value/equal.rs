@@ -1,7 +1,7 @@
-//! When two values are the same.
+//! Equality of values.
 //!
-//! Values of different types are different, numbers are the same if nothing tells them apart.
-//! What a schema types is stricter: comparing it with what it cannot be is an error.
+//! Values of different types differ; numbers of all types are compared by value. Values with a
+//! schema are stricter: comparing them with a type that they cannot have is an error.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ impl Value<'_> {
         }
     }
 
-    /// The same, asked of the left value.
+    /// Compares as the left value does.
     fn same(&self, other: &Value<'_>) -> Answer {
         match (self, other) {
             (Self::Null, _) => Ok(matches!(other, Value::Null)),
@@ -47,12 +47,12 @@ impl Value<'_> {
         }
     }
 
-    /// Whether the list holds the value.
+    /// Returns whether the list contains the value.
     pub(crate) fn is_in(&self, list: &List<'_>) -> Answer {
         let typed = list.is_typed();
         let mut failed = None;
         for element in list.iter() {
-            // Whoever is asked first decides what is an error.
+            // The value that is compared first decides what is an error.
             let answer = match (element, typed) {
                 (Ok(element), true) => element.same(self),
                 (Ok(element), false) => self.same(&element),
@@ -105,7 +105,7 @@ fn same_elements(one: &List<'_>, two: &List<'_>, typed: bool, joined: bool) -> A
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    // A list that was written down takes elements that cannot be compared for equal.
+    // In a list without a schema, elements that cannot be compared count as equal.
     match failed {
         Some(error) if joined => Err(error),
         _ => Ok(true),
@@ -173,8 +173,8 @@ fn same_maps(one: &Map<'_>, two: &Map<'_>) -> Answer {
     Ok(true)
 }
 
-/// Fields that no schema knows are compared as JSON; one that is missing on the right is not
-/// missed, as the sizes are the same.
+/// Compares objects. Fields without a schema are compared as JSON; one that is missing on the right
+/// needs no check, because the sizes are equal.
 fn same_objects(
     one: &Map<'_>,
     two: &Map<'_>,

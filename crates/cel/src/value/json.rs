@@ -1,4 +1,4 @@
-//! Values as JSON.
+//! Conversion of values to JSON.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use super::{Map, Value};
 use crate::evaluate::EvalError;
 
 impl Value<'_> {
-    /// The value as JSON: times, durations and bytes as the texts that stand for them.
+    /// Returns the value as JSON. Timestamps, durations and bytes become strings.
     pub fn to_json(&self) -> Result<Json, EvalError> {
         Ok(match self {
             Self::Null | Self::Optional(None) => Json::Null,

@@ -1,4 +1,4 @@
-//! Lists: of JSON, computed, or two of them one after the other.
+//! Lists: of JSON, computed, or concatenated.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::shape::{Listing, read, read_dynamic};
 use super::{Key, Value};
 use crate::evaluate::EvalError;
 
-/// Beyond this many joints a list is copied: finding an element must not take for ever.
+/// The maximum number of joints before a list is copied, so that access stays fast.
 const JOINTS: usize = 16;
 
 /// A list.
@@ -19,15 +19,15 @@ pub enum List<'a> {
     Dynamic(&'a Vec<Json>),
     /// JSON with a schema.
     Typed(&'a Vec<Json>, &'a Listing),
-    /// Values that were computed.
+    /// Computed values.
     Made(Arc<Vec<Value<'a>>>),
-    /// Values that were computed from a list with a schema, and are as it is.
+    /// Values computed from a list with a schema, which keep its semantics.
     Kept(Arc<Vec<Value<'a>>>, &'a Listing),
-    /// One list and then another.
+    /// Two lists, concatenated.
     Joined(Arc<Joint<'a>>),
 }
 
-/// Where two lists meet.
+/// A concatenation of two lists.
 #[derive(Debug)]
 pub struct Joint<'a> {
     first: List<'a>,
@@ -37,7 +37,7 @@ pub struct Joint<'a> {
 }
 
 impl<'a> List<'a> {
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::Dynamic(items) | Self::Typed(items, _) => items.len(),
@@ -46,12 +46,12 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Whether it has none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The element; none beyond the end.
+    /// Returns an element, or none beyond the end.
     pub fn get(&self, at: usize) -> Option<Result<Value<'a>, EvalError>> {
         match self {
             Self::Dynamic(items) => items.get(at).map(|item| Ok(read_dynamic(item))),
@@ -64,13 +64,13 @@ impl<'a> List<'a> {
         }
     }
 
-    /// The elements.
+    /// Iterates over the elements.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Result<Value<'a>, EvalError>> + '_ {
         let missing = || Err(EvalError::new("index out of bounds"));
         (0..self.len()).map(move |at| self.get(at).unwrap_or_else(missing))
     }
 
-    /// Whether a schema says what its elements are.
+    /// Returns whether the list has a schema.
     pub(crate) fn is_typed(&self) -> bool {
         self.listing().is_some()
     }
@@ -86,8 +86,8 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Both, one after the other. A set takes only what it has not, and a list with keys
-    /// replaces what has the same key.
+    /// Concatenates two lists. A set adds only new elements, and a list with keys replaces elements
+    /// with the same key.
     pub(crate) fn plus(self, other: Self) -> Result<Self, EvalError> {
         match self.listing() {
             Some(listing @ Listing::Set(_)) => self.union(&other, listing),
@@ -98,7 +98,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// It with one more element.
+    /// Appends an element.
     pub(crate) fn push(mut self, element: Value<'a>) -> Result<Self, EvalError> {
         if let Self::Made(values) = &mut self
             && let Some(values) = Arc::get_mut(values)
@@ -109,7 +109,7 @@ impl<'a> List<'a> {
         self.plus(vec![element].into())
     }
 
-    /// How many elements are copied if the other is added.
+    /// Returns the number of elements that a concatenation copies.
     pub(crate) fn copied(&self, other: &Self) -> usize {
         match self.listing() {
             Some(Listing::Set(_) | Listing::Keyed(..)) => self.len() + other.len(),
@@ -122,7 +122,7 @@ impl<'a> List<'a> {
     }
 
     fn append(mut self, other: Self) -> Result<Self, EvalError> {
-        // A list that nobody else holds grows in place: loops make theirs element by element.
+        // A list without other references grows in place: loops build theirs element by element.
         if let Self::Made(values) = &mut self
             && let Some(values) = Arc::get_mut(values)
         {
@@ -192,7 +192,7 @@ impl<'a> From<Vec<Value<'a>>> for List<'a> {
     }
 }
 
-/// What an element of a list with keys is known by; none if it is no object of a request.
+/// Returns the key of an element of a list with keys, or none if it is not an object of JSON.
 pub(super) fn element_key<'a>(value: &Value<'a>, keys: &[String]) -> Option<Vec<Option<Key<'a>>>> {
     let Value::Map(Map::Dynamic(members) | Map::Typed(members, _) | Map::Object(members, _)) =
         value

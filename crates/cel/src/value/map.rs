@@ -1,5 +1,4 @@
-//! Maps: of JSON, or computed. Objects with a schema are maps that show
-//! only the fields of the schema.
+//! Maps: of JSON or computed. Objects with a schema are maps of its fields only.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ use super::shape::{Property, Shape, read, read_dynamic};
 use super::{Text, Value};
 use crate::evaluate::EvalError;
 
-/// JSON's members.
+/// The members of a JSON object.
 type Members = serde_json::Map<String, Json>;
 
 /// A map.
@@ -21,32 +20,32 @@ type Members = serde_json::Map<String, Json>;
 pub enum Map<'a> {
     /// JSON without a schema.
     Dynamic(&'a Members),
-    /// JSON whose values are of one shape.
+    /// JSON with values of one shape.
     Typed(&'a Members, &'a Shape),
-    /// JSON with fields.
+    /// JSON with declared fields.
     Object(&'a Members, &'a BTreeMap<String, Property>),
-    /// Values that were computed.
+    /// Computed members.
     Made(Arc<Entries<'a>>),
 }
 
-/// Members that were computed. Names are apart from other keys, so that they can be found by
-/// a text that does not live as long as they do.
+/// Computed members. Strings are stored apart from other keys, so that they can be looked up with a
+/// shorter lifetime.
 #[derive(Clone, Debug, Default)]
 pub struct Entries<'a> {
     named: BTreeMap<Text<'a>, Value<'a>>,
     others: BTreeMap<Plain, Value<'a>>,
 }
 
-/// What a value is found by in a map.
+/// A key of a map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key<'a> {
-    /// A number or a truth.
+    /// A number or a boolean.
     Plain(Plain),
-    /// A text.
+    /// A string.
     Name(Text<'a>),
 }
 
-/// A key that is no text.
+/// A key other than a string.
 #[derive(Clone, Copy, Debug)]
 pub enum Plain {
     /// `true`
@@ -55,12 +54,12 @@ pub enum Plain {
     Int(i64),
     /// `1u`
     Uint(u64),
-    /// `1.0`, which a map can hold but nobody can write.
+    /// `1.0`, which a map can hold but no literal can have.
     Double(f64),
 }
 
 impl<'a> Map<'a> {
-    /// How many members it has.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         match self {
             Self::Dynamic(members) | Self::Typed(members, _) | Self::Object(members, _) => {
@@ -70,7 +69,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Whether it has none.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -79,7 +78,7 @@ impl<'a> Map<'a> {
         matches!(self, Self::Typed(..) | Self::Object(..))
     }
 
-    /// The value of a name.
+    /// Returns the value of a string key.
     pub fn field(&self, name: &str) -> Option<Result<Value<'a>, EvalError>> {
         match self {
             Self::Dynamic(members) => members.get(name).map(|json| Ok(read_dynamic(json))),
@@ -87,14 +86,14 @@ impl<'a> Map<'a> {
             Self::Object(members, fields) => {
                 let property = fields.get(name)?;
                 let json = members.get(&property.name)?;
-                // A field that is null is a field that is not there.
+                // A field that is null counts as absent.
                 (!json.is_null()).then(|| read(json, &property.shape))
             }
             Self::Made(entries) => entries.named.get(name).cloned().map(Ok),
         }
     }
 
-    /// The value of a key. A key of the wrong type is an error where a schema knows better.
+    /// Returns the value of a key. With a schema, a key of the wrong type is an error.
     pub fn find(&self, key: &Value<'_>) -> Option<Result<Value<'a>, EvalError>> {
         match (self, key) {
             (_, Value::String(name)) => self.field(name),
@@ -104,7 +103,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The keys, in a stable order.
+    /// Returns the keys in a stable order.
     pub fn keys(&self) -> Vec<Value<'a>> {
         let names = |members: &'a Members| members.keys().map(|name| Value::from(&**name));
         match self {
@@ -118,7 +117,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// It with one more member.
+    /// Inserts a member.
     pub(crate) fn insert(mut self, key: Value<'a>, value: Value<'a>) -> Result<Self, EvalError> {
         if self.find(&key).is_some() {
             let text = format!("insert failed: key {key} already exists");
@@ -143,7 +142,7 @@ impl<'a> Map<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Adds a member, or replaces its value.
+    /// Inserts a member, or replaces its value.
     pub fn insert(&mut self, key: Key<'a>, value: Value<'a>) {
         match key {
             Key::Name(name) => self.named.insert(name, value),
@@ -151,7 +150,7 @@ impl<'a> Entries<'a> {
         };
     }
 
-    /// Takes a member away.
+    /// Removes a member.
     pub fn remove(&mut self, key: &Key<'_>) {
         match key {
             Key::Name(name) => self.named.remove(&**name),
@@ -159,17 +158,17 @@ impl<'a> Entries<'a> {
         };
     }
 
-    /// How many there are.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.named.len() + self.others.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The members.
+    /// Iterates over the members.
     pub fn iter(&self) -> impl Iterator<Item = (Key<'a>, &Value<'a>)> {
         let others = self
             .others
@@ -182,7 +181,7 @@ impl<'a> Entries<'a> {
         others.chain(named)
     }
 
-    /// Numbers find each other whatever their types, as long as nothing is lost.
+    /// Finds a value. Numbers of all types find each other if the conversion is exact.
     fn find(&self, key: &Value<'_>) -> Option<&Value<'a>> {
         let get = |key| self.others.get(&key);
         match *key {
@@ -207,7 +206,7 @@ impl<'a> Entries<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// The key that a value is; none if it cannot be one.
+    /// Returns the key of a value, or none if its type cannot be a key.
     pub fn of(value: &Value<'a>) -> Option<Self> {
         Some(match value {
             Value::Bool(value) => Self::Plain(Plain::Bool(*value)),
@@ -219,7 +218,7 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// What an element of a set is known by.
+    /// Returns the key by which a set identifies an element.
     pub(super) fn native(value: &Value<'a>) -> Option<Self> {
         match value {
             Value::Timestamp(_) | Value::Duration(_) | Value::Bytes(_) => {
@@ -296,7 +295,7 @@ impl<'a> From<Entries<'a>> for Map<'a> {
     }
 }
 
-/// Why a value is no key.
+/// The error for a value that cannot be a key.
 pub(crate) fn unsupported(key: &Value<'_>) -> EvalError {
     EvalError::new(format!("unsupported key type: {}", key.type_name()))
 }

@@ -1,10 +1,10 @@
-//! Numbers of different types, compared and converted without loss.
+//! Exact comparison and conversion of numbers of different types.
 
 use std::cmp::Ordering;
 
-/// The two as numbers; none if one of them is no number.
+/// Compares a double with an `int`.
 pub(super) fn compare_double_int(one: f64, two: i64) -> Ordering {
-    // The limits are what is next to them as a double.
+    // The limits are rounded to the nearest double.
     if one < i64::MIN as f64 {
         Ordering::Less
     } else if one > i64::MAX as f64 {
@@ -31,17 +31,17 @@ pub(super) fn compare_int_uint(one: i64, two: u64) -> Ordering {
     }
 }
 
-/// What is not ordered counts as equal: callers look for such numbers first.
+/// Compares doubles. NaN counts as equal: callers check for it first.
 pub(super) fn compare_doubles(one: f64, two: f64) -> Ordering {
     one.partial_cmp(&two).unwrap_or(Ordering::Equal)
 }
 
-/// The number without its fraction; none if no `int` is so large.
+/// Truncates to an `int`; none if it is out of range.
 pub(crate) fn double_to_int(value: f64) -> Option<i64> {
     (value > i64::MIN as f64 && value < i64::MAX as f64).then_some(value as i64)
 }
 
-/// The number without its fraction; none if no `uint` is so large.
+/// Truncates to a `uint`; none if it is out of range.
 pub(crate) fn double_to_uint(value: f64) -> Option<u64> {
     (value >= 0.0 && value < u64::MAX as f64).then_some(value as u64)
 }

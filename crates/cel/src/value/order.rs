@@ -1,4 +1,4 @@
-//! Which of two values comes first.
+//! Order of values.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use super::number::{compare_double_int, compare_double_uint, compare_doubles, co
 use crate::evaluate::EvalError;
 
 impl Value<'_> {
-    /// Whether it can be compared at all.
+    /// Returns whether values of this type can be compared.
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(
             self,
@@ -22,7 +22,7 @@ impl Value<'_> {
         )
     }
 
-    /// Which comes first. Numbers are compared whatever their types.
+    /// Compares two values. Numbers of all types are compared by value.
     pub fn order(&self, other: &Value<'_>) -> Result<Ordering, EvalError> {
         let unordered = |value: &Value<'_>| matches!(value, Value::Double(d) if d.is_nan());
         let number =

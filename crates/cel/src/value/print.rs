@@ -1,4 +1,4 @@
-//! Values as text: what `string()` and error messages show.
+//! Values as text, as in `string()` and error messages.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -80,7 +80,7 @@ fn separate(at: usize, f: &mut Formatter<'_>) -> fmt::Result {
     if at == 0 { Ok(()) } else { f.write_str(", ") }
 }
 
-/// As short as it can be, with an exponent where that is the usual form: Go's `%g`.
+/// Prints a double as Go's `%g` does: as short as possible.
 fn write_double(value: f64, f: &mut Formatter<'_>) -> fmt::Result {
     if value.is_nan() {
         return f.write_str("NaN");

@@ -1,4 +1,4 @@
-//! From a structural schema to the shape of its values.
+//! The shapes of the values of a structural schema.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,15 +9,14 @@ use super::shape::{Listing, Property, Shape};
 use crate::declare::{escape, flag, has_meta, with_meta};
 
 impl Shape {
-    /// The shape of the values at a node of a structural schema, given as the JSON of its
-    /// OpenAPI schema.
+    /// Returns the shape at a node of a structural schema, given as the JSON of its OpenAPI schema.
     #[must_use]
     pub fn of(schema: &Json) -> Self {
         shape(schema, flag(schema, "x-kubernetes-embedded-resource"))
     }
 
-    /// The shape of a resource, which shows `apiVersion`, `kind`, `metadata.name` and
-    /// `metadata.generateName` whatever the schema says.
+    /// Returns the shape of a resource, which has `apiVersion`, `kind`, `metadata.name` and
+    /// `metadata.generateName` whether or not the schema declares them.
     #[must_use]
     pub fn root(schema: &Json) -> Self {
         shape(schema, true)

@@ -1,7 +1,7 @@
-//! How JSON reads: what a schema says about it, as far as values show it.
+//! The shapes of JSON: the parts of a schema that values depend on.
 //!
-//! A [`Type`] tells the checker what can be done with a value. It does not tell a date from a
-//! date-time, or a set from a list, and both matter once there is a value.
+//! A [`Type`] tells the checker what can be done with a value. It does not distinguish a date from
+//! a date-time, or a set from a list, as evaluation must.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,61 +14,61 @@ use super::{List, Map, Text, Timestamp, Value, parse_duration, time};
 use crate::evaluate::EvalError;
 use crate::types::Type;
 
-/// What JSON is to be read as.
+/// How JSON is read.
 #[derive(Clone, Debug)]
 pub enum Shape {
-    /// Whatever it is.
+    /// By its JSON type.
     Any,
-    /// A whole number or a text.
+    /// As an integer or a string.
     IntOrString,
     /// `true` or `false`.
     Bool,
-    /// A whole number.
+    /// An integer.
     Int,
     /// Any number.
     Double,
-    /// A text.
+    /// A string.
     String,
-    /// A text that stands for bytes, in base64.
+    /// Bytes in base64.
     Bytes,
-    /// A text that is a day.
+    /// A date.
     Date,
-    /// A text that is a moment.
+    /// A timestamp.
     DateTime,
-    /// A text that is a length of time.
+    /// A duration.
     Duration,
     /// A list.
     List(Arc<Listing>),
-    /// A map from names to values of one shape.
+    /// A map from strings to values of one shape.
     Map(Arc<Shape>),
-    /// An object with fields, by the names that expressions call them.
+    /// An object with fields, by their names in expressions.
     Object(Arc<BTreeMap<String, Property>>),
-    /// One of the others, or `null`.
+    /// The shape or `null`.
     Nullable(Arc<Shape>),
 }
 
 /// A field of an object.
 #[derive(Clone, Debug)]
 pub struct Property {
-    /// Its name in the JSON.
+    /// The name in JSON.
     pub name: String,
-    /// Its value.
+    /// The shape of the value.
     pub shape: Shape,
 }
 
-/// A list and what makes two of its kind equal.
+/// A list and the equality of its type.
 #[derive(Clone, Debug)]
 pub enum Listing {
-    /// Element by element.
+    /// Equal element by element.
     Atomic(Shape),
-    /// The same elements in any order.
+    /// Equal if the elements are, in any order.
     Set(Shape),
-    /// The same elements by these fields, in any order.
+    /// Equal if the elements with the same keys are, in any order.
     Keyed(Shape, Vec<String>),
 }
 
 impl Listing {
-    /// The shape of the elements.
+    /// Returns the shape of the elements.
     pub fn items(&self) -> &Shape {
         match self {
             Self::Atomic(items) | Self::Set(items) | Self::Keyed(items, _) => items,
@@ -77,7 +77,7 @@ impl Listing {
 }
 
 impl From<&Type> for Shape {
-    /// The shape of values of a type, as far as the type knows it: all lists are plain.
+    /// Returns the shape of a type, as far as the type determines it: all lists are atomic.
     fn from(of: &Type) -> Self {
         match of {
             Type::Bool => Self::Bool,
@@ -196,8 +196,8 @@ fn read_text<'a>(text: &'a str, shape: &Shape) -> Result<Value<'a>, EvalError> {
     }
 }
 
-/// A moment as schemas let it be written: an empty text is the year 1970, a zone may be
-/// missing, and types do not tell days from moments.
+/// Reads a time as schemas accept it: an empty string is 1970, the zone is optional, and dates are
+/// not distinguished from times.
 fn read_time(text: &str) -> Option<Timestamp> {
     if text.is_empty() {
         return Some(Timestamp::default());

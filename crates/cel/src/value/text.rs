@@ -1,21 +1,21 @@
-//! Text that is borrowed where it can be.
+//! Strings that are borrowed where possible.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A text.
+/// A string.
 #[derive(Clone)]
 pub enum Text<'a> {
-    /// It belongs to an object or to a program.
+    /// A part of an object or a program.
     Borrowed(&'a str),
-    /// It was computed.
+    /// A computed string.
     Shared(Arc<str>),
 }
 
 impl<'a> Text<'a> {
-    /// How many characters it has.
+    /// Returns the number of characters.
     pub fn chars(&self) -> usize {
         self.chars_of().count()
     }
@@ -24,7 +24,7 @@ impl<'a> Text<'a> {
         str::chars(self)
     }
 
-    /// A part of it, which `cut` finds: borrowed if this text is.
+    /// Returns the part that `cut` selects, borrowed if this string is.
     pub(crate) fn part(&self, cut: impl FnOnce(&str) -> std::ops::Range<usize>) -> Text<'a> {
         match self {
             Self::Borrowed(text) => Text::Borrowed(&text[cut(text)]),

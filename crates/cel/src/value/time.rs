@@ -1,4 +1,4 @@
-//! Moments and lengths of time, as Go reads and prints them.
+//! Timestamps and durations, as Go reads and prints them.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,25 +12,25 @@ const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A moment, and the zone in which it was written.
+/// A timestamp with its original zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamp {
     /// Seconds since 1970.
     pub seconds: i64,
-    /// Nanoseconds since the second began.
+    /// Nanoseconds within the second.
     pub nanos: u32,
-    /// How many seconds its zone is ahead of UTC.
+    /// The offset of the zone from UTC in seconds.
     pub offset: i32,
 }
 
-/// A length of time.
+/// A duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duration {
     /// Nanoseconds.
     pub nanos: i64,
 }
 
-/// What a clock and a calendar show.
+/// A date and a time of day.
 pub(crate) struct Clock {
     pub(crate) year: i64,
     pub(crate) month: i64,
@@ -43,30 +43,30 @@ pub(crate) struct Clock {
 }
 
 impl Timestamp {
-    /// The moment so many seconds after 1970, if it is in a year that can be written.
+    /// Creates a timestamp from seconds since 1970, within the years 1 to 9999.
     pub fn of_seconds(seconds: i64) -> Result<Self, EvalError> {
         Self::checked(seconds, 0, 0)
     }
 
-    /// Which comes first; zones do not matter.
+    /// Compares two timestamps, regardless of zones.
     pub fn order(self, other: Self) -> Ordering {
         (self.seconds, self.nanos).cmp(&(other.seconds, other.nanos))
     }
 
-    /// Whether it is the beginning of the year 1.
+    /// Returns whether this is the zero time of Go, the beginning of the year 1.
     pub fn is_zero(self) -> bool {
         self.seconds == *RANGE.start() && self.nanos == 0
     }
 
-    /// It and so much later.
+    /// Adds a duration.
     pub fn plus(self, duration: Duration) -> Result<Self, EvalError> {
         let nanos = i64::from(self.nanos) + duration.nanos % SECOND;
-        // Neither addition overflows: a moment and a duration are far from the limits.
+        // The additions cannot overflow: timestamps and durations are far from the limits.
         let seconds = self.seconds + duration.nanos / SECOND + nanos.div_euclid(SECOND);
         Self::checked(seconds, nanos.rem_euclid(SECOND) as u32, self.offset)
     }
 
-    /// The time from the other to this one.
+    /// Returns the duration from the other timestamp to this one.
     pub fn since(self, other: Self) -> Result<Duration, EvalError> {
         let seconds = i128::from(self.seconds) - i128::from(other.seconds);
         let nanos = seconds * i128::from(SECOND) + i128::from(self.nanos) - i128::from(other.nanos);
@@ -111,24 +111,24 @@ impl fmt::Display for Timestamp {
 
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Go divides first and prints what it finds, to the last digit of a double.
+        // Go prints the quotient as a double, to its last digit.
         let seconds = (self.nanos / SECOND) as f64 + (self.nanos % SECOND) as f64 / SECOND as f64;
         write!(f, "{seconds}s")
     }
 }
 
-/// A moment in RFC 3339, in a year that can be written.
+/// Parses an RFC 3339 timestamp within the years 1 to 9999.
 pub(crate) fn parse_timestamp(text: &str) -> Option<Result<Timestamp, EvalError>> {
     let time = parse_rfc3339(text)?;
     Some(Timestamp::checked(time.seconds, time.nanos, time.offset))
 }
 
-/// Returns whether the text is a timestamp of RFC 3339 in a year that can be written.
+/// Returns whether the text is an RFC 3339 timestamp within the years 1 to 9999.
 pub(crate) fn is_timestamp(text: &str) -> bool {
     matches!(parse_timestamp(text), Some(Ok(_)))
 }
 
-/// A moment in RFC 3339.
+/// Parses an RFC 3339 timestamp.
 pub(super) fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     let time = parse(text, Precision::Seconds).ok()?;
     Some(Timestamp {
@@ -138,13 +138,13 @@ pub(super) fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     })
 }
 
-/// A day.
+/// Parses a date.
 pub(super) fn parse_date(text: &str) -> Option<Timestamp> {
-    // The year, month and day have as many digits as they have.
+    // The parser would accept other numbers of digits.
     (text.len() == 10).then(|| parse_rfc3339(&format!("{text}T00:00:00Z")))?
 }
 
-/// The zone at the end of a time that was parsed.
+/// Returns the offset of a timestamp that was parsed.
 fn zone(text: &str) -> i32 {
     let Some(&[sign, h1, h2, b':', m1, m2]) = text.as_bytes().last_chunk::<6>() else {
         return 0;
@@ -168,7 +168,7 @@ pub(crate) fn is_duration(text: &str) -> bool {
     parse_duration(text).is_some()
 }
 
-/// A duration in words, as schemas allow it: `1 day`, `2 weeks`.
+/// Parses a duration with long units, as schemas accept it: `1 day`, `2 weeks`.
 pub(super) fn parse_long_duration(text: &str) -> Option<Duration> {
     let mut total = 0i64;
     let mut found = false;
@@ -215,11 +215,11 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-/// The date and time so many seconds after 1970, of the zone in which they are counted.
+/// Returns date and time for seconds since 1970, in the zone in which they are counted.
 pub(crate) fn civil(seconds: i64) -> Clock {
     let days = seconds.div_euclid(86_400);
     let time = seconds.rem_euclid(86_400);
-    // Years begin in March here, so that the leap day is the last of its year.
+    // Years begin in March here, so that the leap day is the last day of a year.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let of_era = shifted.rem_euclid(146_097);

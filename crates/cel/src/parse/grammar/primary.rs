@@ -1,4 +1,4 @@
-//! What is not made of anything before it: names, calls, lists, maps, structs, literals.
+//! Primary expressions: names, calls, lists, maps, structs, literals.
 
 use super::{EXPR, LITERAL, MEMBER, NAME, NOTHING, OPT_EXPR, Parser, Part, Rule, SUFFIX};
 use crate::ast::{Entry, Expr, Literal, Node};
@@ -7,7 +7,7 @@ use crate::parse::literal::{double, integer, unquote, unsigned};
 use crate::parse::recover::Flaw;
 use crate::parse::token::{Kind, Set, Token};
 
-/// What was read of a list.
+/// The elements of a list.
 #[derive(Default)]
 struct Elements {
     elements: Vec<Expr>,
@@ -58,7 +58,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What begins with a name, which is `dots` words ahead.
+    /// Parses an expression that begins with a name, `dots` tokens ahead.
     fn named(&mut self, dots: usize) -> Rule {
         let first = self.words.ahead(0);
         if self.is_struct(dots) {
@@ -247,7 +247,7 @@ impl Parser<'_> {
 
     fn entries(&mut self, found: &mut (Vec<Entry>, usize)) -> Result<(), Flaw> {
         loop {
-            // The member is numbered before its key, though its place is the colon's.
+            // The entry is numbered before its key, though its position is that of the colon.
             let id = self.build.id(0);
             let (key, optional) = self.opt_expr(Set::of(&[Kind::Colon]), 49)?;
             let colon = self.words.take(Kind::Colon, EXPR, 50)?;
@@ -282,7 +282,7 @@ impl Parser<'_> {
         Ok((self.finish(result, site)?, optional))
     }
 
-    /// Goes past a comma after which there is another of these.
+    /// Skips a comma that another element follows.
     fn another(&mut self, begin: Set) -> bool {
         let more = self.words.kind() == Kind::Comma && begin.has(self.words.ahead(1).kind);
         if more {
@@ -291,7 +291,7 @@ impl Parser<'_> {
         more
     }
 
-    /// Goes past what ends a list, with or without a comma before it.
+    /// Skips the end of a list, with or without a trailing comma.
     fn close(&mut self, kind: Kind, state: u8) -> Result<(), Flaw> {
         self.words.sync(Set::of(&[Kind::Comma, kind]), state)?;
         if self.words.kind() == Kind::Comma {
