@@ -13,22 +13,22 @@ impl Budget {
 
 /// Counts the cost of an evaluation and stops it at the limit.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct CostMeter {
     cost: u64,
     limit: u64,
-    rounds: u64,
+    iterations: u64,
 }
 
 /// The number of loop iterations per unit of the budget. In Kubernetes' cost model an iteration can
 /// be free; without this limit a loop of free iterations would not end.
-const ROUNDS: u64 = 8;
+const ITERATIONS_PER_UNIT: u64 = 8;
 
-impl Meter {
+impl CostMeter {
     pub(crate) const fn new(budget: Budget) -> Self {
         Self {
             cost: 0,
             limit: budget.0,
-            rounds: 0,
+            iterations: 0,
         }
     }
 
@@ -50,18 +50,23 @@ impl Meter {
     }
 
     /// Counts an iteration of a loop.
-    pub(crate) fn tick(&mut self) -> Result<(), EvalError> {
-        self.rounds(1)
+    pub(crate) fn count_iteration(&mut self) -> Result<(), EvalError> {
+        self.add_iterations(1)
     }
 
     /// Counts elements that are read or copied without being charged in full.
-    pub(crate) fn work(&mut self, elements: u64) -> Result<(), EvalError> {
-        self.rounds(elements / 8)
+    pub(crate) fn count_elements(&mut self, elements: u64) -> Result<(), EvalError> {
+        self.add_iterations(elements / 8)
     }
 
-    fn rounds(&mut self, rounds: u64) -> Result<(), EvalError> {
-        self.rounds = self.rounds.saturating_add(rounds);
-        if self.rounds > self.limit.saturating_add(1).saturating_mul(ROUNDS) {
+    fn add_iterations(&mut self, iterations: u64) -> Result<(), EvalError> {
+        self.iterations = self.iterations.saturating_add(iterations);
+        if self.iterations
+            > self
+                .limit
+                .saturating_add(1)
+                .saturating_mul(ITERATIONS_PER_UNIT)
+        {
             return Err(EvalError::Cancelled);
         }
         Ok(())

@@ -31,7 +31,7 @@ pub(crate) fn check(environment: &Environment, parsed: &mut Parsed) -> Result<Ch
         issues: Vec::new(),
     };
     checker.check(&mut parsed.expr);
-    let types = checker.settle();
+    let types = checker.resolved_types();
     if checker.unifier.exhausted() {
         let message = "types of the expression are too large".to_owned();
         return Err(vec![Issue {
@@ -97,7 +97,7 @@ impl Checker<'_> {
             None => {
                 let message = undeclared(name);
                 self.set(expr.id, Type::Error);
-                self.complain(expr.id, message);
+                self.report(expr.id, message);
             }
         }
     }
@@ -171,12 +171,12 @@ impl Checker<'_> {
             Type::Object(of) => match self.environment.field(of, field) {
                 Some(of) => of,
                 None => {
-                    self.complain(id, format!("undefined field '{field}'"));
+                    self.report(id, format!("undefined field '{field}'"));
                     Type::Error
                 }
             },
             Type::Opaque(name) if name.starts_with("kubernetes.") => {
-                self.complain(id, format!("unexpected failed resolution of '{name}'"));
+                self.report(id, format!("unexpected failed resolution of '{name}'"));
                 Type::Error
             }
             Type::Param(_) => {
@@ -185,7 +185,7 @@ impl Checker<'_> {
             }
             Type::Dyn | Type::Error => Type::Dyn,
             other => {
-                self.complain(
+                self.report(
                     id,
                     format!("type '{other}' does not support field selection"),
                 );
@@ -260,7 +260,7 @@ impl Checker<'_> {
         };
         let Some((resolved, of)) = self.lookup(name) else {
             let message = undeclared(name);
-            self.complain(id, message);
+            self.report(id, message);
             return self.set(id, Type::Error);
         };
         *name = resolved.clone();
@@ -268,11 +268,11 @@ impl Checker<'_> {
         let result = match &of {
             Type::Meta(of) if matches!(&**of, Type::Object(_)) => Type::clone(of),
             Type::Meta(of) => {
-                self.complain(id, format!("'{}' is not a message type", of.name()));
+                self.report(id, format!("'{}' is not a message type", of.name()));
                 Type::Error
             }
             other => {
-                self.complain(id, format!("'{}' is not a type", other.name()));
+                self.report(id, format!("'{}' is not a type", other.name()));
                 Type::Error
             }
         };
@@ -292,7 +292,7 @@ impl Checker<'_> {
             _ => return,
         };
         if declared.is_none() {
-            self.complain(entry.id, format!("undefined field '{name}'"));
+            self.report(entry.id, format!("undefined field '{name}'"));
         }
         let declared = declared.unwrap_or(Type::Error);
         let value = self.get(entry.value.id);
@@ -305,7 +305,7 @@ impl Checker<'_> {
             let message = format!(
                 "expected type of field '{name}' is '{declared}' but provided type is '{value}'"
             );
-            self.complain(entry.id, message);
+            self.report(entry.id, message);
         }
     }
 
@@ -349,7 +349,7 @@ impl Checker<'_> {
                     "expression of type '{other}' cannot be range of a comprehension \
                      (must be list, map, or dynamic)"
                 );
-                self.complain(it.range.id, message);
+                self.report(it.range.id, message);
                 (Type::Error, Type::Error)
             }
         }
@@ -363,13 +363,13 @@ impl Checker<'_> {
     }
 
     fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) {
-        self.complain(
+        self.report(
             id,
             format!("expected type '{expected}' but found '{found}'"),
         );
     }
 
-    fn complain(&mut self, id: Id, message: String) {
+    fn report(&mut self, id: Id, message: String) {
         let offset = self.places.get(id as usize).copied();
         self.issues.push(Issue { offset, message });
     }
@@ -396,11 +396,11 @@ impl Checker<'_> {
             .unwrap_or(Type::Error)
     }
 
-    fn settle(&mut self) -> Vec<Type> {
+    fn resolved_types(&mut self) -> Vec<Type> {
         let types = std::mem::take(&mut self.types);
-        let settle =
+        let resolve =
             |of: Option<Type>| of.map_or(Type::Dyn, |of| self.unifier.substitute(&of, true));
-        types.into_iter().map(settle).collect()
+        types.into_iter().map(resolve).collect()
     }
 }
 

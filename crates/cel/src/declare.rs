@@ -146,7 +146,7 @@ fn object(schema: &Value, name: &str, resource: bool) -> Option<Declaration> {
             .get("default")
             .is_some_and(|default| !default.is_null());
         if is_required(property) && !defaulted {
-            bytes += property.len() as u64 + extent.least + 4;
+            bytes += property.len() as u64 + extent.min_bytes + 4;
         }
         if let Some(escaped) = escaped {
             fields.insert(
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_escaped_so_that_expressions_can_say_them() {
+    fn property_names_are_escaped_for_expressions() {
         for (name, escaped) in [
             ("a", Some("a")),
             ("a_b", Some("a_b")),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_cannot_be_spoken_of_still_make_a_required_object_larger() {
+    fn required_fields_that_cannot_be_escaped_count_towards_the_minimum_size() {
         let schema = serde_json::json!({
             "type": "object",
             "required": ["1x", "b", "c"],
@@ -270,7 +270,7 @@ mod tests {
             },
         });
         let Declaration { of, extent } = of(&schema, "self").expect("an object");
-        assert_eq!(extent.least, 2 + (2 + 2 + 4) + (1 + 4 + 4));
+        assert_eq!(extent.min_bytes, 2 + (2 + 2 + 4) + (1 + 4 + 4));
         let Type::Object(object) = of else {
             panic!("an object")
         };

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_policies_that_change_objects_make_objects_and_patches() {
+    fn only_mutating_policies_can_construct_objects_and_patches() {
         let plain = Environment::new();
         let mutation = Environment::new().with_mutation();
         let undeclared = |name: &str| {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_of_a_loop_hides_one_of_the_environment() {
+    fn a_loop_variable_shadows_one_of_the_environment() {
         let environment = Environment::new().with("x", Type::String);
         assert_eq!(
             output(&environment, "[1].map(x, x)").as_deref(),

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::ast::{Comprehension, Expr, Id, Literal, Node};
-use crate::deep::with_room;
 use crate::program::Program;
+use crate::stack::with_stack;
 use crate::types::Type;
 pub use cost::Cost;
 use cost::Size;
@@ -33,7 +33,7 @@ const STRUCT: Cost = Cost::fixed(40);
 /// extent for `self` and `oldSelf`; without one, sizes are unknown.
 #[must_use]
 pub fn estimate(program: &Program, extent: Option<&Extent>) -> Cost {
-    with_room(program.depth(), || {
+    with_stack(program.depth(), || {
         let mut estimator = Estimator {
             program,
             extent,

@@ -11,9 +11,9 @@ mod step;
 
 use std::borrow::Cow;
 
-use crate::budget::{Budget, Meter};
-use crate::deep::with_room;
+use crate::budget::{Budget, CostMeter};
 use crate::library::Regexes;
+use crate::stack::with_stack;
 use crate::value::Value;
 
 pub use activation::Activation;
@@ -75,13 +75,13 @@ fn evaluate_with<'a, 'd: 'a>(
     budget: Budget,
 ) -> Evaluation<'a> {
     // Steps are nested as deeply as the expression.
-    with_room(plan.depth, || {
+    with_stack(plan.depth, || {
         let mut evaluator = Evaluator {
             activation,
             visible,
             slots: Vec::new(),
             scope: Scope {
-                meter: Meter::new(budget),
+                meter: CostMeter::new(budget),
                 regexes: Regexes::default(),
             },
         };
@@ -96,7 +96,7 @@ fn evaluate_with<'a, 'd: 'a>(
 
 /// The state that functions share during an evaluation.
 pub(crate) struct Scope {
-    pub(crate) meter: Meter,
+    pub(crate) meter: CostMeter,
     pub(crate) regexes: Regexes,
 }
 
@@ -143,15 +143,15 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
             },
             Step::List(list) => {
                 let made = self.list(list);
-                self.paid(made, step::LIST_COST)
+                self.charged(made, step::LIST_COST)
             }
             Step::Map(map) => {
                 let made = self.map(map);
-                self.paid(made, step::MAP_COST)
+                self.charged(made, step::MAP_COST)
             }
             Step::Struct(made) => {
                 let made = self.structure(made);
-                self.paid(made, step::STRUCT_COST)
+                self.charged(made, step::STRUCT_COST)
             }
             Step::Fold(fold) => self.fold(fold),
             Step::Grow(grow) => self.grow(grow),
@@ -159,7 +159,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     }
 
     /// Charges for an outcome. Errors cost as much as values.
-    fn paid(&mut self, outcome: Outcome<'a>, cost: u64) -> Outcome<'a> {
+    fn charged(&mut self, outcome: Outcome<'a>, cost: u64) -> Outcome<'a> {
         if !matches!(outcome, Err(EvalError::Cancelled)) {
             self.scope.meter.charge(cost)?;
         }
@@ -184,7 +184,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     fn compare(&mut self, sides: &'a [Step; 2], differ: bool) -> Outcome<'a> {
         let one = self.argument(&sides[0])?;
         let two = self.argument(&sides[1])?;
-        let cost = crate::library::equality_cost(shown(&one), shown(&two), differ);
+        let cost = crate::library::equality_cost(priced_value(&one), priced_value(&two), differ);
         self.scope.meter.charge(cost)?;
         let answer = one?.equals(&two?);
         match answer {
@@ -219,24 +219,24 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
             }
             (Body::One(body), [one]) => {
                 let one = self.argument(one)?;
-                self.charge(call, &[shown(&one)])?;
+                self.charge(call, &[priced_value(&one)])?;
                 let made = body(&mut self.scope, one?);
-                self.settle(call, made)
+                self.charge_for_result(call, made)
             }
             (Body::Two(body), [one, two]) => {
                 let one = self.argument(one)?;
-                if call.in_turn && one.is_err() {
+                if call.stops_at_first_error && one.is_err() {
                     return one;
                 }
                 let two = self.argument(two)?;
-                self.charge(call, &[shown(&one), shown(&two)])?;
+                self.charge(call, &[priced_value(&one), priced_value(&two)])?;
                 let made = body(&mut self.scope, one?, two?);
-                self.settle(call, made)
+                self.charge_for_result(call, made)
             }
             (Body::Many(body), steps) => {
                 let arguments = self.arguments(call, steps)?;
                 let made = body(&mut self.scope, arguments);
-                self.settle(call, made)
+                self.charge_for_result(call, made)
             }
             (Body::Pattern(pattern), steps) => {
                 let arguments = self.arguments(call, steps)?;
@@ -265,8 +265,8 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
                 }
             }
         }
-        let shown: Vec<_> = arguments.iter().collect();
-        self.charge(call, &shown)?;
+        let priced_value: Vec<_> = arguments.iter().collect();
+        self.charge(call, &priced_value)?;
         failed.map(|()| arguments)
     }
 
@@ -279,10 +279,10 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     }
 
     /// Charges for a call with a price that depends on the result.
-    fn settle(&mut self, call: &Call, made: Outcome<'a>) -> Outcome<'a> {
+    fn charge_for_result(&mut self, call: &Call, made: Outcome<'a>) -> Outcome<'a> {
         let size = || made.as_ref().ok().and_then(Value::size).unwrap_or(1);
         match call.price.after(size) {
-            Some(cost) => self.paid(made, cost),
+            Some(cost) => self.charged(made, cost),
             None => made,
         }
     }
@@ -337,7 +337,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
 }
 
 /// The value that a price is computed with: an error counts as `null`.
-fn shown<'s, 'a>(outcome: &'s Outcome<'a>) -> &'s Value<'a> {
+fn priced_value<'s, 'a>(outcome: &'s Outcome<'a>) -> &'s Value<'a> {
     outcome.as_ref().unwrap_or(&Value::Null)
 }
 

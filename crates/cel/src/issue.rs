@@ -3,10 +3,10 @@
 use std::fmt;
 
 /// The maximum number of messages; further ones are only counted.
-const SHOWN: usize = 100;
+const MAX_SHOWN: usize = 100;
 
 /// The maximum length of a line that is quoted, in bytes.
-const LONGEST_LINE: usize = 16_384;
+const MAX_QUOTED_LINE: usize = 16_384;
 
 /// The source text of an expression, which messages quote.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +70,8 @@ pub struct Issues {
 impl Issues {
     /// Creates the errors of a source text. Those that are shown are sorted by position.
     pub(crate) fn new(source: Source, mut issues: Vec<Issue>) -> Self {
-        let more = issues.len().saturating_sub(SHOWN);
-        issues.truncate(SHOWN);
+        let more = issues.len().saturating_sub(MAX_SHOWN);
+        issues.truncate(MAX_SHOWN);
         issues.sort_by_key(|issue| issue.offset);
         Self {
             source,
@@ -114,7 +114,7 @@ fn show(f: &mut fmt::Formatter<'_>, source: &Source, issue: &Issue) -> fmt::Resu
     } = source.locate(offset);
     write!(f, "ERROR: <input>:{line}:{}: {}", column + 1, issue.message)?;
     let quoted = source.line(start);
-    if source.text.is_empty() || quoted.len() > LONGEST_LINE {
+    if source.text.is_empty() || quoted.len() > MAX_QUOTED_LINE {
         return Ok(());
     }
     let quoted = quoted.replace('\t', " ");

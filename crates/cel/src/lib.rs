@@ -14,7 +14,6 @@ mod ast;
 mod budget;
 mod check;
 pub mod declare;
-mod deep;
 mod environment;
 mod estimate;
 mod evaluate;
@@ -23,12 +22,12 @@ mod issue;
 mod library;
 mod parse;
 mod program;
+mod stack;
 mod types;
 mod value;
 
 pub use ast::{Comprehension, Entry, Expr, Id, Literal, Node};
 pub use budget::Budget;
-pub use deep::with_room;
 pub use environment::{Environment, OldSelf};
 pub use estimate::{Cost, Extent, Format, Within, estimate};
 pub use evaluate::{Activation, EvalError, Evaluation, Plan, PlanError, evaluate};
@@ -36,6 +35,7 @@ pub use function::{Function, Overload, function};
 pub use issue::{Issue, Issues};
 pub use library::{AuthorizationRequest, Authorizer, Caller, Decision, Resource, Target};
 pub use program::Program;
+pub use stack::with_stack;
 pub use types::{Field, ObjectType, Type};
 pub use value::{
     Duration, Entries, Key, List, Listing, Map, Opaque, Plain, Property, Shape, Struct, Text,

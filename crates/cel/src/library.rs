@@ -3,16 +3,16 @@
 //! A function is found by its name and the number of its arguments; the overload is chosen by the
 //! values of the arguments.
 
-mod amount;
 mod authorizer;
 mod convert;
-mod form;
 mod format;
 mod lists;
+mod named_format;
 mod net;
 mod operators;
 mod optional;
 mod price;
+mod quantity;
 mod regex;
 mod semver;
 mod sets;
@@ -23,12 +23,12 @@ mod url;
 use crate::evaluate::{EvalError, Outcome, Scope};
 use crate::value::Value;
 
-pub use amount::Amount;
 pub use authorizer::{
     Authorization, AuthorizationRequest, Authorizer, Caller, Decision, Resource, Target,
 };
-pub use form::Format;
+pub use named_format::Format;
 pub(crate) use price::{Price, equality_cost, price};
+pub use quantity::QuantityValue;
 pub(crate) use regex::Pattern;
 pub use regex::Regexes;
 pub use semver::Semver;
@@ -45,7 +45,7 @@ pub(crate) enum Body {
 }
 
 /// The maximum length of a string that a function creates: several times the largest request.
-const LONGEST: usize = 16 << 20;
+const MAX_STRING_LENGTH: usize = 16 << 20;
 
 /// Returns the function of this name and number of arguments, the target included. The overload
 /// matters if there are no arguments that decide.
@@ -53,7 +53,7 @@ pub(crate) fn body(function: &str, arguments: usize, overload: Option<&str>) -> 
     if let ("sum", 1) = (function, arguments) {
         return Some(lists::sum_of(overload));
     }
-    let books = [
+    let libraries = [
         operators::body,
         convert::body,
         times::body,
@@ -62,14 +62,16 @@ pub(crate) fn body(function: &str, arguments: usize, overload: Option<&str>) -> 
         regex::body,
         sets::body,
         optional::body,
-        amount::body,
+        quantity::body,
         url::body,
         net::body,
         semver::body,
-        form::body,
+        named_format::body,
         authorizer::body,
     ];
-    books.iter().find_map(|book| book(function, arguments))
+    libraries
+        .iter()
+        .find_map(|library| library(function, arguments))
 }
 
 /// Returns whether the function is a type conversion, which is constant if its argument is.
@@ -91,7 +93,7 @@ pub(crate) fn converts(function: &str) -> bool {
 
 /// Returns whether the arguments are evaluated only up to the first error. This holds where the
 /// values decide which overload is called, except for operators.
-pub(crate) fn is_in_turn(function: &str, overload: Option<&str>) -> bool {
+pub(crate) fn stops_at_first_error(function: &str, overload: Option<&str>) -> bool {
     match (function, overload) {
         ("format", _) => true,
         ("matches" | "sort" | "@sortByAssociatedKeys" | "@in" | "size" | "type", _) => false,
@@ -115,8 +117,8 @@ fn no_overload(function: &str, arguments: &[&Value<'_>]) -> EvalError {
 }
 
 /// Returns a string, if it is not too long.
-fn made<'a>(text: String) -> Outcome<'a> {
-    if text.len() > LONGEST {
+fn new_string<'a>(text: String) -> Outcome<'a> {
+    if text.len() > MAX_STRING_LENGTH {
         return Err(EvalError::Cancelled);
     }
     Ok(text.into())
@@ -151,8 +153,8 @@ mod tests {
             for overload in &known.overloads {
                 seen += 1;
                 let found = body(line, overload.args.len(), Some(overload.id));
-                let made = OPERATORS.contains(&line);
-                assert!(found.is_some() || made, "{line} {}", overload.id);
+                let planned = OPERATORS.contains(&line);
+                assert!(found.is_some() || planned, "{line} {}", overload.id);
             }
         }
         assert!(seen > 300, "only {seen} overloads");

@@ -20,12 +20,12 @@ mod tests;
 mod token;
 
 use crate::ast::Expr;
-use crate::deep::with_room;
 use crate::issue::{Issue, Source};
+use crate::stack::with_stack;
 use grammar::Parser;
 
 /// The maximum length of an expression in characters.
-const LONGEST: usize = 100_000;
+const MAX_LENGTH: usize = 100_000;
 
 /// A tree and the positions of its nodes.
 pub(crate) struct Parsed {
@@ -38,15 +38,15 @@ pub(crate) struct Parsed {
 /// Parses an expression.
 pub(crate) fn parse(source: &Source) -> Result<Parsed, Vec<Issue>> {
     let size = source.text.len();
-    if size > LONGEST {
+    if size > MAX_LENGTH {
         let message =
-            format!("expression code point size exceeds limit: size: {size}, limit {LONGEST}");
+            format!("expression code point size exceeds limit: size: {size}, limit {MAX_LENGTH}");
         return Err(vec![Issue {
             offset: None,
             message,
         }]);
     }
-    with_room(nesting(&source.text), || Parser::new(&source.text).parse())
+    with_stack(nesting(&source.text), || Parser::new(&source.text).parse())
 }
 
 /// Returns an upper bound of the parser's recursion depth.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::ast::{Expr, Id};
 use crate::check::check;
-use crate::deep::with_room;
 use crate::environment::Environment;
 use crate::issue::{Issues, Source};
 use crate::parse::parse;
+use crate::stack::with_stack;
 use crate::types::Type;
 
 /// An expression that can be evaluated: its nodes have types, its calls overloads.
@@ -51,7 +51,7 @@ impl Program {
             Err(issues) => return Err(Issues::new(text, issues)),
         };
         let depth = parsed.expr.depth();
-        match with_room(depth, || check(environment, &mut parsed)) {
+        match with_stack(depth, || check(environment, &mut parsed)) {
             Ok(checked) => {
                 let inner = Inner {
                     text: source.to_owned(),

@@ -22,7 +22,7 @@ use insula_gotext::url::Url;
 use ipnet::IpNet;
 
 use crate::evaluate::EvalError;
-use crate::library::{Amount, Authorization, Format, Semver};
+use crate::library::{Authorization, Format, QuantityValue, Semver};
 
 pub use list::List;
 pub(crate) use map::unsupported;
@@ -30,7 +30,9 @@ pub use map::{Entries, Key, Map, Plain};
 pub(crate) use number::{double_to_int, double_to_uint};
 pub use shape::{Listing, Property, Shape};
 pub use text::Text;
-pub(crate) use time::{Clock, civil, is_duration, is_timestamp, parse_duration, parse_timestamp};
+pub(crate) use time::{
+    Clock, civil_time, is_duration, is_timestamp, parse_duration, parse_timestamp,
+};
 pub use time::{Duration, Timestamp};
 
 /// A value.
@@ -81,7 +83,7 @@ pub struct Struct<'a> {
 #[derive(Clone, Debug)]
 pub enum Opaque<'a> {
     /// A quantity.
-    Quantity(Arc<Amount>),
+    Quantity(Arc<QuantityValue>),
     /// An absolute URL.
     Url(Arc<Url>),
     /// An IP address.

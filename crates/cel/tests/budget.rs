@@ -20,7 +20,7 @@ fn large() -> Json {
 }
 
 #[test]
-fn a_budget_that_is_spent_ends_everything_at_once() {
+fn an_exhausted_budget_stops_the_evaluation_at_once() {
     let plan = plan("false || [1, 2, 3].map(x, x + 1).size() == 3 || true");
     let activation = Activation::new();
     let mut costs = Vec::new();
@@ -43,7 +43,7 @@ fn a_budget_that_is_spent_ends_everything_at_once() {
 }
 
 #[test]
-fn what_cannot_be_paid_for_is_not_made() {
+fn results_that_exceed_the_budget_are_not_created() {
     let object = large();
     let cancelled = [
         "lists.range(1000000000000)",
@@ -73,7 +73,7 @@ fn what_cannot_be_paid_for_is_not_made() {
 }
 
 #[test]
-fn long_lists_are_added_without_being_copied_each_time() {
+fn concatenating_long_lists_does_not_copy_them_each_time() {
     let object = large();
     let plan = plan("object.l.slice(0, 10000).all(x, (object.l + object.l).size() == 200000)");
     let activation = Activation::new().with("object", Value::dynamic(&object));
@@ -84,7 +84,7 @@ fn long_lists_are_added_without_being_copied_each_time() {
 }
 
 #[test]
-fn deep_expressions_have_room() {
+fn deep_expressions_do_not_overflow_the_stack() {
     // Each level is a call, an operator and a loop.
     let mut expression = "1".to_owned();
     for _ in 0..40 {
@@ -108,7 +108,7 @@ fn deep_expressions_have_room() {
 #[ignore = "prints figures"]
 #[expect(
     clippy::print_stderr,
-    reason = "figures are for whoever asked for them"
+    reason = "the figures are the result of the test"
 )]
 fn figures() {
     let texts: Vec<_> = (0..100).map(|at| format!("text-{at}")).collect();

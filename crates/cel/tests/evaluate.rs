@@ -14,7 +14,7 @@ fn print(result: Result<Value<'_>, insula_cel::EvalError>) -> String {
 }
 
 #[test]
-fn rules_compute_and_cost_what_they_do_in_kubernetes() {
+fn rules_have_the_values_and_costs_of_kubernetes() {
     let mut lines = include_str!("data/golden-cel-cost.jsonl").lines();
     let parse = |line: &str| serde_json::from_str::<Json>(line).expect("a line of JSON");
     let first = parse(lines.next().expect("the schema and the object"));
@@ -132,7 +132,7 @@ fn quote(text: &str) -> String {
 }
 
 #[test]
-fn every_function_answers_fails_and_costs_as_in_kubernetes() {
+fn every_function_has_the_results_errors_and_costs_of_kubernetes() {
     let mut lines = include_str!("data/library.jsonl").lines();
     let parse = |line: &str| serde_json::from_str::<Json>(line).expect("a line of JSON");
     let first = parse(lines.next().expect("the object"));
@@ -182,7 +182,7 @@ fn every_function_answers_fails_and_costs_as_in_kubernetes() {
 }
 
 #[test]
-fn values_of_a_schema_look_as_in_kubernetes() {
+fn values_with_a_schema_are_read_as_in_kubernetes() {
     let mut lines = include_str!("data/shapes.jsonl").lines();
     let parse = |line: &str| serde_json::from_str::<Json>(line).expect("a line of JSON");
     let first = parse(lines.next().expect("the schema and the object"));
@@ -255,7 +255,7 @@ fn no_value_makes_an_expression_panic_or_exceed_its_budget() {
 }
 
 #[test]
-fn json_that_does_not_have_its_shape_is_an_error_when_it_is_looked_at() {
+fn json_that_does_not_fit_its_shape_is_an_error_on_access() {
     let schema = serde_json::json!({"type": "object", "properties": {
         "s": {"type": "string"}, "i": {"type": "integer"}, "b": {"type": "boolean"},
         "f": {"type": "number"}, "l": {"type": "array", "items": {"type": "integer"}},

@@ -11,7 +11,7 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 /// Returns the error or the estimated cost of a rule.
-fn judge(declared: &Declaration, rule: &str) -> Result<u64, String> {
+fn compile_rule(declared: &Declaration, rule: &str) -> Result<u64, String> {
     let environment = Environment::rule(&declared.of, OldSelf::Required);
     let program = Program::compile(&environment, rule)
         .map_err(|issues| format!("compilation failed: {issues}"))?;
@@ -44,7 +44,7 @@ fn rules_cost_what_the_reference_estimates() {
         let declared = declare::of(schema, "selfType").expect("a type");
         let rule = line["rule"].as_str().expect("a rule");
         assert_eq!(
-            judge(&declared, rule),
+            compile_rule(&declared, rule),
             expected(line, "estimatedCost"),
             "{rule}"
         );
@@ -53,20 +53,24 @@ fn rules_cost_what_the_reference_estimates() {
 }
 
 #[test]
-fn rules_are_refused_for_the_reasons_of_the_reference_or_cost_the_same() {
+fn rules_have_the_errors_or_the_costs_of_the_reference() {
     let lines = lines(include_str!("data/vectors.jsonl"));
     let (first, rules) = lines.split_first().expect("a schema");
     for line in rules {
         let schema = line.get("schema").unwrap_or(&first["schema"]);
         let declared = declare::of(schema, "selfType").expect("a type");
         let rule = line["rule"].as_str().expect("a rule");
-        assert_eq!(judge(&declared, rule), expected(line, "cost"), "{rule}");
+        assert_eq!(
+            compile_rule(&declared, rule),
+            expected(line, "cost"),
+            "{rule}"
+        );
     }
     assert_eq!(rules.len(), 1865);
 }
 
 #[test]
-fn a_rule_is_about_the_old_value_if_it_says_its_name() {
+fn a_rule_that_uses_old_self_is_a_transition_rule() {
     let lines = lines(include_str!("data/vectors.jsonl"));
     let (first, rules) = lines.split_first().expect("a schema");
     let mut about = 0;
@@ -119,10 +123,14 @@ fn definitions_are_refused_with_the_texts_of_the_reference() {
             ];
             match problems.into_iter().find_map(said) {
                 Some(error) => {
-                    assert_eq!(judge(&declared, &text), error, "{}", line["label"]);
+                    assert_eq!(compile_rule(&declared, &text), error, "{}", line["label"]);
                     refused += 1;
                 }
-                None => assert!(judge(&declared, &text).is_ok(), "{}: {text}", line["label"]),
+                None => assert!(
+                    compile_rule(&declared, &text).is_ok(),
+                    "{}: {text}",
+                    line["label"]
+                ),
             }
         }
     }

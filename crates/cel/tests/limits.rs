@@ -40,14 +40,14 @@ fn nesting_is_accepted_up_to_250_and_refused_beyond() {
 }
 
 #[test]
-fn long_chains_of_and_and_or_are_no_deep_trees() {
+fn long_chains_of_and_and_or_become_shallow_trees() {
     let program = compile(&format!("true{}", " && true".repeat(10_000))).expect("it is long");
     assert_eq!(program.depth(), 15);
     assert_eq!(estimate(&program, None).max, 0);
 }
 
 #[test]
-fn loops_inside_of_loops_are_walked_over_whatever_their_depth() {
+fn nested_loops_of_any_depth_can_be_walked() {
     let depth = 124;
     for call in [
         "self.all(x, ",
@@ -63,7 +63,7 @@ fn loops_inside_of_loops_are_walked_over_whatever_their_depth() {
 }
 
 #[test]
-fn texts_are_no_longer_than_100000_characters() {
+fn expressions_are_limited_to_100000_characters() {
     let long = |length: usize| format!("'{}' == ''", "é".repeat(length - 8));
     assert!(compile(&long(100_000)).is_ok());
     assert_eq!(
@@ -73,14 +73,14 @@ fn texts_are_no_longer_than_100000_characters() {
 }
 
 #[test]
-fn a_macro_that_copies_what_it_is_called_on_cannot_double_it_for_ever() {
+fn macros_that_copy_their_target_are_limited_in_nodes() {
     let source = format!("optional.of(1){}", ".optMap(x, x)".repeat(200));
     let expected = "ERROR: <input>:-1:0: expression is too large with macros expanded";
     assert_eq!(refused(&source), expected);
 }
 
 #[test]
-fn types_cannot_double_or_deepen_for_ever() {
+fn types_are_limited_in_size_and_depth() {
     let expected = "ERROR: <input>:-1:0: types of the expression are too large";
     let doubling = format!("[1]{}", ".map(x, {x: x})".repeat(100));
     assert_eq!(refused(&doubling), expected);
@@ -92,7 +92,7 @@ fn types_cannot_double_or_deepen_for_ever() {
 }
 
 #[test]
-fn the_search_for_the_next_good_word_ends() {
+fn error_recovery_terminates() {
     let text = compile(&"(a b c) + ".repeat(60))
         .expect_err("nonsense")
         .to_string();
@@ -110,7 +110,7 @@ fn the_search_for_the_next_good_word_ends() {
 }
 
 #[test]
-fn no_text_is_too_strange_to_be_judged() {
+fn arbitrary_text_is_compiled_or_refused_without_a_panic() {
     let pieces = [
         "self",
         ".",

@@ -27,7 +27,7 @@ fn policies() -> Environment {
 }
 
 #[test]
-fn a_composed_variable_is_computed_once_if_at_all() {
+fn a_composed_variable_is_evaluated_at_most_once() {
     let environment = policies();
     let replicas = plan(&environment, "object.spec.replicas");
     let twice = plan(&environment, "variables.replicas * 2");
@@ -54,7 +54,7 @@ fn a_composed_variable_is_computed_once_if_at_all() {
 }
 
 #[test]
-fn an_error_in_a_composed_variable_is_the_error_of_who_asks() {
+fn an_error_in_a_composed_variable_fails_its_users() {
     let environment = policies();
     let broken = plan(&environment, "object.a / 0");
     let poor = plan(&environment, "[1, 2, 3].all(x, x > 0)");
@@ -110,7 +110,7 @@ fn a_composed_variable_sees_only_those_before_it() {
 }
 
 #[test]
-fn a_lazy_variable_is_asked_for_when_an_expression_does() {
+fn a_lazy_variable_is_computed_on_first_use() {
     let environment = policies();
     let asked = AtomicU64::new(0);
     let source = || {
@@ -135,9 +135,9 @@ fn a_lazy_variable_is_asked_for_when_an_expression_does() {
 
 /// Allows every request of service accounts, and records the requests.
 #[derive(Default)]
-struct Clerk(Mutex<Vec<AuthorizationRequest>>);
+struct RecordingAuthorizer(Mutex<Vec<AuthorizationRequest>>);
 
-impl Authorizer for Clerk {
+impl Authorizer for RecordingAuthorizer {
     fn decide(&self, request: &AuthorizationRequest) -> Decision {
         self.0
             .lock()
@@ -152,9 +152,9 @@ impl Authorizer for Clerk {
 }
 
 #[test]
-fn an_authorizer_is_asked_what_the_expression_spells_out() {
+fn the_authorizer_receives_the_request_that_the_expression_builds() {
     let environment = policies();
-    let clerk = Clerk::default();
+    let clerk = RecordingAuthorizer::default();
     let request = Resource {
         group: "apps".to_owned(),
         resource: "deployments".to_owned(),

@@ -35,7 +35,7 @@ mod version;
 
 pub use prepare::{default, prepare_create, prepare_status, prepare_update};
 
-use insula_cel::with_room;
+use insula_cel::with_stack;
 use insula_kinds::{FieldError, Kind, Object, Value, kinds, validate};
 
 use crate::approval::{self, ANNOTATION, Approval};
@@ -62,7 +62,7 @@ pub fn create(object: &Object) -> Verdict {
     if let Some(refusal) = too_deep(object) {
         return refusal;
     }
-    with_room(rules_of(object), || judge_new(object))
+    with_stack(rules_of(object), || judge_new(object))
 }
 
 fn judge_new(object: &Object) -> Verdict {
@@ -80,7 +80,7 @@ pub fn update(old: &Object, new: &Object) -> Verdict {
     if let Some(refusal) = too_deep(new) {
         return refusal;
     }
-    with_room(rules_of(new), || judge_change(old, new))
+    with_stack(rules_of(new), || judge_change(old, new))
 }
 
 fn judge_change(old: &Object, new: &Object) -> Verdict {

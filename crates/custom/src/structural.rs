@@ -8,7 +8,7 @@ mod shape;
 pub(crate) use node::{Additional, Checks, ListKind, Node, NodeId, Type, value_size};
 pub(crate) use rules::{Compiled, Rule, Rules};
 
-use insula_cel::with_room;
+use insula_cel::with_stack;
 use serde_json::Value;
 
 /// The compiled schema of one version of a kind.
@@ -47,7 +47,7 @@ impl Schema {
     /// Compiles the value of `openAPIV3Schema`. Invalid parts are skipped, because the
     /// definition has been validated before.
     pub fn compile(json: &Value) -> Result<Self, CompileError> {
-        with_room(rules_below(json), || compile::schema(json))
+        with_stack(rules_below(json), || compile::schema(json))
     }
 
     /// The root node.

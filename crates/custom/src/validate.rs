@@ -17,7 +17,7 @@ mod value;
 use path::NOWHERE;
 pub(crate) use path::{Path, Step, Style};
 
-use insula_cel::{Budget, with_room};
+use insula_cel::{Budget, with_stack};
 use insula_kinds::field::ErrorType;
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
@@ -145,7 +145,7 @@ impl Schema {
                 errors.push(FieldError::invalid(NOWHERE, &Value::Null, NOT_ASKED));
             } else {
                 // Switch stacks once for all rules and values rather than for each.
-                sufficed &= with_room(self.deepest(), || {
+                sufficed &= with_stack(self.deepest(), || {
                     rule::ask(self, change, effort, &mut errors, &mut warnings)
                 });
             }

@@ -19,7 +19,7 @@ pub(super) fn defect(expr: &Expr, checked: &Checked) -> Option<String> {
 fn constant(expr: &Expr, checked: &Checked) -> Result<Option<Literal>, String> {
     match &expr.node {
         Node::Literal(literal) => return Ok(Some(literal.clone())),
-        Node::Ident(name) => return known(expr, name, checked).map(|()| None),
+        Node::Ident(name) => return check_type_name(expr, name, checked).map(|()| None),
         Node::Select { operand, .. } => constant(operand, checked)?,
         Node::Call {
             target,
@@ -33,7 +33,9 @@ fn constant(expr: &Expr, checked: &Checked) -> Result<Option<Literal>, String> {
             for arg in args {
                 constants.push(constant(arg, checked)?);
             }
-            if let Some(Literal::String(text)) = searched(function, target.is_some(), &constants) {
+            if let Some(Literal::String(text)) =
+                pattern_argument(function, target.is_some(), &constants)
+            {
                 regexp::check(&text).map_err(|error| error.to_string())?;
             }
             if let (None, [Some(literal)]) = (target, constants.as_slice()) {
@@ -65,7 +67,7 @@ fn constant(expr: &Expr, checked: &Checked) -> Result<Option<Literal>, String> {
 }
 
 /// Returns the regular expression argument of a function, if it is constant.
-fn searched(function: &str, member: bool, args: &[Option<Literal>]) -> Option<Literal> {
+fn pattern_argument(function: &str, member: bool, args: &[Option<Literal>]) -> Option<Literal> {
     if !matches!(function, "matches" | "find" | "findAll") {
         return None;
     }
@@ -73,7 +75,7 @@ fn searched(function: &str, member: bool, args: &[Option<Literal>]) -> Option<Li
 }
 
 /// Refuses the two type names that can be resolved but have no value.
-fn known(expr: &Expr, name: &str, checked: &Checked) -> Result<(), String> {
+fn check_type_name(expr: &Expr, name: &str, checked: &Checked) -> Result<(), String> {
     let of = checked.types.get(expr.id as usize);
     match (name, of) {
         ("duration", Some(Type::Meta(of))) if **of == Type::Duration => {}

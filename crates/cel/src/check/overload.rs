@@ -40,7 +40,7 @@ impl Checker<'_> {
         }
         let Some(found) = found else {
             let message = undeclared(function);
-            self.complain(id, message);
+            self.report(id, message);
             return self.set(id, Type::Error);
         };
         if target.is_none() {
@@ -136,6 +136,6 @@ impl Checker<'_> {
             function.name,
             shown.join(", ")
         );
-        self.complain(id, message);
+        self.report(id, message);
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::types::Type;
 
 /// The maximum nesting of types. Loops over loops could nest them deeper than any source text.
-const DEEPEST: usize = 500;
+const MAX_DEPTH: usize = 500;
 
 /// The maximum number of steps per expression. Types can grow exponentially with its length.
-const STEPS: usize = 5_000_000;
+const MAX_STEPS: usize = 5_000_000;
 
 /// The type variables and their bindings.
 #[derive(Default)]
@@ -105,7 +105,7 @@ impl Unifier {
     /// Counts a step; returns false once a limit is exceeded.
     fn step(&mut self, depth: usize) -> bool {
         self.steps += 1;
-        if depth > DEEPEST || self.steps > STEPS {
+        if depth > MAX_DEPTH || self.steps > MAX_STEPS {
             self.exhausted = true;
         }
         !self.exhausted

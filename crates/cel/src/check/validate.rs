@@ -95,7 +95,7 @@ impl Validator<'_> {
             _ => true,
         };
         if !valid {
-            self.complain(*id, format!("invalid {function} argument"));
+            self.report(*id, format!("invalid {function} argument"));
         }
     }
 
@@ -113,7 +113,7 @@ impl Validator<'_> {
             return;
         };
         if let Err(mistake) = format::check(text, elements, self.checked) {
-            self.complain(mistake.at.unwrap_or(id), mistake.message);
+            self.report(mistake.at.unwrap_or(id), mistake.message);
         }
     }
 
@@ -163,13 +163,13 @@ impl Validator<'_> {
     }
 
     fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) {
-        self.complain(
+        self.report(
             id,
             format!("expected type '{expected}' but found '{found}'"),
         );
     }
 
-    fn complain(&mut self, id: Id, message: String) {
+    fn report(&mut self, id: Id, message: String) {
         let offset = self.places.get(id as usize).copied();
         self.issues.push(Issue { offset, message });
     }

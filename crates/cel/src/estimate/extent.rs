@@ -4,26 +4,26 @@
 //! [`Extent::formatted`], [`Extent::number`] and [`Extent::bool`] for scalars, [`Extent::list`] and
 //! [`Extent::map`] for collections, [`Extent::object`] for objects with fields. Where the schema
 //! sets no limit, the request size does: as many elements as fit into a request if each is as small
-//! as possible, which is why an extent also has a `least`. `declare` builds extents from a schema
+//! as possible, which is why an extent also has a `min_bytes`. `declare` builds extents from a schema
 //! in JSON.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The maximum size of a request in bytes: 3 MiB.
-const REQUEST: u64 = 3 * 1024 * 1024;
+const MAX_REQUEST_SIZE: u64 = 3 * 1024 * 1024;
 
 /// The length of an RFC 3339 time, at most 30 characters and the quotes. Durations count the same.
-const LONGEST_TIME: u64 = 32;
+const TIME_LENGTH: u64 = 32;
 
 /// The size limits of the values at a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The maximum number of characters, bytes, items or properties. It is 0 for numbers, objects
     /// with fields and other values without any; costs are computed with that 0.
-    pub most: u64,
+    pub max_size: u64,
     /// The minimum number of bytes as JSON.
-    pub least: u64,
+    pub min_bytes: u64,
     /// The extents of the contained values.
     pub within: Within,
 }
@@ -70,14 +70,17 @@ impl Extent {
     #[must_use]
     pub fn string(max_length: Option<i64>, allowed: &[&str]) -> Self {
         let longest = allowed.iter().map(|value| value.len() as u64).max();
-        let most = max_length.map(in_bytes).or(longest).unwrap_or(REQUEST - 2);
-        Self::scalar(most, 2)
+        let max_size = max_length
+            .map(in_bytes)
+            .or(longest)
+            .unwrap_or(MAX_REQUEST_SIZE - 2);
+        Self::scalar(max_size, 2)
     }
 
     /// Bytes in base64.
     #[must_use]
     pub fn bytes(max_length: Option<i64>) -> Self {
-        Self::scalar(max_length.map_or(REQUEST - 2, not_negative), 2)
+        Self::scalar(max_length.map_or(MAX_REQUEST_SIZE - 2, not_negative), 2)
     }
 
     /// A string with a format. The schema does not limit its length.
@@ -85,26 +88,26 @@ impl Extent {
     pub fn formatted(format: Format) -> Self {
         match format {
             Format::Date => Self::scalar(12, 12),
-            Format::DateTime => Self::scalar(LONGEST_TIME, 21),
-            Format::Duration => Self::scalar(LONGEST_TIME, 3),
+            Format::DateTime => Self::scalar(TIME_LENGTH, 21),
+            Format::Duration => Self::scalar(TIME_LENGTH, 3),
         }
     }
 
     /// `x-kubernetes-int-or-string`.
     #[must_use]
     pub fn int_or_string(max_length: Option<i64>) -> Self {
-        Self::scalar(max_length.map_or(REQUEST - 2, in_bytes), 1)
+        Self::scalar(max_length.map_or(MAX_REQUEST_SIZE - 2, in_bytes), 1)
     }
 
     /// A list.
     #[must_use]
     pub fn list(items: Self, max_items: Option<i64>) -> Self {
         // Each item has a comma.
-        let fit = (REQUEST - 2) / (items.least + 1);
-        let most = max_items.map_or(fit, not_negative);
+        let fit = (MAX_REQUEST_SIZE - 2) / (items.min_bytes + 1);
+        let max_size = max_items.map_or(fit, not_negative);
         Self {
-            most,
-            least: 2,
+            max_size,
+            min_bytes: 2,
             within: Within::Items(Arc::new(items)),
         }
     }
@@ -113,23 +116,23 @@ impl Extent {
     #[must_use]
     pub fn map(values: Self, max_properties: Option<i64>) -> Self {
         // Each property has a name of two characters, quotes, a colon and a comma.
-        let fit = (REQUEST - 2) / (values.least + 6);
-        let most = max_properties.map_or(fit, not_negative);
+        let fit = (MAX_REQUEST_SIZE - 2) / (values.min_bytes + 6);
+        let max_size = max_properties.map_or(fit, not_negative);
         Self {
-            most,
-            least: 2,
+            max_size,
+            min_bytes: 2,
             within: Within::Properties(Arc::new(values)),
         }
     }
 
     /// An object with fields. `required` is the minimum size of its required fields: for each the
-    /// length of its name, its `least`, and 4. A field with a default is not required, because the
+    /// length of its name, its `min_bytes`, and 4. A field with a default is not required, because the
     /// server sets it.
     #[must_use]
     pub fn object(fields: BTreeMap<String, Self>, required: u64) -> Self {
         Self {
-            most: 0,
-            least: 2 + required,
+            max_size: 0,
+            min_bytes: 2 + required,
             within: Within::Fields(fields),
         }
     }
@@ -138,7 +141,7 @@ impl Extent {
     /// if no outer node sets a limit.
     #[must_use]
     pub fn cardinality(&self) -> u64 {
-        REQUEST / (self.least + 1)
+        MAX_REQUEST_SIZE / (self.min_bytes + 1)
     }
 
     /// Returns the extent found by following names from here: fields, `@items`, `@keys`, `@values`.
@@ -154,13 +157,13 @@ impl Extent {
                 _ => return None,
             };
         }
-        Some(at.most)
+        Some(at.max_size)
     }
 
-    fn scalar(most: u64, least: u64) -> Self {
+    fn scalar(max_size: u64, min_bytes: u64) -> Self {
         Self {
-            most,
-            least,
+            max_size,
+            min_bytes,
             within: Within::Nothing,
         }
     }

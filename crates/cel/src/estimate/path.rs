@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_on_from_the_same_one_share_their_end_where_there_was_room_for_it() {
+    fn paths_that_extend_the_same_path_share_spare_capacity() {
         let base = Path::of("self".into()).then("list").then("@items");
         let first = base.then("a");
         let second = base.then("b");

@@ -22,7 +22,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
         // A presence test is refunded, and a conditional is free: together they make the
         // conditional cheaper than nothing, as in the reference implementation.
         match (choice, attribute.test) {
-            (false, false) => self.paid(value, 1),
+            (false, false) => self.charged(value, 1),
             (false, true) => value.map(truth),
             (true, false) => value,
             (true, true) => {

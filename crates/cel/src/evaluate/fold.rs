@@ -90,7 +90,7 @@ impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
 
     /// Runs one iteration; returns whether there is another.
     fn round(&mut self, fold: &'a Fold) -> Result<bool, EvalError> {
-        self.scope.meter.tick()?;
+        self.scope.meter.count_iteration()?;
         // An error is not false, and does not end the loop.
         if let Ok(Value::Bool(false)) = self.argument(&fold.condition)? {
             return Ok(false);

@@ -9,9 +9,9 @@ use super::step::{
 use super::{Activation, EvalError, evaluate};
 use crate::ast::{Comprehension, Expr, Id, Literal, Node};
 use crate::budget::Budget;
-use crate::deep::with_room;
 use crate::library;
 use crate::program::Program;
+use crate::stack::with_stack;
 use crate::types::Type;
 use crate::value::{Key, Plain, Text, Value, double_to_int, double_to_uint};
 
@@ -25,7 +25,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the nesting depth, for [`with_room`].
+    /// Returns the nesting depth, for [`with_stack`].
     pub const fn depth(&self) -> usize {
         self.depth
     }
@@ -49,7 +49,7 @@ impl Plan {
     ///
     /// The text that Kubernetes prints after `program instantiation failed: `.
     pub fn new(program: &Program) -> Result<Self, PlanError> {
-        with_room(program.depth(), || {
+        with_stack(program.depth(), || {
             let mut planner = Planner {
                 program,
                 names: Vec::new(),
@@ -374,13 +374,13 @@ fn choice(steps: Vec<Step>) -> Step {
 fn bind(function: Arc<str>, overload: Option<&str>, steps: Vec<Step>) -> Result<Step, PlanError> {
     let unknown = || PlanError::Function(function.to_string());
     let mut body = library::body(&function, steps.len(), overload).ok_or_else(unknown)?;
-    let mut in_turn = library::is_in_turn(&function, overload);
+    let mut stops_at_first_error = library::stops_at_first_error(&function, overload);
     // Constant patterns are compiled once.
     if let ("matches" | "find" | "findAll", Some(Step::Constant(Value::String(pattern)))) =
         (&*function, steps.get(1))
     {
         body = library::with_pattern(&function, pattern)?;
-        in_turn = true;
+        stops_at_first_error = true;
     }
     let converts = library::converts(&function) && steps.len() == 1 && is_constant(&steps[0]);
     let step = Step::Call(Box::new(Call {
@@ -388,7 +388,7 @@ fn bind(function: Arc<str>, overload: Option<&str>, steps: Vec<Step>) -> Result<
         function,
         body,
         arguments: steps.into(),
-        in_turn,
+        stops_at_first_error,
     }));
     if converts { compute(step) } else { Ok(step) }
 }

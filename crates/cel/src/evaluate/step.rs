@@ -81,7 +81,7 @@ pub(super) struct Call {
     pub(super) arguments: Box<[Step]>,
     pub(super) price: Price,
     /// Whether an error in one argument prevents the evaluation of the next.
-    pub(super) in_turn: bool,
+    pub(super) stops_at_first_error: bool,
 }
 
 #[derive(Debug)]

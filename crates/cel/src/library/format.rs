@@ -7,10 +7,10 @@ use crate::evaluate::EvalError;
 use crate::value::{List, Map, Value};
 
 /// The default precision.
-const PRECISION: usize = 6;
+const DEFAULT_PRECISION: usize = 6;
 
 /// The maximum precision: all further digits are zero.
-const LARGEST: usize = 1100;
+const MAX_PRECISION: usize = 1100;
 
 type Formatted = Result<String, EvalError>;
 
@@ -35,7 +35,7 @@ pub(super) fn format(text: &str, values: &List<'_>) -> Formatted {
         let part = part.map_err(|error| wrap("error during formatting", &error))?;
         formatted.push_str(&part);
         next += 1;
-        if formatted.len() > super::LONGEST {
+        if formatted.len() > super::MAX_STRING_LENGTH {
             return Err(EvalError::Cancelled);
         }
     }
@@ -54,7 +54,7 @@ fn parse(text: &str) -> Result<(Clause, &str), EvalError> {
         return Err(EvalError::new("unexpected end of string"));
     }
     let mut rest = text;
-    let mut precision = PRECISION;
+    let mut precision = DEFAULT_PRECISION;
     if let Some(after) = text.strip_prefix('.') {
         let digits = after.bytes().take_while(u8::is_ascii_digit).count();
         if digits == after.len() {
@@ -101,7 +101,7 @@ impl Clause {
         match self.letter {
             's' => plain(value),
             'd' => decimal(value),
-            'f' => fixed(value, self.precision.min(LARGEST)),
+            'f' => fixed(value, self.precision.min(MAX_PRECISION)),
             'e' => scientific(value, self.precision),
             'b' => binary(value),
             'o' => octal(value),
@@ -255,7 +255,7 @@ fn fixed(value: &Value<'_>, precision: usize) -> Formatted {
 fn scientific(value: &Value<'_>, width: usize) -> Formatted {
     let number = double(value)
         .ok_or_else(|| refuse("scientific clause can only be used on doubles", value))?;
-    if width > LARGEST {
+    if width > MAX_PRECISION {
         return Err(EvalError::Cancelled);
     }
     let text = match unusual(number) {

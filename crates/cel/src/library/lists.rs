@@ -6,7 +6,7 @@ use super::{Body, EvalError, Outcome, Scope, no_overload, strings};
 use crate::value::{Duration, List, Value};
 
 /// The maximum length of a list that a function creates.
-const LONGEST: usize = 1_000_000;
+const MAX_LIST_LENGTH: usize = 1_000_000;
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     Some(match (function, arguments) {
@@ -168,13 +168,13 @@ fn spread<'a>(
     depth: i64,
     flat: &mut Vec<Value<'a>>,
 ) -> Result<(), EvalError> {
-    scope.meter.work(list.len() as u64)?;
+    scope.meter.count_elements(list.len() as u64)?;
     for value in list.iter() {
         match value? {
             Value::List(inner) if depth > 0 => spread(scope, &inner, depth - 1, flat)?,
             value => flat.push(value),
         }
-        if flat.len() > LONGEST {
+        if flat.len() > MAX_LIST_LENGTH {
             return Err(EvalError::Cancelled);
         }
     }
@@ -219,7 +219,7 @@ fn range<'a>(scope: &mut Scope, value: Value<'a>) -> Outcome<'a> {
     let end = end.max(0);
     // The list is charged when it exists; one that exceeds the budget is not created.
     scope.meter.afford((end as u64).saturating_add(11))?;
-    if end as usize > LONGEST {
+    if end as usize > MAX_LIST_LENGTH {
         return Err(EvalError::Cancelled);
     }
     Ok((0..end).map(Value::Int).collect::<Vec<_>>().into())

@@ -71,9 +71,9 @@ pub(super) fn add<'a>(scope: &mut Scope, one: Value<'a>, two: Value<'a>) -> Outc
         (Value::Int(one), Value::Int(two)) => int(one.checked_add(two)),
         (Value::Uint(one), Value::Uint(two)) => uint(one.checked_add(two)),
         (Value::Double(one), Value::Double(two)) => Ok(Value::Double(one + two)),
-        (Value::String(one), Value::String(two)) => super::made([&*one, &*two].concat()),
+        (Value::String(one), Value::String(two)) => super::new_string([&*one, &*two].concat()),
         (Value::Bytes(one), Value::Bytes(two)) => {
-            if one.len() + two.len() > super::LONGEST {
+            if one.len() + two.len() > super::MAX_STRING_LENGTH {
                 return Err(EvalError::Cancelled);
             }
             Ok(Value::Bytes([&*one, &*two].concat().into()))
@@ -92,7 +92,7 @@ pub(super) fn add<'a>(scope: &mut Scope, one: Value<'a>, two: Value<'a>) -> Outc
 
 /// Concatenates lists. The price is one unit, so that the copied elements are counted apart.
 fn join<'a>(scope: &mut Scope, one: List<'a>, two: List<'a>) -> Outcome<'a> {
-    scope.meter.work(one.copied(&two) as u64)?;
+    scope.meter.count_elements(one.copied(&two) as u64)?;
     one.plus(two).map(Value::List)
 }
 
@@ -186,7 +186,7 @@ fn order<'a>(
 fn contains<'a>(scope: &mut Scope, value: Value<'a>, aggregate: Value<'a>) -> Outcome<'a> {
     match aggregate {
         Value::List(list) => {
-            scope.meter.work(list.len() as u64)?;
+            scope.meter.count_elements(list.len() as u64)?;
             value.is_in(&list).map(Value::Bool)
         }
         Value::Map(map) => match map.find(&value) {
@@ -217,7 +217,7 @@ fn insert_all<'a>(scope: &mut Scope, one: Value<'a>, two: Value<'a>) -> Outcome<
         return Err(EvalError::no_such_overload());
     };
     for key in more.keys() {
-        scope.meter.work(1)?;
+        scope.meter.count_elements(1)?;
         let value = more.find(&key);
         let value = value.unwrap_or_else(|| Err(EvalError::no_such_key(&key)))?;
         map = map.insert(key, value)?;

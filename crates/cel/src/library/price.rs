@@ -4,9 +4,9 @@
 use crate::value::{Opaque, Value};
 
 /// The price per character of a string.
-const TEXT: f64 = 0.1;
+const TEXT_FACTOR: f64 = 0.1;
 /// The price per character of a regular expression.
-const PATTERN: f64 = 0.25;
+const PATTERN_FACTOR: f64 = 0.25;
 const LIST: u64 = 10;
 
 /// How the cost of a call is computed.
@@ -127,14 +127,14 @@ impl Price {
     /// Returns the cost, if it depends on the arguments.
     pub(crate) fn before(self, arguments: &[&Value<'_>]) -> Option<u64> {
         let size = |at: usize| arguments.get(at).map_or(1, |value| measure(value));
-        let text = |at: usize| text_cost(size(at), TEXT);
+        let text = |at: usize| text_cost(size(at), TEXT_FACTOR);
         Some(match self {
             Self::Fixed(cost) => cost,
             Self::Text(at) => text(at),
-            Self::TwiceText => text_cost(size(0).saturating_mul(2), TEXT),
+            Self::TwiceText => text_cost(size(0).saturating_mul(2), TEXT_FACTOR),
             Self::Size(at) => size(at),
-            Self::Shorter => text_cost(size(0).min(size(1)), TEXT),
-            Self::Both => text_cost(size(0).saturating_add(size(1)), TEXT),
+            Self::Shorter => text_cost(size(0).min(size(1)), TEXT_FACTOR),
+            Self::Both => text_cost(size(0).saturating_add(size(1)), TEXT_FACTOR),
             Self::Search => text(0).saturating_mul(text(1)),
             Self::Match => match_cost(size(0), size(1)),
             Self::Form => match arguments.first() {
@@ -147,11 +147,11 @@ impl Price {
             }
             Self::Traverse => arguments.first().map_or(0, |value| traverse(value)),
             Self::Contains(parsed) => {
-                text_cost(size(0) * 2, TEXT) + if parsed { text(1) } else { 0 }
+                text_cost(size(0) * 2, TEXT_FACTOR) + if parsed { text(1) } else { 0 }
             }
             Self::Within(parsed) => {
                 let other = if parsed { text(1) } else { 0 };
-                text_cost(size(0) * 2, TEXT) + text(0) + 1 + other
+                text_cost(size(0) * 2, TEXT_FACTOR) + text(0) + 1 + other
             }
             Self::Flatten => {
                 let depth = match arguments.get(1) {
@@ -169,7 +169,7 @@ impl Price {
     /// Returns the cost, if it depends on the size of the result.
     pub(crate) fn after(self, size: impl FnOnce() -> usize) -> Option<u64> {
         match self {
-            Self::ResultText => Some(text_cost((size() as u64).saturating_mul(2), TEXT)),
+            Self::ResultText => Some(text_cost((size() as u64).saturating_mul(2), TEXT_FACTOR)),
             Self::ListMade => Some(listed(size() as u64, 1.0)),
             _ => None,
         }
@@ -181,7 +181,7 @@ pub(crate) fn equality_cost(one: &Value<'_>, two: &Value<'_>, differ: bool) -> u
     if !differ && matches!(one, Value::Opaque(_)) {
         return 1;
     }
-    text_cost(held(one).min(held(two)), TEXT)
+    text_cost(held(one).min(held(two)), TEXT_FACTOR)
 }
 
 /// The size of the value in an optional.
@@ -212,8 +212,8 @@ fn text_cost(size: u64, factor: f64) -> u64 {
 
 /// The cost of a match. An empty text still costs the expression.
 fn match_cost(text: u64, pattern: u64) -> u64 {
-    let text = ((1.0 + text as f64) * TEXT).ceil() as u64;
-    text.saturating_mul(text_cost(pattern, PATTERN))
+    let text = ((1.0 + text as f64) * TEXT_FACTOR).ceil() as u64;
+    text.saturating_mul(text_cost(pattern, PATTERN_FACTOR))
 }
 
 fn listed(size: u64, factor: f64) -> u64 {
@@ -228,14 +228,14 @@ fn self_compare(list: Option<&Value<'_>>) -> u64 {
     let size = list.len() as u64;
     listed(
         size.saturating_mul(size),
-        if text { 2.0 + TEXT } else { 2.0 },
+        if text { 2.0 + TEXT_FACTOR } else { 2.0 },
     )
 }
 
 fn traverse(value: &Value<'_>) -> u64 {
     match value {
-        Value::String(text) => (text.len() as f64 * TEXT) as u64,
-        Value::Bytes(bytes) => (bytes.len() as f64 * TEXT) as u64,
+        Value::String(text) => (text.len() as f64 * TEXT_FACTOR) as u64,
+        Value::Bytes(bytes) => (bytes.len() as f64 * TEXT_FACTOR) as u64,
         Value::List(list) => {
             let elements = list.iter().map(|value| value.as_ref().map_or(1, traverse));
             elements.fold(0, u64::saturating_add)

@@ -75,7 +75,7 @@ pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
 
 fn call<'a>(scope: &mut Scope, kind: Kind, arguments: Vec<Value<'a>>) -> Outcome<'a> {
     let Some(Value::String(pattern)) = arguments.get(1) else {
-        return Err(refuse(kind, &arguments));
+        return Err(no_overload_of(kind, &arguments));
     };
     let regex = scope.regexes.get(pattern).map_err(|error| match kind {
         Kind::Matches => EvalError::new(error.to_string()),
@@ -86,7 +86,7 @@ fn call<'a>(scope: &mut Scope, kind: Kind, arguments: Vec<Value<'a>>) -> Outcome
 
 fn run<'a>(kind: Kind, regex: &Regex, arguments: &[Value<'a>]) -> Outcome<'a> {
     let Some(Value::String(text)) = arguments.first() else {
-        return Err(refuse(kind, arguments));
+        return Err(no_overload_of(kind, arguments));
     };
     match kind {
         Kind::Matches => Ok(Value::Bool(regex.is_match(text))),
@@ -99,7 +99,7 @@ fn run<'a>(kind: Kind, regex: &Regex, arguments: &[Value<'a>]) -> Outcome<'a> {
                 None => usize::MAX,
                 // A negative number means no limit.
                 Some(Value::Int(limit)) => usize::try_from(*limit).unwrap_or(usize::MAX),
-                Some(_) => return Err(refuse(kind, arguments)),
+                Some(_) => return Err(no_overload_of(kind, arguments)),
             };
             let found = matches(regex, text).into_iter().take(limit);
             let found = found.map(|range| Value::String(text.part(|_| range)));
@@ -121,7 +121,7 @@ fn matches(regex: &Regex, text: &str) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-fn refuse(kind: Kind, arguments: &[Value<'_>]) -> EvalError {
+fn no_overload_of(kind: Kind, arguments: &[Value<'_>]) -> EvalError {
     let arguments: Vec<_> = arguments.iter().collect();
     match kind {
         Kind::Matches => EvalError::no_such_overload(),

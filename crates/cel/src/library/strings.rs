@@ -1,6 +1,6 @@
 //! The functions of strings. Positions are in characters.
 
-use super::{Body, EvalError, LONGEST, Outcome, Scope, format, made, no_overload};
+use super::{Body, EvalError, MAX_STRING_LENGTH, Outcome, Scope, format, new_string, no_overload};
 use crate::value::{List, Text, Value};
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
@@ -44,7 +44,7 @@ fn test<'a>(one: &Value<'_>, two: &Value<'_>, test: fn(&str, &str) -> bool) -> O
 
 fn map_text<'a>(function: &str, value: Value<'a>, change: fn(&str) -> String) -> Outcome<'a> {
     match &value {
-        Value::String(text) => made(change(text)),
+        Value::String(text) => new_string(change(text)),
         _ => Err(no_overload(function, &[&value])),
     }
 }
@@ -118,11 +118,11 @@ fn join<'a>(scope: &mut Scope, list: Value<'a>, separator: Value<'a>) -> Outcome
             other => return Err(EvalError::new(format!("join: invalid input: {other}"))),
         }
         // Repeating a string makes a long one without a charge, so that it is limited here.
-        if joined.len() > LONGEST {
+        if joined.len() > MAX_STRING_LENGTH {
             scope.meter.charge(u64::MAX)?;
         }
     }
-    made(joined)
+    new_string(joined)
 }
 
 fn join_all<'a>(scope: &mut Scope, list: Value<'a>) -> Outcome<'a> {
@@ -158,10 +158,10 @@ fn replace<'a>(_: &mut Scope, arguments: Vec<Value<'a>>) -> Outcome<'a> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let times = text.matches(&**old).take(limit).count();
     let grown = new.len().saturating_sub(old.len()).saturating_mul(times);
-    if text.len().saturating_add(grown) > LONGEST {
+    if text.len().saturating_add(grown) > MAX_STRING_LENGTH {
         return Err(EvalError::Cancelled);
     }
-    made(text.replacen(&**old, new, limit))
+    new_string(text.replacen(&**old, new, limit))
 }
 
 fn split<'a>(arguments: Vec<Value<'a>>) -> Outcome<'a> {
@@ -225,12 +225,12 @@ fn quote<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
         }
     }
     quoted.push('"');
-    made(quoted)
+    new_string(quoted)
 }
 
 fn format_text<'a>(_: &mut Scope, text: Value<'a>, values: Value<'a>) -> Outcome<'a> {
     match (&text, &values) {
-        (Value::String(text), Value::List(list)) => made(format::format(text, list)?),
+        (Value::String(text), Value::List(list)) => new_string(format::format(text, list)?),
         _ => Err(no_overload("format", &[&text, &values])),
     }
 }

@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 
 use super::{Body, EvalError, Outcome, no_overload};
-use crate::value::{Clock, Timestamp, Value, civil};
+use crate::value::{Clock, Timestamp, Value, civil_time};
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     macro_rules! getter {
@@ -45,7 +45,7 @@ fn get<'a>(function: &str, value: Value<'a>, zone: Option<Value<'a>>) -> Outcome
 }
 
 fn of_time<'a>(function: &str, time: Timestamp, offset: i64) -> Outcome<'a> {
-    let clock: Clock = civil(time.seconds.saturating_add(offset));
+    let clock: Clock = civil_time(time.seconds.saturating_add(offset));
     Ok(Value::Int(match function {
         "getFullYear" => clock.year,
         "getMonth" => clock.month - 1,

@@ -7,7 +7,7 @@ use crate::issue::Issue;
 
 /// The maximum number of nodes. The longest expression has fewer, unless it chains `optMap`, which
 /// copies its operand each time.
-const MOST_NODES: u32 = 250_000;
+const MAX_NODES: u32 = 250_000;
 
 /// Creates nodes.
 #[derive(Default)]
@@ -30,9 +30,9 @@ impl Builder {
     /// Returns the next number, for a node at this position.
     pub(crate) fn id(&mut self, place: usize) -> Id {
         let next = Id::try_from(self.places.len()).unwrap_or(Id::MAX);
-        if next > MOST_NODES {
+        if next > MAX_NODES {
             self.overflow = true;
-            return MOST_NODES;
+            return MAX_NODES;
         }
         self.places.push(place);
         next
@@ -49,14 +49,14 @@ impl Builder {
     }
 
     /// Sets the position of a node that was numbered before it was known.
-    pub(crate) fn settle(&mut self, id: Id, place: usize) {
+    pub(crate) fn set_position(&mut self, id: Id, place: usize) {
         if let Some(known) = self.places.get_mut(id as usize) {
             *known = place;
         }
     }
 
     /// Reports an error, and returns a node in place of the invalid expression.
-    pub(crate) fn complain(&mut self, place: usize, message: impl Into<String>) -> Expr {
+    pub(crate) fn report(&mut self, place: usize, message: impl Into<String>) -> Expr {
         let id = self.id(place);
         self.issues.push(Issue {
             offset: Some(place),

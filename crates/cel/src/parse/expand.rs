@@ -34,7 +34,7 @@ pub(crate) fn expand(
     target: Option<Expr>,
     args: Vec<Expr>,
 ) -> Expansion {
-    let mut make = Maker {
+    let mut make = Expander {
         place: build.place(id),
         origin: id,
         build,
@@ -91,21 +91,21 @@ impl Wrong {
 }
 
 /// Creates the nodes of an expansion, all at the position of the macro.
-struct Maker<'a> {
+struct Expander<'a> {
     place: usize,
     origin: Id,
     build: &'a mut Builder,
 }
 
 /// The parts of a loop other than its range.
-struct Turn {
+struct LoopBody {
     init: Expr,
     condition: Expr,
     step: Expr,
     result: Expr,
 }
 
-impl Maker<'_> {
+impl Expander<'_> {
     fn has(&mut self, args: Vec<Expr>) -> Result<Expr, Wrong> {
         let Ok([argument]) = <[Expr; 1]>::try_from(args) else {
             return Ok(self.literal(Literal::Null));
@@ -132,21 +132,21 @@ impl Maker<'_> {
             pair(&args)?
         };
         let predicate = last(args);
-        let turn = match kind {
+        let body = match kind {
             "all" => self.for_all(predicate),
             "exists" => self.for_some(predicate),
             _ => self.for_one(predicate),
         };
-        Ok(self.comprehension(target, names, turn))
+        Ok(self.comprehension(target, names, body))
     }
 
-    fn for_all(&mut self, predicate: Expr) -> Turn {
+    fn for_all(&mut self, predicate: Expr) -> LoopBody {
         let init = self.literal(Literal::Bool(true));
         let so_far = self.accumulator();
         let condition = self.call("@not_strictly_false", vec![so_far]);
         let so_far = self.accumulator();
         let step = self.call("_&&_", vec![so_far, predicate]);
-        Turn {
+        LoopBody {
             init,
             condition,
             step,
@@ -154,14 +154,14 @@ impl Maker<'_> {
         }
     }
 
-    fn for_some(&mut self, predicate: Expr) -> Turn {
+    fn for_some(&mut self, predicate: Expr) -> LoopBody {
         let init = self.literal(Literal::Bool(false));
         let so_far = self.accumulator();
         let not_yet = self.call("!_", vec![so_far]);
         let condition = self.call("@not_strictly_false", vec![not_yet]);
         let so_far = self.accumulator();
         let step = self.call("_||_", vec![so_far, predicate]);
-        Turn {
+        LoopBody {
             init,
             condition,
             step,
@@ -169,7 +169,7 @@ impl Maker<'_> {
         }
     }
 
-    fn for_one(&mut self, predicate: Expr) -> Turn {
+    fn for_one(&mut self, predicate: Expr) -> LoopBody {
         let init = self.literal(Literal::Int(0));
         let condition = self.literal(Literal::Bool(true));
         let so_far = self.accumulator();
@@ -180,7 +180,7 @@ impl Maker<'_> {
         let found = self.accumulator();
         let one = self.literal(Literal::Int(1));
         let result = self.call("_==_", vec![found, one]);
-        Turn {
+        LoopBody {
             init,
             condition,
             step,
@@ -198,13 +198,13 @@ impl Maker<'_> {
         if let Some(predicate) = predicate {
             step = self.only_if(predicate, step);
         }
-        let turn = Turn {
+        let body = LoopBody {
             init,
             condition,
             step,
             result: self.accumulator(),
         };
-        Ok(self.comprehension(target, (name, None), turn))
+        Ok(self.comprehension(target, (name, None), body))
     }
 
     fn filter(&mut self, target: Option<Expr>, mut args: Vec<Expr>) -> Result<Expr, Wrong> {
@@ -215,13 +215,13 @@ impl Maker<'_> {
         let condition = self.literal(Literal::Bool(true));
         let step = self.append(element);
         let step = self.only_if(predicate, step);
-        let turn = Turn {
+        let body = LoopBody {
             init,
             condition,
             step,
             result: self.accumulator(),
         };
-        Ok(self.comprehension(target, (name, None), turn))
+        Ok(self.comprehension(target, (name, None), body))
     }
 
     fn transform(
@@ -253,13 +253,13 @@ impl Maker<'_> {
             _ => self.node(Node::Map(Vec::<Entry>::new())),
         };
         let condition = self.literal(Literal::Bool(true));
-        let turn = Turn {
+        let body = LoopBody {
             init,
             condition,
             step,
             result: self.accumulator(),
         };
-        Ok(self.comprehension(target, names, turn))
+        Ok(self.comprehension(target, names, body))
     }
 
     /// Expands `optMap`, which wraps its result into an optional, and `optFlatMap`, which does not.
@@ -291,7 +291,7 @@ impl Maker<'_> {
         let mut value = self.bind(
             range,
             name,
-            Turn {
+            LoopBody {
                 init,
                 condition,
                 step,
@@ -333,7 +333,7 @@ impl Maker<'_> {
         Ok(self.bind(
             range,
             input,
-            Turn {
+            LoopBody {
                 init: target,
                 condition,
                 step,
@@ -357,7 +357,7 @@ impl Maker<'_> {
         &mut self,
         target: Option<Expr>,
         names: (Arc<str>, Option<Arc<str>>),
-        turn: Turn,
+        body: LoopBody,
     ) -> Expr {
         let range = target.unwrap_or_else(|| self.literal(Literal::Null));
         self.node(Node::Comprehension(Box::new(Comprehension {
@@ -365,24 +365,24 @@ impl Maker<'_> {
             variable: names.0,
             second: names.1,
             accumulator: ACCUMULATOR.into(),
-            init: turn.init,
-            condition: turn.condition,
-            step: turn.step,
-            result: turn.result,
+            init: body.init,
+            condition: body.condition,
+            step: body.step,
+            result: body.result,
         })))
     }
 
     /// Creates a loop without iterations that binds its accumulator for the result.
-    fn bind(&mut self, range: Expr, name: Arc<str>, turn: Turn) -> Expr {
+    fn bind(&mut self, range: Expr, name: Arc<str>, body: LoopBody) -> Expr {
         self.node(Node::Comprehension(Box::new(Comprehension {
             range,
             variable: UNUSED.into(),
             second: None,
             accumulator: name,
-            init: turn.init,
-            condition: turn.condition,
-            step: turn.step,
-            result: turn.result,
+            init: body.init,
+            condition: body.condition,
+            step: body.step,
+            result: body.result,
         })))
     }
 

@@ -21,13 +21,13 @@ use std::sync::Arc;
 use super::Parsed;
 use super::build::{Builder, balance};
 use super::expand::{Expansion, expand};
-use super::recover::{Flaw, Words};
+use super::recover::{SyntaxError, TokenStream};
 use super::token::{Kind, Set, Token};
 use crate::ast::{Expr, Id, Literal, Node};
 use crate::issue::Issue;
 
 /// The maximum recursion of a rule, and the maximum depth of the tree.
-const DEEPEST: usize = 250;
+const MAX_DEPTH: usize = 250;
 
 const LITERAL: Set = Set::of(&[
     Kind::True,
@@ -66,7 +66,7 @@ const NOTHING: Set = Set::of(&[]).or_nothing();
 
 /// The parser of an expression.
 pub(crate) struct Parser<'a> {
-    words: Words<'a>,
+    words: TokenStream<'a>,
     build: Builder,
     /// The recursion depths of `expr`, `relation` and `calc`.
     depths: [usize; 3],
@@ -83,17 +83,17 @@ impl Part {
     /// because dropping a tree recurses into it.
     fn around(expr: Expr, height: usize) -> Self {
         let height = height + 1;
-        let expr = if height > DEEPEST { nothing() } else { expr };
+        let expr = if height > MAX_DEPTH { nothing() } else { expr };
         Self { expr, height }
     }
 }
 
-type Rule = Result<Part, Flaw>;
+type Rule = Result<Part, SyntaxError>;
 
 impl<'a> Parser<'a> {
     pub(crate) fn new(text: &'a [char]) -> Self {
         Self {
-            words: Words::new(text),
+            words: TokenStream::new(text),
             build: Builder::new(),
             depths: [0; 3],
         }
@@ -106,7 +106,7 @@ impl<'a> Parser<'a> {
         let (mistakes, places) = self.build.finish();
         issues.extend(mistakes);
         match part {
-            Some(part) if part.height > DEEPEST => {
+            Some(part) if part.height > MAX_DEPTH => {
                 issues.push(overall("max recursion depth exceeded"));
             }
             _ if overflowed => issues.push(overall("expression is too large with macros expanded")),
@@ -123,9 +123,9 @@ impl<'a> Parser<'a> {
 
     fn start(&mut self) -> Option<Part> {
         let part = self.expr(Set::of(&[Kind::End]), 1).ok()?;
-        if let Err(flaw) = self.words.take(Kind::End, NOTHING, 2) {
+        if let Err(error) = self.words.take(Kind::End, NOTHING, 2) {
             self.words.enter(Set::of(&[]));
-            self.words.leave(Some(flaw), 0).ok()?;
+            self.words.leave(Some(error), 0).ok()?;
         }
         Some(part)
     }
@@ -259,19 +259,19 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns whether the minus here is a negation, or the sign of a number.
-    fn negates(&mut self) -> Result<bool, Flaw> {
+    fn negates(&mut self) -> Result<bool, SyntaxError> {
         let (first, second) = (self.words.ahead(0), self.words.ahead(1));
         match second.kind {
             Kind::Int | Kind::Float => Ok(false),
             kind if MEMBER.has(kind) => Ok(true),
-            _ => Err(Flaw::NoViable {
+            _ => Err(SyntaxError::NoViable {
                 first,
                 offending: second,
             }),
         }
     }
 
-    fn signs(&mut self, kind: Kind, state: u8) -> Result<(Token, usize), Flaw> {
+    fn signs(&mut self, kind: Kind, state: u8) -> Result<(Token, usize), SyntaxError> {
         let first = self.words.take_any();
         let mut count = 1;
         loop {
@@ -288,12 +288,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns whether another minus is one more sign. It is, unless the syntax is wrong anyway.
-    fn sign_follows(&mut self) -> Result<bool, Flaw> {
+    fn sign_follows(&mut self) -> Result<bool, SyntaxError> {
         let (first, second) = (self.words.ahead(0), self.words.ahead(1));
         if MEMBER.has(second.kind) {
             return Ok(true);
         }
-        Err(Flaw::NoViable {
+        Err(SyntaxError::NoViable {
             first,
             offending: second,
         })
@@ -316,21 +316,21 @@ impl<'a> Parser<'a> {
         self.words.enter(NOTHING);
         match self.member_body() {
             // The part before the error stands for the whole.
-            Ok((part, flaw)) => {
-                self.words.leave(flaw, site)?;
+            Ok((part, error)) => {
+                self.words.leave(error, site)?;
                 Ok(part)
             }
-            Err(flaw) => self.finish(Err(flaw), site),
+            Err(error) => self.finish(Err(error), site),
         }
     }
 
-    fn member_body(&mut self) -> Result<(Part, Option<Flaw>), Flaw> {
+    fn member_body(&mut self) -> Result<(Part, Option<SyntaxError>), SyntaxError> {
         let mut operand = self.primary(20)?;
         loop {
             operand = match self.words.kind() {
                 Kind::Dot => {
-                    if let Some(flaw) = self.selects_nothing() {
-                        return Ok((operand, Some(flaw)));
+                    if let Some(error) = self.selects_nothing() {
+                        return Ok((operand, Some(error)));
                     }
                     self.select(operand)?
                 }
@@ -341,11 +341,11 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns an error if the token after the dot cannot be selected.
-    fn selects_nothing(&mut self) -> Option<Flaw> {
+    fn selects_nothing(&mut self) -> Option<SyntaxError> {
         let (first, offending) = (self.words.ahead(0), self.words.ahead(1));
         self.words.state = 21;
         let fits = offending.kind == Kind::Question || NAME.has(offending.kind);
-        (!fits).then_some(Flaw::NoViable { first, offending })
+        (!fits).then_some(SyntaxError::NoViable { first, offending })
     }
 
     fn select(&mut self, operand: Part) -> Rule {
@@ -362,7 +362,7 @@ impl<'a> Parser<'a> {
         let name = self.name(SUFFIX.or_nothing(), 22)?;
         let height = operand.height;
         let Some((place, name)) = name else {
-            let expr = self.build.complain(begin, "unsupported ident kind");
+            let expr = self.build.report(begin, "unsupported ident kind");
             return Ok(Part::around(expr, height));
         };
         let expr = if optional {
@@ -414,7 +414,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses arguments up to the closing parenthesis.
-    fn arguments(&mut self, state: u8) -> Result<(Vec<Expr>, usize), Flaw> {
+    fn arguments(&mut self, state: u8) -> Result<(Vec<Expr>, usize), SyntaxError> {
         self.words
             .sync(EXPR.or(Set::of(&[Kind::RightParen])), state)?;
         let mut found = (Vec::new(), 0);
@@ -432,7 +432,7 @@ impl<'a> Parser<'a> {
         Ok(found)
     }
 
-    fn expressions(&mut self, found: &mut (Vec<Expr>, usize)) -> Result<(), Flaw> {
+    fn expressions(&mut self, found: &mut (Vec<Expr>, usize)) -> Result<(), SyntaxError> {
         loop {
             let part = self.expr(Set::of(&[Kind::Comma]).or_nothing(), 29)?;
             found.0.push(part.expr);
@@ -445,27 +445,27 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a name after a dot or in a struct; returns its position and text.
-    fn name(&mut self, follow: Set, site: u8) -> Result<Option<(usize, Arc<str>)>, Flaw> {
+    fn name(&mut self, follow: Set, site: u8) -> Result<Option<(usize, Arc<str>)>, SyntaxError> {
         self.words.enter(follow);
         let result = self.words.sync(NAME, 30).map(|()| self.words.ahead(0));
         let token = match result {
             Ok(token) if NAME.has(token.kind) => self.words.take_any(),
             Ok(token) => {
-                let flaw = Flaw::NoViable {
+                let error = SyntaxError::NoViable {
                     first: token,
                     offending: token,
                 };
-                self.words.leave(Some(flaw), site)?;
+                self.words.leave(Some(error), site)?;
                 return Ok(None);
             }
-            Err(flaw) => {
-                self.words.leave(Some(flaw), site)?;
+            Err(error) => {
+                self.words.leave(Some(error), site)?;
                 return Ok(None);
             }
         };
         self.words.leave(None, site)?;
         if token.kind == Kind::EscapedIdent {
-            self.build.complain(token.start, "unsupported syntax: '`'");
+            self.build.report(token.start, "unsupported syntax: '`'");
         }
         Ok(Some((token.start, self.words.text_of(token).into())))
     }
@@ -479,8 +479,8 @@ impl<'a> Parser<'a> {
     ) -> Expr {
         match expand(&mut self.build, id, function, target, args) {
             Expansion::Done(expr) => expr,
-            Expansion::Wrong(place, message) => self.build.complain(place, message),
-            Expansion::WrongName(place, message) => self.build.complain(place, message),
+            Expansion::Wrong(place, message) => self.build.report(place, message),
+            Expansion::WrongName(place, message) => self.build.report(place, message),
             Expansion::Call(target, args) => {
                 let target = target.map(Box::new);
                 Expr {
@@ -502,12 +502,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn deeper(&mut self, rule: usize) -> Result<(), Flaw> {
+    fn deeper(&mut self, rule: usize) -> Result<(), SyntaxError> {
         self.depths[rule] += 1;
-        if self.depths[rule] > DEEPEST {
-            let message = format!("expression recursion limit exceeded: {DEEPEST}");
+        if self.depths[rule] > MAX_DEPTH {
+            let message = format!("expression recursion limit exceeded: {MAX_DEPTH}");
             self.words.issues.push(overall(&message));
-            return Err(Flaw::Halt);
+            return Err(SyntaxError::Halt);
         }
         Ok(())
     }
@@ -520,8 +520,8 @@ impl<'a> Parser<'a> {
                 self.words.leave(None, site)?;
                 Ok(part)
             }
-            Err(flaw) => {
-                self.words.leave(Some(flaw), site)?;
+            Err(error) => {
+                self.words.leave(Some(error), site)?;
                 Ok(Part {
                     expr: nothing(),
                     height: 0,

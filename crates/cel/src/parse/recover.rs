@@ -10,16 +10,16 @@ use super::token::{Kind, Set, Token};
 use crate::issue::Issue;
 
 /// The maximum number of recovery attempts.
-const ATTEMPTS: usize = 30;
+const MAX_ATTEMPTS: usize = 30;
 
 /// The maximum number of tokens that one attempt skips.
-const SKIPPED: usize = 256;
+const MAX_SKIPPED: usize = 256;
 
 /// The maximum number of reported errors.
-const REPORTS: usize = 100;
+const MAX_REPORTS: usize = 100;
 
 /// The tokens of an expression, the position of the parser, and its errors.
-pub(crate) struct Words<'a> {
+pub(crate) struct TokenStream<'a> {
     pub(crate) text: &'a [char],
     lexer: Lexer<'a>,
     tokens: Vec<Token>,
@@ -40,7 +40,7 @@ pub(crate) struct Words<'a> {
 }
 
 /// The reason why a rule failed.
-pub(crate) enum Flaw {
+pub(crate) enum SyntaxError {
     /// The token does not match; these would.
     Mismatch(Set),
     /// The tokens match no alternative.
@@ -54,7 +54,7 @@ pub(crate) enum Flaw {
     Halt,
 }
 
-impl<'a> Words<'a> {
+impl<'a> TokenStream<'a> {
     pub(crate) fn new(text: &'a [char]) -> Self {
         Self {
             text,
@@ -121,9 +121,13 @@ impl<'a> Words<'a> {
     }
 
     /// Leaves a rule that was entered in this state, and recovers from its error.
-    pub(crate) fn leave(&mut self, flaw: Option<Flaw>, site: u8) -> Result<(), Flaw> {
-        if let Some(flaw) = flaw {
-            self.complain(flaw)?;
+    pub(crate) fn leave(
+        &mut self,
+        error: Option<SyntaxError>,
+        site: u8,
+    ) -> Result<(), SyntaxError> {
+        if let Some(error) = error {
+            self.report_error(error)?;
             self.recover()?;
         }
         self.contexts.pop();
@@ -133,7 +137,7 @@ impl<'a> Words<'a> {
 
     /// Consumes a token of this kind. Otherwise an extraneous token is skipped, or a missing one
     /// assumed, if the tokens that follow (`after`) then match.
-    pub(crate) fn take(&mut self, kind: Kind, after: Set, state: u8) -> Result<Token, Flaw> {
+    pub(crate) fn take(&mut self, kind: Kind, after: Set, state: u8) -> Result<Token, SyntaxError> {
         self.state = state;
         let token = self.ahead(0);
         if token.kind == kind {
@@ -159,7 +163,7 @@ impl<'a> Words<'a> {
                 end: token.start,
             });
         }
-        Err(Flaw::Mismatch(expected))
+        Err(SyntaxError::Mismatch(expected))
     }
 
     /// Consumes the current token, which is known to match.
@@ -171,7 +175,7 @@ impl<'a> Words<'a> {
     }
 
     /// Before a choice: the current token must match, or be one that can be skipped.
-    pub(crate) fn sync(&mut self, local: Set, state: u8) -> Result<(), Flaw> {
+    pub(crate) fn sync(&mut self, local: Set, state: u8) -> Result<(), SyntaxError> {
         self.state = state;
         let token = self.ahead(0);
         if self.recovering || local.may_end() || local.has(token.kind) {
@@ -184,11 +188,11 @@ impl<'a> Words<'a> {
             self.matched();
             return Ok(());
         }
-        Err(Flaw::Mismatch(expected))
+        Err(SyntaxError::Mismatch(expected))
     }
 
     /// Before the next iteration of a repetition: tokens that do not match are skipped.
-    pub(crate) fn sync_again(&mut self, local: Set, state: u8) -> Result<(), Flaw> {
+    pub(crate) fn sync_again(&mut self, local: Set, state: u8) -> Result<(), SyntaxError> {
         self.state = state;
         let token = self.ahead(0);
         if self.recovering || local.may_end() || local.has(token.kind) {
@@ -226,7 +230,7 @@ impl<'a> Words<'a> {
             .fold(Set::of(&[]), |all, context| all.or(context.words()))
     }
 
-    fn recover(&mut self) -> Result<(), Flaw> {
+    fn recover(&mut self) -> Result<(), SyntaxError> {
         self.attempt()?;
         let mut skipped = 0;
         let state = 1 << u64::from(self.state);
@@ -238,13 +242,14 @@ impl<'a> Words<'a> {
         self.last_states |= state;
         let until = self.recovery();
         while self.kind() != Kind::End && !until.has(self.kind()) {
-            if skipped == SKIPPED {
-                let message = format!("error recovery token lookahead limit exceeded: {SKIPPED}");
+            if skipped == MAX_SKIPPED {
+                let message =
+                    format!("error recovery token lookahead limit exceeded: {MAX_SKIPPED}");
                 self.issues.push(Issue {
                     offset: None,
                     message,
                 });
-                return Err(Flaw::Halt);
+                return Err(SyntaxError::Halt);
             }
             skipped += 1;
             self.consume();
@@ -252,41 +257,41 @@ impl<'a> Words<'a> {
         Ok(())
     }
 
-    fn attempt(&mut self) -> Result<(), Flaw> {
+    fn attempt(&mut self) -> Result<(), SyntaxError> {
         self.attempts += 1;
-        if self.attempts > ATTEMPTS {
-            let message = format!("error recovery attempt limit exceeded: {ATTEMPTS}");
+        if self.attempts > MAX_ATTEMPTS {
+            let message = format!("error recovery attempt limit exceeded: {MAX_ATTEMPTS}");
             let place = self.ahead(0).start;
             self.report(place, message);
-            return Err(Flaw::Halt);
+            return Err(SyntaxError::Halt);
         }
         Ok(())
     }
 
-    fn complain(&mut self, flaw: Flaw) -> Result<(), Flaw> {
-        if matches!(flaw, Flaw::Halt) {
-            return Err(flaw);
+    fn report_error(&mut self, error: SyntaxError) -> Result<(), SyntaxError> {
+        if matches!(error, SyntaxError::Halt) {
+            return Err(error);
         }
         if self.recovering {
             return Ok(());
         }
         self.recovering = true;
-        match flaw {
-            Flaw::Mismatch(expected) => {
+        match error {
+            SyntaxError::Mismatch(expected) => {
                 let token = self.ahead(0);
                 let message = format!("mismatched input {} expecting {expected}", self.show(token));
                 self.report(token.start, message)
             }
-            Flaw::NoViable { first, offending } => {
+            SyntaxError::NoViable { first, offending } => {
                 let message = self.no_viable(first, offending);
                 self.report(offending.start, message)
             }
-            Flaw::Halt => {}
+            SyntaxError::Halt => {}
         }
         self.go_on()
     }
 
-    fn unwanted(&mut self, token: Token, expected: Set) -> Result<(), Flaw> {
+    fn unwanted(&mut self, token: Token, expected: Set) -> Result<(), SyntaxError> {
         if self.recovering {
             return Ok(());
         }
@@ -296,7 +301,7 @@ impl<'a> Words<'a> {
         self.go_on()
     }
 
-    fn missing(&mut self, token: Token, expected: Set) -> Result<(), Flaw> {
+    fn missing(&mut self, token: Token, expected: Set) -> Result<(), SyntaxError> {
         if self.recovering {
             return Ok(());
         }
@@ -338,9 +343,9 @@ impl<'a> Words<'a> {
             return;
         }
         self.reports += 1;
-        let message = if self.reports > REPORTS {
+        let message = if self.reports > MAX_REPORTS {
             self.halted = true;
-            format!("Syntax error: More than {REPORTS} syntax errors")
+            format!("Syntax error: More than {MAX_REPORTS} syntax errors")
         } else {
             format!("Syntax error: {message}")
         };
@@ -350,8 +355,12 @@ impl<'a> Words<'a> {
         });
     }
 
-    fn go_on(&self) -> Result<(), Flaw> {
-        if self.halted { Err(Flaw::Halt) } else { Ok(()) }
+    fn go_on(&self) -> Result<(), SyntaxError> {
+        if self.halted {
+            Err(SyntaxError::Halt)
+        } else {
+            Ok(())
+        }
     }
 
     fn matched(&mut self) {

@@ -10,7 +10,7 @@ use super::{Key, Value};
 use crate::evaluate::EvalError;
 
 /// The maximum number of joints before a list is copied, so that access stays fast.
-const JOINTS: usize = 16;
+const MAX_JOINTS: usize = 16;
 
 /// A list.
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ impl<'a> List<'a> {
     pub(crate) fn copied(&self, other: &Self) -> usize {
         match self.listing() {
             Some(Listing::Set(_) | Listing::Keyed(..)) => self.len() + other.len(),
-            _ if self.depth().max(other.depth()) == JOINTS => self.len() + other.len(),
+            _ if self.depth().max(other.depth()) == MAX_JOINTS => self.len() + other.len(),
             _ => match self {
                 Self::Made(values) if Arc::strong_count(values) == 1 => other.len(),
                 _ => 0,
@@ -132,7 +132,7 @@ impl<'a> List<'a> {
             return Ok(self);
         }
         let depth = 1 + self.depth().max(other.depth());
-        if depth > JOINTS {
+        if depth > MAX_JOINTS {
             let values = self.iter().chain(other.iter()).collect::<Result<_, _>>()?;
             return Ok(match self.listing() {
                 Some(listing) => Self::Kept(Arc::new(values), listing),

@@ -90,7 +90,7 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let clock = civil(self.seconds + i64::from(self.offset));
+        let clock = civil_time(self.seconds + i64::from(self.offset));
         write!(
             f,
             "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
@@ -216,7 +216,7 @@ fn digits(text: &str) -> (&str, &str) {
 }
 
 /// Returns date and time for seconds since 1970, in the zone in which they are counted.
-pub(crate) fn civil(seconds: i64) -> Clock {
+pub(crate) fn civil_time(seconds: i64) -> Clock {
     let days = seconds.div_euclid(86_400);
     let time = seconds.rem_euclid(86_400);
     // Years begin in March here, so that the leap day is the last day of a year.
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_printed_in_the_zone_in_which_it_was_written() {
+    fn timestamps_are_printed_in_their_original_zone() {
         for text in [
             "2025-01-01T00:00:00Z",
             "2025-01-01T00:00:00.12+02:00",
@@ -275,16 +275,16 @@ mod tests {
     }
 
     #[test]
-    fn calendars_know_leap_years() {
-        let clock = civil(1_709_251_199);
+    fn civil_time_knows_leap_years() {
+        let clock = civil_time(1_709_251_199);
         assert_eq!((clock.year, clock.month, clock.day), (2024, 2, 29));
         assert_eq!((clock.day_of_year, clock.day_of_week), (59, 4));
-        let clock = civil(1_735_603_200);
+        let clock = civil_time(1_735_603_200);
         assert_eq!((clock.month, clock.day, clock.day_of_year), (12, 31, 365));
     }
 
     #[test]
-    fn timestamps_are_of_rfc_3339_and_within_the_years_1_to_9999() {
+    fn timestamps_are_rfc_3339_within_the_years_1_to_9999() {
         let good = [
             "2025-01-01T00:00:00Z",
             "2024-02-29T23:59:59.999999999+01:00",

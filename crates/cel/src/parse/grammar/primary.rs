@@ -4,7 +4,7 @@ use super::{EXPR, LITERAL, MEMBER, NAME, NOTHING, OPT_EXPR, Parser, Part, Rule, 
 use crate::ast::{Entry, Expr, Literal, Node};
 use crate::declare::RESERVED;
 use crate::parse::literal::{double, integer, unquote, unsigned};
-use crate::parse::recover::Flaw;
+use crate::parse::recover::SyntaxError;
 use crate::parse::token::{Kind, Set, Token};
 
 /// The elements of a list.
@@ -30,7 +30,7 @@ impl Parser<'_> {
             Kind::Dot => {
                 let second = self.words.ahead(1);
                 if second.kind != Kind::Ident {
-                    return Err(Flaw::NoViable {
+                    return Err(SyntaxError::NoViable {
                         first,
                         offending: second,
                     });
@@ -43,7 +43,7 @@ impl Parser<'_> {
             Kind::Minus => {
                 let second = self.words.ahead(1);
                 if !matches!(second.kind, Kind::Int | Kind::Float) {
-                    return Err(Flaw::NoViable {
+                    return Err(SyntaxError::NoViable {
                         first,
                         offending: second,
                     });
@@ -51,7 +51,7 @@ impl Parser<'_> {
                 Ok(self.literal())
             }
             kind if LITERAL.has(kind) => Ok(self.literal()),
-            _ => Err(Flaw::NoViable {
+            _ => Err(SyntaxError::NoViable {
                 first,
                 offending: first,
             }),
@@ -98,7 +98,7 @@ impl Parser<'_> {
 
     fn reserved(&mut self, first: Token, name: &str) -> Expr {
         self.build
-            .complain(first.start, format!("reserved identifier: {name}"))
+            .report(first.start, format!("reserved identifier: {name}"))
     }
 
     fn is_struct(&mut self, dots: usize) -> bool {
@@ -142,7 +142,7 @@ impl Parser<'_> {
         })
     }
 
-    fn fields(&mut self, begin: Set, found: &mut (Vec<Entry>, usize)) -> Result<(), Flaw> {
+    fn fields(&mut self, begin: Set, found: &mut (Vec<Entry>, usize)) -> Result<(), SyntaxError> {
         loop {
             self.words.enter(Set::of(&[Kind::Colon]));
             let optional = self.words.kind() == Kind::Question;
@@ -150,11 +150,11 @@ impl Parser<'_> {
                 self.words.take_any();
             }
             let result = self.name(NOTHING, 36);
-            let (name, flaw) = match result {
+            let (name, error) = match result {
                 Ok(name) => (name, None),
-                Err(flaw) => (None, Some(flaw)),
+                Err(error) => (None, Some(error)),
             };
-            self.words.leave(flaw, 37)?;
+            self.words.leave(error, 37)?;
             let colon = self.words.take(Kind::Colon, EXPR, 38)?;
             let id = self.build.id(colon.start);
             let value = self.expr(Set::of(&[Kind::Comma]).or_nothing(), 39)?;
@@ -210,7 +210,7 @@ impl Parser<'_> {
         })
     }
 
-    fn elements(&mut self, found: &mut Elements) -> Result<(), Flaw> {
+    fn elements(&mut self, found: &mut Elements) -> Result<(), SyntaxError> {
         loop {
             let (part, optional) = self.opt_expr(Set::of(&[Kind::Comma]).or_nothing(), 45)?;
             if optional {
@@ -245,13 +245,13 @@ impl Parser<'_> {
         })
     }
 
-    fn entries(&mut self, found: &mut (Vec<Entry>, usize)) -> Result<(), Flaw> {
+    fn entries(&mut self, found: &mut (Vec<Entry>, usize)) -> Result<(), SyntaxError> {
         loop {
             // The entry is numbered before its key, though its position is that of the colon.
             let id = self.build.id(0);
             let (key, optional) = self.opt_expr(Set::of(&[Kind::Colon]), 49)?;
             let colon = self.words.take(Kind::Colon, EXPR, 50)?;
-            self.build.settle(id, colon.start);
+            self.build.set_position(id, colon.start);
             let value = self.expr(Set::of(&[Kind::Comma]).or_nothing(), 51)?;
             found.1 = found.1.max(key.height).max(value.height);
             found.0.push(Entry {
@@ -266,7 +266,7 @@ impl Parser<'_> {
         }
     }
 
-    fn opt_expr(&mut self, follow: Set, site: u8) -> Result<(Part, bool), Flaw> {
+    fn opt_expr(&mut self, follow: Set, site: u8) -> Result<(Part, bool), SyntaxError> {
         self.words.enter(follow);
         let optional = self.words.sync(OPT_EXPR, 52).map(|()| {
             let optional = self.words.kind() == Kind::Question;
@@ -277,7 +277,7 @@ impl Parser<'_> {
         });
         let (optional, result) = match optional {
             Ok(optional) => (optional, self.expr(NOTHING, 53)),
-            Err(flaw) => (false, Err(flaw)),
+            Err(error) => (false, Err(error)),
         };
         Ok((self.finish(result, site)?, optional))
     }
@@ -292,7 +292,7 @@ impl Parser<'_> {
     }
 
     /// Skips the end of a list, with or without a trailing comma.
-    fn close(&mut self, kind: Kind, state: u8) -> Result<(), Flaw> {
+    fn close(&mut self, kind: Kind, state: u8) -> Result<(), SyntaxError> {
         self.words.sync(Set::of(&[Kind::Comma, kind]), state)?;
         if self.words.kind() == Kind::Comma {
             self.words.take_any();
@@ -322,7 +322,7 @@ impl Parser<'_> {
         };
         let expr = match value {
             Ok(value) => self.node(first.start, Node::Literal(value)),
-            Err(message) => self.build.complain(first.start, message),
+            Err(message) => self.build.report(first.start, message),
         };
         Part { expr, height: 0 }
     }

@@ -10,7 +10,7 @@ use crate::value::{Opaque, Value};
 
 /// A quantity and its representation in Kubernetes, which decides whether it counts as an integer.
 #[derive(Clone, Copy, Debug)]
-pub struct Amount {
+pub struct QuantityValue {
     pub(crate) quantity: Quantity,
     /// The power of ten of the short representation; none for the long decimal one.
     scale: Option<i32>,
@@ -50,7 +50,7 @@ pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     })
 }
 
-impl Amount {
+impl QuantityValue {
     fn parse(text: &str) -> Result<Self, EvalError> {
         let quantity: Quantity = text
             .parse()
@@ -159,21 +159,21 @@ fn exponent(suffix: &str) -> i32 {
     }
 }
 
-fn amount<'v>(value: &'v Value<'_>) -> Option<&'v Amount> {
+fn amount<'v>(value: &'v Value<'_>) -> Option<&'v QuantityValue> {
     match value {
         Value::Opaque(Opaque::Quantity(amount)) => Some(amount),
         _ => None,
     }
 }
 
-fn of<'a>(amount: Amount) -> Value<'a> {
+fn of<'a>(amount: QuantityValue) -> Value<'a> {
     Value::Opaque(Opaque::Quantity(Arc::new(amount)))
 }
 
 fn read<'a>(
     function: &str,
     value: &Value<'_>,
-    answer: fn(&Amount) -> Outcome<'static>,
+    answer: fn(&QuantityValue) -> Outcome<'static>,
 ) -> Outcome<'a> {
     match amount(value) {
         Some(amount) => answer(amount),
@@ -183,23 +183,23 @@ fn read<'a>(
 
 fn quantity<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
     match &value {
-        Value::String(text) => Amount::parse(text).map(of),
+        Value::String(text) => QuantityValue::parse(text).map(of),
         _ => Err(no_overload("quantity", &[&value])),
     }
 }
 
 fn is_quantity<'a>(_: &mut Scope, value: Value<'a>) -> Outcome<'a> {
     match &value {
-        Value::String(text) => Ok(Value::Bool(Amount::parse(text).is_ok())),
+        Value::String(text) => Ok(Value::Bool(QuantityValue::parse(text).is_ok())),
         _ => Err(no_overload("isQuantity", &[&value])),
     }
 }
 
-fn sign(amount: &Amount) -> Outcome<'static> {
+fn sign(amount: &QuantityValue) -> Outcome<'static> {
     Ok(Value::Int(amount.quantity.nanos().signum() as i64))
 }
 
-fn as_integer(amount: &Amount) -> Outcome<'static> {
+fn as_integer(amount: &QuantityValue) -> Outcome<'static> {
     let integer = amount.integer().map(Value::Int);
     integer.ok_or_else(|| EvalError::new("cannot convert value to integer"))
 }
@@ -211,7 +211,7 @@ fn change<'a>(
     change: fn(Quantity, Quantity) -> Quantity,
 ) -> Outcome<'a> {
     let other = match two {
-        Value::Int(number) => Some(Amount {
+        Value::Int(number) => Some(QuantityValue {
             quantity: Quantity::new(*number, Format::Exponent),
             scale: Some(0),
         }),

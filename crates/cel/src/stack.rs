@@ -22,7 +22,7 @@ thread_local! {
 ///
 /// A caller with many such functions should run all of them inside one call: a thread takes a
 /// hundred microseconds, and nested calls start no other.
-pub fn with_room<T: Send>(depth: usize, work: impl FnOnce() -> T + Send) -> T {
+pub fn with_stack<T: Send>(depth: usize, work: impl FnOnce() -> T + Send) -> T {
     if depth < SHALLOW || ROOMY.get() {
         return work();
     }
@@ -48,12 +48,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_inside_of_deep_work_takes_no_thread_of_its_own() {
+    fn nested_deep_calls_share_one_thread() {
         let here = || thread::current().id();
-        assert_eq!(with_room(SHALLOW - 1, here), here());
-        let (outer, inner) = with_room(SHALLOW, || (here(), with_room(SHALLOW, here)));
+        assert_eq!(with_stack(SHALLOW - 1, here), here());
+        let (outer, inner) = with_stack(SHALLOW, || (here(), with_stack(SHALLOW, here)));
         assert_eq!(outer, inner);
         assert_ne!(outer, here());
-        assert_ne!(with_room(SHALLOW, here), here());
+        assert_ne!(with_stack(SHALLOW, here), here());
     }
 }
