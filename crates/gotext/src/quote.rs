@@ -67,16 +67,20 @@ fn write_escaped(letter: char, f: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// Returns whether Go prints a character beyond ASCII as it is.
-///
-/// Rust escapes the same characters in its debug output, but also a combining character that
-/// has no other before it. Hence the `a`.
-fn is_printable(letter: char) -> bool {
-    let mut bytes = [0; 5];
-    bytes[0] = b'a';
-    let end = 1 + letter.encode_utf8(&mut bytes[1..]).len();
-    let escaped = std::str::from_utf8(&bytes[..end]).map(|text| text.escape_debug().count());
-    escaped == Ok(2)
+/// Returns whether a character is printable as `strconv.IsPrint` defines it.
+pub fn is_printable(letter: char) -> bool {
+    // Rust's debug output escapes the other characters, but also quotes, backslashes, and a
+    // combining character that has no other before it. Hence the `a`.
+    match letter {
+        ..='\x7f' => matches!(letter, ' '..='~'),
+        '\u{fffd}' => true,
+        _ => {
+            let mut bytes = [b'a'; 5];
+            let end = 1 + letter.encode_utf8(&mut bytes[1..]).len();
+            let text = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
+            text.escape_debug().count() == 2
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the engine costs: `cargo run --release -p insula-ownership --example cost`.
+//! Measures the engine: `cargo run --release -p insula-ownership --example cost`.
 
 #![expect(clippy::print_stdout, reason = "figures are what it is for")]
 
@@ -61,7 +61,7 @@ fn time<T>(what: &str, mut work: impl FnMut() -> T) {
     println!("{each:>9.0} ns  {what}");
 }
 
-/// Nanoseconds of a processor that this thread used: others may be at work, too.
+/// CPU time of this thread in nanoseconds, because the machine is shared.
 fn used() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let first = text.split(' ').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What it costs to keep the record: `cargo run --release --example managers`.
+//! Measures the tracking of managed fields: `cargo run --release --example managers`.
 
 #![expect(clippy::print_stdout, reason = "it is what it is for")]
 
@@ -116,14 +116,14 @@ fn time(what: &str, mut act: impl FnMut()) {
     println!("{what:40} {:8.1} us", each as f64 / 1000.0);
 }
 
-/// For how many nanoseconds this thread had a core.
+/// CPU time of this thread in nanoseconds.
 fn worked() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     let first = text.split_whitespace().next().expect("three numbers");
     first.parse().expect("a number")
 }
 
-/// About 1 KiB, as it is written.
+/// A deployment of about 1 KiB, as it is written.
 fn deployment() -> Object {
     let value = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",

@@ -1,12 +1,11 @@
-//! Who set which field of an object: managed fields as Kubernetes keeps them, and server-side
-//! apply, which is made of them.
+//! Managed fields and server-side apply as in Kubernetes' structured-merge-diff.
 //!
-//! A [`Schema`] says how values of a type are merged. [`Set`]s of paths say which fields
-//! somebody owns. The functions of [`typed`] read values by their schema: which fields
-//! there are, what is different, what a merge gives. [`managers`] keeps the record in
-//! `metadata.managedFields` through updates and applies.
+//! A [`Schema`] defines how values of a type are merged. A [`Set`] of paths holds the fields that a
+//! manager owns. The functions of [`typed`] read values by their schema: their fields, their
+//! differences, the result of a merge. [`managers`] maintains `metadata.managedFields` through
+//! updates and applies.
 //!
-//! Nothing here knows HTTP, a store, a tenant or a caller.
+//! The crate knows no HTTP, no store, no tenants and no principals.
 
 pub mod managers;
 pub mod schema;

@@ -1,8 +1,9 @@
-//! Who owns which fields, through updates and applies.
+//! Field ownership through updates and applies.
 //!
-//! The record is a list in the object itself, `metadata.managedFields`. Whoever changes a
-//! field owns it from then on. Whoever applies a configuration owns what it has, shares
-//! what others set to the same, and is refused what others own, unless they insist.
+//! The owners are recorded in the object itself, in `metadata.managedFields`. A manager that
+//! changes a field owns it from then on. A manager that applies a configuration owns its fields,
+//! shares those that others set to the same value, and gets a conflict for fields that others own,
+//! unless it forces the apply.
 
 pub mod agent;
 mod apply;
@@ -31,8 +32,8 @@ use crate::{Element, Schema, Set};
 use change::Versions;
 use record::{Entry, Operation, Record};
 
-/// What nobody owns, because it is not theirs to set.
-static NOBODYS: LazyLock<Set> = LazyLock::new(|| {
+/// The fields that no manager owns, because the server sets them.
+static UNOWNED_FIELDS: LazyLock<Set> = LazyLock::new(|| {
     let metadata = [
         "name",
         "namespace",
@@ -56,34 +57,34 @@ static NOBODYS: LazyLock<Set> = LazyLock::new(|| {
     set
 });
 
-/// Who owns what is written by somebody without a name.
+/// The manager of a write without a field manager and without a user agent.
 const UNKNOWN: &str = "unknown";
 
-/// Who writes, and as what.
+/// The author of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
-    /// The manager: the parameter `fieldManager`, or what the user agent calls itself.
+    /// The manager: the parameter `fieldManager`, or the name in the user agent.
     pub manager: &'a str,
     /// The subresource that is written; empty for the object itself.
     pub subresource: &'a str,
-    /// Now, as `2026-01-02T15:04:05Z`.
+    /// The current time, as `2026-01-02T15:04:05Z`.
     pub now: &'a str,
 }
 
-/// What is written: objects of a kind in one version.
+/// The kind and version of the written objects.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// `v1` or `group/version`, in which live, new and applied objects are.
+    /// `v1` or `group/version`: the version of the live, new and applied objects.
     pub api_version: &'a str,
-    /// How they are merged, in this version.
+    /// The schema of this version.
     pub schema: &'a Schema,
-    /// What this endpoint leaves as it was, in this version: [`reset()`].
+    /// The fields that this endpoint resets, in this version: [`reset()`].
     pub reset: &'a Set,
-    /// An object of the kind in which nothing is set, in this version: [`zero()`].
+    /// The object of this kind and version without any field set: [`zero()`].
     pub zero: &'a Object,
-    /// An object of the kind in a version in which somebody owns fields, with the schema
-    /// and the reset fields of that one. The object says itself in which version it is,
-    /// which may be another than this one. Nothing if there is no such version.
+    /// Converts an object to a version in which a manager owns fields, and returns it with the
+    /// schema and the reset fields of that version. The object itself names its version, which may
+    /// differ from this one. Returns `None` if there is no such version.
     pub convert: &'a dyn Fn(&Object, &str) -> Option<Version>,
 }
 
@@ -91,52 +92,52 @@ pub struct Subject<'a> {
 pub struct Version {
     /// The object.
     pub object: Object,
-    /// How objects of this version are merged.
+    /// The schema of this version.
     pub schema: Schema,
-    /// What the endpoint leaves as it was.
+    /// The fields that the endpoint resets.
     pub reset: Set,
 }
 
-/// Why a configuration is not applied.
+/// The error of a configuration that is not applied.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// Others own what it would change: one line for each, with the path of the field.
+    /// Other managers own fields that would change.
     #[error("{message}")]
     Conflict {
-        /// All of it in one text.
+        /// All conflicts in one message.
         message: String,
         /// `conflict with "m" using apps/v1`, and the field, such as `.spec.replicas`.
         causes: Vec<(String, String)>,
     },
-    /// It is not as the schema says.
+    /// The configuration does not match the schema.
     #[error("{0}")]
     Schema(String),
-    /// It says something that it must not.
+    /// The configuration contains a field that it must not.
     #[error("{0}")]
     BadRequest(String),
 }
 
 impl Subject<'_> {
-    /// Writes into the new object who owns what after an update of the live one, which is the
-    /// zero object of the kind for one that comes about. Both have their `managedFields`,
-    /// and both are as they are written ([`complete`](insula_kinds::encode::complete)).
+    /// Updates the managed fields of the new object after an update of the live one, which is the
+    /// zero object of the kind for a create. Both have their `managedFields`, and both are complete
+    /// ([`complete`](insula_kinds::encode::complete)).
     ///
-    /// Entries that the new object brings count if they can be read, except through a
-    /// subresource; an empty list forgets all. Never fails: if the objects are so far from
-    /// what the schema says that they cannot be compared, all is forgotten.
+    /// Entries of the new object are used if they are valid, except through a subresource; an empty
+    /// list removes all. The update never fails: if the objects match the schema too little to be
+    /// compared, all entries are removed.
     pub fn update(&self, live: &Object, new: &mut Object, writer: Writer<'_>) {
         let sent = match forget(new) {
             Some(Value::Array(sent)) if writer.subresource.is_empty() => Some(sent),
             _ => None,
         };
         let known = record::list(live).map_or(&[][..], Vec::as_slice);
-        // Most send back what they got.
+        // Most clients send the list back unchanged.
         let (sent, copy) = match sent {
             Some(sent) if sent == known && !known.is_empty() => (None, sent),
             sent => (sent, Vec::new()),
         };
         let record = sent_or_known(sent.as_deref(), known);
-        // What was forgotten, or never known, is not tracked before somebody applies.
+        // Objects without entries are not tracked before the first apply.
         if record.is_empty() && is_stored(live) {
             return;
         }
@@ -145,8 +146,9 @@ impl Subject<'_> {
         }
     }
 
-    /// What the live object becomes, with its `managedFields`; the zero object of the kind
-    /// is the live one if it comes about. The same as the live one if nothing changes.
+    /// Applies a configuration to the live object, and returns the result with its `managedFields`.
+    /// For a create the live object is the zero object of the kind. Returns the live object if
+    /// nothing changes.
     pub fn apply(
         &self,
         live: &Object,
@@ -157,7 +159,7 @@ impl Subject<'_> {
         apply::apply(self, live, config, writer, force)
     }
 
-    /// Who owns what after an update.
+    /// Returns the entries after an update.
     fn track<'a>(
         &self,
         mut record: Record<'a>,
@@ -166,10 +168,10 @@ impl Subject<'_> {
         writer: Writer<'a>,
     ) -> Result<Record<'a>, NotOfType> {
         let mut versions = Versions::new(self, live);
-        versions.settle(&mut record);
+        versions.reconcile_entries(&mut record);
         let changes = versions.changes(new)?;
         changes.take_from(&mut record);
-        let taken = changes.own.changed.difference(&NOBODYS);
+        let taken = changes.own.changed.difference(&UNOWNED_FIELDS);
         if !taken.is_empty() {
             let version = Cow::Owned(self.api_version.to_owned());
             let mut mine = owner(writer, Operation::Update, version, taken);
@@ -184,19 +186,19 @@ impl Subject<'_> {
     }
 }
 
-/// Takes the record out of an object.
+/// Removes the managed fields from an object.
 pub fn forget(object: &mut Object) -> Option<Value> {
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
     metadata.remove("managedFields")
 }
 
-/// Whether entries can be read: what a webhook made of them may be wrong.
+/// Checks entries, which a webhook may have made invalid.
 pub fn validate(entries: &Value) -> Result<(), Unreadable> {
     let list = entries.as_array().map_or(&[][..], Vec::as_slice);
     Record::read_foreign(list).map(|_| ())
 }
 
-/// The record with which an update begins.
+/// Returns the entries that an update starts from.
 fn sent_or_known<'a>(sent: Option<&'a [Value]>, known: &'a [Value]) -> Record<'a> {
     match sent {
         Some(sent) if record::is_reset(sent) => return Record::default(),

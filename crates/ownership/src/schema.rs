@@ -1,8 +1,7 @@
-//! How values are merged.
+//! Merge schemas.
 //!
-//! A [`Schema`] is looked at through [`Ref`]s, which say what a value may be when somebody
-//! asks. The types of the table are read where they are; what a user defined is compiled
-//! once.
+//! A [`Schema`] is accessed through [`Ref`]s, which are resolved on demand. Built-in types are read
+//! from the table; the schemas of custom resources are compiled once.
 
 mod built_in;
 mod custom;
@@ -13,7 +12,7 @@ use insula_kinds::{Field, Shape, TypeId, Value};
 
 use custom::Node;
 
-/// How values of a type are merged.
+/// The merge schema of a type.
 #[derive(Clone, Debug)]
 pub struct Schema(Root);
 
@@ -21,17 +20,17 @@ pub struct Schema(Root);
 enum Root {
     BuiltIn(TypeId),
     Custom(Arc<Node>),
-    /// Whatever an object says: each member by what it looks like.
+    /// No schema: each value is handled by its JSON type.
     Deduced,
 }
 
 impl Schema {
-    /// Of a type of the table.
+    /// Returns the schema of a built-in type.
     pub fn built_in(of: TypeId) -> Self {
         Self(Root::BuiltIn(of))
     }
 
-    /// Of a kind that a user defined with this `openAPIV3Schema`, or with none.
+    /// Returns the schema of a custom resource with this `openAPIV3Schema`, or without one.
     pub fn custom(schema: Option<&Value>) -> Arc<Self> {
         let root = match schema {
             Some(schema) => Root::Custom(Arc::new(custom::compile_root(schema))),
@@ -40,7 +39,7 @@ impl Schema {
         Arc::new(Self(root))
     }
 
-    /// What an object of the type is.
+    /// Returns the type of whole objects.
     pub(crate) fn root(&self) -> Ref<'_> {
         match &self.0 {
             Root::BuiltIn(of) => Ref::Struct(*of, None),
@@ -53,34 +52,34 @@ impl Schema {
 /// The type of a value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ref<'a> {
-    /// None: no such value may be there.
+    /// No value is allowed.
     Nothing,
-    /// Anything. Objects are merged, lists are taken as a whole.
+    /// Any value. Objects are merged, lists are atomic.
     Deduced,
-    /// Anything, as a whole.
+    /// Any value, atomic.
     Whole,
-    /// A type of the table, and how whoever refers to it wants its members to be related.
+    /// A built-in type, and the relation of its members if the reference sets one.
     Struct(TypeId, Option<Relation>),
-    /// A field of the table.
+    /// A field of a built-in type.
     Field(&'a Field),
-    /// Elements of a list or map of the table.
+    /// Elements of a list or map of a built-in type.
     Shape(&'a Shape),
-    /// Part of a schema that a user wrote.
+    /// A node of a custom schema.
     Node(&'a Node),
     /// `apiVersion` and `kind`.
     Text,
 }
 
-/// How members of an object are related.
+/// How the members of an object are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
-    /// They are taken as a whole.
+    /// Atomically.
     Atomic,
-    /// Each is for itself.
+    /// Each on its own.
     Separable,
 }
 
-/// What a value may be. At least one of them, but for [`Ref::Nothing`].
+/// The alternatives of a value. There is at least one, except for [`Ref::Nothing`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Atom<'a> {
     pub scalar: Option<Scalar>,
@@ -88,27 +87,27 @@ pub(crate) struct Atom<'a> {
     pub map: Option<Map<'a>>,
 }
 
-/// As what a value is handled.
+/// How a value is handled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Handling<'a> {
     Map(Map<'a>),
     Scalar(Scalar),
     List(List<'a>),
-    /// No such value may be there.
+    /// No value is allowed.
     Nothing,
 }
 
-/// What a value looks like, where its type leaves that open.
+/// The alternative that a value is handled as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looks {
+pub(crate) enum Alternative {
     Map,
     Scalar,
     List,
-    /// Like nothing that is allowed, as null does.
+    /// Undecided, as for null: the first alternative there is.
     Open,
 }
 
-/// A value without parts.
+/// A scalar type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scalar {
     Numeric,
@@ -124,18 +123,18 @@ pub(crate) struct List<'a> {
     pub element: Ref<'a>,
 }
 
-/// How elements of a list are related.
+/// How the elements of a list are merged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ListRelation<'a> {
-    /// They are taken as a whole.
+    /// Atomically.
     Atomic,
-    /// Each value is there once.
+    /// As a set of values.
     Set,
-    /// The values of these members tell them apart.
+    /// By the values of these members.
     Keys(Keys<'a>),
 }
 
-/// Names of members.
+/// The names of keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keys<'a> {
     BuiltIn(&'a [&'static str]),
@@ -147,7 +146,7 @@ pub(crate) enum Keys<'a> {
 pub(crate) struct Map<'a> {
     pub atomic: bool,
     members: Members<'a>,
-    /// What members are that are not declared.
+    /// The type of undeclared members.
     pub element: Ref<'a>,
 }
 
@@ -159,7 +158,7 @@ enum Members<'a> {
 }
 
 impl<'a> Ref<'a> {
-    /// What a value of the type may be.
+    /// Resolves the type.
     pub fn atom(self) -> Atom<'a> {
         match self {
             Self::Nothing => Atom::default(),
@@ -173,13 +172,13 @@ impl<'a> Ref<'a> {
         }
     }
 
-    /// As what a value of the type is handled.
+    /// Returns how a value of the type is handled.
     pub fn handling(self, value: &Value) -> Handling<'a> {
         let atom = self.atom();
-        atom.handling(atom.looks(value))
+        atom.handling(atom.alternative(value))
     }
 
-    /// Whether it is the type of what is known by its looks only.
+    /// Returns whether there is no schema.
     pub fn is_deduced(self) -> bool {
         match self {
             Self::Deduced => true,
@@ -190,37 +189,37 @@ impl<'a> Ref<'a> {
 }
 
 impl<'a> Atom<'a> {
-    /// What a value looks like.
-    pub fn looks(&self, value: &Value) -> Looks {
+    /// Returns the alternative that a value is handled as.
+    pub fn alternative(&self, value: &Value) -> Alternative {
         let (map, scalar, list) = (
             self.map.is_some(),
             self.scalar.is_some(),
             self.list.is_some(),
         );
         match (map, scalar, list) {
-            (true, false, false) => return Looks::Map,
-            (false, true, false) => return Looks::Scalar,
-            (false, false, true) => return Looks::List,
+            (true, false, false) => return Alternative::Map,
+            (false, true, false) => return Alternative::Scalar,
+            (false, false, true) => return Alternative::List,
             _ => {}
         }
         match value {
-            Value::Object(_) if map => Looks::Map,
-            Value::Array(_) if list => Looks::List,
-            Value::Bool(_) | Value::Number(_) | Value::String(_) if scalar => Looks::Scalar,
-            _ => Looks::Open,
+            Value::Object(_) if map => Alternative::Map,
+            Value::Array(_) if list => Alternative::List,
+            Value::Bool(_) | Value::Number(_) | Value::String(_) if scalar => Alternative::Scalar,
+            _ => Alternative::Open,
         }
     }
 
-    /// As what something that looks so is handled.
-    pub fn handling(&self, looks: Looks) -> Handling<'a> {
+    /// Returns the handling of an alternative.
+    pub fn handling(&self, alternative: Alternative) -> Handling<'a> {
         let map = || self.map.map(Handling::Map);
         let scalar = || self.scalar.map(Handling::Scalar);
         let list = || self.list.map(Handling::List);
-        let handling = match looks {
-            Looks::Map => map(),
-            Looks::Scalar => scalar(),
-            Looks::List => list(),
-            Looks::Open => map().or_else(scalar).or_else(list),
+        let handling = match alternative {
+            Alternative::Map => map(),
+            Alternative::Scalar => scalar(),
+            Alternative::List => list(),
+            Alternative::Open => map().or_else(scalar).or_else(list),
         };
         handling.unwrap_or(Handling::Nothing)
     }
@@ -246,7 +245,7 @@ impl<'a> Atom<'a> {
         }
     }
 
-    /// Anything: an object whose members are of a type, a list as a whole, or a scalar.
+    /// Any value: an object with members of a type, an atomic list, or a scalar.
     fn any(element: Ref<'a>, atomic: bool) -> Self {
         Self {
             scalar: Some(Scalar::Untyped),
@@ -264,7 +263,7 @@ impl<'a> Atom<'a> {
 }
 
 impl<'a> Map<'a> {
-    /// The type of a declared member.
+    /// Returns the type of a declared member.
     pub fn declared(&self, name: &str) -> Option<Ref<'a>> {
         match self.members {
             Members::None => None,
@@ -273,12 +272,12 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The type of a member, declared or not.
+    /// Returns the type of a member, declared or not.
     pub fn member(&self, name: &str) -> Ref<'a> {
         self.declared(name).unwrap_or(self.element)
     }
 
-    /// What a member is if it is not there.
+    /// Returns the default of a missing member.
     pub fn default(&self, name: &str) -> Option<Value> {
         match self.members {
             Members::None => None,
@@ -287,7 +286,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Whether no member is declared.
+    /// Returns whether no member is declared.
     pub fn is_open(&self) -> bool {
         match self.members {
             Members::None => true,
@@ -298,7 +297,7 @@ impl<'a> Map<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// The names.
+    /// Iterates over the names.
     pub fn iter(self) -> impl Iterator<Item = &'a str> {
         let (built_in, custom) = match self {
             Self::BuiltIn(names) => (names, &[][..]),

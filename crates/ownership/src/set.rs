@@ -9,14 +9,15 @@ pub use codec::NotASet;
 pub use element::{Element, Path};
 pub(crate) use order::{compare_keys, compare_values, equal_values};
 
-/// A set of paths: a tree that knows of each place whether it is a member itself.
+/// A set of paths: a tree in which each node may be a member itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Set {
-    /// In the order of their elements, each once, and each a member or above one.
+    /// The nodes in the order of their elements, without duplicates; each is a member or has one
+    /// below.
     nodes: Vec<Node>,
 }
 
-/// A place in the tree.
+/// A node of the tree.
 #[derive(Clone, Debug, PartialEq)]
 struct Node {
     element: Element,
@@ -25,7 +26,7 @@ struct Node {
 }
 
 impl Set {
-    /// A set of the paths.
+    /// Creates a set of paths.
     pub fn of<'a>(paths: impl IntoIterator<Item = &'a [Element]>) -> Self {
         let mut set = Self::default();
         for path in paths {
@@ -34,18 +35,18 @@ impl Set {
         set
     }
 
-    /// Whether it has no member.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// How many members it has.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         let count = |node: &Node| usize::from(node.member) + node.below.len();
         self.nodes.iter().map(count).sum()
     }
 
-    /// Makes a path a member. The empty path, which is the whole object, never is one.
+    /// Inserts a path. The empty path, which is the whole object, is never a member.
     pub fn insert(&mut self, path: &[Element]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -68,7 +69,7 @@ impl Set {
         }
     }
 
-    /// Whether the path is a member.
+    /// Returns whether the path is a member.
     pub fn has(&self, path: &[Element]) -> bool {
         let Some((first, rest)) = path.split_first() else {
             return false;
@@ -80,12 +81,12 @@ impl Set {
         }
     }
 
-    /// Whether a member is below the path.
+    /// Returns whether there is a member below the path.
     pub fn has_prefix(&self, path: &[Element]) -> bool {
         self.with_prefix(path).is_some()
     }
 
-    /// The members below the path, as paths from there. Nothing if there are none.
+    /// Returns the members below the path, relative to it, if there are any.
     pub fn with_prefix(&self, path: &[Element]) -> Option<&Self> {
         let mut set = self;
         for element in path {
@@ -94,37 +95,36 @@ impl Set {
         (!set.is_empty()).then_some(set)
     }
 
-    /// All members. As Kubernetes lists them: at every place first the members there, then
-    /// those below.
+    /// Returns all members in the order of Kubernetes: at every level first the members, then those
+    /// below them.
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.list(&mut Vec::new(), &mut paths);
         paths
     }
 
-    /// An empty one with room for so many elements.
+    /// Creates an empty set with capacity for this many elements.
     pub(crate) fn with_capacity(elements: usize) -> Self {
         Self {
             nodes: Vec::with_capacity(elements),
         }
     }
 
-    /// Whether the element is a member itself, and what is below it.
+    /// Returns whether the element is a member, and the set below it.
     pub(crate) fn at(&self, is: impl Fn(&Element) -> std::cmp::Ordering) -> Option<(bool, &Self)> {
         let at = self.nodes.binary_search_by(|node| is(&node.element)).ok()?;
         let node = &self.nodes[at];
         Some((node.member, &node.below))
     }
 
-    /// What is below each element, and whether it is a member, in order.
+    /// Iterates over the elements in order, with the set below each and whether it is a member.
     pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = (&Element, bool, &Self)> {
         self.nodes
             .iter()
             .map(|node| (&node.element, node.member, &node.below))
     }
 
-    /// Adds an element that is behind all that are there, unless there is nothing to say
-    /// about it.
+    /// Appends an element that sorts after all others, if it is a member or has one below.
     pub(crate) fn push(&mut self, element: impl FnOnce() -> Element, member: bool, below: Self) {
         if !member && below.is_empty() {
             return;
@@ -142,7 +142,7 @@ impl Set {
         self.nodes.push(node);
     }
 
-    /// A set of nodes that are in any order. Of those that are the same the last counts.
+    /// Creates a set of nodes in any order. Of duplicates the last one counts.
     fn sorted(mut nodes: Vec<Node>) -> Self {
         if !nodes.is_sorted_by(|one, two| one.element < two.element) {
             nodes.reverse();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_a_place_are_listed_before_those_below_it() {
+    fn members_of_a_node_are_listed_before_those_below_it() {
         let set = Set::of([&path("a.x")[..], &path("b"), &path("c.y"), &path("c")]);
         let paths: Vec<_> = set.paths().iter().map(Path::to_string).collect();
         assert_eq!(paths, [".b", ".c", ".a.x", ".c.y"]);

@@ -1,7 +1,6 @@
-//! Values, read by their schema.
+//! Operations on values with their schema, one file for each.
 //!
-//! One file for each thing that can be done with them. Values come from decoders, which
-//! bound how deep they nest; so all of this may call itself at every level.
+//! Decoders bound the nesting of values, so that all of these functions may be recursive.
 
 mod check;
 mod compare;
@@ -19,7 +18,7 @@ pub use merge::merge;
 pub use reconcile::reconcile;
 pub use remove::remove;
 
-/// What is wrong with a value: all of it, as Kubernetes says it.
+/// The error of a value that does not match its schema: all problems, in Kubernetes' words.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotOfType(pub String);

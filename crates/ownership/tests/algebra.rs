@@ -9,7 +9,7 @@ use serde_json::json;
 
 type Model = BTreeSet<Vec<usize>>;
 
-/// Few elements of every sort, so that sets meet.
+/// A small number of elements of each type, so that sets overlap.
 fn element(at: usize) -> Element {
     let key = |members: &[(&str, Value)]| {
         let own = |(name, value): &(&str, Value)| (Box::from(*name), value.clone());

@@ -1,4 +1,4 @@
-//! Laws of the engine, on objects that people write.
+//! Laws of the engine, on realistic objects.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -20,7 +20,7 @@ fn problem(schema: &Schema, value: Value) -> String {
 }
 
 #[test]
-fn what_is_wrong_is_said_as_kubernetes_says_it() {
+fn schema_problems_are_reported_in_kubernetes_words() {
     let deployment = built_in("api.apps.v1.Deployment");
     let config_map = built_in("api.core.v1.ConfigMap");
     let pod = built_in("api.core.v1.Pod");
@@ -106,7 +106,7 @@ fn what_is_wrong_is_said_as_kubernetes_says_it() {
 }
 
 #[test]
-fn duplicates_are_allowed_where_they_are_asked_for() {
+fn duplicates_are_accepted_only_if_allowed() {
     let pod = built_in("api.core.v1.Pod");
     let pods = object(json!({"metadata": {"finalizers": ["a", "a"]}}));
     assert_eq!(typed::check(&pod, &pods, true), Ok(()));
@@ -118,7 +118,7 @@ fn duplicates_are_allowed_where_they_are_asked_for() {
 }
 
 #[test]
-fn applied_elements_are_in_the_order_of_who_applies_and_others_keep_their_places() {
+fn applied_elements_have_the_order_of_the_configuration_and_others_keep_their_places() {
     let pod = built_in("api.core.v1.Pod");
     let list = |names: &str| {
         let names: Vec<_> = names.split(' ').filter(|name| !name.is_empty()).collect();
@@ -140,7 +140,7 @@ fn applied_elements_are_in_the_order_of_who_applies_and_others_keep_their_places
 }
 
 #[test]
-fn what_is_atomic_is_one_field() {
+fn an_atomic_value_is_one_field() {
     let deployment = built_in("api.apps.v1.Deployment");
     let live = object(json!({
         "metadata": {"labels": {"a": "b"}, "annotations": {}},
@@ -177,7 +177,7 @@ fn a_reference_may_be_granular_where_its_type_is_atomic() {
 }
 
 #[test]
-fn what_became_atomic_is_owned_in_whole() {
+fn a_field_that_became_atomic_is_owned_as_a_whole() {
     let schema = |kind: &str| {
         Schema::custom(Some(&json!({"type": "object", "properties": {"spec": {
             "type": "object", "x-kubernetes-map-type": kind,
@@ -203,7 +203,7 @@ fn without_a_schema_objects_are_granular_and_lists_are_not() {
 }
 
 #[test]
-fn comparing_with_what_was_merged_shows_what_was_applied() {
+fn comparing_with_the_merge_result_shows_the_applied_fields() {
     let deployment = built_in("api.apps.v1.Deployment");
     let live = object(json!({"spec": {"replicas": 1, "template": {"spec": {
         "containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]
@@ -228,8 +228,8 @@ fn comparing_with_what_was_merged_shows_what_was_applied() {
 }
 
 #[test]
-fn hostile_schemas_and_values_are_answered() {
-    // Deeper than any decoder lets through, and no deeper than what can be dropped.
+fn hostile_schemas_and_values_do_not_panic() {
+    // Deeper than decoders accept, but shallow enough to be dropped.
     let mut schema = json!({"type": "string"});
     let mut value = json!("x");
     for _ in 0..500 {
@@ -252,7 +252,7 @@ fn hostile_schemas_and_values_are_answered() {
 }
 
 #[test]
-fn long_lists_take_no_more_than_their_length_allows() {
+fn long_lists_take_subquadratic_time() {
     const LENGTH: usize = 100_000;
     let pod = built_in("api.core.v1.Pod");
     let names = |step: usize| -> Vec<_> {
@@ -260,7 +260,7 @@ fn long_lists_take_no_more_than_their_length_allows() {
         (0..LENGTH).map(name).collect()
     };
     let list = |names: Vec<String>| object(json!({"metadata": {"finalizers": names}}));
-    // Seven and eleven have no factor in common with the length: each name is there once.
+    // Seven and eleven are coprime to the length, so that each name occurs once.
     let (live, config) = (list(names(7)), list(names(11)));
     let start = std::time::Instant::now();
     assert_eq!(typed::check(&pod, &config, false), Ok(()));
@@ -274,7 +274,7 @@ fn long_lists_take_no_more_than_their_length_allows() {
         .collect();
     let numbers = Set::read(&json!({"f:a": numbers})).unwrap();
     assert_eq!(numbers.len(), LENGTH);
-    // What grows with the square of the length takes minutes.
+    // A quadratic algorithm takes minutes.
     assert!(start.elapsed().as_secs() < 60);
     let same = list(vec!["a".to_owned(); LENGTH]);
     let problems = typed::check(&pod, &same, false).unwrap_err().0;

@@ -1,5 +1,5 @@
-//! Sequences of writes by several managers, as Kubernetes' own field manager recorded them:
-//! after every step the same object, the same owners, the same refusal.
+//! Sequences of writes by several managers, as recorded from Kubernetes' own field manager: after
+//! each step the object, its managed fields and the error are the same.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -9,11 +9,11 @@ use insula_ownership::managers::{ApplyError, Subject, Version, Writer, forget, z
 use insula_ownership::{Element, Path, Schema, Set};
 use serde_json::json;
 
-/// Where the recorded steps are, unless a variable names more of them.
+/// The recorded steps; a variable can name more.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/managers.jsonl");
 
 #[test]
-fn every_recorded_step_ends_as_it_did() {
+fn every_recorded_step_has_the_recorded_result() {
     let path = std::env::var("INSULA_MANAGERS").unwrap_or_else(|_| RECORDED.to_owned());
     let text = std::fs::read_to_string(path).unwrap();
     let (mut steps, mut wrong) = (0, Vec::new());
@@ -31,11 +31,11 @@ fn every_recorded_step_ends_as_it_did() {
         }
     }
     assert!(steps > 200, "{steps}");
-    let told = &wrong[..wrong.len().min(10)];
-    assert_eq!(wrong.len(), 0, "of {steps} steps:\n{}", told.join("\n"));
+    let shown = &wrong[..wrong.len().min(10)];
+    assert_eq!(wrong.len(), 0, "of {steps} steps:\n{}", shown.join("\n"));
 }
 
-/// Does a step, and leaves the live object as it was recorded.
+/// Replays a step, and sets the live object to the recorded one.
 fn replay(kind: &str, live: &mut Option<Object>, step: &Value) -> Result<(), String> {
     match step["op"].as_str().unwrap() {
         "scale" => scaled(live.as_mut().unwrap(), step),
@@ -57,13 +57,13 @@ fn replay(kind: &str, live: &mut Option<Object>, step: &Value) -> Result<(), Str
     }
 }
 
-/// What there is to know about the kind of a step.
+/// The kind of a step.
 struct Scene<'a> {
     api_version: String,
     schema: Schema,
     reset: Set,
     zero: Object,
-    /// Nothing if users defined it.
+    /// `None` for custom resources.
     of: Option<(String, TypeId)>,
     writer: Writer<'a>,
 }
@@ -141,7 +141,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// As it is written.
+    /// Returns the object as it is written.
     fn as_written(&self, made: &Object) -> Object {
         let Some((kind, of)) = &self.of else {
             return made.clone();
@@ -151,7 +151,7 @@ impl<'a> Scene<'a> {
         let mut object: Object = serde_json::from_slice(&out).unwrap();
         for map in ["/metadata/labels", "/metadata/annotations", "/data"] {
             let mut value = Value::Object(std::mem::take(&mut object));
-            // In a map of texts nothing is the empty one, once it was decoded.
+            // In a map of strings, null becomes the empty string when decoded.
             let texts = value.pointer_mut(map).and_then(Value::as_object_mut);
             for text in texts.into_iter().flat_map(|texts| texts.values_mut()) {
                 if text.is_null() {
@@ -214,7 +214,7 @@ fn refused(error: &ApplyError, step: &Value) -> Result<(), String> {
     if let ApplyError::Conflict { causes, .. } = error {
         let mut made: Vec<_> = causes.iter().map(|cause| json!(cause)).collect();
         let mut wanted = step["error"]["causes"].as_array().unwrap().clone();
-        // Kubernetes tells them in the order of a Go map.
+        // Kubernetes lists them in the order of a Go map.
         made.sort_by_key(Value::to_string);
         wanted.sort_by_key(Value::to_string);
         return same("causes", &made.into(), &wanted.into());
@@ -273,7 +273,7 @@ fn scaled(live: &mut Object, step: &Value) -> Result<(), String> {
     between.and(end)
 }
 
-/// What the live object is after a step.
+/// Returns the live object after a step.
 fn after(live: &Object, step: &Value) -> Object {
     let mut object = match step.get("object") {
         Some(made) => object(made.clone()),
@@ -288,7 +288,7 @@ fn after(live: &Object, step: &Value) -> Object {
     object
 }
 
-/// What has `spec.replicas` in `v1` has `spec.size` in `v1beta1`.
+/// Converts `spec.replicas` of `v1` to `spec.size` of `v1beta1`.
 fn in_version(object: &Object, version: &str) -> Object {
     let mut object = object.clone();
     if object["apiVersion"] == version {

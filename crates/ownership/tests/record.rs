@@ -1,4 +1,4 @@
-//! What the record is worth whatever somebody makes of it.
+//! Managed fields with arbitrary content from clients.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -10,13 +10,12 @@ use insula_ownership::managers::{ApplyError, Subject, Version, Writer, validate,
 use insula_ownership::{Element, Path, Schema, Set};
 use serde_json::json;
 
-/// Longer than anything here may take on a busy machine, and shorter than anything takes
-/// that grows with the square of what is sent.
-const LONG: Duration = Duration::from_secs(20);
+/// More than any test needs on a busy machine, and less than a quadratic algorithm.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 
-/// Config maps, written one after the other.
+/// A config map that is written repeatedly.
 struct Map {
     live: Object,
 }
@@ -31,7 +30,7 @@ impl Map {
         let mut new = object(new);
         with(|subject| subject.update(&self.live, &mut new, writer));
         self.live = new;
-        // It is stored now.
+        // The object is stored now.
         self.live["metadata"]["uid"] = json!("u");
         self
     }
@@ -55,7 +54,7 @@ impl Map {
         self.entries().iter().map(name).collect()
     }
 
-    /// The object as somebody would send it back, with another value.
+    /// Returns the object as a client would send it back, with another value.
     fn with(&self, key: &str, value: &str) -> Value {
         let mut new = Value::Object(self.live.clone());
         new["data"][key] = json!(value);
@@ -64,7 +63,7 @@ impl Map {
 }
 
 #[test]
-fn entries_that_cannot_be_read_are_told_as_kubernetes_tells_them() {
+fn invalid_entries_are_refused_in_kubernetes_words() {
     let good = json!({"manager": "m", "operation": "Apply", "apiVersion": "v1",
         "fieldsType": "FieldsV1", "fieldsV1": {"f:a": {}}});
     let but = |name: &str, value: Value| {
@@ -112,7 +111,7 @@ fn entries_that_cannot_be_read_are_told_as_kubernetes_tells_them() {
 }
 
 #[test]
-fn an_empty_list_forgets_all_until_somebody_applies() {
+fn an_empty_list_stops_tracking_until_the_next_apply() {
     for reset in [
         json!([]),
         json!([{}]),
@@ -135,7 +134,7 @@ fn an_empty_list_forgets_all_until_somebody_applies() {
 }
 
 #[test]
-fn a_list_that_is_sent_counts_only_if_it_can_be_read_and_not_through_a_subresource() {
+fn entries_of_clients_are_used_only_if_valid_and_not_through_a_subresource() {
     let entry = json!({"manager": "sent", "operation": "Update", "apiVersion": "v1",
         "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}}}});
     let mut bad = entry.clone();
@@ -162,7 +161,7 @@ fn a_list_that_is_sent_counts_only_if_it_can_be_read_and_not_through_a_subresour
 }
 
 #[test]
-fn who_sets_what_is_set_takes_nothing_and_leaves_the_time() {
+fn writing_the_same_values_changes_neither_owners_nor_times() {
     let mut map = Map::new();
     map.update(by("m"), &config("a", "1"));
     let before = map.entries();
@@ -181,7 +180,7 @@ fn who_sets_what_is_set_takes_nothing_and_leaves_the_time() {
 }
 
 #[test]
-fn somebody_without_a_name_is_unknown() {
+fn a_writer_without_a_name_is_the_manager_unknown() {
     let mut map = Map::new();
     map.update(by(""), &config("a", "1"));
     assert_eq!(map.managers(), ["unknown"]);
@@ -212,7 +211,7 @@ fn the_oldest_updates_are_merged_when_there_are_more_than_ten() {
 }
 
 #[test]
-fn many_managers_take_no_time_and_do_not_grow() {
+fn many_managers_are_fast_and_bounded() {
     let start = Instant::now();
     let entry = |operation: &str, number: usize| {
         json!({"manager": format!("m{number}"), "operation": operation, "apiVersion": "v1",
@@ -222,7 +221,7 @@ fn many_managers_take_no_time_and_do_not_grow() {
     for (operation, sent, left) in [
         ("Update", 1_000, 10),
         ("Apply", 1_000, 1_000),
-        // More than can be meant are not taken at all.
+        // More entries than the maximum are refused.
         ("Update", 10_000, 1),
         ("Apply", 10_000, 1),
     ] {
@@ -236,7 +235,7 @@ fn many_managers_take_no_time_and_do_not_grow() {
         let size = |list: &Value| list.to_string().len();
         let made = size(&map.live["metadata"]["managedFields"]);
         assert!(made <= size(&new["metadata"]["managedFields"]));
-        // All of them own it, and so are told of.
+        // All of them own the field, and are listed.
         let refused = map.apply(by("x"), &config("a", "2")).err().unwrap();
         let ApplyError::Conflict { message, causes } = refused else {
             panic!("{refused:?}");
@@ -248,11 +247,11 @@ fn many_managers_take_no_time_and_do_not_grow() {
         };
         assert!(message.starts_with(&count), "{message}");
     }
-    assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
+    assert!(start.elapsed() < TIME_LIMIT, "{:?}", start.elapsed());
 }
 
 #[test]
-fn versions_that_are_no_more_are_dropped() {
+fn entries_of_removed_versions_are_dropped() {
     let start = Instant::now();
     let entry = |number: usize| {
         json!({"manager": "m", "operation": "Update", "apiVersion": format!("v{number}beta1"),
@@ -264,11 +263,11 @@ fn versions_that_are_no_more_are_dropped() {
     new["metadata"]["managedFields"] = (0..1_000).map(entry).collect();
     map.update(by("n"), &new);
     assert_eq!(map.managers(), ["n"]);
-    assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
+    assert!(start.elapsed() < TIME_LIMIT, "{:?}", start.elapsed());
 }
 
 #[test]
-fn a_deep_set_is_not_read() {
+fn a_set_that_is_nested_too_deeply_is_refused() {
     let mut fields = json!({});
     for _ in 0..1_000 {
         fields = json!({"f:a": fields});
@@ -287,7 +286,7 @@ fn a_deep_set_is_not_read() {
 }
 
 #[test]
-fn a_conflict_about_much_is_told_in_few_words() {
+fn conflict_messages_are_bounded() {
     let start = Instant::now();
     let long = "x".repeat(100_000);
     let value = |value: &str| {
@@ -317,11 +316,11 @@ fn a_conflict_about_much_is_told_in_few_words() {
     assert!(message.starts_with("Apply failed with 10000 conflicts: conflicts with \"m\""));
     assert!(message.len() < 1024 * 1024, "{}", message.len());
     assert!(!causes.is_empty() && causes.len() < 10, "{}", causes.len());
-    assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
+    assert!(start.elapsed() < TIME_LIMIT, "{:?}", start.elapsed());
 }
 
 #[test]
-fn an_apply_of_something_else_is_refused() {
+fn an_apply_of_another_object_is_refused() {
     let mut other = config("a", "1");
     other["kind"] = json!("Secret");
     let mut versioned = config("a", "1");
@@ -357,7 +356,7 @@ fn an_apply_of_something_else_is_refused() {
 }
 
 #[test]
-fn what_kubectl_applied_on_its_own_is_its_to_change() {
+fn kubectl_takes_over_fields_of_its_client_side_apply() {
     let last = config("a", "1").to_string();
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
     let mut made = config("a", "1");
@@ -379,7 +378,7 @@ fn what_kubectl_applied_on_its_own_is_its_to_change() {
 }
 
 #[test]
-fn annotations_without_a_value_are_remembered_as_empty_ones() {
+fn null_annotations_are_recorded_as_empty_ones() {
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
     for (annotations, remembered) in [
         (
@@ -410,7 +409,7 @@ fn annotations_without_a_value_are_remembered_as_empty_ones() {
 }
 
 #[test]
-fn what_is_too_long_to_remember_is_forgotten() {
+fn a_last_applied_annotation_that_is_too_long_is_removed() {
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
     let mut made = config("a", "1");
     made["metadata"]["annotations"] = json!({annotation: "{}"});
@@ -422,7 +421,7 @@ fn what_is_too_long_to_remember_is_forgotten() {
 }
 
 #[test]
-fn a_scale_knows_the_owners_of_the_replicas_of_its_parent() {
+fn a_scale_has_the_owners_of_its_parents_replicas() {
     let path = Path(fields("spec.replicas"));
     let replicas = [("apps/v1", Some(path)), ("apps/v2", None)];
     let parent = Parent {
@@ -443,7 +442,7 @@ fn a_scale_knows_the_owners_of_the_replicas_of_its_parent() {
     parent.to_scale(&deployment, &mut scale).unwrap();
     let own = entry("a", "Apply", "autoscaling/v1", json!({"f:replicas": {}}));
     assert_eq!(scale["metadata"]["managedFields"], json!([own]));
-    // Somebody else took them.
+    // Another manager took them.
     let mut taken = entry("s", "Update", "autoscaling/v1", json!({"f:replicas": {}}));
     taken["subresource"] = json!("scale");
     scale["metadata"]["managedFields"] = json!([taken]);
@@ -463,7 +462,7 @@ fn a_scale_knows_the_owners_of_the_replicas_of_its_parent() {
 }
 
 #[test]
-fn objects_that_are_not_of_their_type_are_no_longer_tracked() {
+fn objects_that_do_not_match_their_schema_are_no_longer_tracked() {
     let mut map = Map::new();
     map.update(by("m"), &config("a", "1"));
     map.live["data"]["a"] = json!(["1"]);
@@ -471,7 +470,7 @@ fn objects_that_are_not_of_their_type_are_no_longer_tracked() {
     new["data"]["a"] = json!(["2"]);
     map.update(by("n"), &new);
     assert_eq!(map.entries(), Vec::<Value>::new());
-    // And what has no metadata to write into is left alone.
+    // An object without metadata to write into is not changed.
     let mut odd = object(&json!({"metadata": 5, "data": {"a": "1"}}));
     with(|subject| subject.update(&zero_map(), &mut odd, by("m")));
     assert_eq!(odd["metadata"], 5);

@@ -1,5 +1,5 @@
-//! What a real structured-merge-diff made of random objects, by the schemas that a real
-//! kube-apiserver builds for its own kinds and for definitions.
+//! Results of the real structured-merge-diff for random objects, with the schemas that a real
+//! kube-apiserver builds for built-in and custom types.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,8 +14,8 @@ const DEFINITIONS: &str = include_str!("data/definitions.json");
 const VECTORS: &str = include_str!("data/vectors.jsonl");
 
 #[test]
-fn every_operation_gives_what_kubernetes_gives() {
-    // More of them may be in files.
+fn every_operation_has_the_result_of_kubernetes() {
+    // A variable can name a file with more.
     let text = given("OWNERSHIP_VECTORS").unwrap_or_else(|| VECTORS.to_owned());
     let mut schemas = Schemas::new();
     let mut wrong = Vec::new();
@@ -62,13 +62,13 @@ impl Schemas {
     }
 }
 
-/// What is in the file that a variable names.
+/// Reads the file that a variable names.
 fn given(variable: &str) -> Option<String> {
     let file = std::env::var(variable).ok()?;
     Some(std::fs::read_to_string(file).unwrap())
 }
 
-/// Compares everything that a case has.
+/// Compares all results of a case.
 fn check(schema: &Schema, case: &Value, wrong: &mut Vec<String>) {
     let mut same = |what: &str, got: String, want: &str| {
         if got != want {
@@ -136,7 +136,7 @@ fn check(schema: &Schema, case: &Value, wrong: &mut Vec<String>) {
     }
 }
 
-/// Kubernetes finds what is wrong with members of a map in no order.
+/// Kubernetes reports problems of map members in random order.
 fn sorted(problems: &str) -> String {
     let mut lines: Vec<_> = problems.lines().collect();
     lines.sort_unstable();
@@ -147,7 +147,7 @@ fn object(value: &Value) -> Object {
     value.as_object().cloned().unwrap_or_default()
 }
 
-/// As a peer of Go would write it: `2.0` and `2` are one number there.
+/// Formats JSON as Go would: `2.0` and `2` are the same number there.
 fn json(object: Object) -> String {
     insula_kinds::go::json(&Value::Object(object))
 }

@@ -1,4 +1,4 @@
-//! Objects in which nothing was set, as a kube-apiserver writes them.
+//! Zero objects, as a kube-apiserver writes them.
 
 use insula_kinds::{CustomKind, Kind, Object, Scope, Value, encode, kinds};
 use insula_ownership::managers::zero;
@@ -7,7 +7,7 @@ use serde_json::json;
 const RECORDED: &str = include_str!("data/zero-objects.json");
 
 #[test]
-fn a_kind_that_nothing_is_set_of_is_what_go_writes_of_it() {
+fn zero_objects_are_those_that_go_writes() {
     let recorded: Object = serde_json::from_str(RECORDED).unwrap();
     assert!(recorded.len() > 50);
     for (name, wanted) in &recorded {
@@ -26,9 +26,9 @@ fn a_kind_that_nothing_is_set_of_is_what_go_writes_of_it() {
     }
 }
 
-/// What is written of an object and read back is complete: there is nothing to add.
+/// An object that was written and read back is complete.
 #[test]
-fn what_was_written_is_complete() {
+fn written_objects_are_complete() {
     for (_, kind) in kinds().iter() {
         let mut out = Vec::new();
         let name = (kind.api_version(), kind.kind.as_str());
@@ -39,7 +39,7 @@ fn what_was_written_is_complete() {
 }
 
 #[test]
-fn an_object_is_completed_in_all_its_depth() {
+fn objects_are_completed_at_every_level() {
     let id = kinds().find_by_kind("apps", "v1", "Deployment").unwrap();
     let kind = kinds().get(id);
     let sent = json!({"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
@@ -61,7 +61,7 @@ fn an_object_is_completed_in_all_its_depth() {
 }
 
 #[test]
-fn a_kind_that_users_define_has_nothing_but_its_name() {
+fn zero_objects_of_custom_resources_have_only_a_version_and_kind() {
     let kind = Kind::custom(CustomKind {
         group: "ex.io".to_owned(),
         version: "v1".to_owned(),

@@ -1,15 +1,17 @@
-//! What a program that names no manager is called.
+//! The default manager name from the user agent.
 
-/// So many bytes a manager's name may have.
-const MOST: usize = 128;
+use insula_gotext::quote::is_printable;
 
-/// The name of a manager from what the user agent calls itself: what is before the first
-/// slash, if it can be printed, as far as there is room. It may be empty.
+/// The maximum length of a manager name in bytes.
+const MAX_NAME_LENGTH: usize = 128;
+
+/// Returns the manager name of a user agent: the text before the first slash, without unprintable
+/// characters and cut to the maximum length. It may be empty.
 pub fn name(user_agent: &str) -> String {
     let (program, _) = user_agent.split_once('/').unwrap_or((user_agent, ""));
     let mut name = String::new();
     for letter in program.chars().filter(|letter| is_printable(*letter)) {
-        if name.len() + letter.len_utf8() > MOST {
+        if name.len() + letter.len_utf8() > MAX_NAME_LENGTH {
             break;
         }
         name.push(letter);
@@ -17,26 +19,12 @@ pub fn name(user_agent: &str) -> String {
     name
 }
 
-/// Whether Go calls it printable, which Rust does not say of a letter; but it escapes those
-/// that are not. Marks it escapes only where a text begins.
-fn is_printable(letter: char) -> bool {
-    match letter {
-        '"' | '\'' | '\\' | '\u{fffd}' => true,
-        _ => {
-            let mut text = [b'a'; 5];
-            let end = 1 + letter.encode_utf8(&mut text[1..]).len();
-            let text = std::str::from_utf8(&text[..end]).unwrap_or_default();
-            text.escape_debug().count() == 2
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_manager_is_called_what_the_user_agent_says_before_the_slash() {
+    fn the_manager_name_is_the_user_agent_up_to_the_slash() {
         let long = "é".repeat(100);
         for (agent, is) in [
             ("my-ctl/v1.2 (linux/amd64)", "my-ctl"),

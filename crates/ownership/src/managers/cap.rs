@@ -1,4 +1,4 @@
-//! How many owners are remembered.
+//! The limit of update entries.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use super::change::join_all;
 use super::record::{Entry, Operation, Record};
 use crate::Set;
 
-/// So many entries of updates are kept, as Kubernetes does.
-const MOST: usize = 10;
+/// The maximum number of update entries, as in Kubernetes.
+const MAX_UPDATES: usize = 10;
 
-/// Who is said to own what the oldest updates changed.
+/// The manager of the merged oldest updates.
 const ANCIENT: &str = "ancient-changes";
 
-/// What the oldest updates of one version come to.
+/// The merged oldest updates of one version.
 #[derive(Default)]
 struct Bucket {
     /// The oldest entry, which becomes the bucket if there is none.
     first: Option<usize>,
     /// The entry that is the bucket.
     at: Option<usize>,
-    /// What was merged into it.
+    /// The sets merged into it.
     sets: Vec<Set>,
 }
 
-/// Merges the oldest entries of updates, those of each version, until few enough are left.
+/// Merges the oldest update entries of each version until the limit is met.
 pub(super) fn cap(record: &mut Record<'_>) {
     let is_update = |entry: &Entry<'_>| entry.operation == Operation::Update;
     let updates = record.entries.iter().filter(|entry| is_update(entry));
-    if updates.count() <= MOST {
+    if updates.count() <= MAX_UPDATES {
         return;
     }
     let all = std::mem::take(&mut record.entries);
@@ -47,7 +47,7 @@ fn merge_oldest(updates: Vec<Entry<'_>>) -> impl Iterator<Item = Entry<'_>> {
         }
     }
     for at in 0..entries.len() {
-        let Some(entry) = entries[at].as_ref().filter(|_| left > MOST) else {
+        let Some(entry) = entries[at].as_ref().filter(|_| left > MAX_UPDATES) else {
             break;
         };
         let bucket = buckets.entry(entry.api_version.to_string()).or_default();
@@ -60,7 +60,7 @@ fn merge_oldest(updates: Vec<Entry<'_>>) -> impl Iterator<Item = Entry<'_>> {
 }
 
 impl Bucket {
-    /// Takes in the entry at a place; false if it is the first one, which stays.
+    /// Merges the entry at an index; returns false for the first one, which stays.
     fn merge(&mut self, at: usize, entries: &mut [Option<Entry<'_>>]) -> bool {
         let Some(first) = self.first else {
             self.first = Some(at);
@@ -71,7 +71,7 @@ impl Bucket {
             return false;
         };
         if bucket == at {
-            // It is younger than others that are merged. Kubernetes forgets it then.
+            // The bucket is younger than merged entries. Kubernetes drops it in this case.
             self.at = None;
             self.sets.clear();
             return true;

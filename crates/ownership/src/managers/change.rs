@@ -1,4 +1,4 @@
-//! What is different between two objects, in every version in which somebody owns fields.
+//! The differences between two objects, in every version in which a manager owns fields.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use super::{Subject, Version};
 use crate::typed::{self, Comparison, NotOfType};
 use crate::{Schema, Set};
 
-/// What is different, without what the endpoint leaves as it was.
+/// The differences, without the fields that the endpoint resets.
 #[derive(Debug, Default)]
 pub(super) struct Change {
-    /// What came about or has another value.
+    /// The fields that were added or modified.
     pub(super) changed: Set,
-    /// What is gone.
+    /// The fields that were removed.
     pub(super) removed: Set,
 }
 
-/// The live object in the versions in which somebody owns fields.
+/// The live object in the versions in which managers own fields.
 pub(super) struct Versions<'a> {
     subject: &'a Subject<'a>,
     live: &'a Object,
     others: BTreeMap<String, Option<Version>>,
 }
 
-/// What is different in each of these versions.
+/// The differences in each of these versions.
 pub(super) struct Changes<'a> {
     version: &'a str,
     pub(super) own: Change,
@@ -41,9 +41,9 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// Drops entries of versions that are no more, and makes the others what the schema of
-    /// now can mean.
-    pub(super) fn settle(&mut self, record: &mut Record<'_>) {
+    /// Drops entries of versions that no longer exist, and reconciles the others with the current
+    /// schema.
+    pub(super) fn reconcile_entries(&mut self, record: &mut Record<'_>) {
         record.entries.retain_mut(|entry| {
             let Some(schema) = self.schema(&entry.api_version) else {
                 return false;
@@ -55,7 +55,7 @@ impl<'a> Versions<'a> {
         });
     }
 
-    /// What a new object is different in.
+    /// Compares the live object with a new one.
     pub(super) fn changes(&self, new: &Object) -> Result<Changes<'a>, NotOfType> {
         let own = typed::compare(self.subject.schema, self.live, new)?;
         let mut others = BTreeMap::new();
@@ -87,7 +87,7 @@ impl<'a> Versions<'a> {
 }
 
 impl Changes<'_> {
-    /// In the version; nothing if the new object is not to be had in it.
+    /// Returns the differences in a version, or none if the new object cannot be converted to it.
     pub(super) fn of(&self, version: &str) -> Option<&Change> {
         match version == self.version {
             true => Some(&self.own),
@@ -95,13 +95,13 @@ impl Changes<'_> {
         }
     }
 
-    /// Takes from all what they no longer own, and drops those who are left with nothing.
+    /// Removes lost fields from all entries, and drops entries that become empty.
     pub(super) fn take_from(&self, record: &mut Record<'_>) {
         record.entries.retain_mut(|entry| {
             let Some(change) = self.of(&entry.api_version) else {
                 return false;
             };
-            entry.lose(change);
+            entry.remove_changed(change);
             !entry.fields().is_empty()
         });
     }
@@ -121,7 +121,7 @@ impl Change {
     }
 }
 
-/// The members of either set.
+/// Returns the union of two sets.
 pub(super) fn join(one: Set, two: Set) -> Set {
     match (one.is_empty(), two.is_empty()) {
         (true, _) => two,
@@ -130,8 +130,8 @@ pub(super) fn join(one: Set, two: Set) -> Set {
     }
 }
 
-/// The members of all sets. Pairs are joined until one is left, so that many small sets do
-/// not cost a large one each.
+/// Returns the union of all sets. Sets are joined in pairs, so that many small sets are not each
+/// joined with a large one.
 pub(super) fn join_all(mut sets: Vec<Set>) -> Set {
     while sets.len() > 1 {
         let mut halves = std::mem::take(&mut sets).into_iter();
@@ -142,7 +142,7 @@ pub(super) fn join_all(mut sets: Vec<Set>) -> Set {
     sets.pop().unwrap_or_default()
 }
 
-/// The set without these fields and what is below them.
+/// Returns the set without these fields and the fields below them.
 pub(super) fn except(set: Set, fields: &Set) -> Set {
     match set.is_empty() || fields.is_empty() {
         true => set,

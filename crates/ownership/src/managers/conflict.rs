@@ -1,4 +1,4 @@
-//! What others own that an apply would change, and how that is told.
+//! Conflicts of an apply, and their messages.
 
 use insula_gotext::quote;
 
@@ -6,11 +6,10 @@ use super::ApplyError;
 use super::record::{Entry, Operation};
 use crate::Set;
 
-/// So much text is told, whatever somebody made up to conflict with. All conflicts are
-/// counted.
-const MOST_TEXT: usize = 256 * 1024;
+/// The maximum length of the message. All conflicts are counted.
+const MAX_MESSAGE_LENGTH: usize = 256 * 1024;
 
-/// What others own that would change.
+/// The fields of other managers that would change.
 #[derive(Debug, Default)]
 pub(super) struct Conflicts {
     of: Vec<Conflict>,
@@ -35,7 +34,7 @@ impl Conflicts {
         self.of.is_empty()
     }
 
-    /// Adds fields of an entry that would change, if there are any.
+    /// Adds the fields of an entry that would change.
     pub(super) fn add(&mut self, entry: &Entry<'_>, fields: Set) {
         if !fields.is_empty() {
             self.of.push(Conflict {
@@ -46,7 +45,7 @@ impl Conflicts {
         }
     }
 
-    /// Without those about these fields.
+    /// Returns the conflicts without those about these fields.
     pub(super) fn except(self, allowed: &Set) -> Self {
         let rest = |conflict: Conflict| {
             let fields = conflict.fields.difference(allowed);
@@ -63,7 +62,7 @@ impl Conflicts {
         let mut lines = Lines {
             message: String::new(),
             causes: Vec::new(),
-            room: MOST_TEXT,
+            room: MAX_MESSAGE_LENGTH,
         };
         for conflict in &self.of {
             lines.tell(conflict);
@@ -89,7 +88,7 @@ impl Lines {
         self.list(&conflict.owner, &conflict.fields, "");
     }
 
-    /// At every place first the members there, then those below.
+    /// Lists the fields: at every level first the members, then those below them.
     fn list(&mut self, owner: &str, fields: &Set, prefix: &str) {
         for (element, _, _) in fields.entries().filter(|(_, member, _)| *member) {
             if self.room == 0 {
@@ -110,7 +109,7 @@ impl Lines {
     }
 }
 
-/// As a message calls the owner.
+/// Returns the owner as messages name it.
 fn owner(entry: &Entry<'_>) -> String {
     let mut text = quote(&entry.manager);
     if !entry.subresource.is_empty() {

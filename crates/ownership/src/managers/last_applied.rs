@@ -1,21 +1,20 @@
-//! The annotation in which kubectl remembers what it applied on its own, before servers
-//! could.
+//! The annotation with the last configuration of kubectl's client-side apply.
 
 use insula_kinds::{Object, Value, go};
 
 use super::Subject;
 use crate::{Set, typed};
 
-/// Who may go on from there.
+/// The manager that may take over from client-side apply.
 pub(super) const KUBECTL: &str = "kubectl";
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// All annotations of an object together may have so many bytes.
-const MOST: usize = 256 * 1024;
+/// The maximum size of all annotations in bytes.
+const MAX_ANNOTATIONS_SIZE: usize = 256 * 1024;
 
-/// The fields that were applied last and still have these values: whoever applied them
-/// may change them, whoever is said to own them. Nothing if that is not known.
+/// Returns the fields of the last configuration that still have its values: kubectl may change them
+/// whatever manager owns them. Returns `None` if there is no valid annotation.
 pub(super) fn allowed(subject: &Subject<'_>, live: &Object) -> Option<Set> {
     let text = annotations(live)?.get(ANNOTATION)?.as_str()?;
     let last: Object = serde_json::from_str(text).ok()?;
@@ -31,7 +30,7 @@ pub(super) fn allowed(subject: &Subject<'_>, live: &Object) -> Option<Set> {
     Some(fields.difference(&change.added).difference(&change.removed))
 }
 
-/// Remembers in the object what was applied to it, if it remembers such a thing.
+/// Updates the annotation with the applied configuration, if the object has one.
 pub(super) fn renew(object: &mut Object, config: &Object) {
     let metadata = object.get_mut("metadata");
     let all = metadata.and_then(|metadata| metadata.get_mut("annotations"));
@@ -45,7 +44,7 @@ pub(super) fn renew(object: &mut Object, config: &Object) {
     let text = remembered(config);
     all.insert(ANNOTATION.to_owned(), text.into());
     let size = |(name, value): (&String, &Value)| name.len() + value.as_str().map_or(0, str::len);
-    if all.iter().map(size).sum::<usize>() > MOST {
+    if all.iter().map(size).sum::<usize>() > MAX_ANNOTATIONS_SIZE {
         all.remove(ANNOTATION);
     }
 }
@@ -68,13 +67,13 @@ fn remembered(config: &Object) -> String {
     go::json(&Value::Object(config)) + "\n"
 }
 
-/// The annotations, if they are such.
+/// Returns the annotations, if they are an object.
 fn annotations(object: &Object) -> Option<&Object> {
     let all = object.get("metadata")?.get("annotations")?.as_object()?;
     all.values().all(is_text).then_some(all)
 }
 
-/// Nothing is the empty text.
+/// Returns whether the value can be an annotation; null counts as the empty string.
 fn is_text(value: &Value) -> bool {
     value.is_string() || value.is_null()
 }

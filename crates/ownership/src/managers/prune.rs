@@ -1,5 +1,5 @@
-//! What goes when somebody no longer applies it: what they applied before, do not apply now,
-//! and nobody else owns.
+//! Pruning: removes fields that the manager applied before, does not apply now, and no other
+//! manager owns.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ struct View<'a> {
     schema: Cow<'a, Schema>,
 }
 
-/// The merged object without what goes. `last` is what was applied before, and the record
-/// has already what is applied now.
+/// Prunes the merged object. `last` is the set applied before; the entries already have the set
+/// applied now.
 pub(super) fn prune(
     subject: &Subject<'_>,
     merged: Object,
@@ -29,7 +29,7 @@ pub(super) fn prune(
     last: &Entry<'_>,
 ) -> Result<Object, NotOfType> {
     let same = last.api_version == subject.api_version;
-    // Whatever was applied is applied again: nothing goes.
+    // All fields are applied again, so that there is nothing to prune.
     if same && last.fields().difference(now).is_empty() {
         return Ok(merged);
     }
@@ -57,7 +57,7 @@ pub(super) fn prune(
 }
 
 impl<'a> View<'a> {
-    /// The same object in another version, if there is such a version.
+    /// Converts the object to another version, if it exists.
     fn in_version<'b>(&'b self, subject: &Subject<'_>, version: &'b str) -> Option<View<'b>> {
         if version == self.version {
             return Some(View {
@@ -90,14 +90,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Its fields, with those above them that have a name of their own.
+    /// Returns the fields of the object, with the declared fields above them.
     fn named(&self) -> Result<Set, NotOfType> {
         let fields = typed::fields(&self.schema, &self.object)?;
         Ok(ensure_named(&self.schema, &fields))
     }
 
-    /// What was pruned from this, with everything that somebody owns. The version in which
-    /// it was pruned comes first: others may need what is owned in it to be converted.
+    /// Restores fields that a manager owns. The version in which the object was pruned comes first:
+    /// conversions to others may need its fields.
     fn with_owned<'b>(
         &'b self,
         subject: &Subject<'_>,

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: what is read from it and written to it.
+//! Reading and writing of `metadata.managedFields`.
 
 use std::borrow::Cow;
 
@@ -9,20 +9,20 @@ use insula_kinds::{Object, Value, go};
 use super::change::Change;
 use crate::{Set, set::NotASet};
 
-/// So many entries may be sent. Kubernetes has no such bound, but nothing of use has nearly
-/// as many owners, and those who apply are never merged.
-const MOST_SENT: usize = 1_000;
+/// The maximum number of entries in a request. Kubernetes has no such limit, but no useful object
+/// has nearly as many managers, and apply entries are never merged.
+const MAX_SENT_ENTRIES: usize = 1_000;
 
-/// How somebody came to own fields. `Apply` sorts before `Update`.
+/// The operation of an entry. `Apply` sorts before `Update`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
-    /// By applying a configuration that has them.
+    /// The manager applied a configuration with the fields.
     Apply,
-    /// By changing them.
+    /// The manager changed the fields.
     Update,
 }
 
-/// What somebody owns.
+/// An entry of the managed fields.
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     pub(super) manager: Cow<'a, str>,
@@ -31,59 +31,58 @@ pub(super) struct Entry<'a> {
     pub(super) subresource: Cow<'a, str>,
     time: Option<Cow<'a, str>>,
     fields: Set,
-    /// The entry as it was read, and where, while it still says the same.
+    /// The entry as it was read and its index, while it is unchanged.
     written: Option<(usize, &'a Value)>,
 }
 
-/// Who owns what. No two entries are of the same owner, except on the way to be written.
+/// The entries of an object. Each owner has one, except just before they are written.
 #[derive(Debug, Default)]
 pub(super) struct Record<'a> {
     pub(super) entries: Vec<Entry<'a>>,
 }
 
-/// What makes an owner: two entries that agree in it are of the same one.
+/// The identity of an owner: two entries that agree in it are of the same owner.
 pub(super) type Owner<'e> = (&'e str, Operation, &'e str, &'e str);
 
-/// What is wrong with an entry.
+/// The error of an invalid entry.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// There are more of them than anything has owners.
-    #[error("there are more than {MOST_SENT} managed fields entries")]
+    /// There are too many entries.
+    #[error("there are more than {MAX_SENT_ENTRIES} managed fields entries")]
     TooMany,
-    /// It came about in no way that is known.
+    /// The operation is unknown.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
-    /// It has no version.
+    /// The version is missing.
     #[error("apiVersion must not be empty")]
     ApiVersion,
-    /// It does not say what its fields are.
+    /// The fields type is missing.
     #[error("missing fieldsType in managed fields entry {0}")]
     NoType(usize),
-    /// Its fields are something else.
+    /// The fields type is unknown.
     #[error("invalid fieldsType {} in managed fields entry {index}", quote(form))]
     OtherType {
-        /// What they are said to be.
+        /// The fields type.
         form: String,
-        /// Where the entry is.
+        /// The index of the entry.
         index: usize,
     },
-    /// Its fields cannot be read.
+    /// The fields are invalid.
     #[error("error decoding versioned set from {0}: error decoding set: {1}")]
     Fields(String, NotASet),
 }
 
 impl<'a> Record<'a> {
-    /// From a list that was written by [`Self::write`]: entries that stay as they are will
-    /// be written as they were.
+    /// Reads a list that [`Self::write`] wrote: unchanged entries are written as they were.
     pub(super) fn read(list: &'a [Value]) -> Result<Self, Unreadable> {
         let read = |(index, entry)| Entry::read(entry, index);
         let entries = list.iter().enumerate().map(read);
         Ok(Self::of(entries.collect::<Result<_, _>>()?))
     }
 
-    /// From a list that somebody sent: entries will be written in the regular form.
+    /// Reads a list from a client: entries are written in canonical form.
     pub(super) fn read_foreign(list: &'a [Value]) -> Result<Self, Unreadable> {
-        if list.len() > MOST_SENT {
+        if list.len() > MAX_SENT_ENTRIES {
             return Err(Unreadable::TooMany);
         }
         let mut record = Self::read(list)?;
@@ -93,7 +92,7 @@ impl<'a> Record<'a> {
         Ok(record)
     }
 
-    /// Of several entries of one owner the last one counts.
+    /// Keeps the last of several entries of one owner.
     fn of(mut entries: Vec<Entry<'a>>) -> Self {
         entries.sort_by(|a, b| a.owner().cmp(&b.owner()));
         entries.dedup_by(|later, kept| {
@@ -110,20 +109,19 @@ impl<'a> Record<'a> {
         self.entries.is_empty()
     }
 
-    /// The entry of the owner, taken out.
+    /// Removes and returns the entry of an owner.
     pub(super) fn take(&mut self, owner: Owner<'_>) -> Option<Entry<'a>> {
         let at = self.entries.iter().position(|entry| entry.owner() == owner);
         at.map(|at| self.entries.swap_remove(at))
     }
 
-    /// Writes it into the metadata of an object, in the order of Kubernetes, if there is
-    /// anything to tell.
+    /// Writes the entries into the metadata of an object, in the order of Kubernetes, if there are
+    /// any.
     pub(super) fn write_to(self, object: &mut Object) {
         self.write_from(Vec::new(), object);
     }
 
-    /// The same, with a copy of the list that was read, from which entries are taken that
-    /// stay as they were.
+    /// The same, with a copy of the list that was read, from which unchanged entries are moved.
     pub(super) fn write_from(mut self, mut copy: Vec<Value>, object: &mut Object) {
         self.entries.sort_by(|a, b| a.place().cmp(&b.place()));
         let entries = self.entries.into_iter();
@@ -191,7 +189,7 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn owner(&self) -> Owner<'_> {
-        // Who applies is the same in all versions.
+        // An applier is the same owner in all versions.
         let version = match self.operation {
             Operation::Apply => "",
             Operation::Update => &self.api_version,
@@ -199,7 +197,7 @@ impl<'a> Entry<'a> {
         (&self.manager, self.operation, version, &self.subresource)
     }
 
-    /// The owner as Kubernetes writes it down, and sorts by.
+    /// Returns the owner in the form that Kubernetes sorts by.
     pub(super) fn identity(&self) -> String {
         let (manager, operation, version, subresource) = self.owner();
         let members = [
@@ -224,8 +222,8 @@ impl<'a> Entry<'a> {
         self.written = None;
     }
 
-    /// Takes away what others changed, and what is no longer there.
-    pub(super) fn lose(&mut self, change: &Change) {
+    /// Removes the fields that others changed or removed.
+    pub(super) fn remove_changed(&mut self, change: &Change) {
         for gone in [&change.changed, &change.removed] {
             if !self.fields.intersection(gone).is_empty() {
                 self.set_fields(self.fields.difference(gone));
@@ -242,7 +240,7 @@ impl<'a> Entry<'a> {
         self.written = None;
     }
 
-    /// In seconds. Never is taken for the beginning of 1970.
+    /// Returns the time in seconds since 1970, which is also the default.
     pub(super) fn seconds(&self) -> i64 {
         let time = self
             .time
@@ -300,13 +298,12 @@ impl Operation {
     }
 }
 
-/// The list of an object; nothing if it has none.
+/// Returns the list of an object, if it has one.
 pub(super) fn list(object: &Object) -> Option<&Vec<Value>> {
     object.get("metadata")?.get("managedFields")?.as_array()
 }
 
-/// Whether somebody sent the list to say that all is forgotten: it is empty, or has one
-/// entry that says nothing.
+/// Returns whether the list of a client removes all entries: it is empty, or has one empty entry.
 pub(super) fn is_reset(list: &[Value]) -> bool {
     let says_nothing = |value: &Value| match value {
         Value::Null => true,

@@ -1,11 +1,12 @@
-//! What an endpoint leaves as it was, whatever is sent to it: nobody owns it through it.
+//! Reset fields: fields that an endpoint keeps whatever is sent to it, so that no manager owns them
+//! through it.
 
 use insula_kinds::Kind;
 
 use crate::{Element, Set};
 
-/// The fields that a write to the subresource leaves as they were, or a write to the
-/// object itself if there is no name.
+/// Returns the fields that a write to the subresource resets, or a write to the object itself if
+/// the name is empty.
 pub fn reset(kind: &Kind, subresource: &str) -> Set {
     let endpoint = match subresource {
         "" => "main",
@@ -26,7 +27,7 @@ mod tests {
     use insula_kinds::kinds;
 
     #[test]
-    fn what_an_endpoint_leaves_is_what_its_kind_says() {
+    fn reset_fields_depend_on_kind_and_subresource() {
         for (kind, subresource, fields) in [
             ("Deployment", "", r#"{"f:status":{}}"#),
             (

@@ -1,7 +1,7 @@
-//! Who owns the replicas of an object, seen through its scale.
+//! Ownership of replicas through the scale subresource.
 //!
-//! A Scale has no record of its own: those who own the replicas of its parent own the
-//! replicas of the Scale, and the other way round.
+//! A Scale has no managed fields of its own: the owners of the parent's replicas own the replicas
+//! of the Scale, and vice versa.
 
 use insula_kinds::Object;
 
@@ -9,21 +9,21 @@ use super::forget;
 use super::record::{Entry, Operation, Record, Unreadable, list};
 use crate::{Element, Path, Set};
 
-/// The version in which scales are written.
+/// The version of scales.
 const SCALE: &str = "autoscaling/v1";
 
-/// What has a scale.
+/// An object with a scale.
 #[derive(Clone, Copy, Debug)]
 pub struct Parent<'a> {
-    /// The version in which the request is about it.
+    /// The version of the request.
     pub api_version: &'a str,
-    /// Each of its versions, and where it has its replicas: nothing if it has no scale in
-    /// that one.
+    /// The versions of the parent, and the path of the replicas in each: `None` if it has no scale
+    /// in that version.
     pub replicas: &'a [(&'a str, Option<Path>)],
 }
 
 impl Parent<'_> {
-    /// Writes into a scale who owns its replicas.
+    /// Writes the owners of the replicas into a scale.
     pub fn to_scale(&self, parent: &Object, scale: &mut Object) -> Result<(), Unreadable> {
         let mut record = read(parent)?;
         record.entries.retain_mut(|entry| {
@@ -42,7 +42,7 @@ impl Parent<'_> {
         Ok(())
     }
 
-    /// Writes into the parent who owns what, now that the scale was written.
+    /// Updates the managed fields of the parent after a write of the scale.
     pub fn to_parent(&self, scale: &Object, parent: &mut Object) -> Result<(), Unreadable> {
         let mut scaled = read(scale)?;
         let list = list(parent).cloned().unwrap_or_default();
@@ -52,8 +52,8 @@ impl Parent<'_> {
             .retain_mut(|entry| match self.path(&entry.api_version) {
                 None => false,
                 Some(Some(path)) if entry.fields().has(&path.0) => {
-                    // An update is of another owner in the version of scales. Kubernetes does
-                    // not make up for that, so it is told apart below.
+                    // An update of the scale has another version, and so another owner. Kubernetes
+                    // does not correct that, hence the distinction below.
                     if scaled.take(entry.owner()).is_none() {
                         let rest = entry.fields().difference(&Set::of([&path.0[..]]));
                         entry.set_fields(rest);
@@ -72,7 +72,7 @@ impl Parent<'_> {
         Ok(())
     }
 
-    /// An entry of the scale becomes one of the parent.
+    /// Adds an entry of the scale to the parent.
     fn add<'a>(&'a self, entry: Entry<'a>, record: &mut Record<'a>) {
         let before = match entry.operation {
             Operation::Apply => record.take(entry.owner()),

@@ -1,11 +1,11 @@
-//! Writes that would change nothing but when something was last changed.
+//! Writes that would change only the times of entries.
 
 use insula_kinds::{Object, Value};
 
 use super::record::list;
 
-/// Puts the times of the old object's entries back if nothing else is different, so that
-/// there is nothing to write.
+/// Restores the times of the old object's entries if nothing else differs, so that there is nothing
+/// to write.
 pub fn keep(old: &Object, new: &mut Object) {
     let (Some(were), Some(are)) = (list(old), list(new)) else {
         return;
@@ -24,7 +24,7 @@ pub fn keep(old: &Object, new: &mut Object) {
     }
 }
 
-/// Whether two objects say the same, whoever owns it.
+/// Returns whether two objects are equal apart from their managed fields.
 pub(super) fn same_but_entries(
     old: &Object,
     new: &Object,
@@ -38,7 +38,7 @@ pub(super) fn same_but_entries(
     old.len() == new.len() && old.iter().all(member)
 }
 
-/// Whether all members are the same, except that one.
+/// Returns whether all members are equal, except for one.
 fn same_except(
     old: &Value,
     new: &Value,
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_kept_if_nothing_else_is_different() {
+    fn times_are_kept_if_nothing_else_differs() {
         let old = object("1", &[("a", "f:x", Some("1")), ("b", "f:y", None)]);
         for (new, kept) in [
             (

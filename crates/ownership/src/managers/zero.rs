@@ -1,4 +1,4 @@
-//! Objects in which nothing was set.
+//! Objects without any field set.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,9 +12,8 @@ static ZEROS: LazyLock<Vec<(TypeId, Object)>> = LazyLock::new(|| {
     zeros
 });
 
-/// An object of the kind before anything is set: with what Go writes of an empty value of
-/// the type, and so with nothing for kinds that users define. Who creates an object owns
-/// what is different from this.
+/// Returns the zero object of a kind: what Go writes for the zero value of its type, which is
+/// nothing for custom resources. The creator of an object owns its differences from this one.
 pub fn zero(kind: &Kind) -> Cow<'static, Object> {
     if kind.is_custom() {
         return Cow::Owned(named(kind.api_version(), &kind.kind));
@@ -26,7 +25,7 @@ pub fn zero(kind: &Kind) -> Cow<'static, Object> {
     }
 }
 
-/// The same for a type that is served only below other objects, such as a Scale.
+/// The same for a type that is served only as a subresource, such as Scale.
 pub fn of_type(api_version: &str, kind: &str, of: TypeId) -> Object {
     let mut object = named(api_version, kind);
     encode::complete(of, &mut object);

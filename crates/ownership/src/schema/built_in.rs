@@ -1,10 +1,10 @@
-//! Types of the table.
+//! Schemas of built-in types.
 
 use insula_kinds::{Field, Form, ListType, Omit, Shape, TypeId, Value, types};
 
 use super::{Atom, Keys, List, ListRelation, Map, Members, Ref, Relation, Scalar};
 
-/// An object of a type.
+/// Returns the schema of a type.
 pub(super) fn of_type<'a>(of: TypeId, relation: Option<Relation>) -> Atom<'a> {
     let own = types().get(of);
     if own.form == Form::Either {
@@ -14,7 +14,7 @@ pub(super) fn of_type<'a>(of: TypeId, relation: Option<Relation>) -> Atom<'a> {
         Some(relation) => relation == Relation::Atomic,
         None => own.atomic,
     };
-    // A type without members may have any.
+    // A type without members accepts any.
     let (members, element) = match own.fields.is_empty() {
         true => (Members::None, Ref::Deduced),
         false => (Members::Type(of), Ref::Nothing),
@@ -26,7 +26,7 @@ pub(super) fn of_type<'a>(of: TypeId, relation: Option<Relation>) -> Atom<'a> {
     })
 }
 
-/// What a field holds.
+/// Returns the schema of a field.
 pub(super) fn of_field(field: &Field) -> Atom<'_> {
     match &field.shape {
         Shape::List(element) | Shape::WrappedList(element) => Atom::of_list(List {
@@ -38,7 +38,7 @@ pub(super) fn of_field(field: &Field) -> Atom<'_> {
             members: Members::None,
             element: of_element(element),
         }),
-        // The record of fields is an object to Kubernetes.
+        // `fieldsV1` is an object in Kubernetes' schema.
         Shape::Raw if field.json == "fieldsV1" => Atom::of_map(Map {
             atomic: false,
             members: Members::None,
@@ -48,7 +48,7 @@ pub(super) fn of_field(field: &Field) -> Atom<'_> {
     }
 }
 
-/// What an element of a list or a map is, about which no field says anything.
+/// Returns the schema of list or map elements, for which no field has settings.
 pub(super) fn of_shape(shape: &Shape) -> Atom<'_> {
     match shape {
         Shape::String | Shape::Bytes => Atom::of(Scalar::String),
@@ -70,7 +70,7 @@ pub(super) fn of_shape(shape: &Shape) -> Atom<'_> {
     }
 }
 
-/// The type of a member. Every object has its two names, which the table leaves out.
+/// Returns the type of a member. Every object has `apiVersion` and `kind`, which the table omits.
 pub(super) fn member<'a>(of: TypeId, name: &str) -> Option<Ref<'a>> {
     match types().member(of, name) {
         Some(field) => Some(of_member(field)),
@@ -80,13 +80,13 @@ pub(super) fn member<'a>(of: TypeId, name: &str) -> Option<Ref<'a>> {
     }
 }
 
-/// What OpenAPI says that a member is if it is not there.
+/// Returns the default of a member in OpenAPI.
 pub(super) fn default(of: TypeId, name: &str) -> Option<Value> {
     let field = types().member(of, name)?;
     if let Some(text) = field.default {
         return serde_json::from_str(text).ok();
     }
-    // What is always written has its zero value.
+    // A member that is always written has its zero value.
     if field.pointer || field.omit != Omit::Never {
         return None;
     }
@@ -125,7 +125,7 @@ fn list_relation(field: &Field) -> ListRelation<'_> {
         (Some(ListType::Atomic), _) => ListRelation::Atomic,
         (Some(ListType::Set), _) => ListRelation::Set,
         (Some(ListType::Map), _) => ListRelation::Keys(Keys::BuiltIn(&field.list_keys)),
-        // Where nothing is said, it is as with strategic merge patches.
+        // Without a setting of its own, the list is merged as by strategic merge patches.
         (None, Some(key)) if field.merge => {
             ListRelation::Keys(Keys::BuiltIn(std::slice::from_ref(key)))
         }
@@ -134,8 +134,8 @@ fn list_relation(field: &Field) -> ListRelation<'_> {
     }
 }
 
-/// Whether the type is one of whole objects or lists of them. Templates have metadata, too,
-/// and are none.
+/// Returns whether the type is a whole object or a list of objects. Templates have metadata, too,
+/// but are neither.
 fn is_object(of: TypeId) -> bool {
     let Some(metadata) = types().member(of, "metadata") else {
         return false;

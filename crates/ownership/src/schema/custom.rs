@@ -1,4 +1,4 @@
-//! Schemas that users write, compiled.
+//! Compiled schemas of custom resources.
 
 use std::sync::LazyLock;
 
@@ -6,14 +6,14 @@ use insula_kinds::{Object, TypeId, Value, types};
 
 use super::{Atom, Keys, List, ListRelation, Map, Members, Ref, Scalar};
 
-/// Schemas that nest deeper are taken as a whole from there on. Definitions of kinds come
-/// as JSON, whose readers allow no more.
-const DEEPEST: usize = 256;
+/// The maximum nesting of schemas; deeper parts are atomic. JSON decoders allow no more in
+/// definitions.
+const MAX_DEPTH: usize = 256;
 
 static OBJECT_META: LazyLock<Option<TypeId>> =
     LazyLock::new(|| types().find("apimachinery.pkg.apis.meta.v1.ObjectMeta"));
 
-/// Part of a schema.
+/// A node of a schema.
 #[derive(Debug)]
 pub(crate) struct Node {
     scalar: Option<Scalar>,
@@ -37,7 +37,7 @@ enum NodeRelation {
 #[derive(Debug)]
 struct MapNode {
     atomic: bool,
-    /// In the order of their names.
+    /// Sorted by name.
     members: Vec<Member>,
     element: NodeRef,
 }
@@ -59,7 +59,8 @@ enum NodeRef {
     Node(Box<Node>),
 }
 
-/// The schema of whole objects, which have metadata and names whatever it says of them.
+/// Compiles the schema of a whole object, which has metadata, `apiVersion` and `kind` even if it
+/// does not declare them.
 pub(super) fn compile_root(schema: &Value) -> Node {
     let mut node = compile(schema, false, 0);
     if let Some(map) = &mut node.map {
@@ -69,7 +70,7 @@ pub(super) fn compile_root(schema: &Value) -> Node {
 }
 
 impl Node {
-    /// What a value may be.
+    /// Returns the kinds of values that the node accepts.
     pub(super) fn atom(&self) -> Atom<'_> {
         Atom {
             scalar: self.scalar,
@@ -82,17 +83,17 @@ impl Node {
         }
     }
 
-    /// The type of a declared member.
+    /// Returns the type of a declared member.
     pub(super) fn member(&self, name: &str) -> Option<Ref<'_>> {
         self.find(name).map(|member| member.of.view())
     }
 
-    /// The default of a declared member.
+    /// Returns the default of a declared member.
     pub(super) fn default(&self, name: &str) -> Option<&Value> {
         self.find(name)?.default.as_ref()
     }
 
-    /// Whether no member is declared.
+    /// Returns whether no member is declared.
     pub(super) fn is_open(&self) -> bool {
         self.map.as_ref().is_none_or(|map| map.members.is_empty())
     }
@@ -156,7 +157,7 @@ impl NodeRef {
     }
 }
 
-/// A part, `open` if something above it keeps unknown members.
+/// Compiles a node, which is `open` if one above it preserves unknown fields.
 fn compile(schema: &Value, open: bool, depth: usize) -> Node {
     let open = open || is_set(schema, "x-kubernetes-preserve-unknown-fields");
     let scalar = |scalar| Node {
@@ -177,7 +178,7 @@ fn compile(schema: &Value, open: bool, depth: usize) -> Node {
         },
         "integer" | "number" => scalar(Scalar::Numeric),
         "boolean" => scalar(Scalar::Boolean),
-        // What has a format has other forms, too, but for bytes.
+        // Strings with a format can also be other types, except for bytes.
         "string" if matches!(text(schema, "format"), "" | "byte") => scalar(Scalar::String),
         "" => Node {
             scalar: Some(Scalar::Untyped),
@@ -236,7 +237,7 @@ fn compile_list(schema: &Value, open: bool, depth: usize) -> ListNode {
 }
 
 fn compile_ref(schema: &Value, open: bool, depth: usize) -> NodeRef {
-    match depth > DEEPEST {
+    match depth > MAX_DEPTH {
         true => NodeRef::Whole,
         false => NodeRef::Node(Box::new(compile(schema, open, depth + 1))),
     }

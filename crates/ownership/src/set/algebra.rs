@@ -1,11 +1,11 @@
-//! What can be made of two sets. Both are walked once, in their order.
+//! Operations on two sets. Both are walked once, in order.
 
 use std::cmp::Ordering;
 
 use super::{Node, Set};
 
 impl Set {
-    /// Members of either.
+    /// Returns the members of either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         let both = |one: &Node, two: &Node| {
@@ -23,7 +23,7 @@ impl Set {
         )
     }
 
-    /// Members of both.
+    /// Returns the members of both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let both = |one: &Node, two: &Node| {
@@ -34,7 +34,7 @@ impl Set {
         self.zip(other, |_| None, |_| None, both)
     }
 
-    /// Members of this and not of the other.
+    /// Returns the members that are not in the other set.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let both = |one: &Node, two: &Node| {
@@ -45,7 +45,7 @@ impl Set {
         self.zip(other, |one| Some(one.clone()), |_| None, both)
     }
 
-    /// Members of this of which neither they nor anything above them is in the other.
+    /// Returns the members that are neither in the other set nor below one of its members.
     #[must_use]
     pub fn recursive_difference(&self, other: &Self) -> Self {
         let both = |one: &Node, two: &Node| match two.member {
@@ -55,7 +55,7 @@ impl Set {
         self.zip(other, |one| Some(one.clone()), |_| None, both)
     }
 
-    /// The members that have no member below them.
+    /// Returns the members without members below them.
     #[must_use]
     pub fn leaves(&self) -> Self {
         let leaf = |node: &Node| Node {
@@ -97,7 +97,7 @@ impl Set {
 }
 
 impl Node {
-    /// The same place with other members, if any.
+    /// Returns the same node with other members, if it has any.
     fn with(&self, member: bool, below: impl FnOnce() -> Set) -> Option<Self> {
         let below = match self.below.is_empty() {
             true => Set::default(),

@@ -5,33 +5,33 @@ use insula_kinds::{Object, Value};
 
 use super::{Element, Node, Set};
 
-/// No object nests deeper, and so no set of its fields. What does is refused.
-const DEEPEST: usize = 256;
+/// The maximum nesting of objects, and so of sets. Deeper sets are refused.
+const MAX_DEPTH: usize = 256;
 
-/// What is not the text of a set.
+/// The error of an invalid set.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotASet(pub String);
 
 impl Set {
-    /// From `fieldsV1`.
+    /// Parses the text of `fieldsV1`.
     pub fn parse(text: &str) -> Result<Self, NotASet> {
         let value = serde_json::from_str(text).map_err(|error| NotASet(error.to_string()))?;
         Self::read(&value)
     }
 
-    /// From the value of a `fieldsV1` member of an object.
+    /// Reads the value of a `fieldsV1` member.
     pub fn read(fields: &Value) -> Result<Self, NotASet> {
         read(fields, 0).map(|(set, _)| set)
     }
 
-    /// The value of a `fieldsV1` member. A map of this sort has its members sorted by their
-    /// names, which is not always the order of Kubernetes: [`Set::text`] has that.
+    /// Returns the value of a `fieldsV1` member. Its members are sorted by name, which is not
+    /// always the order of Kubernetes; [`Set::text`] has that.
     pub fn write(&self) -> Value {
         Value::Object(write(self))
     }
 
-    /// The text of `fieldsV1`, byte for byte.
+    /// Returns the text of `fieldsV1`, byte for byte.
     pub fn text(&self) -> String {
         let mut out = String::from("{");
         append(self, &mut out);
@@ -40,7 +40,7 @@ impl Set {
     }
 }
 
-/// The members below a place, and whether the place is a member itself.
+/// Reads the members below a node, and whether it is a member itself.
 fn read(fields: &Value, depth: usize) -> Result<(Set, bool), NotASet> {
     let none = Object::new();
     let members = match fields {
@@ -51,7 +51,7 @@ fn read(fields: &Value, depth: usize) -> Result<(Set, bool), NotASet> {
             return Err(NotASet(format!("expect {{ or n, but found {other}")));
         }
     };
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Err(NotASet("exceeded max depth".to_owned()));
     }
     let mut nodes = Vec::with_capacity(members.len());
@@ -75,8 +75,7 @@ fn read(fields: &Value, depth: usize) -> Result<(Set, bool), NotASet> {
     Ok((set, member))
 }
 
-/// An element from its name; nothing if it is of a sort that is not known, which a later
-/// version may have.
+/// Parses an element; `None` for an unknown type, which a later version may have.
 fn element(name: &str) -> Result<Option<Element>, NotASet> {
     let wrong = |text: String| Err(NotASet(format!("parsing key as path element: {text}")));
     if name.len() < 2 {
@@ -110,8 +109,8 @@ fn key(members: Object) -> Box<[(Box<str>, Value)]> {
     members.into_iter().map(member).collect()
 }
 
-/// Kubernetes reads every number in a name as a double. Whole ones that a double has
-/// exactly are the same as integers, in order and in text.
+/// Converts a number to a double, as which Kubernetes reads all numbers in names. Integers that a
+/// double represents exactly compare and print the same.
 fn as_double(value: Value) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
@@ -153,7 +152,7 @@ fn append(set: &Set, out: &mut String) {
                 out.push_str(name);
                 out.push('"');
             }
-            // It is quoted as it is; a value in it was made safe for HTML before.
+            // The name is quoted as it is; values in it were already escaped for HTML.
             element => quote(&name(element), out),
         }
         out.push_str(match node.member && !node.below.is_empty() {
@@ -165,7 +164,7 @@ fn append(set: &Set, out: &mut String) {
     }
 }
 
-/// Whether a text stands between quotes as it is.
+/// Returns whether a string needs no escapes.
 fn is_plain(text: &str) -> bool {
     let plain = |byte: &u8| *byte >= b' ' && *byte != b'"' && *byte != b'\\';
     text.as_bytes().iter().all(plain)
@@ -201,7 +200,7 @@ fn name(element: &Element) -> String {
     }
 }
 
-/// A text in quotes, of which Kubernetes escapes here no more than it must.
+/// Quotes a string with as few escapes as JSON allows, as Kubernetes does here.
 fn quote(text: &str, out: &mut String) {
     out.push('"');
     match is_plain(text) {
@@ -211,7 +210,7 @@ fn quote(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// A text in quotes that is safe in HTML.
+/// Quotes a string with the escapes of Go's JSON encoder, which are safe in HTML.
 fn quote_for_html(text: &str, out: &mut String) {
     let unsafe_in_html = |letter| matches!(letter, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
     if !text.contains(unsafe_in_html) {
@@ -239,8 +238,7 @@ fn escape(letter: char, out: &mut String) {
     }
 }
 
-/// A value in a name. Kubernetes writes exponents there with two digits at least, and
-/// everything else as in any JSON.
+/// Writes a value in a name. Exponents have at least two digits; everything else is ordinary JSON.
 fn json(value: &Value, out: &mut String) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -300,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_made_regular() {
+    fn sets_are_normalized_when_read() {
         for (text, regular) in [
             (r#"{".":{},"f:a":{".":{}}}"#, r#"{"f:a":{}}"#),
             (r#"{"f:b":{},"f:a":null}"#, r#"{"f:a":{},"f:b":{}}"#),
@@ -317,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_is_refused() {
+    fn invalid_sets_are_refused() {
         let deep = format!("{}{}", r#"{"f:a":"#.repeat(5000), "}".repeat(5000));
         for (text, why) in [
             ("[]", "expect { or n, but found []"),

@@ -1,4 +1,4 @@
-//! Steps of paths, and how they are written in messages.
+//! Elements of paths, and their text in messages.
 
 use std::fmt;
 
@@ -6,21 +6,20 @@ use insula_gotext::quote::Quoted;
 use insula_kinds::Value;
 use insula_kinds::go::Printed;
 
-/// One step of a path.
+/// An element of a path.
 #[derive(Clone, Debug)]
 pub enum Element {
     /// A member of an object: `f:name`.
     Field(Box<str>),
-    /// The element of a list that has these members, which are in the order of their names:
-    /// `k:{"name":"c"}`.
+    /// The list element with these members, sorted by name: `k:{"name":"c"}`.
     Key(Box<[(Box<str>, Value)]>),
-    /// The element of a set that is this value: `v:"a"`.
+    /// The set element with this value: `v:"a"`.
     Value(Value),
-    /// The element of a list at this place: `i:0`.
+    /// The list element at this index: `i:0`.
     Index(i64),
 }
 
-/// A path to a part of an object. Written `.spec.containers[name="c"].image`.
+/// A path to a part of an object, displayed as `.spec.containers[name="c"].image`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Path(pub Vec<Element>);
 
@@ -53,7 +52,7 @@ impl fmt::Display for Element {
     }
 }
 
-/// A value as Kubernetes writes it in paths. It puts nothing between the members of an
+/// Writes a value as Kubernetes does in paths. There is no separator between the members of an
 /// object.
 pub(crate) fn write_value(value: &Value, f: &mut impl fmt::Write) -> fmt::Result {
     match value {

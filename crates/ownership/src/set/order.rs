@@ -1,5 +1,4 @@
-//! The order of values and of elements. Kubernetes writes sets in it, so that it is part of
-//! what clients see.
+//! The order of values and elements. Kubernetes writes sets in this order, so that clients see it.
 
 use std::cmp::Ordering;
 
@@ -28,7 +27,7 @@ impl PartialOrd for Element {
     }
 }
 
-/// The same as the order says: `1` and `1.0` are one number.
+/// Equality as in the order: `1` and `1.0` are equal.
 impl PartialEq for Element {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
@@ -48,7 +47,7 @@ impl Element {
     }
 }
 
-/// Keys of elements of lists, member by member.
+/// Compares the keys of list elements, member by member.
 pub(crate) fn compare_keys<'a, 'b>(
     mut one: impl Iterator<Item = (&'a str, &'a Value)>,
     mut two: impl Iterator<Item = (&'b str, &'b Value)>,
@@ -70,7 +69,7 @@ pub(crate) fn compare_keys<'a, 'b>(
     }
 }
 
-/// Numbers, texts, booleans, lists, objects, null: in this order, and each in its own.
+/// Compares values: numbers, strings, booleans, lists, objects, null, and then within each type.
 pub(crate) fn compare_values(one: &Value, two: &Value) -> Ordering {
     match (one, two) {
         (Value::String(one), Value::String(two)) => one.cmp(two),
@@ -88,7 +87,7 @@ pub(crate) fn compare_values(one: &Value, two: &Value) -> Ordering {
     }
 }
 
-/// Whether two values are the same to Kubernetes, to which `1` and `1.0` are.
+/// Returns whether two values are equal in Kubernetes, where `1` and `1.0` are.
 pub(crate) fn equal_values(one: &Value, two: &Value) -> bool {
     match (one, two) {
         (Value::String(one), Value::String(two)) => one == two,
@@ -125,8 +124,8 @@ fn compare_lists(one: &[Value], two: &[Value]) -> Ordering {
     first.unwrap_or_else(|| one.len().cmp(&two.len()))
 }
 
-/// By the first name that only one of them has or that has another value: who lacks it is
-/// greater, unless all its own names were before.
+/// Compares by the first name that only one has or that has different values: the map without it is
+/// greater, unless all its names were before.
 fn compare_maps(one: &Object, two: &Object) -> Ordering {
     let (mut ones, mut twos) = (one.iter(), two.iter());
     loop {
@@ -150,7 +149,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_are_ordered_by_what_they_are_and_then_by_their_size() {
+    fn values_are_ordered_by_type_and_then_by_value() {
         let ascending = [
             json!(-3),
             json!(1.5),
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_come_before_keys_before_values_before_places() {
+    fn fields_sort_before_keys_before_values_before_indexes() {
         let key = |value: Value| Element::Key([("a".into(), value)].into());
         let ascending = [
             Element::Field("a".into()),

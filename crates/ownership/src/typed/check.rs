@@ -1,4 +1,4 @@
-//! Whether objects are as their schemas say.
+//! Validation of objects against their schemas.
 
 use insula_kinds::{Object, Value};
 
@@ -8,8 +8,8 @@ use super::problems::{Problems, not_a, not_scalar};
 use crate::Schema;
 use crate::schema::{Handling, List, ListRelation, Map, Ref};
 
-/// Whether an object is as its schema says, and each element of a list is there once unless
-/// duplicates are allowed.
+/// Checks that an object matches its schema, and that lists have no duplicates unless they are
+/// allowed.
 pub fn check(schema: &Schema, object: &Object, duplicates: bool) -> Result<(), NotOfType> {
     let mut walk = Walk {
         duplicates,
@@ -53,7 +53,7 @@ impl Walk {
             }
             self.problems.put_below(before, || format!(".{name}"));
             if matches!(of, Ref::Nothing) {
-                // Kubernetes looks no further.
+                // Kubernetes stops at the first one here.
                 return;
             }
         }
@@ -72,7 +72,7 @@ impl Walk {
             match Item::of(list, value) {
                 Ok(item) => items.push(item),
                 Err(problem) => {
-                    // Kubernetes looks no further.
+                    // Kubernetes stops at the first one here.
                     wrong = Some(format!("element {at}: {problem}"));
                     break;
                 }

@@ -1,4 +1,4 @@
-//! What is different between objects.
+//! Comparison of objects.
 
 use std::cmp::Ordering;
 
@@ -11,25 +11,25 @@ use crate::schema::{Handling, List, ListRelation, Map, Ref};
 use crate::set::equal_values;
 use crate::{Element, Schema, Set};
 
-/// What is different between two objects. Where a list or a map came about as a whole, the
-/// members are those of Kubernetes' `typed.Comparison`.
+/// The differences between two objects. For a list or map that was added as a whole, the members
+/// are those of Kubernetes' `typed.Comparison`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
-    /// In the new one only.
+    /// The fields of the new object only.
     pub added: Set,
-    /// In the old one only.
+    /// The fields of the old object only.
     pub removed: Set,
-    /// In both, with other values.
+    /// The fields of both with different values.
     pub modified: Set,
 }
 
 impl Comparison {
-    /// Whether nothing is.
+    /// Returns whether there are no differences.
     pub fn is_same(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.modified.is_empty()
     }
 
-    /// Without these fields and everything below them.
+    /// Returns the comparison without these fields and the fields below them.
     #[must_use]
     pub fn without(self, fields: &Set) -> Self {
         if fields.is_empty() {
@@ -43,7 +43,7 @@ impl Comparison {
     }
 }
 
-/// What is different.
+/// Compares two objects.
 pub fn compare(schema: &Schema, old: &Object, new: &Object) -> Result<Comparison, NotOfType> {
     let mut walk = Walk::default();
     let mut below = Comparison::default();
@@ -60,7 +60,7 @@ struct Walk {
     problems: Problems,
 }
 
-/// What is different at a place and below it.
+/// The differences at a node and below it.
 #[derive(Default)]
 struct Marks {
     added: bool,
@@ -70,20 +70,20 @@ struct Marks {
 }
 
 impl Walk {
-    /// At least one of the values is there.
+    /// Compares two values, of which at least one exists.
     fn compare_values(&mut self, of: Ref<'_>, old: Option<&Value>, new: Option<&Value>) -> Marks {
         let mut marks = Marks::default();
         let atom = of.atom();
-        let looks = |value: Option<&Value>| value.map(|value| atom.looks(value));
-        let leaf = match (looks(old), looks(new)) {
-            (Some(looks), None) | (None, Some(looks)) => {
-                self.handle(atom.handling(looks), old, new, &mut marks)
+        let alternative = |value: Option<&Value>| value.map(|value| atom.alternative(value));
+        let leaf = match (alternative(old), alternative(new)) {
+            (Some(alternative), None) | (None, Some(alternative)) => {
+                self.handle(atom.handling(alternative), old, new, &mut marks)
             }
             (Some(one), Some(two)) if one == two => {
                 self.handle(atom.handling(two), old, new, &mut marks)
             }
             (Some(one), Some(two)) => {
-                // It became something else: what it was and what it is are both looked at.
+                // The type changed: both the old and the new value are visited.
                 let mut first = Marks::default();
                 self.handle(atom.handling(one), old, new, &mut first);
                 let leaf = self.handle(atom.handling(two), old, new, &mut marks);
@@ -99,7 +99,7 @@ impl Walk {
         marks
     }
 
-    /// Whether it was taken as a whole.
+    /// Returns whether the values were handled as a whole.
     fn handle(
         &mut self,
         handling: Handling<'_>,
@@ -207,8 +207,7 @@ impl Walk {
         }
     }
 
-    /// Elements of two lists that nothing tells apart. Several of them are one thing without
-    /// parts.
+    /// Compares list elements with the same key. Duplicates are compared as a whole.
     fn compare_items(&mut self, of: Ref<'_>, old: &[Indexed<'_>], new: &[Indexed<'_>]) -> Marks {
         let mut marks = Marks::default();
         match (old, new) {
@@ -240,7 +239,7 @@ impl Walk {
         marks
     }
 
-    /// Elements in the order of what tells them apart; those that are alike stay in theirs.
+    /// Sorts elements by key; elements with the same key keep their order.
     fn index<'a>(&mut self, list: &List<'a>, values: &'a [Value]) -> Vec<Indexed<'a>> {
         let mut items = Vec::with_capacity(values.len());
         for (at, value) in values.iter().enumerate() {
@@ -281,9 +280,9 @@ fn same_item(one: &Indexed<'_>, two: &Indexed<'_>) -> bool {
     one.0.cmp(&two.0).is_eq()
 }
 
-/// Whether both are there and equal. Then nothing below can be different, whatever the
-/// schema says, and most of an object is so in most updates. Objects are looked into anyway,
-/// so that nothing is compared again at every level.
+/// Returns whether both values exist and are equal. Then nothing below differs, which holds for
+/// most of an object in most updates. Objects are visited anyway, so that no value is compared
+/// again at every level.
 fn is_same(old: Option<&Value>, new: Option<&Value>) -> bool {
     match (old, new) {
         (Some(Value::Object(_)), Some(Value::Object(_))) => false,
@@ -292,7 +291,7 @@ fn is_same(old: Option<&Value>, new: Option<&Value>) -> bool {
     }
 }
 
-/// A map that has members: an empty one is a leaf, as null is.
+/// Returns a map with members: an empty one is a leaf, like null.
 fn as_map(value: &Value) -> Option<&Object> {
     value.as_object().filter(|map| !map.is_empty())
 }

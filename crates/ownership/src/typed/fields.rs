@@ -1,4 +1,4 @@
-//! Which fields an object has.
+//! The fields of an object.
 
 use insula_kinds::{Object, Value};
 
@@ -7,7 +7,7 @@ use super::item::Item;
 use crate::schema::{Handling, List, ListRelation, Map, Ref};
 use crate::{Element, Schema, Set};
 
-/// The fields that an object has.
+/// Returns the fields of an object.
 pub fn fields(schema: &Schema, object: &Object) -> Result<Set, NotOfType> {
     match schema.root().atom().map {
         Some(map) if !map.atomic => Ok(of_map(&map, object)),
@@ -15,13 +15,13 @@ pub fn fields(schema: &Schema, object: &Object) -> Result<Set, NotOfType> {
     }
 }
 
-/// The fields and every declared one that has some of them below it, so that removing all
-/// of them removes it.
+/// Adds every declared field that has some of the fields below it, so that removing all of them
+/// removes it.
 pub fn ensure_named(schema: &Schema, fields: &Set) -> Set {
     ensure(schema.root(), fields)
 }
 
-/// Whether a value is a field itself, and the fields below it.
+/// Returns whether a value is a field itself, and the fields below it.
 fn of_value(of: Ref<'_>, value: &Value) -> (bool, Set) {
     match of.handling(value) {
         Handling::Scalar(_) => (true, Set::default()),
@@ -63,7 +63,7 @@ fn of_list(list: &List<'_>, values: &[Value]) -> Set {
     for same in items.chunk_by(|(one, _), (two, _)| one.cmp(two).is_eq()) {
         let below = match same {
             [(_, value)] => of_value(list.element, value).1,
-            // Which of them is meant by a path below cannot be told.
+            // A path below is ambiguous between duplicates.
             _ => Set::default(),
         };
         set.push(|| same[0].0.element(), true, below);

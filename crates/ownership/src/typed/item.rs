@@ -1,4 +1,4 @@
-//! Elements of lists, and what tells them apart.
+//! List elements and their keys.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,12 +9,11 @@ use insula_kinds::go;
 use crate::schema::{Keys, List, ListRelation};
 use crate::set::{Element, compare_keys, compare_values};
 
-/// What tells an element of a list apart from others. Borrows from the element: it becomes
-/// an [`Element`] only where somebody keeps it.
+/// The key of a list element. It borrows from the element, and becomes an [`Element`] only where it
+/// is stored.
 #[derive(Clone, Debug)]
 pub(super) enum Item<'a> {
-    /// The values of its keys, in the order of their names. Most have one, which is why the
-    /// others are apart.
+    /// The values of its keys, sorted by name. Most lists have one key, which needs no allocation.
     Keys(Key<'a>, Vec<Key<'a>>),
     /// The element itself.
     Value(&'a Value),
@@ -28,7 +27,7 @@ pub(super) struct Key<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// What tells an element of a list apart.
+    /// Returns the key of a list element.
     pub fn of(list: &List<'a>, value: &'a Value) -> Result<Self, String> {
         match list.relation {
             ListRelation::Atomic => Err("invalid indexing of non-associative list".to_owned()),
@@ -37,7 +36,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// To keep it.
+    /// Returns an owned element.
     pub fn element(&self) -> Element {
         match self {
             Self::Value(value) => Element::Value((*value).clone()),
@@ -49,7 +48,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The order of its element.
+    /// Compares in the order of elements.
     pub fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Value(one), Self::Value(two)) => compare_values(one, two),
@@ -59,7 +58,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Where it stands to an element.
+    /// Compares with an element.
     pub fn cmp_element(&self, element: &Element) -> Ordering {
         match (self, element) {
             (Self::Value(one), Element::Value(two)) => compare_values(one, two),
@@ -85,16 +84,15 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Places of items in the order of what tells them apart; of those that are alike, the
-/// first comes first. Lists are as long as somebody makes them, so that nothing may be
-/// inserted one by one.
+/// Returns the indexes of items sorted by key; duplicates keep their order. Lists can be long, so
+/// that they are sorted once and not inserted one by one.
 pub(super) fn sort(items: &[Item<'_>]) -> Vec<usize> {
     let mut order: Vec<_> = (0..items.len()).collect();
     order.sort_by(|one, two| items[*one].cmp(&items[*two]));
     order
 }
 
-/// Of each item, whether an earlier one is alike.
+/// Returns for each item whether an earlier one has the same key.
 pub(super) fn repeated(items: &[Item<'_>]) -> Vec<bool> {
     let mut repeated = vec![false; items.len()];
     for pair in sort(items).windows(2) {
@@ -125,7 +123,7 @@ fn of_map<'a>(list: &List<'a>, keys: Keys<'a>, value: &'a Value) -> Result<Item<
             Some(value) => Cow::Borrowed(value),
             None => match default(list, name)? {
                 Some(value) => Cow::Owned(value),
-                // Elements that have the key are others.
+                // Elements with the key are different.
                 None => continue,
             },
         };
@@ -147,7 +145,7 @@ fn of_map<'a>(list: &List<'a>, keys: Keys<'a>, value: &'a Value) -> Result<Item<
     }
 }
 
-/// What a key is that is not there.
+/// Returns the default of a missing key.
 fn default(list: &List<'_>, name: &str) -> Result<Option<Value>, String> {
     match list.element.atom().map {
         Some(map) => Ok(map.default(name)),

@@ -1,4 +1,4 @@
-//! What applying a configuration gives.
+//! Merging of an applied configuration.
 
 use insula_kinds::{Object, Value};
 
@@ -9,7 +9,7 @@ use crate::Schema;
 use crate::schema::{Handling, List, ListRelation, Map, Ref};
 use crate::set::equal_values;
 
-/// What applying a configuration over an object gives.
+/// Merges a configuration into an object.
 pub fn merge(schema: &Schema, live: &Object, config: &Object) -> Result<Object, NotOfType> {
     let mut walk = Walk::default();
     let merged = match schema.root().atom().map {
@@ -25,12 +25,11 @@ struct Walk {
     problems: Problems,
 }
 
-/// Elements of a list in their order, and where each is found. Those that are alike are
-/// found at the first of them.
+/// The elements of a list in order, with a lookup by key. A lookup finds the first of duplicates.
 struct Index<'a> {
     items: Vec<Item<'a>>,
     values: Vec<&'a Value>,
-    /// In the order of what tells them apart.
+    /// The elements sorted by key.
     found: Vec<Found>,
 }
 
@@ -42,8 +41,8 @@ struct Found {
 
 impl Walk {
     fn merge_values(&mut self, of: Ref<'_>, live: &Value, config: &Value) -> Value {
-        // Most of what is applied is there already, and then the schema does not matter. Only
-        // objects are looked into anyway, so that nothing is compared again at every level.
+        // Most applied values exist already, and then the schema does not matter. Objects are
+        // visited anyway, so that no value is compared again at every level.
         if !config.is_object() && equal_values(live, config) {
             return config.clone();
         }
@@ -103,7 +102,8 @@ impl Walk {
         merged
     }
 
-    /// Applied elements come in the order of the configuration; others keep their places.
+    /// Merges lists: applied elements have the order of the configuration, others keep their
+    /// places.
     fn merge_lists(&mut self, list: &List<'_>, live: &Value, config: &Value) -> Value {
         let none = Vec::new();
         let config = self.index(list, config.as_array().unwrap_or(&none));
@@ -117,7 +117,7 @@ impl Walk {
         while one < live.items.len() || two < config.items.len() {
             if let Some(item) = live.items.get(one) {
                 match config.find(item) {
-                    // Only here: it keeps its place.
+                    // An element of the live list only: it keeps its place.
                     None => {
                         merged.push(live.values[one].clone());
                         one += 1;
@@ -126,7 +126,7 @@ impl Walk {
                     Some(found) if two < config.items.len() => {
                         let next = shared.peek();
                         if found.at != two && next.is_some_and(|next| next.cmp(item).is_ne()) {
-                            // It comes later, or was before.
+                            // An element that comes later, or came before.
                             one += 1;
                             continue;
                         }
@@ -184,12 +184,12 @@ impl Walk {
     }
 }
 
-/// What is wrong with an element is not told, as Kubernetes does not tell it here.
+/// Merges an element. Kubernetes does not report its problems here, and neither does this.
 fn merge_item(list: &List<'_>, live: &Index<'_>, item: &Item<'_>, config: &Value) -> Value {
     let mut walk = Walk::default();
     match live.find(item) {
         None => config.clone(),
-        // Which of several is meant cannot be told.
+        // It is ambiguous which of the duplicates is meant.
         Some(found) if found.alike => walk.merge_values(list.element, &Value::Null, config),
         Some(found) => walk.merge_values(list.element, live.values[found.at], config),
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a value.
+//! The problems of a value.
 
 use std::fmt::{self, Display, Write};
 
@@ -9,10 +9,10 @@ use insula_kinds::go::{self, Printed};
 use super::NotOfType;
 use crate::schema::Scalar;
 
-/// Nobody reads more. Kubernetes lists them all, however many somebody provokes.
-const MOST: usize = 1_000;
+/// The maximum number of problems. Kubernetes lists all of them, however many a request has.
+const MAX_PROBLEMS: usize = 1_000;
 
-/// What is wrong so far. Paths grow from their ends, while walks return.
+/// The problems found so far. Paths are completed from their ends, as the walk returns.
 #[derive(Debug, Default)]
 pub(super) struct Problems(Vec<Problem>);
 
@@ -23,9 +23,9 @@ struct Problem {
 }
 
 impl Problems {
-    /// Something is wrong here.
+    /// Adds a problem at this node.
     pub fn add(&mut self, message: impl Into<String>) {
-        if self.0.len() == MOST {
+        if self.0.len() == MAX_PROBLEMS {
             return;
         }
         self.0.push(Problem {
@@ -34,12 +34,12 @@ impl Problems {
         });
     }
 
-    /// How many there are, for [`Problems::put_below`].
+    /// Returns the number of problems, for [`Problems::put_below`].
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// What was found since there were so many is below this step.
+    /// Prepends a step to the paths of all problems found since there were `since`.
     pub fn put_below(&mut self, since: usize, step: impl FnOnce() -> String) {
         if let Some(found @ [_, ..]) = self.0.get_mut(since..) {
             let step = step();
@@ -49,7 +49,7 @@ impl Problems {
         }
     }
 
-    /// Nothing, or all of it.
+    /// Returns all problems as an error, if there are any.
     pub fn end(self) -> Result<(), NotOfType> {
         match self.0.as_slice() {
             [] => Ok(()),
@@ -75,7 +75,7 @@ impl Display for Problem {
     }
 }
 
-/// Why a value is not such a scalar. Null is every one.
+/// Returns why a value is not a scalar of this type. Null is always one.
 pub(super) fn not_scalar(scalar: Scalar, value: &Value) -> Option<String> {
     let plain = matches!(value, Value::Bool(_) | Value::Number(_) | Value::String(_));
     match scalar {
@@ -94,12 +94,12 @@ pub(super) fn not_scalar(scalar: Scalar, value: &Value) -> Option<String> {
     }
 }
 
-/// That a value is not what it should be.
+/// Returns the message for a value of the wrong type.
 pub(super) fn not_a(what: &str, value: &Value) -> String {
     format!("expected {what}, got &{{{}}}", Printed(value))
 }
 
-/// A value as it stands in Go's sources: `%#v`.
+/// A value in Go syntax: `%#v`.
 struct Source<'a>(&'a Value);
 
 impl Display for Source<'_> {

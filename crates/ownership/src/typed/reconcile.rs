@@ -1,41 +1,41 @@
-//! Fields that were written down by another schema.
+//! Reconciliation of fields with a changed schema.
 
-use crate::schema::{Handling, ListRelation, Looks, Ref};
+use crate::schema::{Alternative, Handling, ListRelation, Ref};
 use crate::{Element, Schema, Set};
 
-/// The fields that are still what a schema has, if it changed since they were written down:
-/// what became atomic is owned in whole. Nothing if all of them are.
+/// Returns the fields as the current schema has them, if it changed since they were recorded: a
+/// field that became atomic is owned as a whole. Returns `None` if nothing changes.
 pub fn reconcile(schema: &Schema, fields: &Set) -> Option<Set> {
     let root = View::of(schema.root());
     match root.verdict(fields, false) {
-        // The whole object is no field: nothing can be owned in its place.
+        // The root is not a field: nothing can be owned in its place.
         Verdict::Whole => Some(fields.clone()),
         Verdict::Below => Some(root.repair(fields)),
         Verdict::Same => None,
     }
 }
 
-/// What becomes of a place.
+/// The new state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Same,
-    /// It is a member, and nothing below it is.
+    /// The node is a member, and nothing below it is.
     Whole,
-    /// Other members are below it.
+    /// Other members are below the node.
     Below,
 }
 
-/// A type, as what it is handled without a value.
+/// A type, handled without a value.
 #[derive(Clone, Copy)]
 struct View<'a>(Handling<'a>);
 
 impl<'a> View<'a> {
     fn of(of: Ref<'a>) -> Self {
-        Self(of.atom().handling(Looks::Open))
+        Self(of.atom().handling(Alternative::Open))
     }
 
-    /// What becomes of a place that has these fields below it; it is a `leaf` if it is a
-    /// member and they are none. Copies nothing, because nearly always nothing changes.
+    /// Returns the new state of a node with these fields below it; it is a `leaf` if it is a member
+    /// without fields below. Nothing is copied, because nearly always nothing changes.
     fn verdict(self, fields: &Set, leaf: bool) -> Verdict {
         match self.0 {
             Handling::Map(map) if map.is_open() && map.element.is_deduced() => {
@@ -62,7 +62,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The fields below a place of which some are others now.
+    /// Returns the fields below a node, some of which changed.
     fn repair(self, fields: &Set) -> Set {
         let mut set = Set::with_capacity(fields.entries().len());
         for (element, member, below) in fields.entries() {
@@ -79,7 +79,7 @@ impl<'a> View<'a> {
         set
     }
 
-    /// The type of a part. Nothing if the schema does not have it.
+    /// Returns the type of a part, if the schema has it.
     fn element(self, element: &Element) -> Option<Self> {
         let of = match (self.0, element) {
             (Handling::Map(map), Element::Field(name)) => map.member(name),

@@ -1,4 +1,4 @@
-//! Objects without some of their fields.
+//! Removal of fields from objects.
 
 use insula_kinds::{Object, Value};
 
@@ -7,10 +7,10 @@ use crate::schema::{Handling, List, ListRelation, Map, Ref};
 use crate::set::Element;
 use crate::{Schema, Set};
 
-/// The object without these fields.
+/// Removes fields from an object.
 ///
-/// As with Kubernetes, a part of which nothing is left stays behind as null, and so does a
-/// part that is taken as a whole if a field below it is named.
+/// As in Kubernetes, a part that becomes empty remains as null, and so does an atomic part if a
+/// field below it is named.
 pub fn remove(schema: &Schema, object: &Object, fields: &Set) -> Object {
     let left = match schema.root().atom().map {
         Some(map) => remove_members(&map, object, fields),
