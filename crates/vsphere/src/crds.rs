@@ -6,8 +6,8 @@
 //! | short form | expands to |
 //! |---|---|
 //! | `x-part: NAME` | that part, merged with the members beside it |
-//! | `x-settled: [PATH]` | a rule for each path: the field is immutable |
-//! | `x-once: [NAME]` | a rule for each name: the field is immutable once it is set |
+//! | `x-immutable: [PATH]` | a rule for each path: the field is immutable |
+//! | `x-immutable-once-set: [NAME]` | a rule for each name: the field is immutable once it is set |
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
@@ -73,7 +73,7 @@ pub fn published() -> Vec<CustomResourceDefinition> {
 }
 
 fn definition(text: &str) -> CustomResourceDefinition {
-    let whole = put_together(read(text));
+    let whole = expand(read(text));
     serde_json::from_value(whole)
         .expect("the texts are the program's own, and a test reads them all")
 }
@@ -84,26 +84,26 @@ fn read(text: &str) -> Value {
 }
 
 /// Expands the short forms of a definition.
-fn put_together(value: Value) -> Value {
+fn expand(value: Value) -> Value {
     match value {
         Value::Object(mut members) => {
             while let Some(name) = members.remove("x-part") {
-                members = over(part(&name), members);
+                members = merge(part(&name), members);
             }
-            let settled = members
-                .remove("x-settled")
-                .map(|paths| rules(&paths, settled));
-            let once = members.remove("x-once").map(|paths| rules(&paths, once));
-            let rules: Vec<_> = settled.into_iter().chain(once).flatten().collect();
+            let immutable = members
+                .remove("x-immutable")
+                .map(|paths| rules(&paths, immutable));
+            let once = members
+                .remove("x-immutable-once-set")
+                .map(|paths| rules(&paths, immutable_once_set));
+            let rules: Vec<_> = immutable.into_iter().chain(once).flatten().collect();
             if !rules.is_empty() {
                 members.insert("x-kubernetes-validations".to_owned(), rules.into());
             }
             let whole = members.into_iter();
-            whole
-                .map(|(key, value)| (key, put_together(value)))
-                .collect()
+            whole.map(|(key, value)| (key, expand(value))).collect()
         }
-        Value::Array(elements) => elements.into_iter().map(put_together).collect(),
+        Value::Array(elements) => elements.into_iter().map(expand).collect(),
         other => other,
     }
 }
@@ -119,10 +119,10 @@ fn part(name: &Value) -> Map<String, Value> {
 }
 
 /// Merges two objects recursively; values of `upper` win.
-fn over(mut below: Map<String, Value>, upper: Map<String, Value>) -> Map<String, Value> {
+fn merge(mut below: Map<String, Value>, upper: Map<String, Value>) -> Map<String, Value> {
     for (key, value) in upper {
         let value = match (below.remove(&key), value) {
-            (Some(Value::Object(one)), Value::Object(other)) => over(one, other).into(),
+            (Some(Value::Object(one)), Value::Object(other)) => merge(one, other).into(),
             (_, value) => value,
         };
         below.insert(key, value);
@@ -135,7 +135,7 @@ fn rules(paths: &Value, rule: fn(&str) -> Value) -> Vec<Value> {
     paths.filter_map(Value::as_str).map(rule).collect()
 }
 
-fn settled(path: &str) -> Value {
+fn immutable(path: &str) -> Value {
     json!({
         "rule": format!(
             "has(self.{path}) == has(oldSelf.{path}) && (!has(self.{path}) || self.{path} == oldSelf.{path})"
@@ -144,7 +144,7 @@ fn settled(path: &str) -> Value {
     })
 }
 
-fn once(name: &str) -> Value {
+fn immutable_once_set(name: &str) -> Value {
     json!({
         "rule": format!(
             "!has(oldSelf.{name}) || oldSelf.{name} == '' || (has(self.{name}) && self.{name} == oldSelf.{name})"
@@ -158,13 +158,13 @@ mod tests {
     use super::*;
 
     /// Visits every value of a schema with its path.
-    fn each(path: &str, value: &Value, told: &mut impl FnMut(&str, &Value)) {
-        told(path, value);
+    fn each(path: &str, value: &Value, visit: &mut impl FnMut(&str, &Value)) {
+        visit(path, value);
         match value {
             Value::Object(members) => members
                 .iter()
-                .for_each(|(key, value)| each(&format!("{path}.{key}"), value, told)),
-            Value::Array(elements) => elements.iter().for_each(|value| each(path, value, told)),
+                .for_each(|(key, value)| each(&format!("{path}.{key}"), value, visit)),
+            Value::Array(elements) => elements.iter().for_each(|value| each(path, value, visit)),
             _ => {}
         }
     }
@@ -179,8 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn a1_these_kinds_are_defined() {
-        let told: Vec<_> = all()
+    fn a1_kinds_are_defined_with_scope_and_columns() {
+        let found: Vec<_> = all()
             .iter()
             .map(|definition| {
                 let [version] = definition.spec.versions.as_slice() else {
@@ -212,11 +212,11 @@ mod tests {
             "VSphereDeploymentZone vspheredeploymentzones Cluster status=true: Server, Failure Domain, Ready, Reason, Age",
             "VSphereFailureDomain vspherefailuredomains Cluster status=false: Region, Zone, Datacenter, Age",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
     }
 
     #[test]
-    fn m1_every_kind_is_carried_along_and_identities_with_what_they_own() {
+    fn m1_every_kind_is_labelled_for_clusterctl_move() {
         for definition in all() {
             let name = definition.name_any();
             let label = |key: &str| definition.labels().get(key).map(String::as_str);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn o01_no_reference_has_a_namespace() {
+    fn o01_no_schema_field_names_a_namespace() {
         for (kind, schema) in schemas() {
             each(&kind, &schema, &mut |path, _| {
                 let last = path.rsplit('.').next().unwrap().to_lowercase();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_strangers_write_is_bounded() {
+    fn every_text_list_and_map_of_a_schema_is_bounded() {
         for (kind, schema) in schemas() {
             each(&kind, &schema, &mut |path, value| {
                 let root = path.matches('.').count() <= 2;
@@ -267,9 +267,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_the_words_that_texts_are_shortened_with() {
+    fn short_forms_are_expanded_completely() {
         for text in KINDS {
-            each("", &put_together(read(text)), &mut |path, _| {
+            each("", &expand(read(text)), &mut |path, _| {
                 let last = path.rsplit('.').next().unwrap();
                 assert!(
                     !last.starts_with("x-") || last.starts_with("x-kubernetes-"),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_a_machine_is_settled_or_may_be_changed_on_purpose() {
+    fn every_field_of_a_machine_is_immutable_or_listed_as_mutable() {
         let common = "bootstrapRef guestSoftPowerOffTimeoutSeconds network powerOffMode thumbprint";
         for (kind, changeable) in [("VSphereMachine", "providerID"), ("VSphereVM", "")] {
             let schema = schemas().into_iter().find(|(of, _)| of == kind).unwrap().1;

@@ -22,11 +22,12 @@ use crate::kinds::{
 };
 use crate::names::{CLUSTER_LABEL, NAMESPACE};
 use crate::operator::condition::{VCENTER, find, reason};
-use crate::operator::family::reference;
-use crate::operator::identify::{
-    Bounds, REQUIRED, SERVER, as_identity, as_secret, ask_of_cluster, ask_of_machine, ask_of_zone,
+use crate::operator::owning_cluster::reference;
+use crate::operator::read::get_named;
+use crate::operator::resolve::{
+    Bounds, REQUIRED, SERVER, as_identity, as_secret, cluster_question, machine_question,
+    zone_question,
 };
-use crate::operator::read::named;
 
 /// The kinds that get credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +57,15 @@ impl Kind {
 
 /// The explanation of an object's credential.
 #[derive(Debug)]
-pub struct Told {
+pub struct CredentialReport {
     /// The object, as in `VSphereCluster red/prod`.
     pub object: String,
     /// The decision.
     pub decision: Decision,
     /// Facts that were assumed.
-    pub assumed: Vec<String>,
+    pub assumptions: Vec<String>,
     /// The operator's last condition in the object's status.
-    pub said: Option<Condition>,
+    pub operator_condition: Option<Condition>,
 }
 
 /// How the credential was decided.
@@ -94,7 +95,7 @@ pub enum Error {
     },
 }
 
-impl Told {
+impl CredentialReport {
     /// Returns whether the object gets a credential. If something had to be assumed, the operator's
     /// condition overrides the explanation.
     pub fn is_granted(&self) -> bool {
@@ -102,7 +103,7 @@ impl Told {
             Decision::Explained(explanation) => explanation.verdict.is_ok(),
             Decision::Refused(_) | Decision::Unknown(_) => false,
         };
-        granted && (self.assumed.is_empty() || !self.is_refused_by_operator())
+        granted && (self.assumptions.is_empty() || !self.is_refused_by_operator())
     }
 
     fn is_refused_by_operator(&self) -> bool {
@@ -116,28 +117,31 @@ impl Told {
             "ServerNotAllowed",
             "NoCredentials",
         ];
-        let said = self.said.as_ref();
-        said.is_some_and(|said| said.status == "False" && without.contains(&said.reason.as_str()))
+        let condition = self.operator_condition.as_ref();
+        condition.is_some_and(|condition| {
+            condition.status == "False" && without.contains(&condition.reason.as_str())
+        })
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for CredentialReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "{}", self.object)?;
         match &self.decision {
-            Decision::Explained(explanation) => tell(out, explanation)?,
-            Decision::Refused(refusal) => tell_refusal(out, refusal)?,
+            Decision::Explained(explanation) => write_explanation(out, explanation)?,
+            Decision::Refused(refusal) => write_refusal(out, refusal)?,
             Decision::Unknown(why) => writeln!(out, "not known: {why}")?,
         }
-        for assumed in &self.assumed {
-            writeln!(out, "note: {assumed}")?;
+        for assumption in &self.assumptions {
+            writeln!(out, "note: {assumption}")?;
         }
-        match &self.said {
-            None => writeln!(out, "the operator has not said anything yet"),
-            Some(said) => {
-                let (kind, status, reason) = (&said.type_, &said.status, &said.reason);
-                write!(out, "the operator says {kind}={status} ({reason})")?;
-                match said.message.as_str() {
+        match &self.operator_condition {
+            None => writeln!(out, "the operator has not reported a condition yet"),
+            Some(condition) => {
+                let (kind, status, reason) =
+                    (&condition.type_, &condition.status, &condition.reason);
+                write!(out, "the operator reports {kind}={status} ({reason})")?;
+                match condition.message.as_str() {
                     "" => writeln!(out),
                     message => writeln!(out, ": {message}"),
                 }
@@ -146,19 +150,19 @@ impl fmt::Display for Told {
     }
 }
 
-fn tell(out: &mut fmt::Formatter<'_>, explanation: &Explanation) -> fmt::Result {
+fn write_explanation(out: &mut fmt::Formatter<'_>, explanation: &Explanation) -> fmt::Result {
     match &explanation.verdict {
         Ok(_) => writeln!(out, "{explanation}"),
         Err(refusal) => {
             for step in &explanation.steps {
                 writeln!(out, "- {step}")?;
             }
-            tell_refusal(out, refusal)
+            write_refusal(out, refusal)
         }
     }
 }
 
-fn tell_refusal(out: &mut fmt::Formatter<'_>, refusal: &Refusal) -> fmt::Result {
+fn write_refusal(out: &mut fmt::Formatter<'_>, refusal: &Refusal) -> fmt::Result {
     let (message, reason) = (&refusal.message, reason(refusal.reason));
     writeln!(out, "no credential: {message} ({reason})")?;
     match &refusal.hint {
@@ -172,96 +176,104 @@ fn tell_refusal(out: &mut fmt::Formatter<'_>, refusal: &Refusal) -> fmt::Result 
 /// # Errors
 ///
 /// If the object does not exist or a request to the API server fails.
-pub async fn told(client: &Client, kind: Kind, namespace: &str, name: &str) -> Result<Told, Error> {
-    let asker = Asker { client, namespace };
+pub async fn report(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<CredentialReport, Error> {
+    let explainer = Explainer { client, namespace };
     match kind {
-        Kind::Cluster => asker.cluster(name).await,
-        Kind::Machine => asker.machine(name).await,
-        Kind::Vm => asker.vm(name).await,
-        Kind::Zone => asker.zone(name).await,
+        Kind::Cluster => explainer.cluster(name).await,
+        Kind::Machine => explainer.machine(name).await,
+        Kind::Vm => explainer.vm(name).await,
+        Kind::Zone => explainer.zone(name).await,
     }
 }
 
 /// The caller's client, and the namespace of the object.
-struct Asker<'a> {
+struct Explainer<'a> {
     client: &'a Client,
     namespace: &'a str,
 }
 
 /// Only the operator knows where credentials without servers of their own may be sent.
 const ANYWHERE: Bounds = Bounds {
-    unsaid: Bound::Anywhere,
-    own: Bound::Anywhere,
+    default: Bound::Anywhere,
+    namespace_secrets: Bound::Anywhere,
 };
 
-impl Asker<'_> {
-    async fn cluster(&self, name: &str) -> Result<Told, Error> {
+impl Explainer<'_> {
+    async fn cluster(&self, name: &str) -> Result<CredentialReport, Error> {
         let object = format!("VSphereCluster {}/{name}", self.namespace);
         let cluster: VSphereCluster = self.read(&object, name).await?;
-        let asked = ask_of_cluster(&ANYWHERE, self.namespace, &cluster);
+        let question = cluster_question(&ANYWHERE, self.namespace, &cluster);
         let conditions = cluster.status.map(|status| status.conditions);
-        self.decide(object, asked.map(|(question, _)| question), conditions)
+        self.decide(object, question.map(|(question, _)| question), conditions)
             .await
     }
 
-    async fn machine(&self, name: &str) -> Result<Told, Error> {
+    async fn machine(&self, name: &str) -> Result<CredentialReport, Error> {
         let object = format!("VSphereMachine {}/{name}", self.namespace);
         let machine: VSphereMachine = self.read(&object, name).await?;
         let label = machine.labels().get(CLUSTER_LABEL).cloned();
         let conditions = machine.status.map(|status| status.conditions);
-        self.member(object, label, &machine.spec.machine, conditions)
+        self.cluster_member(object, label, &machine.spec.machine, conditions)
             .await
     }
 
-    async fn vm(&self, name: &str) -> Result<Told, Error> {
+    async fn vm(&self, name: &str) -> Result<CredentialReport, Error> {
         let object = format!("VSphereVM {}/{name}", self.namespace);
         let vm: VSphereVM = self.read(&object, name).await?;
         let label = vm.labels().get(CLUSTER_LABEL).cloned();
         let conditions = vm.status.map(|status| status.conditions);
-        self.member(object, label, &vm.spec.machine, conditions)
+        self.cluster_member(object, label, &vm.spec.machine, conditions)
             .await
     }
 
-    async fn zone(&self, name: &str) -> Result<Told, Error> {
+    async fn zone(&self, name: &str) -> Result<CredentialReport, Error> {
         let object = format!("VSphereDeploymentZone {name}");
         let zones: Api<VSphereDeploymentZone> = Api::all(self.client.clone());
         let zone = found(zones.get_opt(name).await, &object)?;
-        let asked = ask_of_zone(&ANYWHERE, &zone);
+        let question = zone_question(&ANYWHERE, &zone);
         let conditions = zone.status.map(|status| status.conditions);
-        self.decide(object, asked, conditions).await
+        self.decide(object, question, conditions).await
     }
 
     /// Explains a machine or virtual machine, which gets its cluster's credential.
-    async fn member(
+    async fn cluster_member(
         &self,
         object: String,
         label: Option<String>,
         machine: &VirtualMachineSpec,
         conditions: Option<Vec<Condition>>,
-    ) -> Result<Told, Error> {
-        let cluster = match self.owner(label).await? {
+    ) -> Result<CredentialReport, Error> {
+        let cluster = match self.cluster_of(label).await? {
             Ok(cluster) => cluster,
-            Err(why) => return Ok(told_without(object, why, conditions)),
+            Err(why) => return Ok(refused_without_cluster(object, why, conditions)),
         };
-        let asked = ask_of_machine(&ANYWHERE, self.namespace, machine, &cluster);
-        self.decide(object, asked.map(|(question, _)| question), conditions)
+        let question = machine_question(&ANYWHERE, self.namespace, machine, &cluster);
+        self.decide(object, question.map(|(question, _)| question), conditions)
             .await
     }
 
     /// Returns the cluster that the label names, or why there is none.
-    async fn owner(&self, label: Option<String>) -> Result<Result<VSphereCluster, String>, Error> {
+    async fn cluster_of(
+        &self,
+        label: Option<String>,
+    ) -> Result<Result<VSphereCluster, String>, Error> {
         let Some(name) = label else {
             return Ok(Err(format!("it has no label {CLUSTER_LABEL}")));
         };
         let what = format!("Cluster {}/{name}", self.namespace);
         let clusters: Api<Cluster> = Api::namespaced(self.client.clone(), self.namespace);
-        let cluster = match named(&clusters, &name).await {
+        let cluster = match get_named(&clusters, &name).await {
             Ok(Some(cluster)) => cluster,
             Ok(None) => return Ok(Err(format!("there is no {what}"))),
             Err(source) => return Err(Error::Read { what, source }),
         };
         match reference(&cluster) {
-            Err(stray) => Ok(Err(stray.message)),
+            Err(no_cluster) => Ok(Err(no_cluster.message)),
             Ok(reference) => {
                 let what = format!("VSphereCluster {}/{}", self.namespace, reference.name);
                 match self.read(&what, &reference.name).await {
@@ -280,73 +292,77 @@ impl Asker<'_> {
             + serde::de::DeserializeOwned,
     {
         let api: Api<K> = Api::namespaced(self.client.clone(), self.namespace);
-        found(named(&api, name).await, object)
+        found(get_named(&api, name).await, object)
     }
 
     async fn decide(
         &self,
         object: String,
-        asked: Result<Question, Refusal>,
+        question: Result<Question, Refusal>,
         conditions: Option<Vec<Condition>>,
-    ) -> Result<Told, Error> {
-        let said = of_vcenter(conditions);
-        let question = match asked {
+    ) -> Result<CredentialReport, Error> {
+        let operator_condition = vcenter_condition(conditions);
+        let question = match question {
             Ok(question) => question,
             Err(refusal) => {
                 let decision = Decision::Refused(refusal);
-                let assumed = Vec::new();
-                return Ok(Told {
+                let assumptions = Vec::new();
+                return Ok(CredentialReport {
                     object,
                     decision,
-                    assumed,
-                    said,
+                    assumptions,
+                    operator_condition,
                 });
             }
         };
-        let reads = Reads {
+        let reader = FactReader {
             client: self.client,
             notes: Mutex::default(),
         };
-        let explained = explain(&question, &reads).await;
-        let notes = reads.notes.into_inner();
+        let explained = explain(&question, &reader).await;
+        let notes = reader.notes.into_inner();
         let notes = notes.unwrap_or_else(PoisonError::into_inner);
         let decision = match explained {
             Ok(mut explanation) => {
                 for (at, step) in notes.steps {
-                    if let Some(told) = explanation.steps.get_mut(at) {
-                        *told = step;
+                    if let Some(text) = explanation.steps.get_mut(at) {
+                        *text = step;
                     }
                 }
                 Decision::Explained(explanation)
             }
-            Err(NotRead::Forbidden(why)) => Decision::Unknown(why),
-            Err(NotRead::Failed(error)) => return Err(error),
+            Err(ReadError::Forbidden(why)) => Decision::Unknown(why),
+            Err(ReadError::Failed(error)) => return Err(error),
         };
-        let assumed = notes.assumed;
-        Ok(Told {
+        let assumptions = notes.assumptions;
+        Ok(CredentialReport {
             object,
             decision,
-            assumed,
-            said,
+            assumptions,
+            operator_condition,
         })
     }
 }
 
-fn told_without(object: String, why: String, conditions: Option<Vec<Condition>>) -> Told {
+fn refused_without_cluster(
+    object: String,
+    why: String,
+    conditions: Option<Vec<Condition>>,
+) -> CredentialReport {
     let refusal = Refusal {
         reason: insula_identity::reason::Reason::NoCredentials,
-        message: format!("{why}, so that nothing says whose credential it gets"),
+        message: format!("{why}, so it gets no credential"),
         hint: None,
     };
-    Told {
+    CredentialReport {
         object,
         decision: Decision::Refused(refusal),
-        assumed: Vec::new(),
-        said: of_vcenter(conditions),
+        assumptions: Vec::new(),
+        operator_condition: vcenter_condition(conditions),
     }
 }
 
-fn of_vcenter(conditions: Option<Vec<Condition>>) -> Option<Condition> {
+fn vcenter_condition(conditions: Option<Vec<Condition>>) -> Option<Condition> {
     find(&conditions.unwrap_or_default(), VCENTER).cloned()
 }
 
@@ -362,7 +378,7 @@ fn found<K>(read: Result<Option<K>, kube::Error>, object: &str) -> Result<K, Err
 }
 
 /// Reads facts with the caller's rights.
-struct Reads<'a> {
+struct FactReader<'a> {
     client: &'a Client,
     notes: Mutex<Notes>,
 }
@@ -374,31 +390,35 @@ struct Notes {
     read: usize,
     /// Texts that replace steps of the explanation.
     steps: Vec<(usize, String)>,
-    assumed: Vec<String>,
+    assumptions: Vec<String>,
     /// Whether the identity names its servers.
-    says_where: bool,
+    identity_names_servers: bool,
 }
 
 /// Why a fact was not read.
 #[derive(Debug)]
-enum NotRead {
+enum ReadError {
     Forbidden(String),
     Failed(Error),
 }
 
-impl Reads<'_> {
+impl FactReader<'_> {
     fn note(&self, note: impl FnOnce(&mut Notes)) {
         note(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn assume(&self, step: String, assumed: String) {
+    fn assume(&self, step: String, assumption: String) {
         self.note(|notes| {
             notes.steps.push((notes.read, step));
-            notes.assumed.push(assumed);
+            notes.assumptions.push(assumption);
         });
     }
 
-    async fn secret(&self, namespace: &str, name: &str) -> Result<Option<decide::Secret>, NotRead> {
+    async fn secret(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<decide::Secret>, ReadError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let what = format!("Secrets of {namespace}");
         match secrets.get_opt(name).await {
@@ -412,12 +432,12 @@ impl Reads<'_> {
             }
             Err(error) if is_forbidden(&error) => {
                 // The name of an identity's Secret is not revealed.
-                let whose = match namespace {
+                let secret = match namespace {
                     NAMESPACE => "its Secret".to_owned(),
                     _ => format!("Secret {name}"),
                 };
                 self.assume(
-                    format!("{whose} is not for you to read"),
+                    format!("you may not read {secret}"),
                     format!("you may not read {what}: whether it has what it needs is not known"),
                 );
                 let data = REQUIRED.iter();
@@ -427,44 +447,44 @@ impl Reads<'_> {
                     ..decide::Secret::default()
                 }))
             }
-            Err(source) => Err(NotRead::Failed(Error::Read { what, source })),
+            Err(source) => Err(ReadError::Failed(Error::Read { what, source })),
         }
     }
 
     /// Only shared accounts have to name their servers.
     fn assume_bound(&self, namespace: &str) {
         self.note(|notes| {
-            if namespace == NAMESPACE && !notes.says_where {
-                notes.assumed.push(
-                    "neither the identity nor its Secret says where it may be sent: only the operator knows its --allowed-server"
+            if namespace == NAMESPACE && !notes.identity_names_servers {
+                notes.assumptions.push(
+                    "neither the identity nor its Secret names its servers: only the operator knows its --allowed-server"
                         .to_owned(),
                 );
             }
         });
     }
 
-    async fn identity(&self, name: &str) -> Result<Option<decide::Identity>, NotRead> {
+    async fn identity(&self, name: &str) -> Result<Option<decide::Identity>, ReadError> {
         let identities: Api<VSphereClusterIdentity> = Api::all(self.client.clone());
         let what = format!("VSphereClusterIdentity {name}");
-        let found = readable(identities.get_opt(name).await, what)?;
+        let found = allowed_read(identities.get_opt(name).await, what)?;
         let found = found.map(|found| as_identity(&found, NAMESPACE));
         let says = found.as_ref().is_some_and(|it| it.bound != Bound::Nowhere);
-        self.note(|notes| notes.says_where = says);
+        self.note(|notes| notes.identity_names_servers = says);
         Ok(found)
     }
 }
 
-impl Ground for Reads<'_> {
-    type Error = NotRead;
+impl Ground for FactReader<'_> {
+    type Error = ReadError;
 
-    async fn learn(&self, need: Need, known: &mut Known) -> Result<(), NotRead> {
+    async fn learn(&self, need: Need, known: &mut Known) -> Result<(), ReadError> {
         self.note(|notes| notes.read += 1);
         match need {
             Need::Identity(name) => known.identity = Some(self.identity(&name).await?),
             Need::Namespace(name) => {
                 let namespaces: Api<Namespace> = Api::all(self.client.clone());
                 let what = format!("Namespace {name}");
-                let found = readable(namespaces.get_metadata_opt(&name).await, what)?;
+                let found = allowed_read(namespaces.get_metadata_opt(&name).await, what)?;
                 known.namespace = Some(found.map(|found| found.labels().clone()));
             }
             Need::Secret { namespace, name } => {
@@ -472,8 +492,8 @@ impl Ground for Reads<'_> {
             }
             Need::Operator => {
                 self.assume(
-                    "what the operator was given is not for you to read".to_owned(),
-                    "only the operator knows whether it was given a credential for such objects, and for which servers".to_owned(),
+                    "you may not read the static credentials of the operator".to_owned(),
+                    "only the operator knows whether it has static credentials for such objects, and for which servers".to_owned(),
                 );
                 let data = REQUIRED.iter();
                 let data = data.map(|key| ((*key).to_owned(), Hidden::new("?")));
@@ -487,13 +507,16 @@ impl Ground for Reads<'_> {
     }
 }
 
-fn readable<K>(read: Result<Option<K>, kube::Error>, what: String) -> Result<Option<K>, NotRead> {
+fn allowed_read<K>(
+    read: Result<Option<K>, kube::Error>,
+    what: String,
+) -> Result<Option<K>, ReadError> {
     match read {
         Ok(found) => Ok(found),
         Err(error) if is_forbidden(&error) => {
-            Err(NotRead::Forbidden(format!("you may not read {what}")))
+            Err(ReadError::Forbidden(format!("you may not read {what}")))
         }
-        Err(source) => Err(NotRead::Failed(Error::Read { what, source })),
+        Err(source) => Err(ReadError::Failed(Error::Read { what, source })),
     }
 }
 

@@ -18,7 +18,7 @@ pub use zone::*;
 
 /// Deserializes the conditions that are valid and skips the others: a user who may write a status
 /// must not be able to make the whole object unreadable with an invalid time.
-fn understood<'de, D>(input: D) -> Result<Vec<Condition>, D::Error>
+fn valid_conditions<'de, D>(input: D) -> Result<Vec<Condition>, D::Error>
 where
     D: Deserializer<'de>,
 {
@@ -36,15 +36,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn o10_a_condition_that_is_not_understood_hides_nothing_else() {
-        let told = |kind: &str, at: &str| {
+    fn o10_invalid_condition_does_not_hide_the_others() {
+        let condition = |kind: &str, at: &str| {
             json!({
                 "type": kind, "status": "True", "reason": "Available", "message": "",
                 "lastTransitionTime": at,
             })
         };
-        let odd = told("Odd", "2026-01-01 00:00");
-        let right = told("Available", "2026-01-01T00:00:00Z");
+        let odd = condition("Odd", "2026-01-01 00:00");
+        let right = condition("Available", "2026-01-01T00:00:00Z");
         let identity: VSphereClusterIdentity = serde_json::from_value(json!({
             "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2",
             "kind": "VSphereClusterIdentity",
@@ -55,7 +55,11 @@ mod tests {
         .unwrap();
         let status = identity.status.unwrap();
         assert_eq!(status.ready, Some(true));
-        let kinds: Vec<_> = status.conditions.iter().map(|told| &*told.type_).collect();
+        let kinds: Vec<_> = status
+            .conditions
+            .iter()
+            .map(|condition| &*condition.type_)
+            .collect();
         assert_eq!(kinds, ["Available"]);
     }
 }

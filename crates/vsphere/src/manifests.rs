@@ -17,7 +17,7 @@ pub const CREDENTIALS_FILE: &str = "/etc/capv/credentials.yaml";
 const NAME: (&str, &str) = ("app.kubernetes.io/name", "insula-vsphere");
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// The port of the health endpoints.
-const HEALTH: u16 = 8080;
+const HEALTH_PORT: u16 = 8080;
 
 /// How the operator is deployed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,8 +41,8 @@ pub fn manifests(settings: &Settings) -> Vec<Value> {
     let mut objects = vec![namespace()];
     objects.extend(definitions.iter().map(definition));
     objects.extend(policy::policies(reach));
-    objects.extend(for_people());
-    objects.extend(for_operator());
+    objects.extend(user_roles());
+    objects.extend(operator_objects());
     if let Some(image) = &settings.image {
         objects.push(deployment(image, settings.tenants));
     }
@@ -51,14 +51,14 @@ pub fn manifests(settings: &Settings) -> Vec<Value> {
 
 /// Returns the objects that a tenant's space needs in addition: kinds and policies are published
 /// to it, and the operator runs in the system's space.
-pub fn of_tenant() -> Vec<Value> {
+pub fn tenant_manifests() -> Vec<Value> {
     let mut objects = vec![namespace()];
-    objects.extend(for_people());
+    objects.extend(user_roles());
     objects
 }
 
 fn namespace() -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": ours(NAMESPACE)})
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(NAMESPACE)})
 }
 
 fn definition(
@@ -70,7 +70,7 @@ fn definition(
 
 /// Returns the roles for users. The viewer's rights are part of the role `view`. The workload
 /// role is not part of `edit`, because clusters without an identity use the operator's account.
-fn for_people() -> Vec<Value> {
+fn user_roles() -> Vec<Value> {
     vec![
         cluster_role(roles::PROVIDER, roles::provider(), None),
         cluster_role(roles::MANAGER, roles::manager(), None),
@@ -79,11 +79,11 @@ fn for_people() -> Vec<Value> {
     ]
 }
 
-fn for_operator() -> Vec<Value> {
+fn operator_objects() -> Vec<Value> {
     let subjects = json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}]);
     let bound = |kind: &str| json!({"apiGroup": RBAC, "kind": kind, "name": MANAGER});
     let here = |name: &str| {
-        let mut metadata = ours(name);
+        let mut metadata = metadata(name);
         metadata["namespace"] = NAMESPACE.into();
         metadata
     };
@@ -91,19 +91,19 @@ fn for_operator() -> Vec<Value> {
     vec![
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": here(ACCOUNT)}),
         cluster_role(MANAGER, roles::operator(), None),
-        json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": ours(MANAGER),
+        json!({"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": metadata(MANAGER),
             "roleRef": bound("ClusterRole"), "subjects": subjects}),
         json!({"apiVersion": version, "kind": "Role", "metadata": here(MANAGER),
-            "rules": roles::operator_at_home()}),
+            "rules": roles::operator_in_own_namespace()}),
         json!({"apiVersion": version, "kind": "RoleBinding", "metadata": here(MANAGER),
             "roleRef": bound("Role"), "subjects": subjects}),
     ]
 }
 
-fn cluster_role(name: &str, rules: Vec<PolicyRule>, part_of: Option<&str>) -> Value {
-    let mut metadata = ours(name);
-    if let Some(part_of) = part_of {
-        metadata["labels"][format!("{RBAC}/aggregate-to-{part_of}")] = "true".into();
+fn cluster_role(name: &str, rules: Vec<PolicyRule>, aggregate_to: Option<&str>) -> Value {
+    let mut metadata = metadata(name);
+    if let Some(aggregate_to) = aggregate_to {
+        metadata["labels"][format!("{RBAC}/aggregate-to-{aggregate_to}")] = "true".into();
     }
     json!({
         "apiVersion": format!("{RBAC}/v1"),
@@ -117,7 +117,7 @@ fn cluster_role(name: &str, rules: Vec<PolicyRule>, part_of: Option<&str>) -> Va
 /// during a rollout.
 fn deployment(image: &str, tenants: bool) -> Value {
     let labels = json!({ NAME.0: NAME.1 });
-    let mut metadata = ours("capv-controller-manager");
+    let mut metadata = metadata("capv-controller-manager");
     metadata["namespace"] = NAMESPACE.into();
     json!({
         "apiVersion": "apps/v1",
@@ -153,7 +153,7 @@ fn container(image: &str, tenants: bool) -> Value {
         "vsphere".to_owned(),
         "--leader-elect".to_owned(),
     ];
-    arguments.extend(["--health-addr".to_owned(), format!("0.0.0.0:{HEALTH}")]);
+    arguments.extend(["--health-addr".to_owned(), format!("0.0.0.0:{HEALTH_PORT}")]);
     if tenants {
         arguments.push("--tenants".to_owned());
     }
@@ -162,7 +162,7 @@ fn container(image: &str, tenants: bool) -> Value {
         "image": image,
         "args": arguments,
         "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-        "ports": [{"name": "health", "containerPort": HEALTH}],
+        "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
         "livenessProbe": probe("/livez"),
         "readinessProbe": probe("/readyz"),
         "securityContext": {
@@ -179,6 +179,6 @@ fn container(image: &str, tenants: bool) -> Value {
     })
 }
 
-fn ours(name: &str) -> Value {
+fn metadata(name: &str) -> Value {
     json!({"name": name, "labels": {NAME.0: NAME.1}})
 }

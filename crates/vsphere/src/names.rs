@@ -45,11 +45,11 @@ pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
 pub const PORT: u16 = 443;
 
 /// The maximum length of an object's name.
-const LONGEST: usize = 253;
+const MAX_NAME_LENGTH: usize = 253;
 
 /// Returns whether an object can have that name: DNS labels with dots between them. Any other
 /// text could lead to another resource when it becomes part of a URL path.
-pub fn is_name(text: &str) -> bool {
+pub fn is_valid_name(text: &str) -> bool {
     let inner = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit() || one == b'-';
     let is_label = |label: &str| {
         !label.is_empty()
@@ -57,7 +57,7 @@ pub fn is_name(text: &str) -> bool {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    text.len() <= LONGEST && text.split('.').all(is_label)
+    text.len() <= MAX_NAME_LENGTH && text.split('.').all(is_label)
 }
 
 #[cfg(test)]
@@ -65,10 +65,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_but_a_name_is_a_name() {
+    fn only_valid_names_are_accepted() {
         let (long, longer) = ("a".repeat(253), "a".repeat(254));
         for name in ["a", "shared", "a.b", "1-2.c", "kube-root-ca.crt", &long] {
-            assert!(is_name(name), "{name:?}");
+            assert!(is_valid_name(name), "{name:?}");
         }
         for text in [
             "",
@@ -92,7 +92,7 @@ mod tests {
             "\u{e4}",
             &longer,
         ] {
-            assert!(!is_name(text), "{text:?}");
+            assert!(!is_valid_name(text), "{text:?}");
         }
     }
 }

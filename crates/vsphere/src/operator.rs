@@ -6,27 +6,27 @@ mod commit;
 pub(crate) mod condition;
 mod context;
 mod event;
-pub(crate) mod family;
-mod given;
-mod heard;
-pub(crate) mod identify;
 mod identity;
+mod intervals;
 mod key;
 mod machine;
-mod pace;
+pub(crate) mod owning_cluster;
 mod paused;
 pub(crate) mod read;
+mod requeue;
+pub(crate) mod resolve;
 mod run;
 mod secret;
+mod session_liveness;
+mod static_credentials;
 mod vm;
-mod wake;
 mod watch;
 mod zone;
 
-pub use context::Static;
-pub use given::Given;
-pub use pace::Pace;
-pub use run::{Settings, run, sessions};
+pub use context::StaticCredentials;
+pub use intervals::Intervals;
+pub use run::{Settings, run, session_settings};
+pub use static_credentials::CredentialsFile;
 
 /// The User-Agent of the operator.
 pub const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));

@@ -11,9 +11,9 @@ pub const IDENTITIES: &str = "identities-in-use.infrastructure.cluster.x-k8s.io"
 pub const TEMPLATES: &str = "machine-templates.infrastructure.cluster.x-k8s.io";
 
 /// Annotation of objects that are deleted because they were moved.
-const MOVED: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
+const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 /// Annotation of dry-run requests of Cluster API's topology controller.
-const TRIED: &str = "topology.cluster.x-k8s.io/dry-run";
+const TOPOLOGY_DRY_RUN: &str = "topology.cluster.x-k8s.io/dry-run";
 /// Annotation that extends a policy of the system to all tenants of an Insula.
 const ADMIT_TENANTS: &str = "multi-tenancy.k8s.io/admit-tenants";
 
@@ -62,7 +62,7 @@ fn identities() -> Value {
             {"name": "named", "expression":
                 "has(oldObject.status) && has(oldObject.status.usedBy) ? oldObject.status.usedBy : []"},
             {"name": "moved", "expression": format!(
-                "has(oldObject.metadata.annotations) && '{MOVED}' in oldObject.metadata.annotations")},
+                "has(oldObject.metadata.annotations) && '{DELETE_FOR_MOVE}' in oldObject.metadata.annotations")},
         ],
         "validations": [{
             "expression": "variables.users == 0 || variables.moved",
@@ -82,7 +82,7 @@ fn identities() -> Value {
 fn templates() -> Value {
     let expression = format!(
         "object.spec == oldObject.spec || (has(request.dryRun) && request.dryRun \
-         && has(object.metadata.annotations) && '{TRIED}' in object.metadata.annotations)"
+         && has(object.metadata.annotations) && '{TOPOLOGY_DRY_RUN}' in object.metadata.annotations)"
     );
     json!({
         "failurePolicy": "Fail",

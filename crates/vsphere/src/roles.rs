@@ -20,12 +20,12 @@ pub const VIEWER: &str = "capv-viewer";
 const CORE: &str = "";
 
 const READ: &[&str] = &["get", "list", "watch"];
-const EVERYTHING: &[&str] = &[
+const ALL_VERBS: &[&str] = &[
     "get", "list", "watch", "create", "update", "patch", "delete",
 ];
 
 const IDENTITIES: &str = "vsphereclusteridentities";
-const PLACES: &[&str] = &["vspheredeploymentzones", "vspherefailuredomains"];
+const ZONES: &[&str] = &["vspheredeploymentzones", "vspherefailuredomains"];
 /// The kinds that users write to create a cluster.
 const CLUSTERS: &[&str] = &[
     "vsphereclusters",
@@ -35,18 +35,18 @@ const CLUSTERS: &[&str] = &[
 ];
 const MACHINES: &[&str] = &["vspherevms"];
 /// The kinds of Cluster API that users write to create a cluster.
-const OF_CAPI: &[&str] = &["clusters", "machines", "machinesets", "machinedeployments"];
+const CAPI_KINDS: &[&str] = &["clusters", "machines", "machinesets", "machinedeployments"];
 
 /// Returns the rights of the owner of the vCenters: identities, zones and clusters.
 pub fn provider() -> Vec<PolicyRule> {
-    let mut rules = vec![rule(GROUP, PLACES, EVERYTHING)];
+    let mut rules = vec![rule(GROUP, ZONES, ALL_VERBS)];
     rules.extend(manager());
     rules
 }
 
 /// Returns the rights of the administrator of the management cluster: identities and clusters.
 pub fn manager() -> Vec<PolicyRule> {
-    let mut rules = vec![rule(GROUP, &[IDENTITIES], EVERYTHING)];
+    let mut rules = vec![rule(GROUP, &[IDENTITIES], ALL_VERBS)];
     rules.extend(workload());
     rules
 }
@@ -55,10 +55,10 @@ pub fn manager() -> Vec<PolicyRule> {
 /// writing VSphereVMs, which the operator creates from machines.
 pub fn workload() -> Vec<PolicyRule> {
     vec![
-        rule(GROUP, CLUSTERS, EVERYTHING),
+        rule(GROUP, CLUSTERS, ALL_VERBS),
         rule(GROUP, MACHINES, READ),
-        rule(CAPI, OF_CAPI, EVERYTHING),
-        rule(CORE, &["secrets"], EVERYTHING),
+        rule(CAPI, CAPI_KINDS, ALL_VERBS),
+        rule(CORE, &["secrets"], ALL_VERBS),
         // The labels of a namespace decide which identities may be used in it.
         rule(CORE, &["namespaces"], &["get"]),
     ]
@@ -66,25 +66,25 @@ pub fn workload() -> Vec<PolicyRule> {
 
 /// Returns the rights of users who only read: the custom resources, and no Secrets.
 pub fn viewer() -> Vec<PolicyRule> {
-    let all = [&[IDENTITIES], PLACES, CLUSTERS, MACHINES].concat();
+    let all = [&[IDENTITIES], ZONES, CLUSTERS, MACHINES].concat();
     vec![rule(GROUP, &all, READ)]
 }
 
 /// Returns the operator's rights in all namespaces: exactly those that it uses.
 pub fn operator() -> Vec<PolicyRule> {
-    let worked_on = [
+    let reconciled = [
         IDENTITIES,
         "vsphereclusters",
         "vspheremachines",
         "vspheredeploymentzones",
     ];
-    let status: Vec<_> = worked_on
+    let status: Vec<_> = reconciled
         .iter()
         .chain(MACHINES)
         .map(|of| format!("{of}/status"))
         .collect();
     let status: Vec<_> = status.iter().map(String::as_str).collect();
-    let finalizers: Vec<_> = worked_on
+    let finalizers: Vec<_> = reconciled
         .iter()
         .chain(MACHINES)
         .map(|of| format!("{of}/finalizers"))
@@ -93,10 +93,10 @@ pub fn operator() -> Vec<PolicyRule> {
     vec![
         rule(
             GROUP,
-            &worked_on,
+            &reconciled,
             &["get", "list", "watch", "update", "patch"],
         ),
-        rule(GROUP, MACHINES, EVERYTHING),
+        rule(GROUP, MACHINES, ALL_VERBS),
         rule(GROUP, &["vspherefailuredomains"], READ),
         rule(GROUP, &status, &["get", "update", "patch"]),
         rule(GROUP, &finalizers, &["update"]),
@@ -114,7 +114,7 @@ pub fn operator() -> Vec<PolicyRule> {
 }
 
 /// Returns the operator's rights in its own namespace: leader election.
-pub fn operator_at_home() -> Vec<PolicyRule> {
+pub fn operator_in_own_namespace() -> Vec<PolicyRule> {
     vec![rule(
         "coordination.k8s.io",
         &["leases"],
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_escalate_bind_or_use_stars() {
+    fn no_role_has_escalate_bind_or_wildcards() {
         for rules in [
             provider(),
             manager(),
             workload(),
             viewer(),
             operator(),
-            operator_at_home(),
+            operator_in_own_namespace(),
         ] {
             for right in rights(&rules) {
                 let forbidden = ["escalate", "bind", "impersonate", "*", "deletecollection"];
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn s2_who_looks_sees_no_secret_and_who_runs_clusters_writes_no_identity() {
+    fn s2_viewer_reads_no_secret_and_workload_role_has_no_identities() {
         assert!(
             !rights(&viewer())
                 .iter()
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn cr4_the_operator_has_the_rights_that_it_uses_and_no_others_on_secrets() {
+    fn cr4_operator_has_exactly_the_verbs_that_it_uses() {
         let on = |what: &str| -> Vec<String> {
             let all = rights(&operator()).into_iter();
             let verbs = all.filter_map(|right| {

@@ -18,7 +18,7 @@ use crate::operator::condition::{VCENTER, find};
 pub const NAMESPACES: &str = "Namespaces";
 
 /// How many objects are listed per request.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 
 /// The objects that use an identity, and the namespaces that may.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -64,7 +64,7 @@ pub struct User {
 /// # Errors
 ///
 /// If the identity does not exist or a request to the API server fails.
-pub async fn of(client: &Client, name: &str) -> Result<Users, Error> {
+pub async fn list(client: &Client, name: &str) -> Result<Users, Error> {
     let what = format!("VSphereClusterIdentity {name}");
     let identities: Api<VSphereClusterIdentity> = Api::all(client.clone());
     let identity = match identities.get_opt(name).await {
@@ -73,10 +73,10 @@ pub async fn of(client: &Client, name: &str) -> Result<Users, Error> {
         Err(source) => return Err(Error::Read { what, source }),
     };
     let mut not_read = Vec::new();
-    let clusters = all::<VSphereCluster>(client, "VSphereClusters", &mut not_read).await?;
+    let clusters = list_all::<VSphereCluster>(client, "VSphereClusters", &mut not_read).await?;
     let zones =
-        all::<VSphereDeploymentZone>(client, "VSphereDeploymentZones", &mut not_read).await?;
-    let namespaces = all::<Namespace>(client, NAMESPACES, &mut not_read).await?;
+        list_all::<VSphereDeploymentZone>(client, "VSphereDeploymentZones", &mut not_read).await?;
+    let namespaces = list_all::<Namespace>(client, NAMESPACES, &mut not_read).await?;
     let names = |reference: &Option<VSphereIdentityReference>| {
         let reference = reference.as_ref();
         reference.is_some_and(|it| it.kind == "VSphereClusterIdentity" && it.name == name)
@@ -140,25 +140,29 @@ fn allowed(
 
 fn user(kind: &'static str, object: &impl Resource, conditions: Option<Vec<Condition>>) -> User {
     let conditions = conditions.unwrap_or_default();
-    let said = find(&conditions, VCENTER);
+    let condition = find(&conditions, VCENTER);
     User {
         kind,
         namespace: object.namespace(),
         name: object.name_any(),
-        available: said.is_some_and(|said| said.status == "True"),
-        reason: said.map(|said| said.reason.clone()),
+        available: condition.is_some_and(|condition| condition.status == "True"),
+        reason: condition.map(|condition| condition.reason.clone()),
     }
 }
 
 /// Lists all objects of a kind that can be parsed; none if the caller may not list them, which is
 /// then recorded in `not_read`.
-async fn all<K>(client: &Client, kinds: &str, not_read: &mut Vec<String>) -> Result<Vec<K>, Error>
+async fn list_all<K>(
+    client: &Client,
+    kinds: &str,
+    not_read: &mut Vec<String>,
+) -> Result<Vec<K>, Error>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
     let kind = ApiResource::erase::<K>(&());
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-    let mut parameters = ListParams::default().limit(PAGE);
+    let mut parameters = ListParams::default().limit(PAGE_SIZE);
     let mut items = Vec::new();
     loop {
         let page = match api.list(&parameters).await {
@@ -172,8 +176,8 @@ where
                 return Err(Error::Read { what, source });
             }
         };
-        let understood = page.items.into_iter();
-        items.extend(understood.filter_map(|one| one.try_parse().ok()));
+        let valid = page.items.into_iter();
+        items.extend(valid.filter_map(|one| one.try_parse().ok()));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => parameters = parameters.continue_token(&token),
             None => return Ok(items),

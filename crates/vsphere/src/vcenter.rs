@@ -10,8 +10,8 @@
 //! | `task` | tasks and power operations |
 //! | `properties` | the PropertyCollector: properties of objects and of referenced objects |
 //! | `call` | method calls with the cookies of one login |
-//! | `text`, `element` | XML of requests, and XML of responses |
-//! | `wire`, `trust` | connections, and verification of server certificates |
+//! | `xml_writer`, `element` | XML of requests, and XML of responses |
+//! | `transport`, `trust` | connections, and verification of server certificates |
 
 mod call;
 mod clone;
@@ -22,9 +22,9 @@ mod machine;
 mod properties;
 mod session;
 mod task;
-mod text;
+mod transport;
 mod trust;
-mod wire;
+mod xml_writer;
 
 use std::fmt;
 use std::str::FromStr;
@@ -68,7 +68,7 @@ impl FromStr for Object {
 
     fn from_str(text: &str) -> Result<Self, NotAnObject> {
         let sane = |part: &str, also: &str| {
-            let fits = |letter: char| letter.is_ascii_alphanumeric() || also.contains(letter);
+            let fits = |message: char| message.is_ascii_alphanumeric() || also.contains(message);
             !part.is_empty() && part.chars().all(fits)
         };
         match text.split_once(':') {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_written_as_it_is_read() {
+    fn object_reference_round_trips() {
         for text in [
             "VirtualMachine:vm-65",
             "Datastore:datastore-1",

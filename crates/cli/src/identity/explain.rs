@@ -30,7 +30,7 @@ pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
     let namespace = args.namespace.as_deref();
     let namespace = namespace.unwrap_or(client.default_namespace());
     let Object { kind, name } = &args.object;
-    let found = explain::told(client, *kind, namespace, name).await;
+    let found = explain::report(client, *kind, namespace, name).await;
     let found = found.map_err(|error| into_failure(&error))?;
     output::print(&terminal::sanitize(&found.to_string()))?;
     match found.is_granted() {

@@ -35,7 +35,7 @@ enum Format {
 
 /// Shows the users of an identity.
 pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
-    let found = users::of(client, &args.identity).await;
+    let found = users::list(client, &args.identity).await;
     let found = found.map_err(|error| into_failure(&error))?;
     output::print(&match args.output {
         Format::Table => table(&found),

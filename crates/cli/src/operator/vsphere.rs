@@ -11,7 +11,7 @@ use insula_core::TenantName;
 use insula_identity::endpoint::Bound;
 use insula_vsphere::crds;
 use insula_vsphere::manifests::{self, CREDENTIALS_FILE, manifests};
-use insula_vsphere::operator::{AGENT, Given, Settings, Static};
+use insula_vsphere::operator::{AGENT, CredentialsFile, Settings, StaticCredentials};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tokio::sync::watch;
@@ -140,12 +140,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Follows the credentials file.
-pub fn follow(file: &Path, bound: &Bound) -> watch::Receiver<Option<Static>> {
+pub fn follow(file: &Path, bound: &Bound) -> watch::Receiver<Option<StaticCredentials>> {
     let (say, given) = watch::channel(None);
-    let mut file = Given::new(file, bound.clone());
+    let mut file = CredentialsFile::new(file, bound.clone());
     // Before any decision: no cluster is refused because the file was not read yet.
-    file.look(&say);
-    tokio::spawn(file.follow(say, LOOK));
+    file.poll(&say);
+    tokio::spawn(file.watch(say, LOOK));
     given
 }
 
@@ -165,13 +165,13 @@ async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(),
     let mut settings = Settings {
         leader_elect: life.leader_elect,
         concurrency: work.concurrency,
-        vcenter_patience: work.vcenter_timeout,
+        vcenter_timeout: work.vcenter_timeout,
         tenants: work.tenants,
         namespaces: work.namespaces.into_iter().collect(),
         watch_filter: work.watch_filter,
         only_allowed_servers: given.only_allowed_servers,
-        given_for: names(&given.static_credentials_tenants),
-        roots: work
+        static_credentials_for: names(&given.static_credentials_tenants),
+        extra_roots: work
             .ca_file
             .as_deref()
             .map_or(Ok(Vec::new()), authorities)?,
@@ -202,7 +202,7 @@ fn authorities(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
 
 fn print(args: ManifestsArgs) -> Result<(), Failure> {
     if let Some(tenant) = args.tenant {
-        let text = output::documents(&manifests::of_tenant())?;
+        let text = output::documents(&manifests::tenant_manifests())?;
         return output::print(&format!("# For the space of tenant {tenant}.\n{text}"));
     }
     let settings = manifests::Settings {

@@ -14,7 +14,7 @@ use clap::ValueEnum;
 use insula_broker::names::AXON;
 use insula_identity::endpoint::Bound;
 use insula_vsphere::names::{ACCOUNT, NAMESPACE};
-use insula_vsphere::operator::Static;
+use insula_vsphere::operator::StaticCredentials;
 use kube::Client;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -143,7 +143,7 @@ impl Operators {
 enum Work {
     Broker,
     Vsphere {
-        given: watch::Receiver<Option<Static>>,
+        given: watch::Receiver<Option<StaticCredentials>>,
         bound: Bound,
         only_allowed: bool,
     },

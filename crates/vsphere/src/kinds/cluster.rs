@@ -71,7 +71,7 @@ pub struct VSphereClusterStatus {
     )]
     pub v_center_version: Option<String>,
     /// Its conditions.
-    #[serde(default, deserialize_with = "super::understood")]
+    #[serde(default, deserialize_with = "super::valid_conditions")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

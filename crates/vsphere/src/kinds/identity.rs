@@ -58,7 +58,7 @@ pub struct VSphereClusterIdentityStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used_by: Vec<String>,
     /// Its conditions.
-    #[serde(default, deserialize_with = "super::understood")]
+    #[serde(default, deserialize_with = "super::valid_conditions")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -55,7 +55,7 @@ pub struct VSphereDeploymentZoneStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
     /// Its conditions.
-    #[serde(default, deserialize_with = "super::understood")]
+    #[serde(default, deserialize_with = "super::valid_conditions")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

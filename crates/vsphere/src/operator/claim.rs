@@ -6,37 +6,37 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::commit::is_held;
-use super::identify::REQUIRED;
-use super::read::named;
+use super::commit::has_finalizer;
+use super::read::get_named;
+use super::resolve::REQUIRED;
 
 /// The outcome of a claim on a Secret.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Claimed {
+pub(super) enum ClaimOutcome {
     /// The Secret is claimed.
-    Held,
+    Claimed,
     /// The Secret does not exist.
-    Absent,
+    NotFound,
     /// The Secret is being deleted, and was not claimed before.
-    Going,
+    Terminating,
     /// Another object has claimed it.
-    Taken(Owner),
+    ClaimedByOther(Owner),
     /// The Secret contains no account, and is neither kept nor deleted.
-    Unfit,
+    NoAccount,
 }
 
 /// The types of Secrets that may be claimed: only generic ones.
-const TYPES: &[&str] = &["", "Opaque"];
+const GENERIC_TYPES: &[&str] = &["", "Opaque"];
 
 /// Returns whether a Secret contains an account: it is of a generic type and has all required
 /// keys. Other Secrets are never claimed and never deleted, even if an object references them.
-pub(super) fn is_fit(secret: &Secret) -> bool {
+pub(super) fn is_account(secret: &Secret) -> bool {
     let of_type = secret.type_.as_deref().unwrap_or_default();
-    TYPES.contains(&of_type) && missing(secret).is_empty()
+    GENERIC_TYPES.contains(&of_type) && missing_keys(secret).is_empty()
 }
 
 /// Returns the required keys that a Secret lacks.
-pub(super) fn missing(secret: &Secret) -> Vec<&'static str> {
+pub(super) fn missing_keys(secret: &Secret) -> Vec<&'static str> {
     let is_missing = |key: &&&str| {
         let value = secret.data.as_ref().and_then(|data| data.get(**key));
         value.is_none_or(|value| value.0.is_empty())
@@ -49,63 +49,63 @@ pub(super) async fn claim(
     secrets: &Api<Secret>,
     claimant: &Claimant,
     name: &str,
-) -> Result<Claimed, kube::Error> {
-    let Some(secret) = named(secrets, name).await? else {
-        return Ok(Claimed::Absent);
+) -> Result<ClaimOutcome, kube::Error> {
+    let Some(secret) = get_named(secrets, name).await? else {
+        return Ok(ClaimOutcome::NotFound);
     };
     if let Some(owner) = claimant.holder(secret.owner_references()) {
-        return Ok(Claimed::Taken(owner.clone()));
+        return Ok(ClaimOutcome::ClaimedByOther(owner.clone()));
     }
-    if !is_fit(&secret) {
-        return Ok(Claimed::Unfit);
+    if !is_account(&secret) {
+        return Ok(ClaimOutcome::NoAccount);
     }
-    let going = secret.metadata.deletion_timestamp.is_some();
+    let terminating = secret.metadata.deletion_timestamp.is_some();
     match claimant.claim(secret.owner_references(), secret.finalizers()) {
         Verdict::Right => {}
-        Verdict::Taken(owner) => return Ok(Claimed::Taken(owner)),
+        Verdict::Taken(owner) => return Ok(ClaimOutcome::ClaimedByOther(owner)),
         // The API server accepts no new finalizer on a terminating object.
-        Verdict::Write { .. } if going && !is_held(&secret, claimant.finalizer) => {
-            return Ok(Claimed::Going);
+        Verdict::Write { .. } if terminating && !has_finalizer(&secret, claimant.finalizer) => {
+            return Ok(ClaimOutcome::Terminating);
         }
         Verdict::Write { owners, finalizers } => {
-            write(secrets, &secret, &owners, &finalizers).await?;
+            write_owners(secrets, &secret, &owners, &finalizers).await?;
         }
     }
-    Ok(Claimed::Held)
+    Ok(ClaimOutcome::Claimed)
 }
 
 /// Releases the Secret of an object that is being deleted. The Secret is deleted too, unless it
 /// has another owner or contains no account. It is deleted before the finalizer is removed, so
 /// that a restarted operator finds what is left to do.
-pub(super) async fn give_up(
+pub(super) async fn release(
     secrets: &Api<Secret>,
     claimant: &Claimant,
     name: &str,
 ) -> Result<(), kube::Error> {
-    let Some(secret) = named(secrets, name).await? else {
+    let Some(secret) = get_named(secrets, name).await? else {
         return Ok(());
     };
     let verdict = claimant.release(secret.owner_references(), secret.finalizers());
     let Verdict::Write { owners, finalizers } = verdict else {
         return Ok(());
     };
-    let going = secret.metadata.deletion_timestamp.is_some();
-    if owners.is_empty() && is_fit(&secret) && !going {
+    let terminating = secret.metadata.deletion_timestamp.is_some();
+    if owners.is_empty() && is_account(&secret) && !terminating {
         let only_this = DeleteParams::default().preconditions(Preconditions {
             uid: secret.uid(),
             resource_version: secret.resource_version(),
         });
-        absent_is_fine(secrets.delete(name, &only_this).await.map(drop))?;
+        ignore_not_found(secrets.delete(name, &only_this).await.map(drop))?;
         let Some(secret) = secrets.get_opt(name).await? else {
             return Ok(());
         };
-        return absent_is_fine(write(secrets, &secret, &owners, &finalizers).await);
+        return ignore_not_found(write_owners(secrets, &secret, &owners, &finalizers).await);
     }
-    absent_is_fine(write(secrets, &secret, &owners, &finalizers).await)
+    ignore_not_found(write_owners(secrets, &secret, &owners, &finalizers).await)
 }
 
 /// Writes the owners and finalizers of a Secret, if it has not changed since it was read.
-pub(super) async fn write(
+pub(super) async fn write_owners(
     secrets: &Api<Secret>,
     secret: &Secret,
     owners: &[Owner],
@@ -124,7 +124,7 @@ pub(super) async fn write(
 }
 
 /// Treats a missing object as success.
-pub(super) fn absent_is_fine(done: Result<(), kube::Error>) -> Result<(), kube::Error> {
+pub(super) fn ignore_not_found(done: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match done {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         done => done,

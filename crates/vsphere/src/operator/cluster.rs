@@ -18,17 +18,17 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, Resource, ResourceExt};
 use tracing::{debug, info};
 
-use self::conclude::{Domains, Found, VCenter, conclude};
+use self::conclude::{Domains, Observed, VCenter, conclude};
 use super::claim::claim;
 use super::condition::{VCENTER, find};
 use super::context::{Context, Dependency};
-use super::identify::{self, Access, claimant_of};
 use super::key::Key;
-use super::read::{each, named, understood};
+use super::read::{get_named, list_each, parse};
+use super::resolve::{self, Access, cluster_claimant};
 use super::{commit, event, paused};
 use crate::capi;
 use crate::kinds::{VSphereCluster, VSphereDeploymentZone};
-use crate::names::{CAPI, CLUSTER_FINALIZER, MANAGED_BY, is_name};
+use crate::names::{CAPI, CLUSTER_FINALIZER, MANAGED_BY, is_valid_name};
 use crate::vcenter;
 
 /// Reconciles a cluster.
@@ -38,17 +38,17 @@ pub(super) async fn reconcile(
     failures: u32,
 ) -> Result<Outcome, kube::Error> {
     let client = context.client(key.space.as_deref());
-    let clusters = Api::namespaced(client.clone(), key.place());
+    let clusters = Api::namespaced(client.clone(), key.namespace_or_empty());
     let found: Option<VSphereCluster> = clusters.get_opt(&key.name).await?;
     let Some(cluster) = found else {
         context.forget(key);
         return Ok(Outcome::Gone);
     };
-    if is_managed_elsewhere(&cluster) {
+    if is_externally_managed(&cluster) {
         context.forget(key);
-        return Ok(Outcome::Settled(context.anyway(key)));
+        return Ok(Outcome::Settled(context.resync_after(key)));
     }
-    let mut work = Work {
+    let mut reconciliation = Reconciliation {
         context,
         key,
         client,
@@ -56,21 +56,21 @@ pub(super) async fn reconcile(
         depends: BTreeSet::new(),
         failures,
     };
-    let outcome = work.go_on(cluster).await?;
+    let outcome = reconciliation.run(cluster).await?;
     match outcome {
         Outcome::Gone => context.forget(key),
-        _ => context.settle(key, work.depends),
+        _ => context.set_dependencies(key, reconciliation.depends),
     }
     Ok(outcome)
 }
 
 /// The longest wait for a change that is watched.
-const WAITING: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// How many failed requests to the API server are retried before a condition reports them.
-const HICCUPS: u32 = 2;
+const MAX_UNREPORTED_FAILURES: u32 = 2;
 
 /// The reconciliation of one cluster.
-pub(super) struct Work<'a> {
+pub(super) struct Reconciliation<'a> {
     context: &'a Context,
     key: &'a Key,
     client: Client,
@@ -79,9 +79,9 @@ pub(super) struct Work<'a> {
     failures: u32,
 }
 
-impl Work<'_> {
-    async fn go_on(&mut self, cluster: VSphereCluster) -> Result<Outcome, kube::Error> {
-        self.note_identity(&cluster);
+impl Reconciliation<'_> {
+    async fn run(&mut self, cluster: VSphereCluster) -> Result<Outcome, kube::Error> {
+        self.depend_on_identity(&cluster);
         let owner = self.owner(&cluster).await?;
         if let Some(why) = paused::paused(owner.as_ref(), &cluster, "VSphereCluster") {
             return self.pause(&cluster, &why).await;
@@ -89,29 +89,29 @@ impl Work<'_> {
         if cluster.metadata.deletion_timestamp.is_some() {
             return self.remove(cluster, owner.as_ref()).await;
         }
-        let cluster = commit::hold(&self.clusters, &cluster, CLUSTER_FINALIZER).await?;
+        let cluster = commit::add_finalizer(&self.clusters, &cluster, CLUSTER_FINALIZER).await?;
         let (vcenter, outcome) = self.connect(&cluster).await?;
-        let found = Found {
+        let found = Observed {
             vcenter,
             domains: self.domains(&cluster).await?,
             has_owner: owner.is_some(),
         };
-        self.tell(&cluster, &found).await?;
+        self.write_status(&cluster, &found).await?;
         Ok(outcome)
     }
 
     /// A cluster that references an identity counts as its user, whether it may use it or not.
-    fn note_identity(&mut self, cluster: &VSphereCluster) {
+    fn depend_on_identity(&mut self, cluster: &VSphereCluster) {
         let reference = cluster.spec.identity_ref.as_ref();
         let identity = reference.filter(|reference| {
-            reference.kind == "VSphereClusterIdentity" && is_name(&reference.name)
+            reference.kind == "VSphereClusterIdentity" && is_valid_name(&reference.name)
         });
         if let Some(identity) = identity {
             let on = Dependency::Identity {
                 space: self.key.space.clone(),
                 name: identity.name.clone(),
             };
-            self.context.note(self.key, &mut self.depends, on);
+            self.context.depend_on(self.key, &mut self.depends, on);
         }
     }
 
@@ -125,12 +125,13 @@ impl Work<'_> {
         };
         let on = Dependency::Owner {
             space: self.key.space.clone(),
-            namespace: self.key.place().to_owned(),
+            namespace: self.key.namespace_or_empty().to_owned(),
             name: name.to_owned(),
         };
-        self.context.note(self.key, &mut self.depends, on);
-        let owners: Api<capi::Cluster> = Api::namespaced(self.client.clone(), self.key.place());
-        named(&owners, name).await
+        self.context.depend_on(self.key, &mut self.depends, on);
+        let owners: Api<capi::Cluster> =
+            Api::namespaced(self.client.clone(), self.key.namespace_or_empty());
+        get_named(&owners, name).await
     }
 
     async fn pause(&self, cluster: &VSphereCluster, why: &str) -> Result<Outcome, kube::Error> {
@@ -138,14 +139,14 @@ impl Work<'_> {
         let mut after = cluster.clone();
         let status = after.status.get_or_insert_default();
         let generation = cluster.metadata.generation;
-        paused::say(
+        paused::set_condition(
             &mut status.conditions,
             Some(why),
             generation,
             Timestamp::now(),
         );
         commit::status(&self.clusters, cluster, &after).await?;
-        Ok(Outcome::Settled(self.context.anyway(self.key)))
+        Ok(Outcome::Settled(self.context.resync_after(self.key)))
     }
 
     /// Returns whether its vCenter can be used with its credential, and when to check again.
@@ -153,18 +154,18 @@ impl Work<'_> {
         &mut self,
         cluster: &VSphereCluster,
     ) -> Result<(VCenter, Outcome), kube::Error> {
-        let waits = Outcome::Waits(self.context.anyway(self.key));
+        let waits = Outcome::Waits(self.context.resync_after(self.key));
         match self.identify(cluster).await {
             Ok(Ok(access)) => Ok(self.probe(access).await),
             Ok(Err(refusal)) => {
                 self.context.sessions.release(&self.key.text());
                 Ok((VCenter::Refused(refusal), waits))
             }
-            Err(error) if self.failures < HICCUPS => Err(error),
+            Err(error) if self.failures < MAX_UNREPORTED_FAILURES => Err(error),
             Err(error) => {
                 debug!(key = %self.key, %error, "credential resolution failed");
                 let outcome = Outcome::Failed(Class::of(&error));
-                Ok((VCenter::NotKnown(error.to_string()), outcome))
+                Ok((VCenter::Unknown(error.to_string()), outcome))
             }
         }
     }
@@ -177,14 +178,14 @@ impl Work<'_> {
         if let Some(secret) = reference.filter(|reference| reference.kind == "Secret") {
             let on = Dependency::Secret {
                 space: self.key.space.clone(),
-                namespace: self.key.place().to_owned(),
+                namespace: self.key.namespace_or_empty().to_owned(),
                 name: secret.name.clone(),
             };
-            self.context.note(self.key, &mut self.depends, on);
+            self.context.depend_on(self.key, &mut self.depends, on);
             // The decision reports whether the Secret exists and may be claimed.
-            claim(&self.secrets(), &claimant_of(cluster), &secret.name).await?;
+            claim(&self.secrets(), &cluster_claimant(cluster), &secret.name).await?;
         }
-        identify::of_cluster(self.context, self.key, cluster, &mut self.depends).await
+        resolve::for_cluster(self.context, self.key, cluster, &mut self.depends).await
     }
 
     /// Checks whether the vCenter answers. Clusters with the same session share the check.
@@ -197,22 +198,22 @@ impl Work<'_> {
             .get(&asker, key.clone(), &access.credential)
         {
             Ok(session) => session,
-            Err(NotNow::Wait) => return (VCenter::Asked, Outcome::Waits(WAITING)),
+            Err(NotNow::Wait) => return (VCenter::Checking, Outcome::Waits(MAX_WAIT)),
             Err(NotNow::Failed { error, again_in }) => {
-                let refusal = identify::not_opened(&source, error);
+                let refusal = resolve::login_refusal(&source, error);
                 return (VCenter::Refused(refusal), Outcome::Waits(again_in));
             }
         };
-        if context.heard.is_due(&key, Instant::now()) {
-            match session.current().await {
+        if context.liveness.is_check_due(&key, Instant::now()) {
+            match session.is_current().await {
                 Ok(true) => {}
                 Ok(false) | Err(vcenter::Error::NotAuthenticated) => {
-                    context.heard.forget(&key);
+                    context.liveness.forget(&key);
                     session.is_dead();
-                    return (VCenter::Asked, Outcome::Progressed);
+                    return (VCenter::Checking, Outcome::Progressed);
                 }
                 Err(error) => {
-                    context.heard.forget(&key);
+                    context.liveness.forget(&key);
                     session.did_not_answer();
                     let refusal = Refusal {
                         reason: error.reason(),
@@ -225,8 +226,8 @@ impl Work<'_> {
             }
         }
         let version = session.about().version.clone();
-        let outcome = Outcome::Settled(context.anyway(self.key));
-        (VCenter::Answers { version, source }, outcome)
+        let outcome = Outcome::Settled(context.resync_after(self.key));
+        (VCenter::Available { version, source }, outcome)
     }
 
     /// Returns the zones that its machines can be placed in.
@@ -236,17 +237,21 @@ impl Work<'_> {
         };
         let space = self.key.space.clone();
         let on = Dependency::Zones { space };
-        self.context.note(self.key, &mut self.depends, on);
-        let zones = each::<VSphereDeploymentZone, _>(&self.client, understood).await?;
+        self.context.depend_on(self.key, &mut self.depends, on);
+        let zones = list_each::<VSphereDeploymentZone, _>(&self.client, parse).await?;
         Ok(domains::of(&cluster.spec.server, selector, &zones))
     }
 
     /// Writes the status, and records an event if the credential or the obstacle has changed.
-    async fn tell(&self, cluster: &VSphereCluster, found: &Found) -> Result<(), kube::Error> {
+    async fn write_status(
+        &self,
+        cluster: &VSphereCluster,
+        found: &Observed,
+    ) -> Result<(), kube::Error> {
         let after = conclude(cluster, found, Timestamp::now());
         commit::status(&self.clusters, cluster, &after).await?;
-        let was = said(cluster);
-        let Some((is, why, message)) = said(&after) else {
+        let was = vcenter_condition(cluster);
+        let Some((is, why, message)) = vcenter_condition(&after) else {
             return Ok(());
         };
         if was.is_some_and(|(before, reason, text)| {
@@ -255,26 +260,26 @@ impl Work<'_> {
             return Ok(());
         }
         info!(key = %self.key, reason = why, "vCenter condition changed");
-        let told = Told {
+        let note = Told {
             warning: !is,
             reason: why,
             note: message.to_owned(),
         };
-        event::tell(self.context, self.key, &after, told).await;
+        event::record(self.context, self.key, &after, note).await;
         Ok(())
     }
 
     fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.client.clone(), self.key.place())
+        Api::namespaced(self.client.clone(), self.key.namespace_or_empty())
     }
 }
 
 /// Returns whether the infrastructure is managed externally. A finalizer of ours on a terminating
 /// cluster still has to be removed.
-fn is_managed_elsewhere(cluster: &VSphereCluster) -> bool {
-    let going = cluster.metadata.deletion_timestamp.is_some();
-    let is_left = going && commit::is_held(cluster, CLUSTER_FINALIZER);
-    cluster.annotations().contains_key(MANAGED_BY) && !is_left
+fn is_externally_managed(cluster: &VSphereCluster) -> bool {
+    let terminating = cluster.metadata.deletion_timestamp.is_some();
+    let needs_cleanup = terminating && commit::has_finalizer(cluster, CLUSTER_FINALIZER);
+    cluster.annotations().contains_key(MANAGED_BY) && !needs_cleanup
 }
 
 /// Returns the name of the Cluster that owns an object.
@@ -288,14 +293,18 @@ pub(super) fn owner_of(object: &impl Resource) -> Option<&str> {
 }
 
 /// Returns the status, reason and message of the vCenter condition.
-fn said(cluster: &VSphereCluster) -> Option<(bool, &str, &str)> {
+fn vcenter_condition(cluster: &VSphereCluster) -> Option<(bool, &str, &str)> {
     let status = cluster.status.as_ref()?;
-    let told = find(&status.conditions, VCENTER)?;
-    Some((told.status == "True", &told.reason, &told.message))
+    let condition = find(&status.conditions, VCENTER)?;
+    Some((
+        condition.status == "True",
+        &condition.reason,
+        &condition.message,
+    ))
 }
 
 /// Describes the source of a credential in conditions.
-fn from(source: &Source) -> String {
+fn describe_source(source: &Source) -> String {
     match source {
         Source::Secret { name, .. } => format!("with the credentials of Secret {name}"),
         Source::Identity { name, .. } => {

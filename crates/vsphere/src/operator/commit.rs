@@ -17,11 +17,11 @@ pub(super) async fn status<K>(api: &Api<K>, before: &K, after: &K) -> Result<boo
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
-    let told = |object: &K| -> Result<Value, kube::Error> {
+    let status_of = |object: &K| -> Result<Value, kube::Error> {
         let object = serde_json::to_value(object).map_err(kube::Error::SerdeError)?;
         Ok(object.get("status").cloned().unwrap_or_else(|| json!({})))
     };
-    let Some(status) = difference(&told(before)?, &told(after)?) else {
+    let Some(status) = difference(&status_of(before)?, &status_of(after)?) else {
         return Ok(false);
     };
     let patch = json!({"metadata": as_seen(before), "status": status});
@@ -32,11 +32,15 @@ where
 }
 
 /// Adds a finalizer to an object.
-pub(super) async fn hold<K>(api: &Api<K>, object: &K, finalizer: &str) -> Result<K, kube::Error>
+pub(super) async fn add_finalizer<K>(
+    api: &Api<K>,
+    object: &K,
+    finalizer: &str,
+) -> Result<K, kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
-    if is_held(object, finalizer) {
+    if has_finalizer(object, finalizer) {
         return Ok(object.clone());
     }
     let mut finalizers = object.finalizers().to_vec();
@@ -45,11 +49,15 @@ where
 }
 
 /// Removes a finalizer; an object that no longer exists is no error.
-pub(super) async fn let_go<K>(api: &Api<K>, object: &K, finalizer: &str) -> Result<(), kube::Error>
+pub(super) async fn remove_finalizer<K>(
+    api: &Api<K>,
+    object: &K,
+    finalizer: &str,
+) -> Result<(), kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
-    if !is_held(object, finalizer) {
+    if !has_finalizer(object, finalizer) {
         return Ok(());
     }
     let mut finalizers = object.finalizers().to_vec();
@@ -61,7 +69,7 @@ where
 }
 
 /// Returns whether an object has this finalizer.
-pub(super) fn is_held<K: Resource>(object: &K, finalizer: &str) -> bool {
+pub(super) fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
     object.finalizers().iter().any(|held| held == finalizer)
 }
 
@@ -111,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_differs_is_written() {
+    fn only_differences_are_patched() {
         for (before, after, expected) in [
             (json!({}), json!({}), None),
             (json!({"a": 1}), json!({"a": 1}), None),

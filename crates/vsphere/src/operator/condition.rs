@@ -20,7 +20,7 @@ pub(crate) fn reason(reason: Reason) -> &'static str {
 }
 
 /// A writer for the conditions of one object.
-pub(super) struct Saying<'a> {
+pub(super) struct ConditionWriter<'a> {
     /// The conditions to change.
     pub conditions: &'a mut Vec<Condition>,
     /// The generation that was observed.
@@ -29,39 +29,42 @@ pub(super) struct Saying<'a> {
     pub now: Timestamp,
 }
 
-impl Saying<'_> {
+impl ConditionWriter<'_> {
     /// Sets a condition to true.
-    pub fn yes(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
-        self.say(kind, true, reason, message.into());
+    pub fn set_true(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
+        self.set(kind, true, reason, message.into());
     }
 
     /// Sets a condition to false.
-    pub fn no(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
-        self.say(kind, false, reason, message.into());
+    pub fn set_false(&mut self, kind: &str, reason: &str, message: impl Into<String>) {
+        self.set(kind, false, reason, message.into());
     }
 
     /// Removes a condition.
-    pub fn nothing(&mut self, kind: &str) {
+    pub fn remove(&mut self, kind: &str) {
         self.conditions.retain(|condition| condition.type_ != kind);
     }
 
     /// Sets `Ready` from these conditions; its message lists those that are not true, in this
     /// order. Missing conditions are ignored, but without the first one `Ready` is not set.
     pub fn summary(&mut self, kinds: &[&str]) {
-        let said = |kind: &&str| find(self.conditions, kind);
-        if kinds.first().and_then(said).is_none() {
+        let find_kind = |kind: &&str| find(self.conditions, kind);
+        if kinds.first().and_then(find_kind).is_none() {
             return;
         }
-        let told: Vec<_> = kinds.iter().filter_map(said).collect();
-        let issues: Vec<_> = told.iter().filter(|told| told.status != "True").collect();
-        let lines: Vec<_> = issues.iter().map(|told| line(told)).collect();
+        let conditions: Vec<_> = kinds.iter().filter_map(find_kind).collect();
+        let issues: Vec<_> = conditions
+            .iter()
+            .filter(|condition| condition.status != "True")
+            .collect();
+        let lines: Vec<_> = issues.iter().map(|condition| line(condition)).collect();
         match lines.is_empty() {
-            true => self.yes(READY, "Ready", ""),
-            false => self.no(READY, "NotReady", lines.join("\n")),
+            true => self.set_true(READY, "Ready", ""),
+            false => self.set_false(READY, "NotReady", lines.join("\n")),
         }
     }
 
-    fn say(&mut self, kind: &str, is: bool, reason: &str, message: String) {
+    fn set(&mut self, kind: &str, is: bool, reason: &str, message: String) {
         let said = Said {
             kind,
             is,
@@ -79,12 +82,12 @@ pub(crate) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Co
 }
 
 /// Returns the line of the summary for a condition that is not true.
-fn line(told: &Condition) -> String {
-    let text = match told.message.as_str() {
-        "" => &told.reason,
+fn line(condition: &Condition) -> String {
+    let text = match condition.message.as_str() {
+        "" => &condition.reason,
         message => message,
     };
-    format!("* {}: {text}", told.type_)
+    format!("* {}: {text}", condition.type_)
 }
 
 #[cfg(test)]
@@ -92,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_has_a_line_for_everything_that_is_not_so_in_order() {
+    fn ready_summarizes_false_conditions_in_order() {
         const KINDS: &[&str] = &[VCENTER, "FailureDomainsReady"];
         type There = &'static [(&'static str, bool, &'static str)];
         type Expected = Option<(&'static str, &'static str, &'static str)>;
@@ -125,22 +128,22 @@ mod tests {
         ];
         for (said, expected) in table {
             let mut conditions = Vec::new();
-            let mut saying = Saying {
+            let mut writer = ConditionWriter {
                 conditions: &mut conditions,
                 generation: Some(3),
                 now: Timestamp::UNIX_EPOCH,
             };
             for (kind, is, message) in *said {
-                saying.say(kind, *is, "Why", (*message).to_owned());
+                writer.set(kind, *is, "Why", (*message).to_owned());
             }
-            saying.summary(KINDS);
+            writer.summary(KINDS);
             let ready = find(&conditions, READY);
-            let ready = ready.map(|told| {
-                assert_eq!(told.observed_generation, Some(3));
+            let ready = ready.map(|condition| {
+                assert_eq!(condition.observed_generation, Some(3));
                 (
-                    told.status.as_str(),
-                    told.reason.as_str(),
-                    told.message.as_str(),
+                    condition.status.as_str(),
+                    condition.reason.as_str(),
+                    condition.message.as_str(),
                 )
             });
             assert_eq!(ready, *expected, "{said:?}");
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_told_in_the_words_of_this_provider() {
+    fn reasons_are_named_in_provider_terms() {
         assert_eq!(reason(Reason::Unreachable), "VCenterUnreachable");
         assert_eq!(reason(Reason::EndpointNotAllowed), "ServerNotAllowed");
         assert_eq!(reason(Reason::NamespaceNotAllowed), "NamespaceNotAllowed");

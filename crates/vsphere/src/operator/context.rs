@@ -14,16 +14,16 @@ use insula_operator::spaces;
 use kube::Client;
 use tokio::sync::watch;
 
-use super::heard::Heard;
-use super::identify::Bounds;
+use super::intervals::Intervals;
 use super::key::{Key, Kind};
-use super::pace::Pace;
-use super::wake::Wakes;
+use super::requeue::Requeue;
+use super::resolve::Bounds;
+use super::session_liveness::SessionLiveness;
 use crate::vcenter::VCenters;
 
 /// Static credentials for clusters that reference no identity.
 #[derive(Clone, Debug, Default)]
-pub struct Static {
+pub struct StaticCredentials {
     /// The values by key, as in a Secret.
     pub data: BTreeMap<String, Hidden>,
     /// The servers that they may be sent to.
@@ -87,7 +87,7 @@ pub(super) enum Dependency {
         space: Option<Arc<str>>,
         name: String,
     },
-    Static,
+    StaticCredentials,
 }
 
 /// The state that all reconcilers share.
@@ -101,28 +101,28 @@ pub(super) struct Context {
     /// The required value of the label `cluster.x-k8s.io/watch-filter`.
     pub watch_filter: Option<String>,
     /// The namespace with the Secrets of identities, in every space.
-    pub home: String,
+    pub operator_namespace: String,
     pub sessions: Arc<Sessions<VCenters>>,
     pub depends: Depends<Dependency>,
     /// When each session was last checked for a cluster.
-    pub heard: Heard,
+    pub liveness: SessionLiveness,
     /// The identities that each object was last found to use.
-    pub using: Mutex<HashMap<Arc<str>, BTreeSet<Dependency>>>,
+    pub identities_in_use: Mutex<HashMap<Arc<str>, BTreeSet<Dependency>>>,
     /// The static credentials, as the file has them now.
-    pub given: watch::Receiver<Option<Static>>,
+    pub static_credentials: watch::Receiver<Option<StaticCredentials>>,
     /// The tenants' spaces in which they may be used too.
-    pub given_for: BTreeSet<String>,
+    pub static_credentials_for: BTreeSet<String>,
     /// The servers that credentials may be sent to.
     pub bounds: Bounds,
     /// How long an object is left alone that is in order.
     pub resync: Duration,
     /// How often states are polled that are not watched.
-    pub pace: Pace,
+    pub intervals: Intervals,
     /// The name of this instance of the operator.
     pub instance: String,
-    pub ration: Ration,
+    pub event_ration: Ration,
     /// Objects to reconcile again.
-    pub wakes: Arc<Wakes>,
+    pub requeue: Arc<Requeue>,
 }
 
 impl Context {
@@ -135,51 +135,57 @@ impl Context {
     }
 
     /// Records a dependency. This is done before the object is read, so that no change is missed.
-    pub fn note(&self, key: &Key, depends: &mut BTreeSet<Dependency>, on: Dependency) {
+    pub fn depend_on(&self, key: &Key, depends: &mut BTreeSet<Dependency>, on: Dependency) {
         self.depends.add(&key.text(), &on);
         depends.insert(on);
     }
 
     /// Replaces the dependencies of an object by exactly these. Identities count the clusters and
     /// zones that use them, and are triggered when that changes.
-    pub fn settle(&self, key: &Key, depends: BTreeSet<Dependency>) {
+    pub fn set_dependencies(&self, key: &Key, depends: BTreeSet<Dependency>) {
         let asker = key.text();
         let counts = matches!(key.kind, Kind::Cluster | Kind::Zone);
         let is_counted = |on: &&Dependency| counts && matches!(on, Dependency::Identity { .. });
         let now: BTreeSet<_> = depends.iter().filter(is_counted).cloned().collect();
         self.depends.set(&asker, depends);
-        let mut using = self.using.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut identities_in_use = self
+            .identities_in_use
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let before = match now.is_empty() {
-            true => using.remove(&asker),
-            false => using.insert(asker, now.clone()),
+            true => identities_in_use.remove(&asker),
+            false => identities_in_use.insert(asker, now.clone()),
         };
-        drop(using);
+        drop(identities_in_use);
         for changed in before.unwrap_or_default().symmetric_difference(&now) {
             if let Dependency::Identity { space, name } = changed {
                 let key = Key::cluster_scoped(Kind::Identity, space.clone(), name);
-                self.wakes.say(key.text());
+                self.requeue.add(key.text());
             }
         }
     }
 
     /// Forgets an object that no longer exists or belongs to another operator.
     pub fn forget(&self, key: &Key) {
-        self.settle(key, BTreeSet::new());
+        self.set_dependencies(key, BTreeSet::new());
         self.sessions.release(&key.text());
     }
 
     /// Forgets all objects and releases their sessions, after leadership was lost.
     pub fn forget_all(&self) {
-        let mut using = self.using.lock().unwrap_or_else(PoisonError::into_inner);
-        using.clear();
-        drop(using);
+        let mut identities_in_use = self
+            .identities_in_use
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        identities_in_use.clear();
+        drop(identities_in_use);
         for asker in self.depends.clear() {
             self.sessions.release(&asker);
         }
     }
 
     /// Returns when to reconcile an object again that is in order, spread out by its key.
-    pub fn anyway(&self, key: &Key) -> Duration {
+    pub fn resync_after(&self, key: &Key) -> Duration {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         let part = u32::try_from(hasher.finish() % 100).unwrap_or_default();

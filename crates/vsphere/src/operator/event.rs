@@ -14,18 +14,18 @@ use super::key::Key;
 use crate::names::{ACCOUNT, GROUP};
 
 /// Records an event about an object. A failure is only logged: no user depends on events.
-pub(super) async fn tell<K>(context: &Context, key: &Key, object: &K, told: Told<'_>)
+pub(super) async fn record<K>(context: &Context, key: &Key, object: &K, note: Told<'_>)
 where
     K: Resource<DynamicType = ()> + Debug,
 {
-    if !context.ration.admit(&key.to_string(), Instant::now()) {
+    if !context.event_ration.admit(&key.to_string(), Instant::now()) {
         return;
     }
     let teller = Teller {
         controller: &format!("{GROUP}/{ACCOUNT}"),
         instance: &context.instance,
     };
-    let event = event::event(object.object_ref(&()), told, teller);
+    let event = event::event(object.object_ref(&()), note, teller);
     let namespace = event.metadata.namespace.clone().unwrap_or_default();
     let events: Api<Event> = Api::namespaced(context.client(key.space.as_deref()), &namespace);
     if let Err(error) = events.create(&PostParams::default(), &event).await {

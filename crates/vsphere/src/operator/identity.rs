@@ -14,12 +14,12 @@ use kube::Api;
 use tracing::info;
 
 use self::conclude::{AVAILABLE, State, conclude};
-use super::claim::{Claimed, claim, give_up, missing};
+use super::claim::{ClaimOutcome, claim, missing_keys, release};
 use super::condition::find;
 use super::context::{Context, Dependency};
-use super::identify::{claimant_of_identity, unreadable};
 use super::key::Key;
-use super::read::named;
+use super::read::get_named;
+use super::resolve::{identity_claimant, invalid_server};
 use super::{commit, event, paused};
 use crate::kinds::VSphereClusterIdentity;
 use crate::names::IDENTITY_FINALIZER;
@@ -35,27 +35,27 @@ pub(super) async fn reconcile(
         context.forget(key);
         return Ok(Outcome::Gone);
     };
-    let work = Work {
+    let reconciliation = Reconciliation {
         context,
         key,
         identities,
     };
     if let Some(why) = paused::paused(None, &identity, "VSphereClusterIdentity") {
-        return work.pause(&identity, &why).await;
+        return reconciliation.pause(&identity, &why).await;
     }
     match identity.metadata.deletion_timestamp {
-        Some(_) => work.remove(&identity).await,
-        None => work.look_after(identity, failures).await,
+        Some(_) => reconciliation.remove(&identity).await,
+        None => reconciliation.reconcile_secret(identity, failures).await,
     }
 }
 
-struct Work<'a> {
+struct Reconciliation<'a> {
     context: &'a Context,
     key: &'a Key,
     identities: Api<VSphereClusterIdentity>,
 }
 
-impl Work<'_> {
+impl Reconciliation<'_> {
     async fn pause(
         &self,
         identity: &VSphereClusterIdentity,
@@ -64,105 +64,109 @@ impl Work<'_> {
         let mut after = identity.clone();
         let status = after.status.get_or_insert_default();
         let generation = identity.metadata.generation;
-        paused::say(
+        paused::set_condition(
             &mut status.conditions,
             Some(why),
             generation,
             Timestamp::now(),
         );
         commit::status(&self.identities, identity, &after).await?;
-        Ok(Outcome::Settled(self.context.anyway(self.key)))
+        Ok(Outcome::Settled(self.context.resync_after(self.key)))
     }
 
     /// Claims its Secret and checks it, and writes the result to the status.
-    async fn look_after(
+    async fn reconcile_secret(
         &self,
         identity: VSphereClusterIdentity,
         failures: u32,
     ) -> Result<Outcome, kube::Error> {
-        let identity = commit::hold(&self.identities, &identity, IDENTITY_FINALIZER).await?;
+        let identity =
+            commit::add_finalizer(&self.identities, &identity, IDENTITY_FINALIZER).await?;
         let mut depends = BTreeSet::new();
         let on = Dependency::Secret {
             space: self.key.space.clone(),
-            namespace: self.context.home.clone(),
+            namespace: self.context.operator_namespace.clone(),
             name: identity.spec.secret_name.clone(),
         };
-        self.context.note(self.key, &mut depends, on);
+        self.context.depend_on(self.key, &mut depends, on);
         let state = match self.check(&identity).await {
             Ok(state) => state,
             // A conflict is not expected to last.
-            Err(error) if failures < HICCUPS => return Err(error),
-            Err(error) => State::NotHeld(error.to_string()),
+            Err(error) if failures < MAX_UNREPORTED_FAILURES => return Err(error),
+            Err(error) => State::ClaimFailed(error.to_string()),
         };
         let users = users::of(self.context, self.key, &identity, &mut depends).await?;
-        let is_fit = state == State::Available;
-        self.tell(&identity, &state, &users).await?;
-        self.context.settle(self.key, depends);
-        Ok(match is_fit {
-            true => Outcome::Settled(self.context.anyway(self.key)),
+        let is_usable = state == State::Available;
+        self.write_status(&identity, &state, &users).await?;
+        self.context.set_dependencies(self.key, depends);
+        Ok(match is_usable {
+            true => Outcome::Settled(self.context.resync_after(self.key)),
             // The missing object is watched.
-            false => Outcome::Waits(self.context.anyway(self.key)),
+            false => Outcome::Waits(self.context.resync_after(self.key)),
         })
     }
 
     async fn check(&self, identity: &VSphereClusterIdentity) -> Result<State, kube::Error> {
         let (secrets, name) = (self.secrets(), &identity.spec.secret_name);
-        let told = format!("{}/{name}", self.context.home);
-        let claimant = claimant_of_identity(identity);
+        let secret_name = format!("{}/{name}", self.context.operator_namespace);
+        let claimant = identity_claimant(identity);
         let claimed = claim(&secrets, &claimant, name).await?;
         match claimed {
-            Claimed::Held | Claimed::Unfit => {}
-            Claimed::Absent => return Ok(State::NoSecret(told)),
-            Claimed::Going => return Ok(State::SecretGoing(told)),
-            Claimed::Taken(owner) => return Ok(State::SecretTaken(owner.kind)),
+            ClaimOutcome::Claimed | ClaimOutcome::NoAccount => {}
+            ClaimOutcome::NotFound => return Ok(State::NoSecret(secret_name)),
+            ClaimOutcome::Terminating => return Ok(State::SecretTerminating(secret_name)),
+            ClaimOutcome::ClaimedByOther(owner) => return Ok(State::SecretClaimed(owner.kind)),
         }
-        let Some(secret) = named(&secrets, name).await? else {
-            return Ok(State::NoSecret(told));
+        let Some(secret) = get_named(&secrets, name).await? else {
+            return Ok(State::NoSecret(secret_name));
         };
-        let going = secret.metadata.deletion_timestamp.is_some();
-        let missing = missing(&secret);
+        let terminating = secret.metadata.deletion_timestamp.is_some();
+        let missing = missing_keys(&secret);
         if !missing.is_empty() {
-            return Ok(State::Incomplete {
-                secret: told,
+            return Ok(State::KeysMissing {
+                secret: secret_name,
                 missing,
             });
         }
-        if claimed == Claimed::Unfit {
+        if claimed == ClaimOutcome::NoAccount {
             let of_type = secret.type_.unwrap_or_default();
-            return Ok(State::OddSecret {
-                secret: told,
+            return Ok(State::WrongSecretType {
+                secret: secret_name,
                 of_type,
             });
         }
         let servers = identity.spec.allowed_servers.as_deref();
-        Ok(match (unreadable(servers.unwrap_or_default()), going) {
-            (Some(wrong), _) => State::InvalidServers(wrong),
-            (None, true) => State::KeptOnly(told),
-            (None, false) => State::Available,
-        })
+        Ok(
+            match (invalid_server(servers.unwrap_or_default()), terminating) {
+                (Some(wrong), _) => State::InvalidServers(wrong),
+                (None, true) => State::AvailableWhileClaimed(secret_name),
+                (None, false) => State::Available,
+            },
+        )
     }
 
     /// Deletes it with its Secret when it has no users.
     async fn remove(&self, identity: &VSphereClusterIdentity) -> Result<Outcome, kube::Error> {
-        if !commit::is_held(identity, IDENTITY_FINALIZER) {
+        if !commit::has_finalizer(identity, IDENTITY_FINALIZER) {
             self.context.forget(self.key);
-            return Ok(Outcome::Waits(self.context.anyway(self.key)));
+            return Ok(Outcome::Waits(self.context.resync_after(self.key)));
         }
         let mut depends = BTreeSet::new();
         let users = users::of(self.context, self.key, identity, &mut depends).await?;
         if !users.is_empty() {
-            let told = format!("it is used by {}", told("", &users));
-            let state = State::Deleting(Some(told));
-            self.tell(identity, &state, &users).await?;
-            self.context.settle(self.key, depends);
-            return Ok(Outcome::Waits(self.context.anyway(self.key)));
+            let message = format!("it is used by {}", told("", &users));
+            let state = State::Deleting(Some(message));
+            self.write_status(identity, &state, &users).await?;
+            self.context.set_dependencies(self.key, depends);
+            return Ok(Outcome::Waits(self.context.resync_after(self.key)));
         }
-        self.tell(identity, &State::Deleting(None), &users).await?;
-        let claimant = claimant_of_identity(identity);
-        give_up(&self.secrets(), &claimant, &identity.spec.secret_name).await?;
+        self.write_status(identity, &State::Deleting(None), &users)
+            .await?;
+        let claimant = identity_claimant(identity);
+        release(&self.secrets(), &claimant, &identity.spec.secret_name).await?;
         let identity = self.identities.get_opt(&self.key.name).await?;
         if let Some(identity) = identity.filter(|now| now.metadata.deletion_timestamp.is_some()) {
-            commit::let_go(&self.identities, &identity, IDENTITY_FINALIZER).await?;
+            commit::remove_finalizer(&self.identities, &identity, IDENTITY_FINALIZER).await?;
         }
         self.context.forget(self.key);
         info!(key = %self.key, "identity deleted");
@@ -170,7 +174,7 @@ impl Work<'_> {
     }
 
     /// Writes the status, and records an event if the reason has changed.
-    async fn tell(
+    async fn write_status(
         &self,
         identity: &VSphereClusterIdentity,
         state: &State,
@@ -178,11 +182,11 @@ impl Work<'_> {
     ) -> Result<(), kube::Error> {
         let after = conclude(identity, state, users, Timestamp::now());
         commit::status(&self.identities, identity, &after).await?;
-        let told = |identity: &VSphereClusterIdentity| {
+        let available = |identity: &VSphereClusterIdentity| {
             let conditions = &identity.status.as_ref()?.conditions;
             find(conditions, AVAILABLE).cloned()
         };
-        let (before, now) = (told(identity), told(&after));
+        let (before, now) = (available(identity), available(&after));
         let Some(now) = now else { return Ok(()) };
         let is_same = before.is_some_and(|before| before.reason == now.reason);
         if !is_same {
@@ -194,12 +198,12 @@ impl Work<'_> {
                 (_, "") => format!("{} is fit for use", self.key.name),
                 (_, message) => message.to_owned(),
             };
-            let told = Told {
+            let note_event = Told {
                 warning: now.status != "True",
                 reason: &now.reason,
                 note,
             };
-            event::tell(self.context, self.key, &after, told).await;
+            event::record(self.context, self.key, &after, note_event).await;
         }
         Ok(())
     }
@@ -207,9 +211,9 @@ impl Work<'_> {
     /// Returns a client for the Secrets of identities.
     fn secrets(&self) -> Api<Secret> {
         let client = self.context.client(self.key.space.as_deref());
-        Api::namespaced(client, &self.context.home)
+        Api::namespaced(client, &self.context.operator_namespace)
     }
 }
 
 /// How many failures are retried before a condition reports them.
-const HICCUPS: u32 = 2;
+const MAX_UNREPORTED_FAILURES: u32 = 2;

@@ -56,7 +56,7 @@ impl Key {
     }
 
     /// Returns the namespace; empty for cluster-scoped objects.
-    pub fn place(&self) -> &str {
+    pub fn namespace_or_empty(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_read_as_it_was_written() {
+    fn key_round_trips_as_text() {
         for text in [
             "Identity - - vsphere",
             "Identity acme - vsphere",

@@ -1,8 +1,8 @@
 //! Reconciles machines.
 
 mod conclude;
+mod desired;
 mod name;
-mod wanted;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use tracing::info;
 
-use self::conclude::Telling;
-use self::wanted::{Ground, Zone, changes, is_owned};
+use self::conclude::StatusWriter;
+use self::desired::{Inputs, Zone, changes, is_owned};
 use super::commit;
 use super::condition::reason;
 use super::context::{Context, Dependency};
-use super::family::{self, Family};
-use super::identify::endpoint;
 use super::key::Key;
+use super::owning_cluster::{self, OwningCluster};
 use super::paused::paused;
-use super::read::named;
+use super::read::get_named;
+use super::resolve::endpoint;
 use super::vm::bios_uuid;
 use crate::capi::Machine;
 use crate::kinds::{
@@ -33,7 +33,7 @@ use crate::kinds::{
 use crate::names::{CAPI, CLUSTER_LABEL, MACHINE_FINALIZER};
 
 /// The longest wait for a change that is watched.
-const WAITING: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Reconciles a machine.
 pub(super) async fn reconcile(
@@ -42,25 +42,25 @@ pub(super) async fn reconcile(
     _failures: u32,
 ) -> Result<Outcome, kube::Error> {
     let mut depends = BTreeSet::new();
-    let worked = work(context, key, &mut depends).await;
-    match &worked {
+    let outcome = run(context, key, &mut depends).await;
+    match &outcome {
         Ok(Outcome::Gone) => context.forget(key),
-        _ => context.settle(key, depends),
+        _ => context.set_dependencies(key, depends),
     }
-    worked
+    outcome
 }
 
-async fn work(
+async fn run(
     context: &Context,
     key: &Key,
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Outcome, kube::Error> {
     let client = context.client(key.space.as_deref());
-    let machines: Api<VSphereMachine> = Api::namespaced(client, key.place());
+    let machines: Api<VSphereMachine> = Api::namespaced(client, key.namespace_or_empty());
     let Some(machine) = machines.get_opt(&key.name).await? else {
         return Ok(Outcome::Gone);
     };
-    let mut work = Work {
+    let mut reconciliation = Reconciliation {
         context,
         key,
         machines,
@@ -68,23 +68,27 @@ async fn work(
         machine,
         depends,
     };
-    let owner = work.owner().await?;
-    let named = work.cluster_name(owner.as_ref());
-    let family = family::of(context, key, named.as_deref(), work.depends).await?;
-    if let Some(why) = paused(family.cluster.as_ref(), &work.machine, "VSphereMachine") {
-        work.telling().paused(Some(&why));
-        work.commit().await?;
-        return Ok(Outcome::Settled(context.anyway(key)));
+    let owner = reconciliation.owner().await?;
+    let named = reconciliation.cluster_name(owner.as_ref());
+    let family = owning_cluster::of(context, key, named.as_deref(), reconciliation.depends).await?;
+    if let Some(why) = paused(
+        family.cluster.as_ref(),
+        &reconciliation.machine,
+        "VSphereMachine",
+    ) {
+        reconciliation.status_writer().paused(Some(&why));
+        reconciliation.commit().await?;
+        return Ok(Outcome::Settled(context.resync_after(key)));
     }
-    work.telling().paused(None);
-    match work.machine.metadata.deletion_timestamp {
-        Some(_) => work.remove(named.as_deref()).await,
-        None => work.make(owner, family).await,
+    reconciliation.status_writer().paused(None);
+    match reconciliation.machine.metadata.deletion_timestamp {
+        Some(_) => reconciliation.remove(named.as_deref()).await,
+        None => reconciliation.provision(owner, family).await,
     }
 }
 
 /// The reconciliation of one machine.
-struct Work<'a> {
+struct Reconciliation<'a> {
     context: &'a Context,
     key: &'a Key,
     machines: Api<VSphereMachine>,
@@ -96,12 +100,12 @@ struct Work<'a> {
 }
 
 /// Why a machine cannot be provisioned.
-struct Say {
+struct Problem {
     reason: &'static str,
     message: String,
 }
 
-impl Work<'_> {
+impl Reconciliation<'_> {
     /// Returns the Machine that owns it.
     async fn owner(&mut self) -> Result<Option<Machine>, kube::Error> {
         let owners = self.machine.owner_references().iter();
@@ -112,75 +116,75 @@ impl Work<'_> {
         let Some(name) = owner.map(|owner| owner.name.clone()) else {
             return Ok(None);
         };
-        self.note(|space, namespace| Dependency::Machine {
+        self.depend_on(|space, namespace| Dependency::Machine {
             space,
             namespace,
             name: name.clone(),
         });
-        named(&self.api::<Machine>(), &name).await
+        get_named(&self.api::<Machine>(), &name).await
     }
 
     /// Returns the cluster name of its Machine, or that of its own label.
     fn cluster_name(&self, owner: Option<&Machine>) -> Option<String> {
-        let said = owner.map(|owner| owner.spec.cluster_name.clone());
+        let named = owner.map(|owner| owner.spec.cluster_name.clone());
         let labelled = || self.machine.labels().get(CLUSTER_LABEL).cloned();
-        said.filter(|name| !name.is_empty()).or_else(labelled)
+        named.filter(|name| !name.is_empty()).or_else(labelled)
     }
 
     /// Creates its VSphereVM, or copies the state of the existing one.
-    async fn make(
+    async fn provision(
         &mut self,
         owner: Option<Machine>,
-        family: Family,
+        family: OwningCluster,
     ) -> Result<Outcome, kube::Error> {
-        self.hold().await?;
+        self.add_finalizer().await?;
         let Some(owner) = owner else {
             let message = "no Machine owns it yet";
             return self.wait("MachineNotFound", message).await;
         };
         let (cluster, infrastructure) = match (family.cluster, family.infrastructure) {
             (Some(cluster), Ok(infrastructure)) => (cluster, infrastructure),
-            (_, Err(stray)) => return self.wait(stray.reason, &stray.message).await,
+            (_, Err(no_cluster)) => return self.wait(no_cluster.reason, &no_cluster.message).await,
             (None, Ok(_)) => return self.wait("ClusterNotFound", "there is no Cluster").await,
         };
         let machine = self.machine.clone();
-        let ground = Ground {
+        let inputs = Inputs {
             machine: &machine,
             owner: &owner,
             cluster: &cluster,
             infrastructure: &infrastructure,
         };
-        let name = match ground.name() {
+        let name = match inputs.name() {
             Ok(name) => name,
             Err(error) => return self.wait("NotProvisioned", &error.to_string()).await,
         };
         let clash = match self.find(Some(&name), Some(&cluster.name_any())).await? {
-            Found::Ours(vm) => return self.follow(*vm, ground.zone()).await,
-            Found::Others => true,
-            Found::Nothing => false,
+            VmSearch::Owned(vm) => return self.mirror_vm(*vm, inputs.zone()).await,
+            VmSearch::Foreign => true,
+            VmSearch::NotFound => false,
         };
-        if self.is_known() {
+        if self.has_provider_id() {
             let message = "its virtual machine is gone, and is not made again";
             return self.wait("NotProvisioned", message).await;
         }
-        if let Some((reason, message)) = ground.waits() {
+        if let Some((reason, message)) = inputs.wait_reason() {
             return self.wait(reason, message).await;
         }
         if clash {
             let message = format!("VSphereVM {name:?} is there and not this machine's");
             return self.wait("NameTaken", &message).await;
         }
-        match self.zone(&ground).await? {
-            Err(say) => self.wait(say.reason, &say.message).await,
+        match self.zone(&inputs).await? {
+            Err(problem) => self.wait(problem.reason, &problem.message).await,
             Ok(zone) => {
-                let vm = ground.vm(&name, zone.as_ref());
-                self.create(vm, ground.zone()).await
+                let vm = inputs.vm(&name, zone.as_ref());
+                self.create(vm, inputs.zone()).await
             }
         }
     }
 
     /// Returns whether it has been provisioned: its virtual machine must not be replaced.
-    fn is_known(&self) -> bool {
+    fn has_provider_id(&self) -> bool {
         let id = self.machine.spec.provider_id.as_deref();
         id.is_some_and(|id| !id.is_empty())
     }
@@ -192,11 +196,15 @@ impl Work<'_> {
             .create(&PostParams::default(), &vm)
             .await?;
         info!(machine = %self.key, vm = name, "VSphereVM created");
-        self.follow(made, zone).await
+        self.mirror_vm(made, zone).await
     }
 
     /// Updates its VSphereVM, and copies its state to the machine.
-    async fn follow(&mut self, vm: VSphereVM, zone: Option<&str>) -> Result<Outcome, kube::Error> {
+    async fn mirror_vm(
+        &mut self,
+        vm: VSphereVM,
+        zone: Option<&str>,
+    ) -> Result<Outcome, kube::Error> {
         if let Some(changes) = changes(&self.machine, &vm, zone) {
             let patch = Patch::Merge(json!({
                 "metadata": {"resourceVersion": vm.resource_version()},
@@ -206,22 +214,22 @@ impl Work<'_> {
             vms.patch(&vm.name_any(), &PatchParams::default(), &patch)
                 .await?;
         }
-        self.note_uuid(&vm).await?;
-        self.telling().mirror(&vm);
+        self.record_provider_id(&vm).await?;
+        self.status_writer().mirror(&vm);
         self.commit().await?;
         let is_ready = vm
             .status
             .as_ref()
             .is_some_and(|status| status.ready == Some(true));
         Ok(match is_ready {
-            true => Outcome::Settled(self.context.anyway(self.key)),
-            false => Outcome::Waits(WAITING),
+            true => Outcome::Settled(self.context.resync_after(self.key)),
+            false => Outcome::Waits(MAX_WAIT),
         })
     }
 
     /// Records the BIOS UUID as `providerID`, once.
-    async fn note_uuid(&mut self, vm: &VSphereVM) -> Result<(), kube::Error> {
-        let Some(uuid) = bios_uuid(vm).filter(|_| !self.is_known()) else {
+    async fn record_provider_id(&mut self, vm: &VSphereVM) -> Result<(), kube::Error> {
+        let Some(uuid) = bios_uuid(vm).filter(|_| !self.has_provider_id()) else {
             return Ok(());
         };
         let patch = json!({
@@ -239,13 +247,13 @@ impl Work<'_> {
 
     /// Deletes its VSphereVM, and removes the finalizer when that is gone.
     async fn remove(&mut self, cluster: Option<&str>) -> Result<Outcome, kube::Error> {
-        if !commit::is_held(&self.machine, MACHINE_FINALIZER) {
-            return Ok(Outcome::Waits(self.context.anyway(self.key)));
+        if !commit::has_finalizer(&self.machine, MACHINE_FINALIZER) {
+            return Ok(Outcome::Waits(self.context.resync_after(self.key)));
         }
         let vm = match self.find(None, cluster).await? {
-            Found::Ours(vm) => vm,
+            VmSearch::Owned(vm) => vm,
             _ => {
-                commit::let_go(&self.machines, &self.stored, MACHINE_FINALIZER).await?;
+                commit::remove_finalizer(&self.machines, &self.stored, MACHINE_FINALIZER).await?;
                 info!(machine = %self.key, "machine deleted");
                 return Ok(Outcome::Gone);
             }
@@ -267,11 +275,11 @@ impl Work<'_> {
                 done => drop(done?),
             }
         }
-        let told = vm.status.as_ref().and_then(|status| {
-            let told = super::condition::find(&status.conditions, super::vm::PROVISIONED)?;
-            (told.reason == "Deleting").then(|| told.message.clone())
+        let message = vm.status.as_ref().and_then(|status| {
+            let condition = super::condition::find(&status.conditions, super::vm::PROVISIONED)?;
+            (condition.reason == "Deleting").then(|| condition.message.clone())
         });
-        let message = told.unwrap_or_else(|| "its virtual machine goes".to_owned());
+        let message = message.unwrap_or_else(|| "its virtual machine goes".to_owned());
         self.wait("Deleting", &message).await
     }
 
@@ -281,17 +289,19 @@ impl Work<'_> {
         &mut self,
         name: Option<&str>,
         cluster: Option<&str>,
-    ) -> Result<Found, kube::Error> {
+    ) -> Result<VmSearch, kube::Error> {
         let mut others = false;
         let vms = self.api::<VSphereVM>();
         if let Some(name) = name {
-            self.note(|space, namespace| Dependency::VSphereVM {
+            self.depend_on(|space, namespace| Dependency::VSphereVM {
                 space,
                 namespace,
                 name: name.to_owned(),
             });
-            match named(&vms, name).await? {
-                Some(vm) if is_owned(&vm, &self.machine) => return Ok(Found::Ours(Box::new(vm))),
+            match get_named(&vms, name).await? {
+                Some(vm) if is_owned(&vm, &self.machine) => {
+                    return Ok(VmSearch::Owned(Box::new(vm)));
+                }
                 there => others = there.is_some(),
             }
         }
@@ -306,53 +316,53 @@ impl Work<'_> {
             .find(|vm| is_owned(vm, &self.machine));
         Ok(match ours {
             Some(vm) => {
-                self.note(|space, namespace| Dependency::VSphereVM {
+                self.depend_on(|space, namespace| Dependency::VSphereVM {
                     space,
                     namespace,
                     name: vm.name_any(),
                 });
-                Found::Ours(Box::new(vm))
+                VmSearch::Owned(Box::new(vm))
             }
-            None if others => Found::Others,
-            None => Found::Nothing,
+            None if others => VmSearch::Foreign,
+            None => VmSearch::NotFound,
         })
     }
 
     /// Returns the zone that it is placed in, if any; it has to be on its cluster's vCenter.
     async fn zone(
         &mut self,
-        ground: &Ground<'_>,
-    ) -> Result<Result<Option<Zone>, Say>, kube::Error> {
-        let Some(name) = ground.zone() else {
+        inputs: &Inputs<'_>,
+    ) -> Result<Result<Option<Zone>, Problem>, kube::Error> {
+        let Some(name) = inputs.zone() else {
             return Ok(Ok(None));
         };
         let (space, missing) = (self.key.space.clone(), "FailureDomainNotFound");
-        let say = |reason, message| Ok(Err(Say { reason, message }));
+        let refuse = |reason, message| Ok(Err(Problem { reason, message }));
         let on = Dependency::Zones {
             space: space.clone(),
         };
-        self.context.note(self.key, self.depends, on);
+        self.context.depend_on(self.key, self.depends, on);
         let client = self.context.client(self.key.space.as_deref());
         let zones: Api<VSphereDeploymentZone> = Api::all(client.clone());
-        let Some(zone) = named(&zones, name).await? else {
-            return say(
+        let Some(zone) = get_named(&zones, name).await? else {
+            return refuse(
                 missing,
                 format!("there is no VSphereDeploymentZone {name:?}"),
             );
         };
-        if let Err(say) = is_home(&zone, ground.infrastructure) {
-            return Ok(Err(say));
+        if let Err(problem) = ensure_same_server(&zone, inputs.infrastructure) {
+            return Ok(Err(problem));
         }
         let domain = &zone.spec.failure_domain;
         let on = Dependency::FailureDomain {
             space,
             name: domain.clone(),
         };
-        self.context.note(self.key, self.depends, on);
+        self.context.depend_on(self.key, self.depends, on);
         let domains: Api<VSphereFailureDomain> = Api::all(client);
-        match named(&domains, domain).await? {
+        match get_named(&domains, domain).await? {
             Some(domain) => Ok(Ok(Some(Zone { zone, domain }))),
-            None => say(
+            None => refuse(
                 missing,
                 format!("there is no VSphereFailureDomain {domain:?}"),
             ),
@@ -360,13 +370,13 @@ impl Work<'_> {
     }
 
     async fn wait(&mut self, reason: &str, message: &str) -> Result<Outcome, kube::Error> {
-        self.telling().hindered(reason, message);
+        self.status_writer().not_provisioned(reason, message);
         self.commit().await?;
-        Ok(Outcome::Waits(WAITING))
+        Ok(Outcome::Waits(MAX_WAIT))
     }
 
-    async fn hold(&mut self) -> Result<(), kube::Error> {
-        let held = commit::hold(&self.machines, &self.stored, MACHINE_FINALIZER).await?;
+    async fn add_finalizer(&mut self) -> Result<(), kube::Error> {
+        let held = commit::add_finalizer(&self.machines, &self.stored, MACHINE_FINALIZER).await?;
         self.adopt(held);
         Ok(())
     }
@@ -386,16 +396,19 @@ impl Work<'_> {
         self.stored = stored;
     }
 
-    fn telling(&mut self) -> Telling<'_> {
-        Telling {
+    fn status_writer(&mut self) -> StatusWriter<'_> {
+        StatusWriter {
             machine: &mut self.machine,
             now: Timestamp::now(),
         }
     }
 
-    fn note(&mut self, on: impl FnOnce(Option<Arc<str>>, String) -> Dependency) {
-        let on = on(self.key.space.clone(), self.key.place().to_owned());
-        self.context.note(self.key, self.depends, on);
+    fn depend_on(&mut self, on: impl FnOnce(Option<Arc<str>>, String) -> Dependency) {
+        let on = on(
+            self.key.space.clone(),
+            self.key.namespace_or_empty().to_owned(),
+        );
+        self.context.depend_on(self.key, self.depends, on);
     }
 
     fn api<K>(&self) -> Api<K>
@@ -403,21 +416,24 @@ impl Work<'_> {
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
     {
         let client = self.context.client(self.key.space.as_deref());
-        Api::namespaced(client, self.key.place())
+        Api::namespaced(client, self.key.namespace_or_empty())
     }
 }
 
 /// The result of the search for a VSphereVM.
-enum Found {
-    Nothing,
-    Ours(Box<VSphereVM>),
+enum VmSearch {
+    NotFound,
+    Owned(Box<VSphereVM>),
     /// A VSphereVM of that name belongs to another owner.
-    Others,
+    Foreign,
 }
 
 /// Checks that a zone is on the vCenter of a cluster: the cluster's credential is for no other.
-fn is_home(zone: &VSphereDeploymentZone, cluster: &VSphereCluster) -> Result<(), Say> {
-    let not = |reason, message| Err(Say { reason, message });
+fn ensure_same_server(
+    zone: &VSphereDeploymentZone,
+    cluster: &VSphereCluster,
+) -> Result<(), Problem> {
+    let not = |reason, message| Err(Problem { reason, message });
     match (endpoint(&zone.spec.server), endpoint(&cluster.spec.server)) {
         (Ok(zone), Ok(cluster)) if zone == cluster => Ok(()),
         (Ok(_), Ok(_)) => not(

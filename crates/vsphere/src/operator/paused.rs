@@ -31,7 +31,7 @@ pub(super) fn paused(
 }
 
 /// Sets the condition `Paused`.
-pub(super) fn say(
+pub(super) fn set_condition(
     conditions: &mut Vec<Condition>,
     why: Option<&str>,
     generation: Option<i64>,
@@ -53,7 +53,7 @@ mod tests {
     use crate::kinds::VSphereCluster;
 
     #[test]
-    fn it_is_paused_by_its_cluster_or_by_itself_and_says_by_which() {
+    fn paused_message_names_cluster_and_annotation() {
         let cluster = |paused| {
             let mut cluster = capi::Cluster::default();
             cluster.spec.paused = paused;

@@ -20,12 +20,12 @@ use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use tracing::debug;
 
-use super::context::{Context, Static};
-use super::heard::Heard;
-use super::identify::Bounds;
+use super::context::{Context, StaticCredentials};
+use super::intervals::Intervals;
 use super::key::{Key, Kind};
-use super::pace::Pace;
-use super::watch::is_ours;
+use super::resolve::Bounds;
+use super::session_liveness::SessionLiveness;
+use super::watch::is_assigned;
 use super::{cluster, identity, machine, secret, vm, zone};
 use crate::kinds::{
     VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone, VSphereMachine, VSphereVM,
@@ -45,11 +45,11 @@ pub struct Settings {
     /// How many objects are reconciled at the same time.
     pub concurrency: usize,
     /// The timeout of a request to the API server, and of a reconciliation.
-    pub patience: Duration,
+    pub request_timeout: Duration,
     /// How long reconciliations may take to end after the stop signal.
-    pub closing: Duration,
+    pub shutdown_timeout: Duration,
     /// The timeout of a request to a vCenter.
-    pub vcenter_patience: Duration,
+    pub vcenter_timeout: Duration,
     /// The settings of vCenter sessions.
     pub sessions: session::Settings,
     /// Whether it also works in all tenants' spaces of an Insula.
@@ -59,49 +59,52 @@ pub struct Settings {
     /// The required value of the label `cluster.x-k8s.io/watch-filter`.
     pub watch_filter: Option<String>,
     /// The namespace of the operator and of the Secrets of identities.
-    pub home: String,
+    pub operator_namespace: String,
     /// The static credentials; changes take effect at once.
-    pub given: watch::Receiver<Option<Static>>,
+    pub static_credentials: watch::Receiver<Option<StaticCredentials>>,
     /// The tenants' spaces in which the static credentials may be used too.
-    pub given_for: BTreeSet<String>,
+    pub static_credentials_for: BTreeSet<String>,
     /// The servers that identities without servers of their own may be sent to.
     pub default_bound: Bound,
     /// Whether Secrets of namespaces may be sent to these servers only.
     pub only_allowed_servers: bool,
     /// Certificate authorities to trust besides the system's, as DER.
-    pub roots: Vec<Vec<u8>>,
+    pub extra_roots: Vec<Vec<u8>>,
     /// How long an object is left alone that is in order.
     pub resync: Duration,
     /// How often states are polled that are not watched.
-    pub pace: Pace,
+    pub intervals: Intervals,
     /// The health and metrics of the operator.
     pub health: Arc<Health>,
 }
 
 impl Settings {
     /// Returns the default settings.
-    pub fn new(identity: impl Into<String>, given: watch::Receiver<Option<Static>>) -> Self {
-        let vcenter_patience = Duration::from_secs(15);
+    pub fn new(
+        identity: impl Into<String>,
+        static_credentials: watch::Receiver<Option<StaticCredentials>>,
+    ) -> Self {
+        let vcenter_timeout = Duration::from_secs(15);
         Self {
             identity: identity.into(),
             leader_elect: true,
             times: Times::default(),
             concurrency: 32,
-            patience: Duration::from_secs(20),
-            closing: Duration::from_secs(5),
-            vcenter_patience,
-            sessions: sessions(vcenter_patience),
+            request_timeout: Duration::from_secs(20),
+            shutdown_timeout: Duration::from_secs(5),
+            vcenter_timeout,
+            sessions: session_settings(vcenter_timeout),
             tenants: false,
             namespaces: BTreeSet::new(),
             watch_filter: None,
-            home: names::NAMESPACE.to_owned(),
-            given,
-            given_for: BTreeSet::new(),
+            operator_namespace: names::NAMESPACE.to_owned(),
+            static_credentials,
+            static_credentials_for: BTreeSet::new(),
             default_bound: Bound::Nowhere,
             only_allowed_servers: false,
-            roots: Vec::new(),
+            extra_roots: Vec::new(),
             resync: Duration::from_secs(600),
-            pace: Pace::default(),
+            intervals: Intervals::default(),
             health: Arc::default(),
         }
     }
@@ -109,9 +112,9 @@ impl Settings {
 
 /// Returns the default settings of sessions. A vCenter locks accounts for some minutes after a
 /// handful of wrong passwords, ends idle sessions after half an hour, and old ones after a day.
-pub fn sessions(patience: Duration) -> session::Settings {
+pub fn session_settings(timeout: Duration) -> session::Settings {
     session::Settings {
-        patience,
+        patience: timeout,
         check_after: Duration::from_secs(60),
         lifetime: Duration::from_secs(8 * 3600),
         refused_for: Duration::from_secs(180),
@@ -121,62 +124,62 @@ pub fn sessions(patience: Duration) -> session::Settings {
 }
 
 /// How long pending logins are awaited at the end, to log them out.
-const LATE: Duration = Duration::from_secs(1);
+const LATE_LOGIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs the operator until the stop signal. Running reconciliations may end within the closing
 /// time, and all sessions are logged out.
 pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = ()>) {
-    let client = deadline::within(&client, settings.patience);
+    let client = deadline::within(&client, settings.request_timeout);
     let instance = format!("{}_{}", settings.identity, uuid::Uuid::new_v4());
     let candidate = settings.leader_elect.then(|| {
-        let (home, times) = (&settings.home, settings.times);
-        Candidate::new(client.clone(), home, names::LEASE, &instance, times)
+        let (namespace, times) = (&settings.operator_namespace, settings.times);
+        Candidate::new(client.clone(), namespace, names::LEASE, &instance, times)
     });
-    let vcenters = VCenters::new(settings.vcenter_patience, settings.roots);
+    let vcenters = VCenters::new(settings.vcenter_timeout, settings.extra_roots);
     let concurrency = settings.concurrency.max(1);
-    let how = session::Settings {
+    let session_settings = session::Settings {
         // Workers that wait for vCenters must not occupy all of them.
         at_once: settings.sessions.at_once.min(concurrency / 4).max(1),
         ..settings.sessions
     };
-    let sessions = Sessions::new(vcenters.clone(), how);
-    let figures = Arc::clone(&sessions);
-    settings.health.also(move || figures.metrics());
+    let sessions = Sessions::new(vcenters.clone(), session_settings);
+    let metrics_source = Arc::clone(&sessions);
+    settings.health.also(move || metrics_source.metrics());
     let context = Arc::new(Context {
         client,
         tenants: settings.tenants,
         namespaces: settings.namespaces,
         watch_filter: settings.watch_filter,
-        home: settings.home,
+        operator_namespace: settings.operator_namespace,
         sessions: Arc::clone(&sessions),
         depends: Depends::default(),
-        heard: Heard::new(settings.sessions.check_after),
-        using: Mutex::default(),
-        given: settings.given,
-        given_for: settings.given_for,
+        liveness: SessionLiveness::new(settings.sessions.check_after),
+        identities_in_use: Mutex::default(),
+        static_credentials: settings.static_credentials,
+        static_credentials_for: settings.static_credentials_for,
         bounds: Bounds {
-            own: match settings.only_allowed_servers {
+            namespace_secrets: match settings.only_allowed_servers {
                 true => settings.default_bound.clone(),
                 false => Bound::Anywhere,
             },
-            unsaid: settings.default_bound,
+            default: settings.default_bound,
         },
         resync: settings.resync,
-        pace: settings.pace,
+        intervals: settings.intervals,
         instance,
-        ration: Ration::default(),
-        wakes: Arc::default(),
+        event_ration: Ration::default(),
+        requeue: Arc::default(),
     });
-    let how = run::Settings {
+    let run_settings = run::Settings {
         candidate,
         concurrency,
         // A reconciliation may make a few requests to a vCenter.
-        patience: settings.patience + settings.vcenter_patience * 4,
-        closing: settings.closing,
+        patience: settings.request_timeout + settings.vcenter_timeout * 4,
+        closing: settings.shutdown_timeout,
     };
-    run::run(context, how, settings.health, stop).await;
+    run::run(context, run_settings, settings.health, stop).await;
     sessions.close().await;
-    vcenters.finish(LATE).await;
+    vcenters.drain(LATE_LOGIN_TIMEOUT).await;
 }
 
 impl Work for Context {
@@ -202,7 +205,7 @@ impl Work for Context {
         let Ok(key) = name.parse::<Key>() else {
             return Outcome::Gone;
         };
-        match self.is_for_us(&key).await {
+        match self.is_assigned_to_this(&key).await {
             Ok(true) => {}
             Ok(false) => {
                 self.forget(&key);
@@ -228,7 +231,7 @@ impl Work for Context {
 impl Context {
     /// Returns whether an object is still assigned to this operator: a user may have changed its
     /// label. Secrets have no label, and belong to the operator of their claimants.
-    async fn is_for_us(&self, key: &Key) -> Result<bool, kube::Error> {
+    async fn is_assigned_to_this(&self, key: &Key) -> Result<bool, kube::Error> {
         if self.watch_filter.is_none() {
             return Ok(true);
         }
@@ -254,6 +257,6 @@ impl Context {
             None => Api::all_with(client, &kind),
         };
         let found = api.get_metadata_opt(&key.name).await?;
-        Ok(found.is_none_or(|found| is_ours(self, &found.metadata)))
+        Ok(found.is_none_or(|found| is_assigned(self, &found.metadata)))
     }
 }

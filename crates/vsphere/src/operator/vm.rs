@@ -3,17 +3,16 @@
 mod act;
 mod clone;
 mod conclude;
-mod keep;
 mod metadata;
 mod observe;
 mod plan;
 mod remove;
+mod write;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use insula_identity::decide::Refusal;
 use insula_identity::reason::Reason;
 use insula_identity::session::{Held, NotNow};
 use insula_operator::retry::{Class, Outcome};
@@ -21,29 +20,29 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Api, ResourceExt};
 use tracing::warn;
 
-use self::clone::Unprepared;
+use self::clone::PrepareError;
 pub(super) use self::conclude::PROVISIONED;
-use self::conclude::Telling;
+use self::conclude::StatusWriter;
 use self::observe::observe;
-use self::plan::{Found, Say};
+use self::plan::{Found, Problem};
 pub(super) use self::plan::{bios_uuid, needs_addresses};
 use super::commit;
 use super::condition::reason;
 use super::context::{Context, Dependency};
-use super::family::{self, Family, Stray};
-use super::identify::{self, Access};
 use super::key::Key;
+use super::owning_cluster::{self, NoCluster, OwningCluster};
 use super::paused::paused;
-use super::read::named;
+use super::read::get_named;
+use super::resolve::{self, Access};
 use crate::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
 use crate::names::{CLUSTER_LABEL, GROUP, VM_FINALIZER};
 use crate::vcenter::{Error, Session, VCenters};
 
 /// How many steps are taken in one reconciliation: a task that ends at once, the BIOS UUID, the
 /// metadata and the power-on fit in.
-const STEPS: usize = 8;
+const MAX_STEPS: usize = 8;
 /// The longest wait for a change that is watched.
-const WAITING: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Reconciles a VSphereVM.
 pub(super) async fn reconcile(
@@ -52,26 +51,26 @@ pub(super) async fn reconcile(
     _failures: u32,
 ) -> Result<Outcome, kube::Error> {
     let mut depends = BTreeSet::new();
-    let worked = work(context, key, &mut depends).await;
-    match &worked {
+    let outcome = run(context, key, &mut depends).await;
+    match &outcome {
         Ok(Outcome::Gone) => context.forget(key),
-        _ => context.settle(key, depends),
+        _ => context.set_dependencies(key, depends),
     }
-    worked
+    outcome
 }
 
-async fn work(
+async fn run(
     context: &Context,
     key: &Key,
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Outcome, kube::Error> {
     let client = context.client(key.space.as_deref());
-    let vms: Api<VSphereVM> = Api::namespaced(client, key.place());
+    let vms: Api<VSphereVM> = Api::namespaced(client, key.namespace_or_empty());
     let Some(vm) = vms.get_opt(&key.name).await? else {
         return Ok(Outcome::Gone);
     };
-    let family = family::of(context, key, label(&vm), depends).await?;
-    let mut work = Work {
+    let family = owning_cluster::of(context, key, label(&vm), depends).await?;
+    let mut reconciliation = Reconciliation {
         context,
         key,
         asker: key.text(),
@@ -79,14 +78,14 @@ async fn work(
         stored: vm.clone(),
         vm,
     };
-    if let Some(why) = paused(family.cluster.as_ref(), &work.vm, "VSphereVM") {
-        context.sessions.release(&work.asker);
-        work.telling().paused(Some(&why));
-        work.commit().await?;
-        return Ok(Outcome::Settled(context.anyway(key)));
+    if let Some(why) = paused(family.cluster.as_ref(), &reconciliation.vm, "VSphereVM") {
+        context.sessions.release(&reconciliation.asker);
+        reconciliation.status_writer().paused(Some(&why));
+        reconciliation.commit().await?;
+        return Ok(Outcome::Settled(context.resync_after(key)));
     }
-    work.telling().paused(None);
-    work.hold_or_go(family, depends).await
+    reconciliation.status_writer().paused(None);
+    reconciliation.handle_finalizer(family, depends).await
 }
 
 fn label(vm: &VSphereVM) -> Option<&str> {
@@ -94,7 +93,7 @@ fn label(vm: &VSphereVM) -> Option<&str> {
 }
 
 /// The reconciliation of one VSphereVM.
-struct Work<'a> {
+struct Reconciliation<'a> {
     context: &'a Context,
     key: &'a Key,
     asker: Arc<str>,
@@ -106,58 +105,58 @@ struct Work<'a> {
 }
 
 /// Why a step failed.
-enum Trouble {
-    Server(kube::Error),
+enum StepError {
+    Api(kube::Error),
     VCenter(Error),
-    Say(Say),
+    Problem(Problem),
 }
 
-impl From<kube::Error> for Trouble {
+impl From<kube::Error> for StepError {
     fn from(error: kube::Error) -> Self {
-        Self::Server(error)
+        Self::Api(error)
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for StepError {
     fn from(error: Error) -> Self {
         Self::VCenter(error)
     }
 }
 
-impl From<Unprepared> for Trouble {
-    fn from(unprepared: Unprepared) -> Self {
-        match unprepared {
-            Unprepared::Say(say) => Self::Say(say),
-            Unprepared::VCenter(error) => Self::VCenter(error),
+impl From<PrepareError> for StepError {
+    fn from(error: PrepareError) -> Self {
+        match error {
+            PrepareError::Problem(problem) => Self::Problem(problem),
+            PrepareError::VCenter(error) => Self::VCenter(error),
         }
     }
 }
 
-impl Work<'_> {
+impl Reconciliation<'_> {
     /// Adds the finalizer, or removes it at once from a VSphereVM that never reached a vCenter.
-    async fn hold_or_go(
+    async fn handle_finalizer(
         &mut self,
-        family: Family,
+        family: OwningCluster,
         depends: &mut BTreeSet<Dependency>,
     ) -> Result<Outcome, kube::Error> {
-        let going = self.vm.metadata.deletion_timestamp.is_some();
-        let held = commit::is_held(&self.vm, VM_FINALIZER);
-        match (going, held) {
+        let is_deleting = self.vm.metadata.deletion_timestamp.is_some();
+        let held = commit::has_finalizer(&self.vm, VM_FINALIZER);
+        match (is_deleting, held) {
             (true, false) => {
                 // Other finalizers are left, or it is about to disappear.
                 self.context.sessions.release(&self.asker);
-                return Ok(Outcome::Waits(self.context.anyway(self.key)));
+                return Ok(Outcome::Waits(self.context.resync_after(self.key)));
             }
-            (true, true) if !remove::is_begun(&self.vm) => return self.let_go().await,
-            (false, false) => self.hold().await?,
+            (true, true) if !remove::is_started(&self.vm) => return self.remove_finalizer().await,
+            (false, false) => self.add_finalizer().await?,
             _ => {}
         }
         match self.cluster(family, depends).await? {
             Ok(cluster) => self.identify(&cluster, depends).await,
-            Err(stray) => {
+            Err(no_cluster) => {
                 self.context.sessions.release(&self.asker);
-                self.refuse(stray.reason, stray.message).await?;
-                Ok(Outcome::Waits(WAITING))
+                self.refuse(no_cluster.reason, no_cluster.message).await?;
+                Ok(Outcome::Waits(MAX_WAIT))
             }
         }
     }
@@ -165,18 +164,18 @@ impl Work<'_> {
     /// Returns the cluster that it belongs to; the label of its machine must agree.
     async fn cluster(
         &self,
-        family: Family,
+        family: OwningCluster,
         depends: &mut BTreeSet<Dependency>,
-    ) -> Result<Result<VSphereCluster, Stray>, kube::Error> {
+    ) -> Result<Result<VSphereCluster, NoCluster>, kube::Error> {
         let cluster = match family.infrastructure {
             Ok(cluster) => cluster,
-            Err(stray) => return Ok(Err(stray)),
+            Err(no_cluster) => return Ok(Err(no_cluster)),
         };
         if let Some(secret) = &self.vm.spec.bootstrap_ref {
             let on = self.secret(&secret.name);
-            self.context.note(self.key, depends, on);
+            self.context.depend_on(self.key, depends, on);
         }
-        let mismatch = |message| Stray {
+        let mismatch = |message| NoCluster {
             reason: "OwnerMismatch",
             message,
         };
@@ -188,19 +187,19 @@ impl Work<'_> {
         let Some(owner) = owner else {
             return Ok(Ok(cluster));
         };
-        let namespace = self.key.place();
+        let namespace = self.key.namespace_or_empty();
         let on = Dependency::VSphereMachine {
             space: self.key.space.clone(),
             namespace: namespace.to_owned(),
             name: owner.name.clone(),
         };
-        self.context.note(self.key, depends, on);
+        self.context.depend_on(self.key, depends, on);
         let client = self.context.client(self.key.space.as_deref());
         let machines: Api<VSphereMachine> = Api::namespaced(client, namespace);
-        let going = self.vm.metadata.deletion_timestamp.is_some();
-        let Some(machine) = named(&machines, &owner.name).await? else {
+        let is_deleting = self.vm.metadata.deletion_timestamp.is_some();
+        let Some(machine) = get_named(&machines, &owner.name).await? else {
             let name = &owner.name;
-            return Ok(match going {
+            return Ok(match is_deleting {
                 true => Ok(cluster),
                 false => Err(mismatch(format!(
                     "there is no VSphereMachine {name:?}, which owns it"
@@ -226,18 +225,18 @@ impl Work<'_> {
         depends: &mut BTreeSet<Dependency>,
     ) -> Result<Outcome, kube::Error> {
         let (context, key) = (self.context, self.key);
-        match identify::of_vm(context, key, &self.vm, cluster, depends).await? {
-            Ok(access) => self.enter(access).await,
+        match resolve::for_vm(context, key, &self.vm, cluster, depends).await? {
+            Ok(access) => self.with_session(access).await,
             Err(refusal) => {
                 context.sessions.release(&self.asker);
-                let message = told(&refusal);
+                let message = resolve::full_message(&refusal);
                 self.refuse(reason(refusal.reason), message).await?;
-                Ok(Outcome::Waits(WAITING))
+                Ok(Outcome::Waits(MAX_WAIT))
             }
         }
     }
 
-    async fn enter(&mut self, access: Access) -> Result<Outcome, kube::Error> {
+    async fn with_session(&mut self, access: Access) -> Result<Outcome, kube::Error> {
         let Access {
             credential,
             session,
@@ -248,41 +247,41 @@ impl Work<'_> {
             // The session wakes this object when it is open.
             Err(NotNow::Wait) => {
                 self.commit().await?;
-                return Ok(Outcome::Waits(WAITING));
+                return Ok(Outcome::Waits(MAX_WAIT));
             }
             Err(NotNow::Failed { error, again_in }) => {
-                let refusal = identify::not_opened(&credential.source, error);
-                let message = identify::sentence(&refusal);
+                let refusal = resolve::login_refusal(&credential.source, error);
+                let message = resolve::full_message(&refusal);
                 self.refuse(reason(refusal.reason), message).await?;
                 return Ok(Outcome::Waits(again_in));
             }
         };
-        match self.go_on(&held).await {
+        match self.take_steps(&held).await {
             Ok(outcome) => {
                 held.answered();
                 Ok(outcome)
             }
-            Err(trouble) => self.fail(&held, trouble).await,
+            Err(error) => self.fail(&held, error).await,
         }
     }
 
     /// Takes steps for as long as each one makes progress.
-    async fn go_on(&mut self, session: &Session) -> Result<Outcome, Trouble> {
-        for _ in 0..STEPS {
-            let asks = self.telling().status().retry_after.is_none();
-            let seen = observe(session, &self.vm).await?;
+    async fn take_steps(&mut self, session: &Session) -> Result<Outcome, StepError> {
+        for _ in 0..MAX_STEPS {
+            let asks = self.status_writer().status().retry_after.is_none();
+            let observed = observe(session, &self.vm).await?;
             if asks {
-                self.telling().available();
+                self.status_writer().available();
             }
-            if let Found::Machine(object, machine) = &seen.found {
-                self.telling().seen(object, machine);
+            if let Found::Machine(object, machine) = &observed.found {
+                self.status_writer().observed(object, machine);
             }
-            let pace = &self.context.pace;
+            let intervals = &self.context.intervals;
             let plan = match self.vm.metadata.deletion_timestamp {
-                Some(_) => remove::plan(&self.vm, &seen, pace),
-                None => plan::plan(&self.vm, &seen, pace),
+                Some(_) => remove::plan(&self.vm, &observed, intervals),
+                None => plan::plan(&self.vm, &observed, intervals),
             };
-            if let Some(outcome) = self.carry_out(session, &seen, plan).await? {
+            if let Some(outcome) = self.carry_out(session, &observed, plan).await? {
                 return Ok(outcome);
             }
         }
@@ -294,9 +293,10 @@ impl Work<'_> {
     async fn refuse(&mut self, reason: &str, message: String) -> Result<(), kube::Error> {
         if self.vm.metadata.deletion_timestamp.is_some() {
             let why = format!("it cannot be destroyed: {message}");
-            self.telling().hindered(&Say::new("Deleting", why));
+            self.status_writer()
+                .not_provisioned(&Problem::new("Deleting", why));
         }
-        self.telling().unavailable(reason, message);
+        self.status_writer().unavailable(reason, message);
         self.commit().await
     }
 
@@ -304,30 +304,30 @@ impl Work<'_> {
     async fn fail(
         &mut self,
         held: &Held<VCenters>,
-        trouble: Trouble,
+        error: StepError,
     ) -> Result<Outcome, kube::Error> {
-        let again = self.context.pace.again;
-        let error = match trouble {
-            Trouble::Server(error) => return Err(error),
-            Trouble::Say(say) => {
-                self.telling().hindered(&say);
+        let again = self.context.intervals.retry;
+        let error = match error {
+            StepError::Api(error) => return Err(error),
+            StepError::Problem(problem) => {
+                self.status_writer().not_provisioned(&problem);
                 self.commit().await?;
                 return Ok(Outcome::Waits(again));
             }
-            Trouble::VCenter(error) => error,
+            StepError::VCenter(error) => error,
         };
         match &error {
             Error::NotAuthenticated => held.is_dead(),
             // The object changed during the observation, which is repeated.
             Error::Gone(_) => {}
-            Error::Fault { fault, .. } if passes(fault) => {}
+            Error::Fault { fault, .. } if is_transient(fault) => {}
             Error::Fault { .. } => {
-                self.telling().available();
+                self.status_writer().available();
                 // The write of the status triggers a reconciliation; `retry_after` keeps it from
                 // asking the vCenter again at once.
-                self.telling().pauses(Timestamp::now() + again);
-                self.telling()
-                    .hindered(&Say::new("TaskFailed", error.to_string()));
+                self.status_writer().pause_until(Timestamp::now() + again);
+                self.status_writer()
+                    .not_provisioned(&Problem::new("TaskFailed", error.to_string()));
                 self.commit().await?;
                 return Ok(Outcome::Waits(again));
             }
@@ -345,8 +345,8 @@ impl Work<'_> {
         Ok(Outcome::Failed(Class::Transient))
     }
 
-    fn telling(&mut self) -> Telling<'_> {
-        Telling {
+    fn status_writer(&mut self) -> StatusWriter<'_> {
+        StatusWriter {
             vm: &mut self.vm,
             now: Timestamp::now(),
         }
@@ -355,21 +355,14 @@ impl Work<'_> {
     fn secret(&self, name: &str) -> Dependency {
         Dependency::Secret {
             space: self.key.space.clone(),
-            namespace: self.key.place().to_owned(),
+            namespace: self.key.namespace_or_empty().to_owned(),
             name: name.to_owned(),
         }
     }
 }
 
-/// Returns the message of a refusal with its hint.
-fn told(refusal: &Refusal) -> String {
-    let hint = refusal.hint.as_ref();
-    let hint = hint.map_or_else(String::new, |hint| format!(": {hint}"));
-    format!("{}{hint}", refusal.message)
-}
-
 /// Returns whether a fault is caused by a concurrent operation.
-fn passes(fault: &str) -> bool {
+fn is_transient(fault: &str) -> bool {
     matches!(
         fault,
         "InvalidPowerState" | "TaskInProgress" | "ConcurrentAccess"

@@ -21,8 +21,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::commit::is_held;
-use super::context::{Context, Dependency, Static};
+use super::commit::has_finalizer;
+use super::context::{Context, Dependency, StaticCredentials};
 use super::key::{Key, Kind};
 use crate::capi;
 use crate::kinds::{
@@ -46,44 +46,45 @@ pub(super) async fn triggers(context: Arc<Context>) -> Triggers {
         context: Arc::clone(&context),
         lists,
     };
-    let mut all = watches.of_our_kinds();
-    all.extend(watches.of_what_they_depend_on());
-    all.push(touched(context.sessions.wakes()));
-    all.push(touched(Arc::clone(&context.wakes).hear()));
-    all.push(of_given(&context));
-    let turn = Turn(context);
+    let mut all = watches.reconciled_kinds();
+    all.extend(watches.dependency_kinds());
+    all.push(key_triggers(context.sessions.wakes()));
+    all.push(key_triggers(Arc::clone(&context.requeue).keys()));
+    all.push(static_credential_triggers(&context));
+    let guard = ReleaseOnDrop(context);
     let all = stream::select_all(all).inspect(move |_| {
         // Moved into the closure, so that it is dropped with the stream.
-        let _ = &turn;
+        let _ = &guard;
     });
     all.boxed()
 }
 
 /// Releases everything when the stream of triggers is dropped.
-struct Turn(Arc<Context>);
+struct ReleaseOnDrop(Arc<Context>);
 
-impl Drop for Turn {
+impl Drop for ReleaseOnDrop {
     fn drop(&mut self) {
         self.0.forget_all();
     }
 }
 
-fn touched(names: impl Stream<Item = Arc<str>> + Send + 'static) -> Triggers {
+fn key_triggers(names: impl Stream<Item = Arc<str>> + Send + 'static) -> Triggers {
     names.map(Trigger::Touched).boxed()
 }
 
 /// Returns triggers for changes of the static credentials.
-fn of_given(context: &Arc<Context>) -> Triggers {
-    let mut given: watch::Receiver<Option<Static>> = context.given.clone();
-    given.mark_unchanged();
+fn static_credential_triggers(context: &Arc<Context>) -> Triggers {
+    let mut receiver: watch::Receiver<Option<StaticCredentials>> =
+        context.static_credentials.clone();
+    receiver.mark_unchanged();
     let context = Arc::clone(context);
-    stream::unfold((given, context), |(mut given, context)| async {
-        if given.changed().await.is_err() {
+    stream::unfold((receiver, context), |(mut receiver, context)| async {
+        if receiver.changed().await.is_err() {
             // The sender was dropped: there will be no more changes.
             return None;
         }
-        let users = who(&context, &Dependency::Static);
-        Some((stream::iter(users), (given, context)))
+        let users = dependents(&context, &Dependency::StaticCredentials);
+        Some((stream::iter(users), (receiver, context)))
     })
     .flatten()
     .boxed()
@@ -96,7 +97,7 @@ struct Watches {
 }
 
 impl Watches {
-    fn of_our_kinds(&self) -> Vec<Triggers> {
+    fn reconciled_kinds(&self) -> Vec<Triggers> {
         let mut all = vec![self.identities(), self.zones()];
         all.extend(self.namespaced::<VSphereCluster>(Kind::Cluster, cluster));
         all.extend(self.namespaced::<VSphereMachine>(Kind::Machine, machine));
@@ -105,30 +106,36 @@ impl Watches {
         all
     }
 
-    fn of_what_they_depend_on(&self) -> Vec<Triggers> {
+    fn dependency_kinds(&self) -> Vec<Triggers> {
         let mut all = vec![
-            self.cluster_scoped::<Namespace>(|space, name| Dependency::Namespace { space, name }),
-            self.cluster_scoped::<VSphereFailureDomain>(|space, name| Dependency::FailureDomain {
+            self.cluster_scoped_dependency::<Namespace>(|space, name| Dependency::Namespace {
                 space,
                 name,
             }),
+            self.cluster_scoped_dependency::<VSphereFailureDomain>(|space, name| {
+                Dependency::FailureDomain { space, name }
+            }),
         ];
-        all.extend(self.others::<capi::Cluster>(|space, namespace, name| {
-            let (space, name) = (space.clone(), name.to_owned());
-            Dependency::Owner {
-                space,
-                namespace,
-                name,
-            }
-        }));
-        all.extend(self.others::<capi::Machine>(|space, namespace, name| {
-            let (space, name) = (space.clone(), name.to_owned());
-            Dependency::Machine {
-                space,
-                namespace,
-                name,
-            }
-        }));
+        all.extend(
+            self.namespaced_dependency::<capi::Cluster>(|space, namespace, name| {
+                let (space, name) = (space.clone(), name.to_owned());
+                Dependency::Owner {
+                    space,
+                    namespace,
+                    name,
+                }
+            }),
+        );
+        all.extend(
+            self.namespaced_dependency::<capi::Machine>(|space, namespace, name| {
+                let (space, name) = (space.clone(), name.to_owned());
+                Dependency::Machine {
+                    space,
+                    namespace,
+                    name,
+                }
+            }),
+        );
         all
     }
 
@@ -140,15 +147,15 @@ impl Watches {
         let kind = ApiResource::erase::<VSphereClusterIdentity>(&());
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
         let see = move |identity: &DynamicObject| Seen {
-            name: scoped_key(&filtered, Kind::Identity, identity.meta()).text(),
-            is_ours: is_ours(&filtered, identity.meta()),
-            mark: mark(&identity.data["status"]),
+            name: cluster_scoped_key(&filtered, Kind::Identity, identity.meta()).text(),
+            is_ours: is_assigned(&filtered, identity.meta()),
+            mark: availability_hash(&identity.data["status"]),
         };
         let also = move |identity: &DynamicObject, news| {
-            let key = scoped_key(&context, Kind::Identity, identity.meta());
+            let key = cluster_scoped_key(&context, Kind::Identity, identity.meta());
             match news {
-                News::Written if is_ours(&context, identity.meta()) => Vec::new(),
-                _ => who(
+                News::Written if is_assigned(&context, identity.meta()) => Vec::new(),
+                _ => dependents(
                     &context,
                     &Dependency::Identity {
                         space: key.space,
@@ -164,13 +171,13 @@ impl Watches {
         let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
         let api: Api<PartialObjectMeta<VSphereDeploymentZone>> = Api::all(self.client.clone());
         let see = move |zone: &PartialObjectMeta<_>| Seen {
-            name: scoped_key(&filtered, Kind::Zone, &zone.metadata).text(),
-            is_ours: is_ours(&filtered, &zone.metadata),
+            name: cluster_scoped_key(&filtered, Kind::Zone, &zone.metadata).text(),
+            is_ours: is_assigned(&filtered, &zone.metadata),
             mark: 0,
         };
         let also = move |zone: &PartialObjectMeta<_>, _| {
             let space = space_of(&context, &zone.metadata);
-            who(&context, &Dependency::Zones { space })
+            dependents(&context, &Dependency::Zones { space })
         };
         keyed(api, Config::default(), self.lists, see, also).boxed()
     }
@@ -192,17 +199,17 @@ impl Watches {
         let watch = |api: Api<PartialObjectMeta<K>>| {
             let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
             let see = move |object: &PartialObjectMeta<K>| Seen {
-                name: placed_key(&filtered, kind, &object.metadata).text(),
-                is_ours: is_within(&filtered, &object.metadata),
+                name: namespaced_key(&filtered, kind, &object.metadata).text(),
+                is_ours: is_in_watched_namespace(&filtered, &object.metadata),
                 mark: 0,
             };
             let also = move |object: &PartialObjectMeta<K>, news| {
-                let key = placed_key(&context, kind, &object.metadata);
+                let key = namespaced_key(&context, kind, &object.metadata);
                 also(&context, &key, &object.metadata, news)
             };
             keyed(api, config.clone(), self.lists, see, also).boxed()
         };
-        self.places(&[]).into_iter().map(watch).collect()
+        self.namespaced_apis(&[]).into_iter().map(watch).collect()
     }
 
     /// Watches Secrets: claimed ones are reconciled, and all trigger the objects that depend on
@@ -211,67 +218,67 @@ impl Watches {
         let watch = |api: Api<PartialObjectMeta<Secret>>| {
             let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
             let see = move |secret: &PartialObjectMeta<Secret>| Seen {
-                name: placed_key(&filtered, Kind::Secret, &secret.metadata).text(),
-                is_ours: is_held(secret, SECRET_FINALIZER),
+                name: namespaced_key(&filtered, Kind::Secret, &secret.metadata).text(),
+                is_ours: has_finalizer(secret, SECRET_FINALIZER),
                 mark: 0,
             };
             let also = move |secret: &PartialObjectMeta<Secret>, _| {
-                let key = placed_key(&context, Kind::Secret, &secret.metadata);
+                let key = namespaced_key(&context, Kind::Secret, &secret.metadata);
                 let on = Dependency::Secret {
-                    namespace: key.place().to_owned(),
+                    namespace: key.namespace_or_empty().to_owned(),
                     space: key.space,
                     name: key.name,
                 };
-                who(&context, &on)
+                dependents(&context, &on)
             };
             keyed(api, Config::default(), self.lists, see, also).boxed()
         };
-        let home = [self.context.home.as_str()];
-        self.places(&home).into_iter().map(watch).collect()
+        let home = [self.context.operator_namespace.as_str()];
+        self.namespaced_apis(&home).into_iter().map(watch).collect()
     }
 
     /// Watches a cluster-scoped kind that objects depend on.
-    fn cluster_scoped<K>(&self, on: fn(Space, String) -> Dependency) -> Triggers
+    fn cluster_scoped_dependency<K>(&self, on: fn(Space, String) -> Dependency) -> Triggers
     where
         K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
         K: Clone + Debug + DeserializeOwned + Send + 'static,
     {
         let api: Api<PartialObjectMeta<K>> = Api::all(self.client.clone());
         let context = Arc::clone(&self.context);
-        let concerned = move |metadata: &ObjectMeta| {
+        let dependents_of = move |metadata: &ObjectMeta| {
             let space = space_of(&context, metadata);
-            who(
+            dependents(
                 &context,
                 &on(space, metadata.name.clone().unwrap_or_default()),
             )
         };
-        self.parts(api, concerned)
+        self.dependency_watch(api, dependents_of)
     }
 
     /// Watches a namespaced kind that objects depend on. A kind that is not defined does no harm:
     /// the watch starts when it is.
-    fn others<K>(&self, on: fn(&Space, String, &str) -> Dependency) -> Vec<Triggers>
+    fn namespaced_dependency<K>(&self, on: fn(&Space, String, &str) -> Dependency) -> Vec<Triggers>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + Debug + DeserializeOwned + Send + 'static,
     {
         let watch = |api: Api<PartialObjectMeta<K>>| {
             let context = Arc::clone(&self.context);
-            let concerned = move |metadata: &ObjectMeta| {
+            let dependents_of = move |metadata: &ObjectMeta| {
                 let space = space_of(&context, metadata);
                 let namespace = metadata.namespace.clone().unwrap_or_default();
                 let name = metadata.name.as_deref().unwrap_or_default();
-                who(&context, &on(&space, namespace, name))
+                dependents(&context, &on(&space, namespace, name))
             };
-            self.parts(api, concerned)
+            self.dependency_watch(api, dependents_of)
         };
-        self.places(&[]).into_iter().map(watch).collect()
+        self.namespaced_apis(&[]).into_iter().map(watch).collect()
     }
 
-    fn parts<K>(
+    fn dependency_watch<K>(
         &self,
         api: Api<PartialObjectMeta<K>>,
-        concerned: impl Fn(&ObjectMeta) -> Vec<Trigger> + Send + 'static,
+        dependents_of: impl Fn(&ObjectMeta) -> Vec<Trigger> + Send + 'static,
     ) -> Triggers
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -281,13 +288,13 @@ impl Watches {
             is_ours: false,
             mark: 0,
         };
-        let also = move |part: &PartialObjectMeta<K>, _| concerned(&part.metadata);
+        let also = move |part: &PartialObjectMeta<K>, _| dependents_of(&part.metadata);
         keyed(api, Config::default(), self.lists, see, also).boxed()
     }
 
     /// Returns the namespaces to watch: the configured ones and these, or all. In all spaces there
     /// is one watch, and other namespaces are filtered out.
-    fn places<K>(&self, beside: &[&str]) -> Vec<Api<K>>
+    fn namespaced_apis<K>(&self, also: &[&str]) -> Vec<Api<K>>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
@@ -295,7 +302,7 @@ impl Watches {
         if named.is_empty() || self.context.tenants {
             return vec![Api::all(self.client.clone())];
         }
-        let further = beside.iter().filter(|place| !named.contains(**place));
+        let further = also.iter().filter(|place| !named.contains(**place));
         let places = named.iter().map(String::as_str).chain(further.copied());
         places
             .map(|place| Api::namespaced(self.client.clone(), place))
@@ -304,7 +311,7 @@ impl Watches {
 }
 
 /// Returns triggers for the objects that depend on this.
-fn who(context: &Context, on: &Dependency) -> Vec<Trigger> {
+fn dependents(context: &Context, on: &Dependency) -> Vec<Trigger> {
     let names = context.depends.on(on).into_iter();
     names.map(Trigger::Touched).collect()
 }
@@ -313,83 +320,83 @@ fn who(context: &Context, on: &Dependency) -> Vec<Trigger> {
 fn cluster(context: &Context, key: &Key, _: &ObjectMeta, _: News) -> Vec<Trigger> {
     let on = Dependency::VSphereCluster {
         space: key.space.clone(),
-        namespace: key.place().to_owned(),
+        namespace: key.namespace_or_empty().to_owned(),
         name: key.name.clone(),
     };
-    who(context, &on)
+    dependents(context, &on)
 }
 
 /// Triggers the objects that depend on a machine, and its cluster when it is deleted.
 fn machine(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
     let on = Dependency::VSphereMachine {
         space: key.space.clone(),
-        namespace: key.place().to_owned(),
+        namespace: key.namespace_or_empty().to_owned(),
         name: key.name.clone(),
     };
-    let mut concerned = who(context, &on);
-    concerned.extend(leaves(context, key, metadata, news));
-    concerned
+    let mut triggers = dependents(context, &on);
+    triggers.extend(member_deleted(context, key, metadata, news));
+    triggers
 }
 
 /// Triggers the same for a virtual machine.
 fn vm(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
     let on = Dependency::VSphereVM {
         space: key.space.clone(),
-        namespace: key.place().to_owned(),
+        namespace: key.namespace_or_empty().to_owned(),
         name: key.name.clone(),
     };
-    let mut concerned = who(context, &on);
-    concerned.extend(leaves(context, key, metadata, news));
-    concerned
+    let mut triggers = dependents(context, &on);
+    triggers.extend(member_deleted(context, key, metadata, news));
+    triggers
 }
 
-fn leaves(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
+fn member_deleted(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
     let labels = metadata.labels.as_ref();
     match labels.and_then(|labels| labels.get(CLUSTER_LABEL)) {
         Some(cluster) if news == News::Gone => {
             let on = Dependency::Members {
                 space: key.space.clone(),
-                namespace: key.place().to_owned(),
+                namespace: key.namespace_or_empty().to_owned(),
                 cluster: cluster.clone(),
             };
-            who(context, &on)
+            dependents(context, &on)
         }
         _ => Vec::new(),
     }
 }
 
 /// Returns a hash that changes when the availability of an identity, or its reason, changes.
-fn mark(status: &Value) -> u64 {
+fn availability_hash(status: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     status["ready"].as_bool().hash(&mut hasher);
     let conditions = status["conditions"].as_array().into_iter().flatten();
-    for told in conditions.filter(|told| told["type"] == "Available") {
+    for condition in conditions.filter(|condition| condition["type"] == "Available") {
         for key in ["status", "reason", "message"] {
-            told[key].as_str().hash(&mut hasher);
+            condition[key].as_str().hash(&mut hasher);
         }
     }
     hasher.finish()
 }
 
-fn scoped_key(context: &Context, kind: Kind, metadata: &ObjectMeta) -> Key {
+fn cluster_scoped_key(context: &Context, kind: Kind, metadata: &ObjectMeta) -> Key {
     let name = metadata.name.as_deref().unwrap_or_default();
     Key::cluster_scoped(kind, space_of(context, metadata), name)
 }
 
-fn placed_key(context: &Context, kind: Kind, metadata: &ObjectMeta) -> Key {
+fn namespaced_key(context: &Context, kind: Kind, metadata: &ObjectMeta) -> Key {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let name = metadata.name.as_deref().unwrap_or_default();
     Key::namespaced(kind, space_of(context, metadata), namespace, name)
 }
 
 /// Returns whether an object is in a configured namespace.
-fn is_within(context: &Context, metadata: &ObjectMeta) -> bool {
+fn is_in_watched_namespace(context: &Context, metadata: &ObjectMeta) -> bool {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     context.namespaces.is_empty() || context.namespaces.contains(namespace)
 }
 
 /// Returns whether an object is assigned to this operator.
-pub(super) fn is_ours(context: &Context, metadata: &ObjectMeta) -> bool {
+pub(super) fn is_assigned(context: &Context, metadata: &ObjectMeta) -> bool {
     let Some(wanted) = &context.watch_filter else {
         return true;
     };
@@ -400,13 +407,13 @@ pub(super) fn is_ours(context: &Context, metadata: &ObjectMeta) -> bool {
 /// Returns the space of an object.
 fn space_of(context: &Context, metadata: &ObjectMeta) -> Space {
     match context.tenants {
-        true => space_in(metadata.self_link.as_deref().unwrap_or_default()),
+        true => space_of_path(metadata.self_link.as_deref().unwrap_or_default()),
         false => None,
     }
 }
 
 /// Returns the space of a path: only the segments after the version count.
-fn space_in(link: &str) -> Space {
+fn space_of_path(link: &str) -> Space {
     let mut segments = link.split('/').skip(1);
     let after = match segments.next()? {
         "api" => 1,
@@ -427,7 +434,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_an_object_is_says_its_path_and_nothing_that_it_is_called() {
+    fn space_is_taken_from_the_path_only() {
         for (link, expected) in [
             ("/api/v1/tenants/acme/namespaces/a/secrets/s", Some("acme")),
             ("/api/v1/namespaces/tenants/secrets/acme", None),
@@ -440,20 +447,21 @@ mod tests {
             ("/", None),
             ("tenants/acme", None),
         ] {
-            assert_eq!(space_in(link).as_deref(), expected, "{link}");
+            assert_eq!(space_of_path(link).as_deref(), expected, "{link}");
         }
     }
 
     #[test]
-    fn how_many_use_an_identity_is_no_news_to_those_who_do() {
-        let told = |reason: &str| json!([{"type": "Available", "reason": reason}]);
-        let before = mark(&json!({"ready": true, "conditions": told("Available")}));
-        let others = json!({"ready": true, "users": 5, "conditions": told("Available")});
-        assert_eq!(mark(&others), before);
-        let unfit = json!({"ready": false, "conditions": told("Available")});
-        assert_ne!(mark(&unfit), before);
-        let otherwise = json!({"ready": true, "conditions": told("Deleting")});
-        assert_ne!(mark(&otherwise), before);
-        assert_ne!(mark(&Value::Null), before);
+    fn number_of_users_does_not_change_the_availability_hash() {
+        let condition = |reason: &str| json!([{"type": "Available", "reason": reason}]);
+        let before =
+            availability_hash(&json!({"ready": true, "conditions": condition("Available")}));
+        let others = json!({"ready": true, "users": 5, "conditions": condition("Available")});
+        assert_eq!(availability_hash(&others), before);
+        let unfit = json!({"ready": false, "conditions": condition("Available")});
+        assert_ne!(availability_hash(&unfit), before);
+        let otherwise = json!({"ready": true, "conditions": condition("Deleting")});
+        assert_ne!(availability_hash(&otherwise), before);
+        assert_ne!(availability_hash(&Value::Null), before);
     }
 }

@@ -1,8 +1,8 @@
 //! Reconciles zones: checks that the inventory has what they name, with the credential of the
 //! identity that they reference or with the operator's static credentials.
 
+mod check;
 mod conclude;
-mod look;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use tracing::debug;
 
-use self::conclude::{Found, Sight, conclude};
+use self::conclude::{Missing, Observation, conclude};
 use super::condition::{READY, find};
 use super::context::{Context, Dependency};
-use super::identify::{self, Access};
 use super::key::Key;
-use super::read::named;
+use super::read::get_named;
+use super::resolve::{self, Access};
 use super::{commit, event, paused};
 use crate::kinds::{VSphereDeploymentZone, VSphereFailureDomain};
-use crate::names::is_name;
+use crate::names::is_valid_name;
 use crate::vcenter;
 
 /// The longest wait for a change that is watched.
-const WAITING: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// How many failed requests to the API server are retried before a condition reports them.
-const HICCUPS: u32 = 2;
+const MAX_UNREPORTED_FAILURES: u32 = 2;
 
 /// Reconciles a zone.
 pub(super) async fn reconcile(
@@ -44,57 +44,57 @@ pub(super) async fn reconcile(
         context.forget(key);
         return Ok(Outcome::Gone);
     };
-    let mut work = Work {
+    let mut reconciliation = Reconciliation {
         context,
         key,
         zones,
         depends: BTreeSet::new(),
     };
-    let outcome = work.go_on(&zone, failures).await?;
-    context.settle(key, work.depends);
+    let outcome = reconciliation.run(&zone, failures).await?;
+    context.set_dependencies(key, reconciliation.depends);
     Ok(outcome)
 }
 
 /// The reconciliation of one zone.
-struct Work<'a> {
+struct Reconciliation<'a> {
     context: &'a Context,
     key: &'a Key,
     zones: Api<VSphereDeploymentZone>,
     depends: BTreeSet<Dependency>,
 }
 
-impl Work<'_> {
-    async fn go_on(
+impl Reconciliation<'_> {
+    async fn run(
         &mut self,
         zone: &VSphereDeploymentZone,
         failures: u32,
     ) -> Result<Outcome, kube::Error> {
         let named = zone.spec.identity_ref.as_ref();
-        if let Some(reference) = named.filter(|reference| is_name(&reference.name)) {
+        if let Some(reference) = named.filter(|reference| is_valid_name(&reference.name)) {
             let on = Dependency::Identity {
                 space: self.key.space.clone(),
                 name: reference.name.clone(),
             };
-            self.context.note(self.key, &mut self.depends, on);
+            self.context.depend_on(self.key, &mut self.depends, on);
         }
         if let Some(why) = paused::paused(None, zone, "VSphereDeploymentZone") {
             return self.pause(zone, &why).await;
         }
-        let anyway = self.context.anyway(self.key);
-        let (sight, outcome) = match self.identify(zone).await {
-            Ok((Ok(access), domain)) => self.look(zone, access, domain).await,
+        let resync = self.context.resync_after(self.key);
+        let (observation, outcome) = match self.identify(zone).await {
+            Ok((Ok(access), domain)) => self.check(zone, access, domain).await,
             Ok((Err(refusal), _)) => {
                 self.context.sessions.release(&self.key.text());
-                (Sight::Refused(refusal), Outcome::Waits(anyway))
+                (Observation::Refused(refusal), Outcome::Waits(resync))
             }
-            Err(error) if failures < HICCUPS => return Err(error),
+            Err(error) if failures < MAX_UNREPORTED_FAILURES => return Err(error),
             Err(error) => {
                 debug!(key = %self.key, %error, "credential resolution failed");
                 let outcome = Outcome::Failed(Class::of(&error));
-                (Sight::NotKnown(error.to_string()), outcome)
+                (Observation::Unknown(error.to_string()), outcome)
             }
         };
-        self.tell(zone, &sight).await?;
+        self.write_status(zone, &observation).await?;
         Ok(outcome)
     }
 
@@ -103,14 +103,14 @@ impl Work<'_> {
         let mut after = zone.clone();
         let status = after.status.get_or_insert_default();
         let generation = zone.metadata.generation;
-        paused::say(
+        paused::set_condition(
             &mut status.conditions,
             Some(why),
             generation,
             Timestamp::now(),
         );
         commit::status(&self.zones, zone, &after).await?;
-        Ok(Outcome::Settled(self.context.anyway(self.key)))
+        Ok(Outcome::Settled(self.context.resync_after(self.key)))
     }
 
     /// Resolves its credential, and reads its failure domain.
@@ -122,41 +122,44 @@ impl Work<'_> {
             space: self.key.space.clone(),
             name: zone.spec.failure_domain.clone(),
         };
-        self.context.note(self.key, &mut self.depends, on);
+        self.context.depend_on(self.key, &mut self.depends, on);
         let client = self.context.client(self.key.space.as_deref());
         let domains: Api<VSphereFailureDomain> = Api::all(client);
-        let domain = named(&domains, &zone.spec.failure_domain).await?;
-        let access = identify::of_zone(self.context, self.key, zone, &mut self.depends).await?;
+        let domain = get_named(&domains, &zone.spec.failure_domain).await?;
+        let access = resolve::for_zone(self.context, self.key, zone, &mut self.depends).await?;
         Ok((access, domain))
     }
 
-    async fn look(
+    async fn check(
         &self,
         zone: &VSphereDeploymentZone,
         access: Access,
         domain: Option<VSphereFailureDomain>,
-    ) -> (Sight, Outcome) {
+    ) -> (Observation, Outcome) {
         let asker = self.key.text();
         let sessions = &self.context.sessions;
         let session = match sessions.get(&asker, access.session, &access.credential) {
             Ok(session) => session,
-            Err(NotNow::Wait) => return (Sight::Asked, Outcome::Waits(WAITING)),
+            Err(NotNow::Wait) => return (Observation::Checking, Outcome::Waits(MAX_WAIT)),
             Err(NotNow::Failed { error, again_in }) => {
-                let refusal = identify::not_opened(&access.credential.source, error);
-                return (Sight::Refused(refusal), Outcome::Waits(again_in));
+                let refusal = resolve::login_refusal(&access.credential.source, error);
+                return (Observation::Refused(refusal), Outcome::Waits(again_in));
             }
         };
-        let anyway = self.context.anyway(self.key);
-        let looked = look::look(&session, zone, domain.as_ref()).await;
-        if looked.is_ok() {
+        let resync = self.context.resync_after(self.key);
+        let checked = check::check(&session, zone, domain.as_ref()).await;
+        if checked.is_ok() {
             session.answered();
         }
-        match looked {
-            Ok(found) if found == Found::default() => {
-                (Sight::Seen(found), Outcome::Settled(anyway))
+        match checked {
+            Ok(found) if found == Missing::default() => {
+                (Observation::Checked(found), Outcome::Settled(resync))
             }
             // Changes of the inventory are not watched.
-            Ok(found) => (Sight::Seen(found), Outcome::Waits(anyway.min(MISSING))),
+            Ok(found) => (
+                Observation::Checked(found),
+                Outcome::Waits(resync.min(MISSING_RECHECK_INTERVAL)),
+            ),
             Err(error) => {
                 match error {
                     vcenter::Error::NotAuthenticated => session.is_dead(),
@@ -166,14 +169,18 @@ impl Work<'_> {
                     _ => {}
                 }
                 let outcome = Outcome::Failed(Class::Transient);
-                (Sight::Failed(error), outcome)
+                (Observation::Failed(error), outcome)
             }
         }
     }
 
     /// Writes the status, and records an event if `Ready` has changed.
-    async fn tell(&self, zone: &VSphereDeploymentZone, sight: &Sight) -> Result<(), kube::Error> {
-        let after = conclude(zone, sight, Timestamp::now());
+    async fn write_status(
+        &self,
+        zone: &VSphereDeploymentZone,
+        observation: &Observation,
+    ) -> Result<(), kube::Error> {
+        let after = conclude(zone, observation, Timestamp::now());
         commit::status(&self.zones, zone, &after).await?;
         let ready = |zone: &VSphereDeploymentZone| {
             let status = zone.status.as_ref()?;
@@ -186,7 +193,7 @@ impl Work<'_> {
             return Ok(());
         }
         let is_ready = now.status == "True";
-        let told = Told {
+        let note = Told {
             warning: !is_ready,
             reason: &now.reason,
             note: match is_ready {
@@ -194,10 +201,10 @@ impl Work<'_> {
                 false => now.message,
             },
         };
-        event::tell(self.context, self.key, &after, told).await;
+        event::record(self.context, self.key, &after, note).await;
         Ok(())
     }
 }
 
 /// How soon the inventory is checked again if something is missing.
-const MISSING: Duration = Duration::from_secs(60);
+const MISSING_RECHECK_INTERVAL: Duration = Duration::from_secs(60);

@@ -8,17 +8,17 @@ use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue, SET_COOKIE};
 
 use super::element::{Answer, Element, Fault};
-use super::text::Text;
-use super::wire::{Failure, Letter, Received, Size, Wire};
+use super::transport::{Failure, ResponseSize, SoapRequest, SoapResponse, Transport};
+use super::xml_writer::XmlWriter;
 use super::{Error, Object};
 
 /// The maximum length of a message that is passed on.
-const WORDS: usize = 1000;
+const MAX_MESSAGE_CHARS: usize = 1000;
 /// The maximum number of cookies that a vCenter may set, and the maximum length of each.
-const COOKIES: usize = 8;
-const COOKIE: usize = 4096;
+const MAX_COOKIES: usize = 8;
+const MAX_COOKIE_LENGTH: usize = 4096;
 /// Idempotent methods, which may be sent twice.
-const READS: &[&str] = &[
+const IDEMPOTENT_METHODS: &[&str] = &[
     "RetrieveServiceContent",
     "RetrievePropertiesEx",
     "FindByInventoryPath",
@@ -28,8 +28,8 @@ const READS: &[&str] = &[
 
 /// Calls methods of one vCenter.
 pub(super) struct Caller {
-    wire: Wire,
-    patience: Duration,
+    transport: Transport,
+    timeout: Duration,
     /// The version of the API, as the value of the `SOAPAction` header.
     action: HeaderValue,
     /// The cookies that authenticate the session. They are never shown.
@@ -38,27 +38,27 @@ pub(super) struct Caller {
 
 /// Why a call failed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum CallError {
     Failure(Failure),
     Fault(Box<Fault>),
     /// Nothing was sent: an argument has a character that XML cannot represent.
-    Unsayable,
+    Unrepresentable,
 }
 
 impl Caller {
     /// Starts with the oldest supported version, until the version of the vCenter is known.
-    pub(super) fn new(wire: Wire, patience: Duration) -> Self {
+    pub(super) fn new(transport: Transport, timeout: Duration) -> Self {
         let action = HeaderValue::from_static("urn:vim25/6.0");
         Self {
-            wire,
-            patience,
+            transport,
+            timeout,
             action,
             cookies: Mutex::default(),
         }
     }
 
     /// Uses this version from now on. An invalid version is ignored.
-    pub(super) fn speak(&mut self, version: &str) {
+    pub(super) fn use_version(&mut self, version: &str) {
         let sane = version.len() < 32 && version.starts_with(|first: char| first.is_ascii_digit());
         let sane = sane
             && version
@@ -69,8 +69,8 @@ impl Caller {
         }
     }
 
-    pub(super) fn wire(&self) -> &Wire {
-        &self.wire
+    pub(super) fn transport(&self) -> &Transport {
+        &self.transport
     }
 
     pub(super) fn has_cookie(&self) -> bool {
@@ -82,20 +82,21 @@ impl Caller {
         &self,
         method: &'static str,
         this: &Object,
-        inside: impl FnOnce(&mut Text),
+        inside: impl FnOnce(&mut XmlWriter),
     ) -> Result<Element, Error> {
-        self.call_for(Size::Small, method, this, inside).await
+        self.call_for(ResponseSize::Small, method, this, inside)
+            .await
     }
 
     /// Calls a method with a response of at most this size.
     pub(super) async fn call_for(
         &self,
-        size: Size,
+        size: ResponseSize,
         method: &'static str,
         this: &Object,
-        inside: impl FnOnce(&mut Text),
+        inside: impl FnOnce(&mut XmlWriter),
     ) -> Result<Element, Error> {
-        let within = (self.patience, size);
+        let within = (self.timeout, size);
         let answer = self.ask(method, this, within, inside).await;
         answer.map_err(|broken| broken.into_error(method, this))
     }
@@ -105,7 +106,7 @@ impl Caller {
         &self,
         method: &'static str,
         this: &Object,
-        inside: impl FnOnce(&mut Text),
+        inside: impl FnOnce(&mut XmlWriter),
     ) -> Result<Object, Error> {
         let answer = self.call(method, this, inside).await?;
         answer.object("returnval").ok_or_else(|| Error::Unexpected {
@@ -119,24 +120,24 @@ impl Caller {
         &self,
         method: &'static str,
         this: &Object,
-        (patience, size): (Duration, Size),
-        inside: impl FnOnce(&mut Text),
-    ) -> Result<Element, Broken> {
-        let body = Text::call(method, this, inside).map_err(|_| Broken::Unsayable)?;
-        let letter = Letter {
+        (timeout, size): (Duration, ResponseSize),
+        inside: impl FnOnce(&mut XmlWriter),
+    ) -> Result<Element, CallError> {
+        let body = XmlWriter::call(method, this, inside).map_err(|_| CallError::Unrepresentable)?;
+        let message = SoapRequest {
             action: self.action.clone(),
             cookie: self.cookie(),
             body: Bytes::from(body),
             size,
-            repeatable: READS.contains(&method),
+            repeatable: IDEMPOTENT_METHODS.contains(&method),
         };
         let received = self
-            .wire
-            .send(letter, patience)
+            .transport
+            .send(message, timeout)
             .await
-            .map_err(Broken::Failure)?;
-        self.remember(&received.headers);
-        understand(method, &received, size)
+            .map_err(CallError::Failure)?;
+        self.store_cookies(&received.headers);
+        parse_response(method, &received, size)
     }
 
     fn cookie(&self) -> Option<HeaderValue> {
@@ -150,14 +151,16 @@ impl Caller {
         (!pairs.is_empty()).then_some(value)
     }
 
-    fn remember(&self, headers: &HeaderMap) {
+    fn store_cookies(&self, headers: &HeaderMap) {
         let mut cookies = self.lock();
         for set in headers.get_all(SET_COOKIE) {
-            let Some((name, value)) = set.to_str().ok().and_then(pair) else {
+            let Some((name, value)) = set.to_str().ok().and_then(cookie_pair) else {
                 continue;
             };
             let known = cookies.contains_key(name);
-            if known || (cookies.len() < COOKIES && name.len() + value.len() < COOKIE) {
+            if known
+                || (cookies.len() < MAX_COOKIES && name.len() + value.len() < MAX_COOKIE_LENGTH)
+            {
                 cookies.insert(name.to_owned(), value.to_owned());
             }
         }
@@ -168,15 +171,15 @@ impl Caller {
     }
 }
 
-impl Broken {
+impl CallError {
     pub(super) fn into_error(self, method: &'static str, this: &Object) -> Error {
         match self {
             Self::Failure(Failure::NotTrusted(why)) => Error::NotTrusted(why.to_string()),
             Self::Failure(Failure::Unreachable(why)) => Error::Unreachable(why),
-            Self::Failure(Failure::Odd(why)) => Error::Unexpected { method, why },
+            Self::Failure(Failure::Invalid(why)) => Error::Unexpected { method, why },
             Self::Fault(fault) => fault_error(method, this, &fault),
             // Only another argument helps, so it is reported like the vCenter's own fault.
-            Self::Unsayable => Error::Fault {
+            Self::Unrepresentable => Error::Fault {
                 method,
                 fault: "InvalidArgument".to_owned(),
                 message: "a text has a character that cannot be sent".to_owned(),
@@ -203,33 +206,37 @@ pub(super) fn fault_error(method: &'static str, this: &Object, fault: &Fault) ->
 
 /// Returns the text, shortened to the maximum length.
 pub(super) fn shorten(text: &str) -> String {
-    match text.char_indices().nth(WORDS) {
+    match text.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
 
-fn understand(method: &str, received: &Received, size: Size) -> Result<Element, Broken> {
-    let odd = |why: String| Err(Broken::Failure(Failure::Odd(why)));
+fn parse_response(
+    method: &str,
+    received: &SoapResponse,
+    size: ResponseSize,
+) -> Result<Element, CallError> {
+    let odd = |why: String| Err(CallError::Failure(Failure::Invalid(why)));
     match received.status.as_u16() {
         200 | 500 => {}
         // A redirect is never followed: a password would be sent to another server.
         status @ 300..400 => return odd(format!("it sends us elsewhere (HTTP {status})")),
         status @ (429 | 502..=504) => {
             let why = format!("it has no time (HTTP {status})");
-            return Err(Broken::Failure(Failure::Unreachable(why)));
+            return Err(CallError::Failure(Failure::Unreachable(why)));
         }
         status => return odd(format!("it answers HTTP {status}")),
     }
     match Answer::read(method, &received.body, size.nodes()) {
         Ok(Answer::Response(response)) => Ok(response),
-        Ok(Answer::Fault(fault)) => Err(Broken::Fault(Box::new(fault))),
+        Ok(Answer::Fault(fault)) => Err(CallError::Fault(Box::new(fault))),
         Err(why) => odd(why),
     }
 }
 
 /// Returns name and value of a cookie, without its attributes.
-fn pair(set: &str) -> Option<(&str, &str)> {
+fn cookie_pair(set: &str) -> Option<(&str, &str)> {
     let (name, value) = set.split(';').next()?.split_once('=')?;
     let name = name.trim();
     (!name.is_empty()).then_some((name, value.trim()))
@@ -240,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cookie_is_its_name_and_its_value() {
+    fn cookie_is_parsed_without_attributes() {
         let table = [
             ("a=b", Some(("a", "b"))),
             ("a=\"b=c\"; Path=/; HttpOnly", Some(("a", "\"b=c\""))),
@@ -251,12 +258,12 @@ mod tests {
             (";a=b", None),
         ];
         for (set, expected) in table {
-            assert_eq!(pair(set), expected, "{set:?}");
+            assert_eq!(cookie_pair(set), expected, "{set:?}");
         }
     }
 
     #[test]
-    fn faults_that_everybody_must_know_are_told_apart() {
+    fn well_known_faults_become_distinct_errors() {
         let this = Object::new("VirtualMachine", "vm-1");
         let fault = |kind: &str| Fault {
             kind: kind.to_owned(),

@@ -3,8 +3,8 @@
 use insula_identity::credential::Hidden;
 
 use super::machine::Disk;
-use super::properties::{Found, Step, Wanted};
-use super::text::Text;
+use super::properties::{ObjectContent, PropertySpec, Traversal};
+use super::xml_writer::XmlWriter;
 use super::{Error, Object, Session};
 
 /// The first key of new cards: negative, because positive keys are assigned by the vCenter.
@@ -106,23 +106,23 @@ impl Session {
 
     async fn backing(&self, network: &Object) -> Result<Backing, Error> {
         let wanted = [
-            Wanted {
+            PropertySpec {
                 kind: "Network",
                 paths: &["name"],
             },
-            Wanted {
+            PropertySpec {
                 kind: "OpaqueNetwork",
                 paths: &["summary"],
             },
-            Wanted {
+            PropertySpec {
                 kind: "DistributedVirtualPortgroup",
                 paths: &["key"],
             },
-            Wanted {
+            PropertySpec {
                 kind: "DistributedVirtualSwitch",
                 paths: &["uuid"],
             },
-            Wanted {
+            PropertySpec {
                 kind: "VmwareDistributedVirtualSwitch",
                 paths: &["uuid"],
             },
@@ -131,7 +131,7 @@ impl Session {
             .into_iter()
             .filter(|of| of.applies(&network.kind))
             .collect();
-        let step = (network.kind == PORTGROUP).then_some(Step {
+        let step = (network.kind == PORTGROUP).then_some(Traversal {
             kind: PORTGROUP,
             path: "config.distributedVirtualSwitch",
         });
@@ -145,7 +145,7 @@ impl Session {
     }
 }
 
-impl Wanted<'_> {
+impl PropertySpec<'_> {
     /// A portgroup is retrieved with its switch, other networks alone.
     fn applies(&self, kind: &str) -> bool {
         self.kind == kind || (kind == PORTGROUP && self.kind.ends_with("VirtualSwitch"))
@@ -155,7 +155,7 @@ impl Wanted<'_> {
 const CLONE: &str = "CloneVM_Task";
 const PORTGROUP: &str = "DistributedVirtualPortgroup";
 
-fn read_backing(network: &Object, found: &[Found]) -> Option<Backing> {
+fn read_backing(network: &Object, found: &[ObjectContent]) -> Option<Backing> {
     let itself = found.iter().find(|found| found.object == *network)?;
     match network.kind.as_str() {
         PORTGROUP => {
@@ -183,7 +183,7 @@ fn read_backing(network: &Object, found: &[Found]) -> Option<Backing> {
 }
 
 /// Writes the specification in the order of the schema, which a vCenter insists on.
-fn write(spec: &mut Text, clone: &Clone, disks: &[Disk], backings: &[Backing]) {
+fn write(spec: &mut XmlWriter, clone: &Clone, disks: &[Disk], backings: &[Backing]) {
     let linked = clone.snapshot.is_some();
     spec.element("location", |location| {
         location.maybe("datastore", clone.datastore.as_ref());
@@ -205,7 +205,7 @@ const CONSOLIDATE: &str = "moveAllDiskBackingsAndConsolidate";
 const DISALLOW_SHARING: &str = "moveAllDiskBackingsAndDisallowSharing";
 const CHILD: &str = "createNewChildDiskBacking";
 
-fn write_locator(location: &mut Text, disk: &Disk, datastore: Option<&Object>, linked: bool) {
+fn write_locator(location: &mut XmlWriter, disk: &Disk, datastore: Option<&Object>, linked: bool) {
     // A locator needs a datastore. Without one, the disk is placed with the machine.
     let Some(datastore) = datastore.or(disk.datastore.as_ref()) else {
         return;
@@ -221,7 +221,7 @@ fn write_locator(location: &mut Text, disk: &Disk, datastore: Option<&Object>, l
     });
 }
 
-fn write_config(config: &mut Text, clone: &Clone, disks: &[Disk], backings: &[Backing]) {
+fn write_config(config: &mut XmlWriter, clone: &Clone, disks: &[Disk], backings: &[Backing]) {
     config.leaf("instanceUuid", &clone.instance_uuid);
     config.element("flags", |flags| {
         // Storage drivers in the guest find disks by their UUIDs.
@@ -251,7 +251,12 @@ fn write_config(config: &mut Text, clone: &Clone, disks: &[Disk], backings: &[Ba
     config.plain("vAppConfigRemoved", true);
 }
 
-fn change(config: &mut Text, operation: &str, kind: &str, device: impl FnOnce(&mut Text)) {
+fn change(
+    config: &mut XmlWriter,
+    operation: &str,
+    kind: &str,
+    device: impl FnOnce(&mut XmlWriter),
+) {
     config.element("deviceChange", |change| {
         change
             .leaf("operation", operation)
@@ -259,7 +264,7 @@ fn change(config: &mut Text, operation: &str, kind: &str, device: impl FnOnce(&m
     });
 }
 
-fn write_growth(config: &mut Text, disk: &Disk, gib: i64) {
+fn write_growth(config: &mut XmlWriter, disk: &Disk, gib: i64) {
     let kib = gib.saturating_mul(KIB_IN_GIB);
     if kib <= disk.kib {
         return;
@@ -283,7 +288,7 @@ fn write_growth(config: &mut Text, disk: &Disk, gib: i64) {
     });
 }
 
-fn write_card(config: &mut Text, key: i32, card: &Card, backing: &Backing) {
+fn write_card(config: &mut XmlWriter, key: i32, card: &Card, backing: &Backing) {
     change(config, "add", "VirtualVmxnet3", |device| {
         device.plain("key", key);
         write_backing(device, backing);
@@ -300,7 +305,7 @@ fn write_card(config: &mut Text, key: i32, card: &Card, backing: &Backing) {
     });
 }
 
-fn write_backing(device: &mut Text, backing: &Backing) {
+fn write_backing(device: &mut XmlWriter, backing: &Backing) {
     match backing {
         Backing::Network { name, network } => device.typed(
             "backing",
@@ -343,7 +348,7 @@ mod tests {
 
     fn written(clone: &Clone, disks: &[Disk], backings: &[Backing]) -> String {
         let template = object("VirtualMachine", "vm-1");
-        let text = Text::call("X", &template, |text| write(text, clone, disks, backings));
+        let text = XmlWriter::call("X", &template, |text| write(text, clone, disks, backings));
         let text = text.expect("sayable");
         let start = text.find("</_this>").expect("an object") + "</_this>".len();
         let end = text.find("</X>").expect("an end");
@@ -370,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_clone_is_written_in_the_order_of_the_schema() {
+    fn full_clone_is_written_in_schema_order() {
         let clone = Clone {
             name: "n".to_owned(),
             instance_uuid: "u-1".to_owned(),
@@ -450,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linked_clone_has_children_of_the_disks_of_its_snapshot() {
+    fn linked_clone_uses_child_disks() {
         let clone = Clone {
             instance_uuid: "u".to_owned(),
             snapshot: Some(object("VirtualMachineSnapshot", "snapshot-1")),
@@ -480,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_only_grows() {
+    fn disk_only_grows() {
         for (gib, grows) in [
             (9, false),
             (10, false),

@@ -10,7 +10,7 @@ const VIM: &str = "urn:vim25";
 
 /// The maximum depth of a response. Snapshots are nested, with at most 32 in a chain; everything
 /// else is flat.
-const DEPTH: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// An element with its type, text and children.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,11 +60,11 @@ impl Answer {
         }
         let body = child(envelope, ENVELOPE, "Body").ok_or("it has no body")?;
         if let Some(fault) = child(body, ENVELOPE, "Fault") {
-            return Ok(Self::Fault(Fault::from(Element::copy(fault, DEPTH)?)));
+            return Ok(Self::Fault(Fault::from(Element::copy(fault, MAX_DEPTH)?)));
         }
         let name = format!("{method}Response");
         let response = child(body, VIM, &name).ok_or("it answers something else")?;
-        Ok(Self::Response(Element::copy(response, DEPTH)?))
+        Ok(Self::Response(Element::copy(response, MAX_DEPTH)?))
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_type_of_an_element_is_known_by_its_namespace_and_not_by_its_prefix() {
+    fn element_type_is_found_by_namespace_and_not_by_prefix() {
         let spellings = [
             "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"UserSession\"",
             "xmlns:_XMLSchema-instance=\"http://www.w3.org/2001/XMLSchema-instance\" \
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_has_a_type_and_an_id() {
+    fn reference_has_type_and_id() {
         let read =
             response("<returnval type=\"Task\"> task-1 </returnval><b>1</b><c type=\"\">1</c>");
         let task = Object {
@@ -260,13 +260,13 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_read_whole() {
+    fn split_texts_are_joined() {
         let read = response("<a>1 &lt; 2 <!-- no -->&amp; <![CDATA[<b>]]>&#10;</a>");
         assert_eq!(read.text("a"), Some("1 < 2 & <b>\n"));
     }
 
     #[test]
-    fn numbers_that_are_none_are_missing() {
+    fn invalid_numbers_are_missing() {
         let read = response("<a> 12 </a><b>1x</b><c/><d>99999999999999999999</d><e>true</e>");
         assert_eq!(read.number::<i32>("a"), Some(12));
         for path in ["b", "c", "d", "none", "a/b"] {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_known_by_its_type_then_by_its_name_then_by_its_code() {
+    fn fault_kind_is_taken_from_type_then_name_then_code() {
         let i = "xmlns:i=\"http://www.w3.org/2001/XMLSchema-instance\"";
         let table = [
             (
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_apart() {
+    fn invalid_responses_have_distinct_errors() {
         let deep = format!("{}{}", "<a>".repeat(200), "</a>".repeat(200));
         let very_deep = format!("{}{}", "<a>".repeat(200_000), "</a>".repeat(200_000));
         let vim = |inside: &str| {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_xml_or_defines_entities_is_refused() {
+    fn invalid_xml_and_entity_definitions_are_refused() {
         let laughs = "<!DOCTYPE a [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;&a;\">]>";
         let outside = "<!DOCTYPE a SYSTEM \"file:///etc/passwd\">";
         let table = [
@@ -370,7 +370,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_answer_makes_the_reader_fall_over(
+        fn no_response_makes_the_parser_panic(
             text in "(<|>|/|&|;|\"|=|a|e:|Body|<e:Fault>|<XResponse xmlns=\"urn:vim25\">| |\\PC){0,60}"
         ) {
             let _ = Answer::read("X", &text, NODES);

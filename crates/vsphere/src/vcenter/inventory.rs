@@ -1,16 +1,16 @@
 //! Lookup of inventory objects by name, path or ID.
 
 use super::element::Element;
-use super::properties::{Found, Wanted};
+use super::properties::{ObjectContent, PropertySpec};
 use super::{Error, Object, Session};
 
 /// The maximum depth of an inventory, and the maximum number of objects that are read.
-const DEEPEST: usize = 64;
-const MOST: usize = 100_000;
+const MAX_DEPTH: usize = 64;
+const MAX_OBJECTS: usize = 100_000;
 /// How often a lookup is repeated when an object disappears meanwhile.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 /// How many candidates an ambiguous lookup lists.
-const NAMED: usize = 5;
+const MAX_CANDIDATES: usize = 5;
 
 /// The type of an object in a datacenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ struct Search<'a> {
 }
 
 /// A candidate.
-struct Seen {
+struct Candidate {
     object: Object,
     name: String,
 }
@@ -122,7 +122,7 @@ impl Session {
             attempts += 1;
             match self.locate_once(what, within, text).await {
                 Err(NotLocated::Error(Error::Gone(gone)))
-                    if attempts < ATTEMPTS && gone != within.to_string() => {}
+                    if attempts < MAX_ATTEMPTS && gone != within.to_string() => {}
                 located => return located,
             }
         }
@@ -132,13 +132,13 @@ impl Session {
     /// text (or with `*`), the only one.
     pub async fn datacenter(&self, text: Option<&str>) -> Result<Object, NotLocated> {
         let search = Search::new("datacenter", &["Datacenter"], text);
-        if let Some(found) = self.named(&search).await? {
+        if let Some(found) = self.resolve_reference(&search).await? {
             return Ok(found);
         }
         let root = self.services().root_folder.clone();
         match search.text {
-            Some(text) => self.written(&search, text, "", root).await,
-            None => search.choose(self.below(root, search.kinds).await?),
+            Some(text) => self.resolve_text(&search, text, "", root).await,
+            None => search.choose(self.list_below(root, search.kinds).await?),
         }
     }
 
@@ -149,7 +149,7 @@ impl Session {
         text: Option<&str>,
     ) -> Result<Object, NotLocated> {
         let search = Search::new(what.what(), what.kinds(), text);
-        if let Some(found) = self.named(&search).await? {
+        if let Some(found) = self.resolve_reference(&search).await? {
             return Ok(found);
         }
         if let (Place::VirtualMachine, Some(text)) = (what, search.text)
@@ -160,20 +160,20 @@ impl Session {
         }
         if let Some(path) = search.text.filter(|text| text.starts_with('/')) {
             let root = self.services().root_folder.clone();
-            return self.written(&search, path, "", root).await;
+            return self.resolve_text(&search, path, "", root).await;
         }
         let (path, base) = self.base(what, within).await?;
         match (search.text, what) {
-            (Some(text), _) => self.written(&search, text, &path, base).await,
+            (Some(text), _) => self.resolve_text(&search, text, &path, base).await,
             (None, Place::Folder) => Ok(base),
             (None, Place::ResourcePool) => search.choose(self.root_pools(base).await?),
-            (None, _) => search.choose(self.below(base, search.kinds).await?),
+            (None, _) => search.choose(self.list_below(base, search.kinds).await?),
         }
     }
 
     /// Looks up a text below a folder with this path: a path, a path of patterns, or a name or
     /// pattern at any depth.
-    async fn written(
+    async fn resolve_text(
         &self,
         search: &Search<'_>,
         text: &str,
@@ -181,18 +181,18 @@ impl Session {
         folder: Object,
     ) -> Result<Object, NotLocated> {
         let whole = format!("{path}/{}", text.trim_matches('/'));
-        if let Some(found) = self.at(search, &whole).await? {
+        if let Some(found) = self.resolve_path(search, &whole).await? {
             return Ok(found);
         }
         match (text.contains('/'), is_pattern(text)) {
             (true, false) => Err(search.missing()),
-            (true, true) => search.only(self.along(folder, text, search.kinds).await?),
-            (false, _) => search.choose(self.below(folder, search.kinds).await?),
+            (true, true) => search.only(self.match_path(folder, text, search.kinds).await?),
+            (false, _) => search.choose(self.list_below(folder, search.kinds).await?),
         }
     }
 
     /// Looks up a managed object reference.
-    async fn named(&self, search: &Search<'_>) -> Result<Option<Object>, NotLocated> {
+    async fn resolve_reference(&self, search: &Search<'_>) -> Result<Option<Object>, NotLocated> {
         let object = search.text.and_then(|text| text.parse::<Object>().ok());
         let Some(object) = object.filter(|object| search.kinds.contains(&object.kind.as_str()))
         else {
@@ -207,7 +207,7 @@ impl Session {
 
     /// Returns the object at a path, if it is of the right type. The path of a host or cluster
     /// stands for its root resource pool.
-    async fn at(&self, search: &Search<'_>, path: &str) -> Result<Option<Object>, Error> {
+    async fn resolve_path(&self, search: &Search<'_>, path: &str) -> Result<Option<Object>, Error> {
         let Some(found) = self.find_by_path(path).await? else {
             return Ok(None);
         };
@@ -227,7 +227,7 @@ impl Session {
         let mut path = format!("/{last}");
         let mut base = None;
         let mut place = datacenter.clone();
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             let paths: &[&str] = if base.is_none() {
                 &["name", "parent", property]
             } else {
@@ -249,51 +249,56 @@ impl Session {
     }
 
     /// Returns the root resource pools of hosts and clusters, each with the name of its host.
-    async fn root_pools(&self, hosts: Object) -> Result<Vec<Seen>, Error> {
-        let owners = self.below(hosts, COMPUTE).await?;
+    async fn root_pools(&self, hosts: Object) -> Result<Vec<Candidate>, Error> {
+        let owners = self.list_below(hosts, COMPUTE).await?;
         let owners: Vec<_> = owners.into_iter().map(|seen| seen.object).collect();
         let found = self.retrieve(&owners, &wanted(&owners), None).await?;
         let pools = found.iter().filter_map(|found| {
             let object = found.object("resourcePool")?;
-            Some(Seen {
+            Some(Candidate {
                 object,
-                name: Seen::of(found).name,
+                name: Candidate::of(found).name,
             })
         });
         Ok(pools.collect())
     }
 
     /// Returns all objects that match a path of patterns.
-    async fn along(&self, start: Object, path: &str, kinds: &[&str]) -> Result<Vec<Seen>, Error> {
+    async fn match_path(
+        &self,
+        start: Object,
+        path: &str,
+        kinds: &[&str],
+    ) -> Result<Vec<Candidate>, Error> {
         let mut level = vec![start];
         let mut found = self.retrieve(&level, &wanted(&level), None).await?;
         for pattern in path
             .split('/')
             .filter(|pattern| !pattern.is_empty())
-            .take(DEEPEST)
+            .take(MAX_DEPTH)
         {
             level = found.iter().flat_map(children).collect();
-            if level.len() > MOST {
+            if level.len() > MAX_OBJECTS {
                 return Err(too_large());
             }
             found = self.retrieve(&level, &wanted(&level), None).await?;
-            found.retain(|found| fits(pattern, found.text("name").unwrap_or_default()));
+            found.retain(|found| matches_pattern(pattern, found.text("name").unwrap_or_default()));
         }
         found.retain(|found| kinds.contains(&found.object.kind.as_str()));
-        Ok(found.iter().map(Seen::of).collect())
+        Ok(found.iter().map(Candidate::of).collect())
     }
 
     /// Returns all objects of these types below a folder, level by level.
-    async fn below(&self, folder: Object, kinds: &[&str]) -> Result<Vec<Seen>, Error> {
+    async fn list_below(&self, folder: Object, kinds: &[&str]) -> Result<Vec<Candidate>, Error> {
         let mut level = vec![folder];
         let mut seen = Vec::new();
         let mut looked_at = 0;
-        for depth in 0..DEEPEST {
+        for depth in 0..MAX_DEPTH {
             looked_at += level.len();
             if level.is_empty() {
                 return Ok(seen);
             }
-            if looked_at > MOST {
+            if looked_at > MAX_OBJECTS {
                 break;
             }
             let found = self.retrieve(&level, &wanted(&level), None).await?;
@@ -301,12 +306,12 @@ impl Session {
                 let matching = found
                     .iter()
                     .filter(|found| kinds.contains(&found.object.kind.as_str()));
-                seen.extend(matching.map(Seen::of));
+                seen.extend(matching.map(Candidate::of));
             }
             level = found
                 .iter()
                 .flat_map(children)
-                .filter(|child| leads(child, kinds))
+                .filter(|child| may_contain(child, kinds))
                 .collect();
         }
         Err(too_large())
@@ -320,12 +325,15 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the only candidate that matches the text.
-    fn choose(&self, mut seen: Vec<Seen>) -> Result<Object, NotLocated> {
-        seen.retain(|seen| self.text.is_none_or(|text| fits(text, &seen.name)));
+    fn choose(&self, mut seen: Vec<Candidate>) -> Result<Object, NotLocated> {
+        seen.retain(|seen| {
+            self.text
+                .is_none_or(|text| matches_pattern(text, &seen.name))
+        });
         self.only(seen)
     }
 
-    fn only(&self, mut found: Vec<Seen>) -> Result<Object, NotLocated> {
+    fn only(&self, mut found: Vec<Candidate>) -> Result<Object, NotLocated> {
         match found.len() {
             0 => Err(self.missing()),
             1 => Ok(found.swap_remove(0).object),
@@ -339,31 +347,31 @@ impl<'a> Search<'a> {
     fn missing(&self) -> NotLocated {
         NotLocated::Missing {
             what: self.what,
-            text: self.written(),
+            text: self.display_text(),
         }
     }
 
-    fn ambiguous(&self, found: &[Seen]) -> NotLocated {
-        let names = found.iter().take(NAMED);
+    fn ambiguous(&self, found: &[Candidate]) -> NotLocated {
+        let names = found.iter().take(MAX_CANDIDATES);
         let names = names.map(|seen| format!("{:?} ({})", seen.name, seen.object));
         let mut names: Vec<_> = names.collect();
-        if found.len() > NAMED {
-            names.push(format!("{} more", found.len() - NAMED));
+        if found.len() > MAX_CANDIDATES {
+            names.push(format!("{} more", found.len() - MAX_CANDIDATES));
         }
         NotLocated::Ambiguous {
             what: self.what,
-            text: self.written(),
+            text: self.display_text(),
             found: names.join(", "),
         }
     }
 
-    fn written(&self) -> String {
+    fn display_text(&self) -> String {
         self.text.unwrap_or("*").to_owned()
     }
 }
 
-impl Seen {
-    fn of(found: &Found) -> Self {
+impl Candidate {
+    fn of(found: &ObjectContent) -> Self {
         let name = found.text("name").unwrap_or_default().to_owned();
         Self {
             object: found.object.clone(),
@@ -390,18 +398,18 @@ fn paths(kind: &str) -> &'static [&'static str] {
     }
 }
 
-fn wanted(level: &[Object]) -> Vec<Wanted<'_>> {
+fn wanted(level: &[Object]) -> Vec<PropertySpec<'_>> {
     let mut kinds: Vec<&str> = level.iter().map(|object| object.kind.as_str()).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let wanted = kinds.into_iter().map(|kind| Wanted {
+    let wanted = kinds.into_iter().map(|kind| PropertySpec {
         kind,
         paths: paths(kind),
     });
     wanted.collect()
 }
 
-fn children(found: &Found) -> Vec<Object> {
+fn children(found: &ObjectContent) -> Vec<Object> {
     let below = paths(&found.object.kind).iter().skip(1);
     let values = below.filter_map(|path| found.get(path));
     // A property is a single reference or a list.
@@ -417,7 +425,7 @@ fn children(found: &Found) -> Vec<Object> {
 }
 
 /// Returns whether an object is of one of these types, or may contain some.
-fn leads(object: &Object, kinds: &[&str]) -> bool {
+fn may_contain(object: &Object, kinds: &[&str]) -> bool {
     let kind = object.kind.as_str();
     let through = match kind {
         "Folder" => true,
@@ -429,8 +437,8 @@ fn leads(object: &Object, kinds: &[&str]) -> bool {
 }
 
 /// Returns whether a name matches: `*` stands for any text, `?` for one character.
-fn fits(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (plain(pattern), plain(name));
+fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (unescape(pattern), unescape(name));
     if pattern == name || !is_pattern(&pattern) {
         return pattern == name;
     }
@@ -465,7 +473,7 @@ fn is_pattern(text: &str) -> bool {
 }
 
 /// Decodes the characters that a vCenter escapes in names.
-fn plain(name: &str) -> String {
+fn unescape(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     let mut rest = name;
     while let Some(at) = rest.find('%') {
@@ -505,7 +513,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_compared_as_they_are_meant() {
+    fn names_are_compared_unescaped() {
         let table = [
             ("a", "a"),
             ("a%2fb", "a/b"),
@@ -518,12 +526,12 @@ mod tests {
             ("%252f", "%2f"),
         ];
         for (written, meant) in table {
-            assert_eq!(plain(written), meant, "{written}");
+            assert_eq!(unescape(written), meant, "{written}");
         }
     }
 
     #[test]
-    fn a_star_stands_for_anything_and_a_question_mark_for_one() {
+    fn star_matches_any_text_and_question_mark_one_character() {
         let table = [
             ("*", "", true),
             ("*", "a", true),
@@ -541,13 +549,13 @@ mod tests {
             ("100%25", "100%", true),
         ];
         for (pattern, name, expected) in table {
-            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
         }
-        assert!(!fits(&"*a".repeat(500), &"a".repeat(400)));
+        assert!(!matches_pattern(&"*a".repeat(500), &"a".repeat(400)));
     }
 
     #[test]
-    fn only_what_may_lead_there_is_looked_at() {
+    fn only_possible_ancestors_are_searched() {
         let table = [
             ("Folder", Place::Datastore, true),
             ("StoragePod", Place::Datastore, true),
@@ -561,7 +569,11 @@ mod tests {
         ];
         for (kind, what, expected) in table {
             let object = Object::new(kind, "1");
-            assert_eq!(leads(&object, what.kinds()), expected, "{kind} to {what:?}");
+            assert_eq!(
+                may_contain(&object, what.kinds()),
+                expected,
+                "{kind} to {what:?}"
+            );
         }
     }
 }

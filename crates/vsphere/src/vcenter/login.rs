@@ -12,32 +12,32 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::call::{Broken, Caller};
+use super::call::{CallError, Caller};
 use super::element::Element;
 use super::session::Services;
+use super::transport::{Failure, ResponseSize, Transport, authority};
 use super::trust::Authorities;
-use super::wire::{Failure, Size, Wire, authority};
 use super::{About, Error, Object, Session};
 
 /// The keys of a Secret.
 const USERNAME: &str = "username";
 const PASSWORD: &str = "password";
 /// The oldest supported major version.
-const OLDEST: u32 = 6;
+const MIN_MAJOR_VERSION: u32 = 6;
 /// The maximum length of texts about the vCenter, which are kept as long as the session.
-const LONGEST: usize = 256;
+const MAX_ABOUT_LENGTH: usize = 256;
 /// A login is awaited this many timeouts long after its caller has left: a late response opens a
 /// session that has to be logged out.
-const LATE: u32 = 4;
+const LATE_LOGIN_FACTOR: u32 = 4;
 
 /// How long a late refusal is kept for the next login of the account. It is longer than the
 /// backoff after a login without an answer.
-const KEPT: Duration = Duration::from_secs(300);
+const REFUSAL_RETENTION: Duration = Duration::from_secs(300);
 
 /// Opens sessions.
 #[derive(Clone)]
 pub struct VCenters {
-    patience: Duration,
+    timeout: Duration,
     authorities: Authorities,
     logins: Arc<Logins>,
 }
@@ -56,34 +56,36 @@ type Account = (Endpoint, Fingerprint);
 #[derive(Clone)]
 struct Login {
     since: Instant,
-    end: watch::Receiver<Option<End>>,
+    end: watch::Receiver<Option<LoginOutcome>>,
 }
 
 /// The outcome of a login.
 #[derive(Clone)]
-enum End {
+enum LoginOutcome {
     /// The result was delivered, or is of no interest.
-    Over,
+    Delivered,
     /// The credential was refused.
     Refused(LoginError),
 }
 
 impl Logins {
     /// Registers a login, unless there is another one of the same account.
-    fn begin(&self, account: &Account) -> Result<watch::Sender<Option<End>>, Login> {
+    fn register(&self, account: &Account) -> Result<watch::Sender<Option<LoginOutcome>>, Login> {
         let mut accounts = lock(&self.accounts);
-        accounts.retain(|_, login| login.end.borrow().is_none() || login.since.elapsed() < KEPT);
+        accounts.retain(|_, login| {
+            login.end.borrow().is_none() || login.since.elapsed() < REFUSAL_RETENTION
+        });
         if let Some(login) = accounts.get(account) {
             return Err(login.clone());
         }
-        let (tell, end) = watch::channel(None);
+        let (sender, end) = watch::channel(None);
         let since = Instant::now();
         accounts.insert(account.clone(), Login { since, end });
-        Ok(tell)
+        Ok(sender)
     }
 
     /// Removes this login, but not a later one of the same account.
-    fn forget(&self, account: &Account, end: &watch::Receiver<Option<End>>) {
+    fn forget(&self, account: &Account, end: &watch::Receiver<Option<LoginOutcome>>) {
         let mut accounts = lock(&self.accounts);
         let known = accounts.get(account);
         if known.is_some_and(|login| login.end.same_channel(end)) {
@@ -105,9 +107,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl VCenters {
     /// Creates a connector. `timeout` is the limit for each request, and for a login as a whole.
     /// Certificates are verified with the system's roots and these, in DER.
-    pub fn new(patience: Duration, further_roots: Vec<Vec<u8>>) -> Self {
+    pub fn new(timeout: Duration, further_roots: Vec<Vec<u8>>) -> Self {
         Self {
-            patience,
+            timeout,
             authorities: Authorities::new(further_roots),
             logins: Arc::default(),
         }
@@ -115,7 +117,7 @@ impl VCenters {
 
     /// Waits at most this long for logins whose callers have left, so that their sessions are
     /// logged out.
-    pub async fn finish(&self, within: Duration) {
+    pub async fn drain(&self, within: Duration) {
         let mut tasks = std::mem::take(&mut *lock(&self.logins.tasks));
         let done = async { while tasks.join_next().await.is_some() {} };
         if timeout(within, done).await.is_err() {
@@ -125,26 +127,26 @@ impl VCenters {
 
     /// Registers a login after all earlier logins of the same account were answered: each
     /// unanswered one may count towards locking the account.
-    async fn begin(
+    async fn register(
         &self,
         endpoint: &Endpoint,
         account: &Account,
-    ) -> Result<watch::Sender<Option<End>>, LoginError> {
+    ) -> Result<watch::Sender<Option<LoginOutcome>>, LoginError> {
         let waiting = async {
             loop {
-                let mut earlier = match self.logins.begin(account) {
-                    Ok(tell) => return Ok(tell),
+                let mut earlier = match self.logins.register(account) {
+                    Ok(sender) => return Ok(sender),
                     Err(earlier) => earlier,
                 };
                 let end = earlier.end.wait_for(Option::is_some).await;
                 let end = end.ok().and_then(|end| end.clone());
                 self.logins.forget(account, &earlier.end);
-                if let Some(End::Refused(error)) = end {
+                if let Some(LoginOutcome::Refused(error)) = end {
                     return Err(error);
                 }
             }
         };
-        let waited = timeout(self.patience, waiting).await;
+        let waited = timeout(self.timeout, waiting).await;
         waited.unwrap_or_else(|_| {
             let why = "an earlier login is not answered yet";
             Err(unreachable(endpoint, why))
@@ -154,9 +156,10 @@ impl VCenters {
     fn caller(&self, endpoint: &Endpoint, trust: &Trust) -> Result<Caller, LoginError> {
         let config = self.authorities.config(trust);
         let config = config.map_err(|error| unreachable(endpoint, &error.to_string()))?;
-        let wire = Wire::new(endpoint, config);
-        let wire = wire.ok_or_else(|| unreachable(endpoint, "that is no name of a host"))?;
-        Ok(Caller::new(wire, self.patience))
+        let transport = Transport::new(endpoint, config);
+        let transport =
+            transport.ok_or_else(|| unreachable(endpoint, "that is no name of a host"))?;
+        Ok(Caller::new(transport, self.timeout))
     }
 }
 
@@ -173,35 +176,35 @@ impl Connector for VCenters {
         let password = content(credential, PASSWORD)?;
         let caller = self.caller(endpoint, trust)?;
         let account = (endpoint.clone(), credential.fingerprint.clone());
-        let tell = self.begin(endpoint, &account).await?;
+        let sender = self.register(endpoint, &account).await?;
         let (give, taken) = oneshot::channel();
         let logins = Arc::clone(&self.logins);
-        let late = self.patience * LATE;
+        let late = self.timeout * LATE_LOGIN_FACTOR;
         // In a task of its own and for a limited time: the caller may leave at any moment, and
         // its session would stay open until the vCenter ends it.
         self.logins.spawn(async move {
             let opened = open(caller, &username, &password, late, || give.is_closed()).await;
             let end = match give.send(opened) {
                 Err(Err(error)) if error.reason == Reason::InvalidCredentials => {
-                    End::Refused(error)
+                    LoginOutcome::Refused(error)
                 }
                 Err(Ok(unwanted)) => {
-                    unwanted.leave().await;
-                    End::Over
+                    unwanted.log_out().await;
+                    LoginOutcome::Delivered
                 }
-                Ok(()) | Err(Err(_)) => End::Over,
+                Ok(()) | Err(Err(_)) => LoginOutcome::Delivered,
             };
-            if matches!(end, End::Over) {
-                logins.forget(&account, &tell.subscribe());
+            if matches!(end, LoginOutcome::Delivered) {
+                logins.forget(&account, &sender.subscribe());
             }
             // The next login of the account reads a refusal that was not delivered.
-            tell.send_replace(Some(end));
+            sender.send_replace(Some(end));
         });
         let slow = || {
-            let seconds = self.patience.as_secs_f32();
+            let seconds = self.timeout.as_secs_f32();
             unreachable(endpoint, &format!("no answer within {seconds} s"))
         };
-        match timeout(self.patience, taken).await {
+        match timeout(self.timeout, taken).await {
             Ok(Ok(opened)) => opened,
             // The sender is dropped without a value only if the runtime is shut down.
             Err(_) | Ok(Err(_)) => Err(slow()),
@@ -211,7 +214,7 @@ impl Connector for VCenters {
     /// Reads the current session, which every account may do. The method `SessionIsActive` needs
     /// privileges that restricted accounts lack.
     async fn is_alive(&self, session: &Session) -> Result<bool, LoginError> {
-        match session.current().await {
+        match session.is_current().await {
             Ok(alive) => Ok(alive),
             Err(Error::NotAuthenticated) => Ok(false),
             Err(error @ Error::NotTrusted(_)) => Err(LoginError {
@@ -220,14 +223,14 @@ impl Connector for VCenters {
                 answered: false,
             }),
             Err(error) => Err(unreachable(
-                session.caller().wire().endpoint(),
+                session.caller().transport().endpoint(),
                 &error.to_string(),
             )),
         }
     }
 
     async fn log_out(&self, session: &Session) {
-        session.leave().await;
+        session.log_out().await;
     }
 }
 
@@ -238,18 +241,19 @@ async fn open(
     late: Duration,
     unwanted: impl Fn() -> bool,
 ) -> Result<Session, LoginError> {
-    let endpoint = caller.wire().endpoint().clone();
-    let within = (late, Size::Small);
+    let endpoint = caller.transport().endpoint().clone();
+    let within = (late, ResponseSize::Small);
     let this = Object::new("ServiceInstance", "ServiceInstance");
     let content = caller
         .ask("RetrieveServiceContent", &this, within, |_| ())
         .await;
-    let content = content.map_err(|broken| not_opened(&endpoint, broken))?;
-    let (about, services) = introduce(&content).map_err(|why| unreachable(&endpoint, &why))?;
+    let content = content.map_err(|broken| login_error(&endpoint, broken))?;
+    let (about, services) =
+        parse_service_content(&content).map_err(|why| unreachable(&endpoint, &why))?;
     if unwanted() {
-        return Err(unreachable(&endpoint, "nobody waits for it any more"));
+        return Err(unreachable(&endpoint, "the login was abandoned"));
     }
-    caller.speak(&about.api_version);
+    caller.use_version(&about.api_version);
     let answer = caller.ask("Login", &services.session_manager, within, |login| {
         login.leaf("userName", username.reveal());
         login.leaf("password", password.reveal());
@@ -259,15 +263,15 @@ async fn open(
     match answer {
         Ok(answer) if is_session(&answer) && session.caller().has_cookie() => Ok(session),
         Ok(_) => {
-            session.leave().await;
+            session.log_out().await;
             Err(unreachable(&endpoint, "it logs in without a session"))
         }
         Err(broken) => {
             // A session may have been opened although the response is invalid.
-            if matches!(broken, Broken::Failure(Failure::Odd(_))) {
-                session.leave().await;
+            if matches!(broken, CallError::Failure(Failure::Invalid(_))) {
+                session.log_out().await;
             }
-            Err(not_opened(&endpoint, broken))
+            Err(login_error(&endpoint, broken))
         }
     }
 }
@@ -279,22 +283,22 @@ fn is_session(answer: &Element) -> bool {
 }
 
 /// Returns the description of a vCenter, if it is supported.
-fn introduce(answer: &Element) -> Result<(About, Services), String> {
+fn parse_service_content(answer: &Element) -> Result<(About, Services), String> {
     let content = answer.at("returnval").ok_or("it does not say what it is")?;
-    let said = |path: &str| content.text(path).unwrap_or_default().trim().to_owned();
+    let field = |path: &str| content.text(path).unwrap_or_default().trim().to_owned();
     let about = About {
-        version: said("about/version"),
-        api_version: said("about/apiVersion"),
-        api_type: said("about/apiType"),
-        instance_uuid: said("about/instanceUuid"),
+        version: field("about/version"),
+        api_version: field("about/apiVersion"),
+        api_type: field("about/apiType"),
+        instance_uuid: field("about/instanceUuid"),
     };
-    let said = [
+    let fields = [
         &about.version,
         &about.api_version,
         &about.api_type,
         &about.instance_uuid,
     ];
-    if said.iter().any(|said| said.len() > LONGEST) {
+    if fields.iter().any(|field| field.len() > MAX_ABOUT_LENGTH) {
         return Err("it says too much of itself".to_owned());
     }
     if about.api_type != "VirtualCenter" {
@@ -305,12 +309,12 @@ fn introduce(answer: &Element) -> Result<(About, Services), String> {
         .split('.')
         .next()
         .and_then(|major| major.parse::<u32>().ok());
-    if major.is_none_or(|major| major < OLDEST) {
-        return Err(format!("it is not of version {OLDEST} or newer"));
+    if major.is_none_or(|major| major < MIN_MAJOR_VERSION) {
+        return Err(format!("it is not of version {MIN_MAJOR_VERSION} or newer"));
     }
     let service = |name: &str| {
         let found = content.object(name);
-        let found = found.filter(|found| found.kind.len() + found.id.len() <= LONGEST);
+        let found = found.filter(|found| found.kind.len() + found.id.len() <= MAX_ABOUT_LENGTH);
         found.ok_or(format!("it has no {name}"))
     };
     let services = Services {
@@ -334,10 +338,10 @@ fn content(credential: &Credential, key: &str) -> Result<Arc<Hidden>, LoginError
 
 /// Converts a failed login. Nothing of the server's answer is repeated except the type of the
 /// fault: the server was sent a password, and could return it.
-fn not_opened(endpoint: &Endpoint, broken: Broken) -> LoginError {
+fn login_error(endpoint: &Endpoint, broken: CallError) -> LoginError {
     let place = authority(endpoint);
     match broken {
-        Broken::Fault(fault) => match fault.kind.as_str() {
+        CallError::Fault(fault) => match fault.kind.as_str() {
             "InvalidLogin" | "PasswordExpired" | "NoPermission" => LoginError {
                 reason: Reason::InvalidCredentials,
                 message: format!("{place} does not take the credential ({})", fault.kind),
@@ -346,20 +350,20 @@ fn not_opened(endpoint: &Endpoint, broken: Broken) -> LoginError {
             // A server that answers is reachable: other credentials may be accepted.
             _ => LoginError {
                 answered: true,
-                ..unreachable(endpoint, "it refuses to log anybody in")
+                ..unreachable(endpoint, "it refuses every login")
             },
         },
-        Broken::Failure(Failure::NotTrusted(why)) => LoginError {
+        CallError::Failure(Failure::NotTrusted(why)) => LoginError {
             reason: Reason::CertificateNotTrusted,
             message: format!("the certificate of {place} is not trusted: {why}"),
             answered: false,
         },
-        Broken::Failure(Failure::Unreachable(why)) => unreachable(endpoint, &why),
-        Broken::Failure(Failure::Odd(why)) => unreachable(
+        CallError::Failure(Failure::Unreachable(why)) => unreachable(endpoint, &why),
+        CallError::Failure(Failure::Invalid(why)) => unreachable(
             endpoint,
             &format!("it does not answer as a vCenter does: {why}"),
         ),
-        Broken::Unsayable => LoginError {
+        CallError::Unrepresentable => LoginError {
             reason: Reason::InvalidCredentials,
             message: "the credential has a character that cannot be sent".to_owned(),
             answered: false,

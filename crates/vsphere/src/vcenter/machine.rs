@@ -1,7 +1,7 @@
 //! The observed state of a virtual machine.
 
 use super::element::Element;
-use super::properties::{Found, Step, Wanted};
+use super::properties::{ObjectContent, PropertySpec, Traversal};
 use super::{Error, Object, Session};
 
 /// The observed state of a virtual machine.
@@ -83,16 +83,16 @@ impl Session {
     /// Reads the state of a virtual machine.
     pub async fn machine(&self, vm: &Object) -> Result<Machine, Error> {
         let wanted = [
-            Wanted {
+            PropertySpec {
                 kind: "VirtualMachine",
                 paths: PATHS,
             },
-            Wanted {
+            PropertySpec {
                 kind: "HostSystem",
                 paths: &["name"],
             },
         ];
-        let step = Step {
+        let step = Traversal {
             kind: "VirtualMachine",
             path: "runtime.host",
         };
@@ -109,7 +109,7 @@ impl Session {
 
     /// Reads the disks of a virtual machine.
     pub(super) async fn disks(&self, vm: &Object) -> Result<Vec<Disk>, Error> {
-        let wanted = [Wanted {
+        let wanted = [PropertySpec {
             kind: &vm.kind,
             paths: &[DEVICES],
         }];
@@ -139,7 +139,7 @@ const PATHS: &[&str] = &[
     "snapshot.rootSnapshotList",
 ];
 
-fn read(found: &Found) -> Machine {
+fn read(found: &ObjectContent) -> Machine {
     let text = |path: &str| {
         let text = found
             .text(path)
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_machine_of_which_nothing_is_to_be_seen_nothing_is_known() {
+    fn invisible_machine_has_no_properties() {
         assert_eq!(machine(&[]), Machine::default());
         let odd = [
             ("name", "<val/>"),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_those_of_cards_and_not_of_what_a_guest_makes_itself() {
+    fn addresses_are_those_of_cards_only() {
         let devices = "<val>\
             <VirtualDevice i:type=\"VirtualE1000e\"><key>4001</key>\
             <backing><deviceName>net b</deviceName></backing>\
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_below_snapshots_are_found() {
+    fn nested_snapshots_are_found() {
         let tree = |id: &str, name: &str, below: &str| {
             format!(
                 "<snapshot type=\"VirtualMachineSnapshot\">{id}</snapshot><name>{name}</name>{below}"

@@ -4,40 +4,40 @@ use std::collections::BTreeMap;
 
 use super::call::fault_error;
 use super::element::{Element, Fault};
-use super::text::Text;
-use super::wire::Size;
+use super::transport::ResponseSize;
+use super::xml_writer::XmlWriter;
 use super::{Error, Object, Session};
 
 /// The maximum number of objects in one request.
-const AT_ONCE: usize = 500;
+const MAX_OBJECTS_PER_REQUEST: usize = 500;
 /// The maximum number of pages of a response, and of elements in all of them.
-const PAGES: usize = 1000;
-const ELEMENTS: usize = 300_000;
+const MAX_PAGES: usize = 1000;
+const MAX_ELEMENTS: usize = 300_000;
 
 const RETRIEVE: &str = "RetrievePropertiesEx";
 const CONTINUE: &str = "ContinueRetrievePropertiesEx";
 
 /// The properties to retrieve of one type of object.
-pub(super) struct Wanted<'a> {
+pub(super) struct PropertySpec<'a> {
     pub(super) kind: &'a str,
     pub(super) paths: &'a [&'a str],
 }
 
 /// A property that references an object, of which properties are retrieved too.
 #[derive(Clone, Copy)]
-pub(super) struct Step<'a> {
+pub(super) struct Traversal<'a> {
     pub(super) kind: &'a str,
     pub(super) path: &'a str,
 }
 
 /// The properties of an object. Unset or invisible properties are missing.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ObjectContent {
     pub(super) object: Object,
     properties: BTreeMap<String, Element>,
 }
 
-impl Found {
+impl ObjectContent {
     pub(super) fn get(&self, path: &str) -> Option<&Element> {
         self.properties.get(path)
     }
@@ -62,15 +62,20 @@ impl Session {
         &self,
         object: &Object,
         paths: &[&str],
-    ) -> Result<Option<Found>, Error> {
-        let wanted = [Wanted {
+    ) -> Result<Option<ObjectContent>, Error> {
+        let wanted = [PropertySpec {
             kind: &object.kind,
             paths,
         }];
         let object_only = std::slice::from_ref(object);
         let mut found = Vec::new();
-        self.retrieve_chunk(object_only, &wanted, (None, Size::Small), &mut found)
-            .await?;
+        self.retrieve_chunk(
+            object_only,
+            &wanted,
+            (None, ResponseSize::Small),
+            &mut found,
+        )
+        .await?;
         Ok(found.into_iter().find(|found| found.object == *object))
     }
 
@@ -78,12 +83,12 @@ impl Session {
     pub(super) async fn retrieve(
         &self,
         objects: &[Object],
-        wanted: &[Wanted<'_>],
-        step: Option<Step<'_>>,
-    ) -> Result<Vec<Found>, Error> {
+        wanted: &[PropertySpec<'_>],
+        step: Option<Traversal<'_>>,
+    ) -> Result<Vec<ObjectContent>, Error> {
         let mut found = Vec::new();
-        for objects in objects.chunks(AT_ONCE) {
-            self.retrieve_chunk(objects, wanted, (step, Size::Large), &mut found)
+        for objects in objects.chunks(MAX_OBJECTS_PER_REQUEST) {
+            self.retrieve_chunk(objects, wanted, (step, ResponseSize::Large), &mut found)
                 .await?;
         }
         Ok(found)
@@ -92,24 +97,24 @@ impl Session {
     async fn retrieve_chunk(
         &self,
         objects: &[Object],
-        wanted: &[Wanted<'_>],
-        (step, size): (Option<Step<'_>>, Size),
-        found: &mut Vec<Found>,
+        wanted: &[PropertySpec<'_>],
+        (step, size): (Option<Traversal<'_>>, ResponseSize),
+        found: &mut Vec<ObjectContent>,
     ) -> Result<(), Error> {
         let collector = &self.services().property_collector;
-        let ask = |text: &mut Text| ask(text, objects, wanted, step);
+        let ask = |text: &mut XmlWriter| ask(text, objects, wanted, step);
         let caller = self.caller();
         let mut answer = caller.call_for(size, RETRIEVE, collector, ask).await?;
         let mut weight = 0;
-        for _ in 0..PAGES {
+        for _ in 0..MAX_PAGES {
             weight += answer.weight();
-            if weight > ELEMENTS {
+            if weight > MAX_ELEMENTS {
                 break;
             }
             let Some(token) = read(&answer, found)? else {
                 return Ok(());
             };
-            let ask = |text: &mut Text| {
+            let ask = |text: &mut XmlWriter| {
                 text.leaf("token", &token);
             };
             answer = caller.call_for(size, CONTINUE, collector, ask).await?;
@@ -121,9 +126,14 @@ impl Session {
     }
 }
 
-fn ask(text: &mut Text, objects: &[Object], wanted: &[Wanted<'_>], step: Option<Step<'_>>) {
+fn ask(
+    text: &mut XmlWriter,
+    objects: &[Object],
+    wanted: &[PropertySpec<'_>],
+    step: Option<Traversal<'_>>,
+) {
     text.element("specSet", |spec| {
-        for Wanted { kind, paths } in wanted {
+        for PropertySpec { kind, paths } in wanted {
             spec.element("propSet", |properties| {
                 properties.leaf("type", kind);
                 for path in *paths {
@@ -135,7 +145,7 @@ fn ask(text: &mut Text, objects: &[Object], wanted: &[Wanted<'_>], step: Option<
             spec.element("objectSet", |set| {
                 set.object("obj", object);
                 set.plain("skip", false);
-                if let Some(Step { kind, path }) = step {
+                if let Some(Traversal { kind, path }) = step {
                     set.typed("selectSet", "TraversalSpec", |select| {
                         select
                             .leaf("type", kind)
@@ -150,7 +160,7 @@ fn ask(text: &mut Text, objects: &[Object], wanted: &[Wanted<'_>], step: Option<
 }
 
 /// Reads a page, and returns the token for the next one.
-fn read(answer: &Element, found: &mut Vec<Found>) -> Result<Option<String>, Error> {
+fn read(answer: &Element, found: &mut Vec<ObjectContent>) -> Result<Option<String>, Error> {
     let Some(page) = answer.at("returnval") else {
         return Ok(None);
     };
@@ -159,13 +169,13 @@ fn read(answer: &Element, found: &mut Vec<Found>) -> Result<Option<String>, Erro
             continue;
         };
         for missing in content.all("missingSet") {
-            tell(missing, &object)?;
+            check_session(missing, &object)?;
         }
         let properties = content.all("propSet").filter_map(|property| {
             let name = property.text("name")?.to_owned();
             Some((name, property.at("val")?.clone()))
         });
-        found.push(Found {
+        found.push(ObjectContent {
             object,
             properties: properties.collect(),
         });
@@ -177,7 +187,7 @@ fn read(answer: &Element, found: &mut Vec<Found>) -> Result<Option<String>, Erro
 }
 
 /// Fails if a property is missing because the session has expired.
-fn tell(missing: &Element, object: &Object) -> Result<(), Error> {
+fn check_session(missing: &Element, object: &Object) -> Result<(), Error> {
     let kind = missing
         .at("fault/fault")
         .map(Element::kind)
@@ -198,7 +208,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Parses these objects.
-    pub(in super::super) fn found(objects: &str) -> Result<Vec<Found>, Error> {
+    pub(in super::super) fn found(objects: &str) -> Result<Vec<ObjectContent>, Error> {
         let mut found = Vec::new();
         assert_eq!(read(&page(objects), &mut found)?, None);
         Ok(found)
@@ -218,24 +228,24 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn objects_and_properties_are_asked_for_in_the_order_of_the_schema() {
+    fn property_request_is_written_in_schema_order() {
         let vm = Object::new("VirtualMachine", "vm-1");
         let wanted = [
-            Wanted {
+            PropertySpec {
                 kind: "VirtualMachine",
                 paths: &["name", "runtime.host"],
             },
-            Wanted {
+            PropertySpec {
                 kind: "HostSystem",
                 paths: &["name"],
             },
         ];
-        let step = Step {
+        let step = Traversal {
             kind: "VirtualMachine",
             path: "runtime.host",
         };
         let collector = Object::new("PropertyCollector", "pc");
-        let asked = Text::call("X", &collector, |text| {
+        let asked = XmlWriter::call("X", &collector, |text| {
             ask(text, std::slice::from_ref(&vm), &wanted, Some(step));
         });
         let expected = "<specSet><propSet><type>VirtualMachine</type><pathSet>name</pathSet>\
@@ -248,7 +258,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_property_that_is_not_to_be_seen_is_missing_unless_the_session_is_over() {
+    fn invisible_property_is_missing_unless_the_session_expired() {
         let missing = |kind: &str| {
             format!(
                 "<objects><obj type=\"A\">1</obj><missingSet><path>p</path>\
@@ -264,7 +274,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_lacks_its_name_or_its_value_is_passed_over() {
+    fn incomplete_properties_are_skipped() {
         let objects = "<objects><propSet><name>a</name><val>1</val></propSet></objects>\
             <objects><obj type=\"A\">1</obj><propSet><val>1</val></propSet>\
             <propSet><name>b</name></propSet><propSet><name>c</name><val>2</val></propSet></objects>";
@@ -274,7 +284,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_page_says_how_the_next_is_asked_for() {
+    fn page_has_the_token_for_the_next() {
         let mut seen = Vec::new();
         let more = read(&page("<token>t&amp;1</token>"), &mut seen);
         assert_eq!(more, Ok(Some("t&1".to_owned())));

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::call::Caller;
-use super::text::Text;
-use super::wire::authority;
+use super::transport::authority;
+use super::xml_writer::XmlWriter;
 use super::{About, Error, Object};
 
 /// A session. All users of an account share one.
@@ -66,7 +66,7 @@ impl Session {
     }
 
     /// Returns whether the vCenter still knows this session.
-    pub(crate) async fn current(&self) -> Result<bool, Error> {
+    pub(crate) async fn is_current(&self) -> Result<bool, Error> {
         let manager = &self.services.session_manager;
         let found = self.retrieve_one(manager, &["currentSession"]).await?;
         let current = found.as_ref().and_then(|found| found.get("currentSession"));
@@ -74,9 +74,13 @@ impl Session {
     }
 
     /// Logs out. A failure is only logged, because an idle session expires by itself.
-    pub(super) async fn leave(&self) {
+    pub(super) async fn log_out(&self) {
         let manager = &self.services.session_manager;
-        if let Err(error) = self.caller.call("Logout", manager, |_: &mut Text| ()).await {
+        if let Err(error) = self
+            .caller
+            .call("Logout", manager, |_: &mut XmlWriter| ())
+            .await
+        {
             tracing::debug!(vcenter = ?self, %error, "logout failed");
         }
     }
@@ -92,7 +96,7 @@ impl Session {
 
 impl fmt::Debug for Session {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = authority(self.caller.wire().endpoint());
+        let place = authority(self.caller.transport().endpoint());
         out.debug_tuple("Session").field(&place).finish()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::call::shorten;
 use super::element::Element;
-use super::properties::Found;
+use super::properties::ObjectContent;
 use super::{Error, Object, Session};
 
 /// The state of a task.
@@ -59,7 +59,7 @@ impl Session {
     }
 
     /// Sets keys of the extra configuration, and keeps the others.
-    pub async fn set_extra(
+    pub async fn set_extra_config(
         &self,
         vm: &Object,
         extra: &[(String, String)],
@@ -75,7 +75,7 @@ impl Session {
     }
 }
 
-fn read(found: &Found) -> Result<Task, Error> {
+fn read(found: &ObjectContent) -> Result<Task, Error> {
     match found.text("info.state").map(str::trim) {
         Some("queued" | "running") => Ok(Task::Running),
         Some("success") => Ok(Task::Done(found.object("info.result"))),

@@ -47,19 +47,19 @@ impl Authorities {
     /// Each trust has its own configuration, so that a TLS session is never resumed with another
     /// trust.
     pub(super) fn config(&self, trust: &Trust) -> Result<Arc<ClientConfig>, Error> {
-        let judge = Judge {
+        let verifier = CertificateVerifier {
             authorities: self.clone(),
             trust: trust.clone(),
         };
         let config = ClientConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(judge))
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         Ok(Arc::new(config))
     }
 
-    fn vouch(
+    fn verify(
         &self,
         shown: &CertificateDer<'_>,
         between: &[CertificateDer<'_>],
@@ -114,20 +114,20 @@ impl fmt::Display for NotTrusted {
 }
 
 /// Accepts certificates that an authority has signed, and pinned ones.
-struct Judge {
+struct CertificateVerifier {
     authorities: Authorities,
     trust: Trust,
 }
 
-impl fmt::Debug for Judge {
+impl fmt::Debug for CertificateVerifier {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Judge")
+        out.debug_struct("CertificateVerifier")
             .field("trust", &self.trust)
             .finish_non_exhaustive()
     }
 }
 
-impl ServerCertVerifier for Judge {
+impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -139,7 +139,7 @@ impl ServerCertVerifier for Judge {
         if self.trust == Trust::Anybody {
             return Ok(ServerCertVerified::assertion());
         }
-        let why = match self.authorities.vouch(shown, between, name, ocsp, now) {
+        let why = match self.authorities.verify(shown, between, name, ocsp, now) {
             Ok(vouched) => return Ok(vouched),
             Err(why) => why,
         };
@@ -184,7 +184,7 @@ impl ServerCertVerifier for Judge {
 
 fn refusal(why: Error, shown: &CertificateDer<'_>, expected: Option<&String>) -> Error {
     let why = match why {
-        Error::InvalidCertificate(why) => in_words(&why),
+        Error::InvalidCertificate(why) => describe(&why),
         other => other.to_string(),
     };
     let refusal = NotTrusted {
@@ -196,7 +196,7 @@ fn refusal(why: Error, shown: &CertificateDer<'_>, expected: Option<&String>) ->
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(refusal))))
 }
 
-fn in_words(why: &CertificateError) -> String {
+fn describe(why: &CertificateError) -> String {
     match why {
         // A known authority with another key is not that authority.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {

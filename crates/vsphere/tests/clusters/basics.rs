@@ -54,8 +54,8 @@ async fn is_held(space: &Space, namespace: &str, name: &str, by: &str) -> anyhow
 }
 
 #[tokio::test]
-async fn fr1_c1_t1_an_identity_gives_a_cluster_its_account_and_its_secret_is_held()
--> anyhow::Result<()> {
+async fn fr1_c1_t1_identity_gives_a_cluster_its_account_and_claims_its_secret() -> anyhow::Result<()>
+{
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     vcenter.version("8.0.2");
@@ -67,7 +67,7 @@ async fn fr1_c1_t1_an_identity_gives_a_cluster_its_account_and_its_secret_is_hel
     here.owned("a", "prod", by_identity(&vcenter, "shared"))
         .await?;
 
-    let cluster = here.is("a", "prod", "Available").await?;
+    let cluster = here.wait_for_reason("a", "prod", "Available").await?;
     let status = cluster.status.clone().unwrap();
     assert_eq!(status.ready, Some(true));
     assert_eq!(status.initialization.unwrap().provisioned, Some(true));
@@ -115,8 +115,7 @@ async fn fr1_c1_t1_an_identity_gives_a_cluster_its_account_and_its_secret_is_hel
 }
 
 #[tokio::test]
-async fn fr2_t2_a_secret_of_the_namespace_is_as_good_and_held_by_the_cluster() -> anyhow::Result<()>
-{
+async fn fr2_t2_secret_of_the_namespace_is_used_and_claimed() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let _running = world.start();
@@ -124,7 +123,7 @@ async fn fr2_t2_a_secret_of_the_namespace_is_as_good_and_held_by_the_cluster() -
     here.namespace("a", json!({})).await?;
     here.account("a", "own", ("own", "pw")).await?;
     let cluster = here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     let secret = is_held(&here, "a", "own", "VSphereCluster").await?;
     assert_eq!(secret.owner_references()[0].uid, cluster.uid().unwrap());
     assert_eq!(accounts(&vcenter), ["own"]);
@@ -132,28 +131,27 @@ async fn fr2_t2_a_secret_of_the_namespace_is_as_good_and_held_by_the_cluster() -
 }
 
 #[tokio::test]
-async fn fr3_c5_u1_g3_s3_clusters_that_name_nothing_use_what_the_operator_was_given()
--> anyhow::Result<()> {
+async fn fr3_c5_u1_g3_s3_cluster_without_reference_uses_static_credentials() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("one", "pw"), ("two", "pw")]).await?;
     let mut settings = world.settings();
-    settings.roots = vec![vcenter.ca_der()?];
+    settings.extra_roots = vec![vcenter.ca_der()?];
     let _running = world.start_with(settings);
     let here = world.here();
     here.namespace("a", json!({})).await?;
     let server = json!({"server": vcenter.address()});
     here.owned("a", "prod", server.clone()).await?;
-    let cluster = here.is("a", "prod", "NoCredentials").await?;
+    let cluster = here.wait_for_reason("a", "prod", "NoCredentials").await?;
     assert!(cluster.status.unwrap().initialization.is_none());
     assert_eq!(vcenter.connections(), 0);
 
-    world.give("one", "pw", &[&vcenter.address()]);
-    let cluster = here.is("a", "prod", "Available").await?;
+    world.set_static_credentials("one", "pw", &[&vcenter.address()]);
+    let cluster = here.wait_for_reason("a", "prod", "Available").await?;
     // The spec is unchanged.
     assert_eq!(serde_json::to_value(&cluster.spec)?, server);
     assert_eq!(accounts(&vcenter), ["one"]);
 
-    world.give("two", "pw", &[&vcenter.address()]);
+    world.set_static_credentials("two", "pw", &[&vcenter.address()]);
     let changed = |vcenter: &FakeVCenter| accounts(vcenter) == ["two"];
     vcenter.wait_for("the other account", changed).await?;
 
@@ -162,13 +160,13 @@ async fn fr3_c5_u1_g3_s3_clusters_that_name_nothing_use_what_the_operator_was_gi
     tenant.namespace("a", json!({})).await?;
     vcenter.clear_log();
     tenant.owned("a", "prod", server).await?;
-    tenant.is("a", "prod", "NoCredentials").await?;
+    tenant.wait_for_reason("a", "prod", "NoCredentials").await?;
     assert_eq!(vcenter.logins(), []);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_cluster_without_an_owner_is_looked_at_and_never_provisioned() -> anyhow::Result<()> {
+async fn cluster_without_owner_is_checked_and_never_provisioned() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let _running = world.start();
@@ -177,7 +175,7 @@ async fn a_cluster_without_an_owner_is_looked_at_and_never_provisioned() -> anyh
     here.account("a", "own", ("own", "pw")).await?;
     here.cluster("a", "prod", by_secret(&vcenter, "own"))
         .await?;
-    let cluster: VSphereCluster = here.is("a", "prod", "Available").await?;
+    let cluster: VSphereCluster = here.wait_for_reason("a", "prod", "Available").await?;
     let status = cluster.status.unwrap();
     assert_eq!((status.ready, status.initialization), (None, None));
     Ok(())

@@ -28,7 +28,8 @@ async fn uses(vcenter: &FakeVCenter, expected: &[&str]) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn cr3_another_secret_of_an_identity_is_used_and_the_old_one_let_go() -> anyhow::Result<()> {
+async fn cr3_changed_secret_of_an_identity_is_used_and_the_old_one_released() -> anyhow::Result<()>
+{
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("one", "pw"), ("two", "pw")]).await?;
     let _running = world.start();
@@ -39,7 +40,7 @@ async fn cr3_another_secret_of_an_identity_is_used_and_the_old_one_let_go() -> a
     here.namespace("a", json!({})).await?;
     here.owned("a", "prod", by_identity(&vcenter, "shared"))
         .await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     assert_eq!(accounts(&vcenter), ["one"]);
     let change = json!({"spec": {"secretName": "other"}});
     here.change_identity("shared", change).await?;
@@ -51,8 +52,7 @@ async fn cr3_another_secret_of_an_identity_is_used_and_the_old_one_let_go() -> a
 }
 
 #[tokio::test]
-async fn cr3_a3_who_may_use_an_identity_changes_with_it_and_with_namespaces() -> anyhow::Result<()>
-{
+async fn cr3_a3_allowed_namespaces_follow_selector_and_labels() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("one", "pw")]).await?;
     let _running = world.start();
@@ -62,7 +62,7 @@ async fn cr3_a3_who_may_use_an_identity_changes_with_it_and_with_namespaces() ->
     here.namespace("a", json!({"team": "red"})).await?;
     here.owned("a", "prod", by_identity(&vcenter, "shared"))
         .await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     let by = |selector: Value| json!({"selector": selector});
     let team = |operator: &str, values: Value| {
         by(json!({"matchLabels": null, "matchExpressions": [
@@ -91,7 +91,7 @@ async fn cr3_a3_who_may_use_an_identity_changes_with_it_and_with_namespaces() ->
         } else {
             "NamespaceNotAllowed"
         };
-        here.is("a", "prod", reason)
+        here.wait_for_reason("a", "prod", reason)
             .await
             .map_err(|error| error.context(allowed.to_string()))?;
     }
@@ -102,11 +102,13 @@ async fn cr3_a3_who_may_use_an_identity_changes_with_it_and_with_namespaces() ->
     let red = by(json!({"matchLabels": {"team": "red"}}));
     let patch = json!({"spec": {"allowedNamespaces": red}});
     here.change_identity("shared", patch).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     let namespaces: Api<Namespace> = here.all();
     let label = |team: &str| json!({"metadata": {"labels": {"team": team}}});
     patched(&namespaces, "a", label("blue")).await?;
-    let cluster = here.is("a", "prod", "NamespaceNotAllowed").await?;
+    let cluster = here
+        .wait_for_reason("a", "prod", "NamespaceNotAllowed")
+        .await?;
     assert_eq!(
         message(&cluster),
         "VSphereClusterIdentity shared does not allow namespace a: ask whoever owns it to \
@@ -118,12 +120,12 @@ async fn cr3_a3_who_may_use_an_identity_changes_with_it_and_with_namespaces() ->
     );
     uses(&vcenter, &[]).await?;
     patched(&namespaces, "a", label("red")).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     uses(&vcenter, &["one"]).await
 }
 
 #[tokio::test]
-async fn r1_a_password_that_changes_often_leaves_one_session() -> anyhow::Result<()> {
+async fn r1_rotated_passwords_leave_one_session() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("one", "pw")]).await?;
     let running = world.start();
@@ -134,7 +136,7 @@ async fn r1_a_password_that_changes_often_leaves_one_session() -> anyhow::Result
     for name in ["prod", "test"] {
         here.owned("a", name, by_identity(&vcenter, "shared"))
             .await?;
-        here.is("a", name, "Available").await?;
+        here.wait_for_reason("a", name, "Available").await?;
     }
     assert_eq!(accounts(&vcenter), ["one"]);
     for number in 0..5 {
@@ -151,7 +153,7 @@ async fn r1_a_password_that_changes_often_leaves_one_session() -> anyhow::Result
             .await?;
     }
     // A deleted cluster leaves no session, and neither does a stopped operator.
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     delete(
         &here.inside::<insula_vsphere::kinds::VSphereCluster>("a"),
         "prod",
@@ -169,22 +171,22 @@ async fn r1_a_password_that_changes_often_leaves_one_session() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn c7_references_lead_elsewhere_and_old_secrets_are_let_go() -> anyhow::Result<()> {
+async fn c7_changed_reference_is_used_and_the_old_secret_released() -> anyhow::Result<()> {
     let world = World::new().await?;
     let people = [("a", "pw"), ("b", "pw"), ("shared", "pw"), ("given", "pw")];
     let vcenter = FakeVCenter::start(&people).await?;
     let mut settings = world.settings();
-    settings.roots = vec![vcenter.ca_der()?];
+    settings.extra_roots = vec![vcenter.ca_der()?];
     let _running = world.start_with(settings);
     let here = world.here();
-    world.give("given", "pw", &[&vcenter.address()]);
+    world.set_static_credentials("given", "pw", &[&vcenter.address()]);
     here.shared("shared", ("shared", "pw"), allowed(&vcenter))
         .await?;
     here.namespace("a", json!({})).await?;
     here.account("a", "a", ("a", "pw")).await?;
     here.account("a", "b", ("b", "pw")).await?;
     here.owned("a", "prod", by_secret(&vcenter, "a")).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     let identity = json!({"kind": "VSphereClusterIdentity", "name": "shared"});
     let secret = |name: &str| json!({"kind": "Secret", "name": name});
     for (reference, account, released) in [
@@ -202,7 +204,7 @@ async fn c7_references_lead_elsewhere_and_old_secrets_are_let_go() -> anyhow::Re
         uses(&vcenter, &[account])
             .await
             .map_err(|error| error.context(told))?;
-        here.is("a", "prod", "Available").await?;
+        here.wait_for_reason("a", "prod", "Available").await?;
         if let Some(name) = released {
             is_released(&here, "a", name).await?;
         }
@@ -222,7 +224,7 @@ async fn c7_references_lead_elsewhere_and_old_secrets_are_let_go() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn c4_x1_owners_come_back_others_may_stay_and_a_stale_uid_is_mended() -> anyhow::Result<()> {
+async fn c4_x1_claims_are_restored_and_other_owners_stay() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let _running = world.start();
@@ -257,7 +259,7 @@ async fn c4_x1_owners_come_back_others_may_stay_and_a_stale_uid_is_mended() -> a
         patched(&secrets, "own", patch).await?;
         until(&secrets, "own", is_right).await?;
     }
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
 
     // A Secret with another owner stays when the cluster is deleted.
     let clusters = here.inside::<insula_vsphere::kinds::VSphereCluster>("a");
@@ -270,7 +272,7 @@ async fn c4_x1_owners_come_back_others_may_stay_and_a_stale_uid_is_mended() -> a
 }
 
 #[tokio::test]
-async fn a2_t1_t2_cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> anyhow::Result<()> {
+async fn a2_t1_t2_cr1_c2_c3_missing_objects_are_reported_and_recover() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("one", "pw")]).await?;
     let _running = world.start();
@@ -279,7 +281,9 @@ async fn a2_t1_t2_cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> an
     here.namespace("b", json!({})).await?;
     here.owned("a", "prod", by_identity(&vcenter, "shared"))
         .await?;
-    let cluster = here.is("a", "prod", "IdentityNotFound").await?;
+    let cluster = here
+        .wait_for_reason("a", "prod", "IdentityNotFound")
+        .await?;
     assert_eq!(
         message(&cluster),
         "there is no VSphereClusterIdentity shared: name one that there is, or ask whoever \
@@ -292,38 +296,50 @@ async fn a2_t1_t2_cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> an
         "secretName": "shared", "allowedNamespaces": {}, "allowedServers": allowed(&vcenter),
     });
     here.identity("shared", spec).await?;
-    let identity = here.identity_is("shared", "SecretNotAvailable").await?;
+    let identity = here
+        .wait_for_identity_reason("shared", "SecretNotAvailable")
+        .await?;
     assert_eq!(identity.status.clone().unwrap().ready, Some(false));
     let told = condition(&identity.status.as_ref().unwrap().conditions, "Available").unwrap();
     assert_eq!(told.message, "there is no Secret capv-system/shared");
-    here.is("a", "prod", "IdentityNotReady").await?;
+    here.wait_for_reason("a", "prod", "IdentityNotReady")
+        .await?;
 
     // Secrets that lack a key.
     here.secret(HOME, "shared", &[("password", "pw")]).await?;
-    let identity = here.identity_is("shared", "InvalidCredentials").await?;
+    let identity = here
+        .wait_for_identity_reason("shared", "InvalidCredentials")
+        .await?;
     let told = condition(&identity.status.as_ref().unwrap().conditions, "Available").unwrap();
     assert_eq!(told.message, "Secret capv-system/shared has no username");
     let secrets: Api<Secret> = here.inside(HOME);
     delete(&secrets, "shared").await?;
     gone(&secrets, "shared").await?;
-    here.identity_is("shared", "SecretNotAvailable").await?;
+    here.wait_for_identity_reason("shared", "SecretNotAvailable")
+        .await?;
     here.secret(HOME, "shared", &[("username", "one")]).await?;
-    let identity = here.identity_is("shared", "InvalidCredentials").await?;
+    let identity = here
+        .wait_for_identity_reason("shared", "InvalidCredentials")
+        .await?;
     let told = condition(&identity.status.as_ref().unwrap().conditions, "Available").unwrap();
     assert_eq!(told.message, "Secret capv-system/shared has no password");
     here.rotate(HOME, "shared", "").await?;
-    here.identity_is("shared", "InvalidCredentials").await?;
-    here.is("a", "prod", "IdentityNotReady").await?;
+    here.wait_for_identity_reason("shared", "InvalidCredentials")
+        .await?;
+    here.wait_for_reason("a", "prod", "IdentityNotReady")
+        .await?;
     assert_eq!(vcenter.connections(), 0);
     here.rotate(HOME, "shared", "pw").await?;
-    let identity = here.identity_is("shared", "Available").await?;
+    let identity = here.wait_for_identity_reason("shared", "Available").await?;
     assert_eq!(identity.status.unwrap().ready, Some(true));
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
 
     // A Secret of another namespace does not count, nor does one that contains no account.
     here.owned("b", "prod", by_secret(&vcenter, "shared"))
         .await?;
-    let cluster = here.is("b", "prod", "SecretNotAvailable").await?;
+    let cluster = here
+        .wait_for_reason("b", "prod", "SecretNotAvailable")
+        .await?;
     assert_eq!(
         message(&cluster),
         "the Secret shared is not in namespace b: create it there, with username and password: \
@@ -341,18 +357,19 @@ async fn a2_t1_t2_cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> an
         (json!({"stringData": {"username": "one"}}), "password"),
     ] {
         patched(&here.inside::<Secret>("b"), "shared", patch).await?;
-        here.says("b", "prod", |cluster| {
+        here.wait_for_cluster("b", "prod", |cluster| {
             message(cluster) == format!("{}: correct the Secret", lacks(keys))
         })
         .await?;
-        here.is("b", "prod", "InvalidCredentials").await?;
+        here.wait_for_reason("b", "prod", "InvalidCredentials")
+            .await?;
     }
     here.rotate("b", "shared", "pw").await?;
-    here.is("b", "prod", "Available").await?;
+    here.wait_for_reason("b", "prod", "Available").await?;
     // A Secret that another cluster has claimed cannot be used.
     here.owned("b", "late", by_secret(&vcenter, "shared"))
         .await?;
-    let cluster = here.is("b", "late", "SecretInUse").await?;
+    let cluster = here.wait_for_reason("b", "late", "SecretInUse").await?;
     assert_eq!(
         message(&cluster),
         "the Secret shared is held by VSphereCluster prod: a Secret serves one; make another, \
@@ -362,8 +379,7 @@ async fn a2_t1_t2_cr1_c2_c3_what_is_missing_is_said_and_clears_by_itself() -> an
 }
 
 #[tokio::test]
-async fn a_secret_that_is_deleted_stays_while_it_is_used_and_one_that_is_forced_away_is_missed()
--> anyhow::Result<()> {
+async fn deleted_secret_stays_while_used_and_forced_deletion_is_reported() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("one", "pw")]).await?;
     let _running = world.start();
@@ -373,7 +389,7 @@ async fn a_secret_that_is_deleted_stays_while_it_is_used_and_one_that_is_forced_
     here.namespace("a", json!({})).await?;
     here.owned("a", "prod", by_identity(&vcenter, "shared"))
         .await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     let secrets: Api<Secret> = here.inside(HOME);
     delete(&secrets, "shared").await?;
     let identity = until(
@@ -387,7 +403,7 @@ async fn a_secret_that_is_deleted_stays_while_it_is_used_and_one_that_is_forced_
     )
     .await?;
     assert_eq!(identity.status.unwrap().ready, Some(true));
-    let cluster = here.is("a", "prod", "Available").await?;
+    let cluster = here.wait_for_reason("a", "prod", "Available").await?;
     assert_eq!(
         condition(conditions(&cluster), "Ready").unwrap().status,
         "True"
@@ -396,12 +412,15 @@ async fn a_secret_that_is_deleted_stays_while_it_is_used_and_one_that_is_forced_
     let patch = json!({"metadata": {"finalizers": []}});
     patched(&secrets, "shared", patch).await?;
     gone(&secrets, "shared").await?;
-    let identity = here.identity_is("shared", "SecretNotAvailable").await?;
+    let identity = here
+        .wait_for_identity_reason("shared", "SecretNotAvailable")
+        .await?;
     assert_eq!(identity.status.unwrap().ready, Some(false));
-    here.is("a", "prod", "IdentityNotReady").await?;
+    here.wait_for_reason("a", "prod", "IdentityNotReady")
+        .await?;
     uses(&vcenter, &[]).await?;
     // It is created again.
     here.account(HOME, "shared", ("one", "pw")).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     Ok(())
 }

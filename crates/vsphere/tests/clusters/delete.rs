@@ -11,8 +11,7 @@ use crate::basics::{accounts, allowed, by_identity, by_secret, message};
 use crate::world::{HOME, World, condition, create, delete, gone, patched, until};
 
 #[tokio::test]
-async fn c8_an_identity_in_use_is_kept_and_says_by_whom_until_nobody_uses_it() -> anyhow::Result<()>
-{
+async fn c8_identity_in_use_is_kept_and_lists_its_users() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     let _running = world.start();
@@ -53,7 +52,7 @@ async fn c8_an_identity_in_use_is_kept_and_says_by_whom_until_nobody_uses_it() -
         .patch_status("shared", &parameters, &forget)
         .await?;
     delete(&identities, "shared").await?;
-    let identity = here.identity_is("shared", "Deleting").await?;
+    let identity = here.wait_for_identity_reason("shared", "Deleting").await?;
     let status = identity.status.unwrap();
     // It stays ready for its users.
     assert_eq!(status.ready, Some(true));
@@ -65,7 +64,7 @@ async fn c8_an_identity_in_use_is_kept_and_says_by_whom_until_nobody_uses_it() -
     // Readers of events in that namespace do not learn the names of users in others.
     let event = here.event("default", "shared", "Deleting").await?;
     assert_eq!(event.note.as_deref(), Some("it is used by 7"));
-    here.is("a", "c6", "Available").await?;
+    here.wait_for_reason("a", "c6", "Available").await?;
     let clusters: Api<VSphereCluster> = here.inside("a");
     for number in 0..6 {
         delete(&clusters, &format!("c{number}")).await?;
@@ -81,7 +80,7 @@ async fn c8_an_identity_in_use_is_kept_and_says_by_whom_until_nobody_uses_it() -
 }
 
 #[tokio::test]
-async fn a_cluster_waits_for_its_machines_and_then_takes_its_secret_along() -> anyhow::Result<()> {
+async fn cluster_waits_for_its_machines_and_deletes_its_secret() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let _running = world.start();
@@ -89,7 +88,7 @@ async fn a_cluster_waits_for_its_machines_and_then_takes_its_secret_along() -> a
     here.namespace("a", json!({})).await?;
     here.account("a", "own", ("own", "pw")).await?;
     here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     let machines: Api<VSphereMachine> = here.inside("a");
     let machine = json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "VSphereMachine",
@@ -102,7 +101,7 @@ async fn a_cluster_waits_for_its_machines_and_then_takes_its_secret_along() -> a
     create(&machines, machine).await?;
     let clusters: Api<VSphereCluster> = here.inside("a");
     delete(&clusters, "prod").await?;
-    let cluster = here.is("a", "prod", "Deleting").await?;
+    let cluster = here.wait_for_reason("a", "prod", "Deleting").await?;
     assert_eq!(message(&cluster), "waits for 1 VSphereMachines");
     let secrets: Api<Secret> = here.inside("a");
     assert!(secrets.get_opt("own").await?.is_some());
@@ -116,7 +115,7 @@ async fn a_cluster_waits_for_its_machines_and_then_takes_its_secret_along() -> a
 }
 
 #[tokio::test]
-async fn x2_a_cluster_goes_without_its_secret_and_without_its_vcenter() -> anyhow::Result<()> {
+async fn x2_cluster_is_deleted_without_its_secret_and_vcenter() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let _running = world.start();
@@ -127,24 +126,26 @@ async fn x2_a_cluster_goes_without_its_secret_and_without_its_vcenter() -> anyho
     // Its Secret was deleted by force.
     here.account("a", "own", ("own", "pw")).await?;
     here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     delete(&secrets, "own").await?;
     patched(&secrets, "own", json!({"metadata": {"finalizers": null}})).await?;
-    here.is("a", "prod", "SecretNotAvailable").await?;
+    here.wait_for_reason("a", "prod", "SecretNotAvailable")
+        .await?;
     delete(&clusters, "prod").await?;
     gone(&clusters, "prod").await?;
     // Its vCenter does not answer.
     vcenter.door(Door::Silent).await;
     here.account("a", "own", ("own", "pw")).await?;
     here.owned("a", "late", by_secret(&vcenter, "own")).await?;
-    here.is("a", "late", "VCenterUnreachable").await?;
+    here.wait_for_reason("a", "late", "VCenterUnreachable")
+        .await?;
     delete(&clusters, "late").await?;
     gone(&clusters, "late").await?;
     gone(&secrets, "own").await
 }
 
 #[tokio::test]
-async fn x9_secrets_of_owners_that_were_forced_away_are_not_stranded() -> anyhow::Result<()> {
+async fn x9_secret_of_a_force_deleted_owner_is_released() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let running = world.start();
@@ -154,8 +155,8 @@ async fn x9_secrets_of_owners_that_were_forced_away_are_not_stranded() -> anyhow
     here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
     here.shared("shared", ("own", "pw"), allowed(&vcenter))
         .await?;
-    here.is("a", "prod", "Available").await?;
-    here.identity_is("shared", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
+    here.wait_for_identity_reason("shared", "Available").await?;
     // No operator is running.
     running.stop().await?;
     let clusters: Api<VSphereCluster> = here.inside("a");

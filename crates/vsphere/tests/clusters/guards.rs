@@ -20,12 +20,12 @@ fn only_named(vcenter: &FakeVCenter) -> Value {
 }
 
 #[tokio::test]
-async fn o03_whoever_was_lent_an_account_does_not_say_whom_to_believe() -> anyhow::Result<()> {
+async fn o03_user_of_a_shared_account_cannot_choose_the_trust() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw"), ("given", "pw")]).await?;
     let _running = world.start();
     let here = world.here();
-    world.give("given", "pw", &[&vcenter.address()]);
+    world.set_static_credentials("given", "pw", &[&vcenter.address()]);
     here.namespace("a", json!({})).await?;
     here.shared("shared", ("shared", "pw"), only_named(&vcenter))
         .await?;
@@ -35,23 +35,27 @@ async fn o03_whoever_was_lent_an_account_does_not_say_whom_to_believe() -> anyho
     here.owned("a", "lent", spec).await?;
     let spec = json!({"server": vcenter.address(), "thumbprint": thumbprint});
     here.owned("a", "given", spec).await?;
-    let lent = here.is("a", "lent", "CertificateNotTrusted").await?;
-    let hint = "the thumbprint belongs into its allowedServers";
+    let lent = here
+        .wait_for_reason("a", "lent", "CertificateNotTrusted")
+        .await?;
+    let hint = "its owner has to add the thumbprint to the allowedServers of the identity";
     assert!(message(&lent).ends_with(hint), "{}", message(&lent));
-    let given = here.is("a", "given", "CertificateNotTrusted").await?;
-    let hint = "the thumbprint belongs into the servers of its credentials file";
+    let given = here
+        .wait_for_reason("a", "given", "CertificateNotTrusted")
+        .await?;
+    let hint = "the operator's administrator has to add the thumbprint to the servers of its credentials file";
     assert!(message(&given).ends_with(hint), "{}", message(&given));
     assert_eq!(vcenter.logins(), []);
     // The owner of the account can pin the certificate.
     let patch = json!({"spec": {"allowedServers": allowed(&vcenter)}});
     here.change_identity("shared", patch).await?;
-    here.is("a", "lent", "Available").await?;
+    here.wait_for_reason("a", "lent", "Available").await?;
     assert_eq!(accounts(&vcenter), ["shared"]);
     Ok(())
 }
 
 #[tokio::test]
-async fn o03_where_only_allowed_servers_count_no_secret_goes_elsewhere() -> anyhow::Result<()> {
+async fn o03_only_allowed_servers_bounds_namespace_secrets() -> anyhow::Result<()> {
     let world = World::new().await?;
     let good = FakeVCenter::start(&[("own", "pw")]).await?;
     let evil = FakeVCenter::start(&[("own", "pw")]).await?;
@@ -66,8 +70,10 @@ async fn o03_where_only_allowed_servers_count_no_secret_goes_elsewhere() -> anyh
     }
     here.owned("a", "good", by_secret(&good, "one")).await?;
     here.owned("a", "evil", by_secret(&evil, "two")).await?;
-    here.is("a", "good", "Available").await?;
-    let cluster = here.is("a", "evil", "ServerNotAllowed").await?;
+    here.wait_for_reason("a", "good", "Available").await?;
+    let cluster = here
+        .wait_for_reason("a", "evil", "ServerNotAllowed")
+        .await?;
     let told = format!(
         "nothing may be sent to {}: ask whoever runs the operator to allow this server",
         evil.address()
@@ -78,7 +84,7 @@ async fn o03_where_only_allowed_servers_count_no_secret_goes_elsewhere() -> anyh
 }
 
 #[tokio::test]
-async fn what_is_no_account_is_never_held_and_never_deleted() -> anyhow::Result<()> {
+async fn secret_without_account_is_never_claimed_or_deleted() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let _running = world.start();
@@ -100,10 +106,12 @@ async fn what_is_no_account_is_never_held_and_never_deleted() -> anyhow::Result<
         create(&secrets, secret).await?;
         here.owned("a", name, by_secret(&vcenter, name)).await?;
     }
-    here.is("a", "kubeconfig", "InvalidCredentials").await?;
-    here.is("a", "empty", "InvalidCredentials").await?;
-    here.is("a", "login", "Available").await?;
-    here.is("a", "other", "Available").await?;
+    here.wait_for_reason("a", "kubeconfig", "InvalidCredentials")
+        .await?;
+    here.wait_for_reason("a", "empty", "InvalidCredentials")
+        .await?;
+    here.wait_for_reason("a", "login", "Available").await?;
+    here.wait_for_reason("a", "other", "Available").await?;
     let clusters: Api<VSphereCluster> = here.inside("a");
     for name in ["login", "other", "kubeconfig", "empty"] {
         assert!(secrets.get(name).await?.owner_references().is_empty());
@@ -116,7 +124,7 @@ async fn what_is_no_account_is_never_held_and_never_deleted() -> anyhow::Result<
     // A Secret that contains no account any more is released.
     here.account("a", "own", ("own", "pw")).await?;
     here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     here.rotate("a", "own", "").await?;
     let is_free = |secret: &Secret| {
         let held = secret
@@ -141,7 +149,9 @@ async fn what_is_no_account_is_never_held_and_never_deleted() -> anyhow::Result<
         "stringData": texts});
     create(&here.inside::<Secret>(HOME), token).await?;
     here.identity("odd", json!({"secretName": "token"})).await?;
-    let identity = here.identity_is("odd", "InvalidCredentials").await?;
+    let identity = here
+        .wait_for_identity_reason("odd", "InvalidCredentials")
+        .await?;
     let told = condition(&identity.status.as_ref().unwrap().conditions, "Available").unwrap();
     assert_eq!(
         told.message,
@@ -151,7 +161,7 @@ async fn what_is_no_account_is_never_held_and_never_deleted() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn o10_what_is_not_understood_of_one_is_in_the_way_of_nobody_else() -> anyhow::Result<()> {
+async fn o10_invalid_object_does_not_affect_others() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     let (one, other) = (world.space(Some("t1")), world.space(Some("t2")));
@@ -182,17 +192,18 @@ async fn o10_what_is_not_understood_of_one_is_in_the_way_of_nobody_else() -> any
         space
             .owned("a", "prod", by_identity(&vcenter, "shared"))
             .await?;
-        space.identity_is("shared", "Available").await?;
-        space.is("a", "prod", "Available").await?;
+        space
+            .wait_for_identity_reason("shared", "Available")
+            .await?;
+        space.wait_for_reason("a", "prod", "Available").await?;
     }
-    one.identity_is("odd", "Available").await?;
-    one.is("a", "odd", "Available").await?;
+    one.wait_for_identity_reason("odd", "Available").await?;
+    one.wait_for_reason("a", "odd", "Available").await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn c8_who_may_not_use_an_identity_does_not_keep_it_unless_there_are_machines()
--> anyhow::Result<()> {
+async fn c8_disallowed_user_keeps_an_identity_only_with_machines() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     let _running = world.start();
@@ -207,10 +218,11 @@ async fn c8_who_may_not_use_an_identity_does_not_keep_it_unless_there_are_machin
     here.identity("shared", spec).await?;
     here.owned("out", "idle", by_identity(&vcenter, "shared"))
         .await?;
-    here.is("out", "idle", "NamespaceNotAllowed").await?;
+    here.wait_for_reason("out", "idle", "NamespaceNotAllowed")
+        .await?;
     here.owned("in", "prod", by_identity(&vcenter, "shared"))
         .await?;
-    here.is("in", "prod", "Available").await?;
+    here.wait_for_reason("in", "prod", "Available").await?;
     let machines: Api<VSphereMachine> = here.inside("in");
     let machine = json!({
         "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "VSphereMachine",
@@ -239,7 +251,8 @@ async fn c8_who_may_not_use_an_identity_does_not_keep_it_unless_there_are_machin
         label,
     )
     .await?;
-    here.is("in", "prod", "NamespaceNotAllowed").await?;
+    here.wait_for_reason("in", "prod", "NamespaceNotAllowed")
+        .await?;
     let touch = json!({"metadata": {"annotations": {"example.com/touched": "1"}}});
     here.change_identity("shared", touch).await?;
     until(&identities, "shared", used_by(&["VSphereCluster in/prod"])).await?;
@@ -251,7 +264,7 @@ async fn c8_who_may_not_use_an_identity_does_not_keep_it_unless_there_are_machin
 }
 
 #[tokio::test]
-async fn a_server_that_is_none_makes_an_identity_unfit_by_name() -> anyhow::Result<()> {
+async fn invalid_server_makes_an_identity_unavailable() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     let _running = world.start();
@@ -260,7 +273,9 @@ async fn a_server_that_is_none_makes_an_identity_unfit_by_name() -> anyhow::Resu
     let wrong = json!({"address": "127.1"});
     servers.as_array_mut().unwrap().push(wrong);
     here.shared("shared", ("shared", "pw"), servers).await?;
-    let identity = here.identity_is("shared", "InvalidServers").await?;
+    let identity = here
+        .wait_for_identity_reason("shared", "InvalidServers")
+        .await?;
     let status = identity.status.unwrap();
     assert_eq!(status.ready, Some(false));
     let told = condition(&status.conditions, "Available").unwrap();
@@ -270,12 +285,12 @@ async fn a_server_that_is_none_makes_an_identity_unfit_by_name() -> anyhow::Resu
     );
     let patch = json!({"spec": {"allowedServers": allowed(&vcenter)}});
     here.change_identity("shared", patch).await?;
-    here.identity_is("shared", "Available").await?;
+    here.wait_for_identity_reason("shared", "Available").await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_zone_that_is_paused_uses_no_session() -> anyhow::Result<()> {
+async fn paused_zone_uses_no_session() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     let _running = world.start();
@@ -303,7 +318,7 @@ async fn a_zone_that_is_paused_uses_no_session() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_loses_its_label_is_another_operators_and_leaves_no_session() -> anyhow::Result<()> {
+async fn object_without_the_watch_label_is_left_and_its_session_closed() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let mut settings = world.settings();
@@ -315,7 +330,7 @@ async fn what_loses_its_label_is_another_operators_and_leaves_no_session() -> an
     here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
     let label = |value: Value| json!({"metadata": {"labels": {WATCH_LABEL: value}}});
     here.change("a", "prod", label(json!("blue"))).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     here.change("a", "prod", label(json!("green"))).await?;
     let left = |vcenter: &FakeVCenter| accounts(vcenter).is_empty();
     vcenter.wait_for("no session", left).await?;

@@ -15,7 +15,7 @@ fn paused(cluster: &VSphereCluster) -> Option<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn what_is_paused_is_left_alone_and_not_let_go_either() -> anyhow::Result<()> {
+async fn paused_objects_are_not_reconciled_and_keep_finalizers() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let _running = world.start();
@@ -23,11 +23,11 @@ async fn what_is_paused_is_left_alone_and_not_let_go_either() -> anyhow::Result<
     here.namespace("a", json!({})).await?;
     here.account("a", "own", ("own", "pw")).await?;
     here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     let owners: Api<capi::Cluster> = here.inside("a");
     patched(&owners, "prod", json!({"spec": {"paused": true}})).await?;
     let by_cluster = Some(("True", "Cluster spec.paused is set to true"));
-    here.says("a", "prod", |cluster| paused(cluster) == by_cluster)
+    here.wait_for_cluster("a", "prod", |cluster| paused(cluster) == by_cluster)
         .await?;
     // A paused object uses no session.
     let left = |vcenter: &FakeVCenter| accounts(vcenter).is_empty();
@@ -38,7 +38,7 @@ async fn what_is_paused_is_left_alone_and_not_let_go_either() -> anyhow::Result<
     here.change("a", "prod", annotated(json!(""))).await?;
     let both = "Cluster spec.paused is set to true, \
                 VSphereCluster has the cluster.x-k8s.io/paused annotation";
-    here.says("a", "prod", |cluster| {
+    here.wait_for_cluster("a", "prod", |cluster| {
         paused(cluster) == Some(("True", both))
     })
     .await?;
@@ -49,7 +49,7 @@ async fn what_is_paused_is_left_alone_and_not_let_go_either() -> anyhow::Result<
     patched(&owners, "prod", json!({"spec": {"paused": false}})).await?;
     let by_itself = "VSphereCluster has the cluster.x-k8s.io/paused annotation";
     let cluster = here
-        .says("a", "prod", |cluster| {
+        .wait_for_cluster("a", "prod", |cluster| {
             let told = condition(conditions(cluster), "Paused");
             paused(cluster) == Some(("True", by_itself))
                 && told.and_then(|told| told.observed_generation) == cluster.metadata.generation
@@ -63,7 +63,7 @@ async fn what_is_paused_is_left_alone_and_not_let_go_either() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn what_somebody_else_manages_is_left_alone() -> anyhow::Result<()> {
+async fn externally_managed_cluster_is_not_reconciled() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let here = world.here();
@@ -77,7 +77,7 @@ async fn what_somebody_else_manages_is_left_alone() -> anyhow::Result<()> {
     here.account("a", "other", ("own", "pw")).await?;
     here.owned("a", "ours", by_secret(&vcenter, "other"))
         .await?;
-    here.is("a", "ours", "Available").await?;
+    here.wait_for_reason("a", "ours", "Available").await?;
     let cluster = here.inside::<VSphereCluster>("a").get("theirs").await?;
     assert_eq!(cluster.status, None);
     assert!(cluster.finalizers().is_empty());
@@ -85,7 +85,7 @@ async fn what_somebody_else_manages_is_left_alone() -> anyhow::Result<()> {
     // annotation comes back.
     let by = |value: Value| json!({"metadata": {"annotations": {names::MANAGED_BY: value}}});
     here.change("a", "theirs", by(Value::Null)).await?;
-    here.is("a", "theirs", "Available").await?;
+    here.wait_for_reason("a", "theirs", "Available").await?;
     here.change("a", "theirs", by(json!("terraform"))).await?;
     let one = |vcenter: &FakeVCenter| accounts(vcenter).len() == 1;
     vcenter.wait_for("its session is given back", one).await?;
@@ -95,8 +95,7 @@ async fn what_somebody_else_manages_is_left_alone() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn one_of_two_operators_works_and_whoever_loses_its_turn_leaves_no_session()
--> anyhow::Result<()> {
+async fn lost_leadership_closes_all_sessions() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let settings = || {
@@ -111,7 +110,7 @@ async fn one_of_two_operators_works_and_whoever_loses_its_turn_leaves_no_session
     here.namespace("a", json!({})).await?;
     here.account("a", "own", ("own", "pw")).await?;
     here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     assert_eq!(vcenter.logins().len(), 1);
     assert!(!second.health.is_leader());
     // The Lease is taken away: the operator stops and logs out.
@@ -132,8 +131,7 @@ async fn one_of_two_operators_works_and_whoever_loses_its_turn_leaves_no_session
 }
 
 #[tokio::test]
-async fn an_operator_of_some_namespaces_or_some_labels_leaves_the_rest_alone() -> anyhow::Result<()>
-{
+async fn operator_respects_namespaces_and_watch_filter() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     let here = world.here();
@@ -149,8 +147,8 @@ async fn an_operator_of_some_namespaces_or_some_labels_leaves_the_rest_alone() -
     settings.tenants = false;
     settings.namespaces = ["a".to_owned(), "b".to_owned()].into();
     let running = world.start_with(settings);
-    here.is("a", "prod", "Available").await?;
-    here.is("b", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
+    here.wait_for_reason("b", "prod", "Available").await?;
     // Secrets of identities are watched, whatever the namespaces of the operator are.
     vcenter.set_password("shared", "new");
     let logins = vcenter.logins().len();
@@ -166,11 +164,12 @@ async fn an_operator_of_some_namespaces_or_some_labels_leaves_the_rest_alone() -
     let mut settings = world.settings();
     settings.watch_filter = Some("blue".to_owned());
     let _running = world.start_with(settings);
-    here.is("c", "prod", "Available").await?;
+    here.wait_for_reason("c", "prod", "Available").await?;
     // An identity without the label is not reconciled, but its changes are watched.
     let nobody = json!({"spec": {"allowedNamespaces": null}});
     here.change_identity("shared", nobody).await?;
-    here.is("c", "prod", "NamespaceNotAllowed").await?;
+    here.wait_for_reason("c", "prod", "NamespaceNotAllowed")
+        .await?;
     let identity = here.all::<VSphereClusterIdentity>().get("shared").await?;
     let told = identity.status.unwrap();
     let told = condition(&told.conditions, "Available").unwrap();
@@ -179,7 +178,7 @@ async fn an_operator_of_some_namespaces_or_some_labels_leaves_the_rest_alone() -
 }
 
 #[tokio::test]
-async fn zones_say_what_is_not_there_and_clusters_use_those_that_are_ready() -> anyhow::Result<()> {
+async fn zones_report_missing_objects_and_clusters_use_ready_zones() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     let mut settings = world.settings();
@@ -226,7 +225,7 @@ async fn zones_say_what_is_not_there_and_clusters_use_those_that_are_ready() -> 
     assert_eq!(two.status.unwrap().ready, Some(false));
     until(&zones, "three", says("PlacementConstraintReady", "team")).await?;
     let cluster = here
-        .says("a", "prod", |cluster| {
+        .wait_for_cluster("a", "prod", |cluster| {
             let told = condition(conditions(cluster), "FailureDomainsReady");
             let message = "One or more failure domains are not ready";
             told.is_some_and(|told| told.message == message)
@@ -252,7 +251,7 @@ async fn zones_say_what_is_not_there_and_clusters_use_those_that_are_ready() -> 
     until(&zones, "two", is_ready).await?;
     vcenter.add_folder("/DC0/vm/team");
     until(&zones, "three", is_ready).await?;
-    here.says("a", "prod", |cluster| {
+    here.wait_for_cluster("a", "prod", |cluster| {
         let status = cluster.status.as_ref();
         status.is_some_and(|status| status.failure_domains.len() == 3)
     })

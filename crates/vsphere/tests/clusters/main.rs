@@ -7,7 +7,7 @@ mod world;
 mod basics;
 mod changes;
 mod delete;
-mod escalate;
+mod escalation;
 mod guards;
 mod life;
 mod sessions;

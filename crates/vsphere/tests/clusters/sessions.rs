@@ -14,7 +14,7 @@ use crate::world::{HOME, SESSIONS, Space, World, eventually, patched};
 const SHORT: Duration = Duration::from_millis(300);
 
 /// Triggers reconciliations of a cluster until a condition holds.
-async fn stir_until(
+async fn trigger_until(
     space: &Space,
     (namespace, name): (&str, &str),
     holds: impl Fn() -> bool,
@@ -22,22 +22,22 @@ async fn stir_until(
     let mut times = 0;
     eventually(async || {
         times += 1;
-        stir(space, namespace, name, &format!("host{times}")).await?;
+        trigger(space, namespace, name, &format!("host{times}")).await?;
         Ok(holds().then_some(()))
     })
     .await
 }
 
 /// Triggers a reconciliation of a cluster.
-async fn stir(space: &Space, namespace: &str, name: &str, word: &str) -> anyhow::Result<()> {
+async fn trigger(space: &Space, namespace: &str, name: &str, word: &str) -> anyhow::Result<()> {
     let patch = json!({"spec": {"controlPlaneEndpoint": {"host": word, "port": 6443}}});
     space.change(namespace, name, patch).await?;
-    space.is(namespace, name, "Available").await?;
+    space.wait_for_reason(namespace, name, "Available").await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn g2_c6_many_clusters_of_one_account_are_one_login() -> anyhow::Result<()> {
+async fn g2_c6_clusters_of_one_account_share_one_login() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("shared", "pw")]).await?;
     let mut settings = world.settings();
@@ -56,16 +56,16 @@ async fn g2_c6_many_clusters_of_one_account_are_one_login() -> anyhow::Result<()
     let running = world.start_with(settings);
     for namespace in ["a", "b"] {
         for number in 0..15 {
-            here.is(namespace, &format!("c{number}"), "Available")
+            here.wait_for_reason(namespace, &format!("c{number}"), "Available")
                 .await?;
         }
     }
-    stir(&here, "a", "c0", "one").await?;
+    trigger(&here, "a", "c0", "one").await?;
     assert_eq!(vcenter.logins().len(), 1);
     // An administrator ends the session: the next check finds out, and a new one is opened.
     vcenter.terminate_all("shared");
-    stir_until(&here, ("a", "c1"), || vcenter.logins().len() == 2).await?;
-    stir(&here, "b", "c1", "three").await?;
+    trigger_until(&here, ("a", "c1"), || vcenter.logins().len() == 2).await?;
+    trigger(&here, "b", "c1", "three").await?;
     assert_eq!(vcenter.logins().len(), 2);
     assert_eq!(accounts(&vcenter), ["shared"]);
     let metrics = running.health.metrics();
@@ -76,7 +76,7 @@ async fn g2_c6_many_clusters_of_one_account_are_one_login() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn x4_a_wrong_password_is_tried_once_and_the_right_one_at_once() -> anyhow::Result<()> {
+async fn x4_wrong_password_is_tried_once_and_a_changed_one_at_once() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "right")]).await?;
     vcenter.lock_out_after(3);
@@ -104,14 +104,15 @@ async fn x4_a_wrong_password_is_tried_once_and_the_right_one_at_once() -> anyhow
     assert!(!vcenter.is_locked("own"));
     here.rotate(HOME, "shared", "right").await?;
     for number in 0..5 {
-        here.is("a", &format!("c{number}"), "Available").await?;
+        here.wait_for_reason("a", &format!("c{number}"), "Available")
+            .await?;
     }
     assert_eq!(vcenter.logins().len(), 2);
     Ok(())
 }
 
 #[tokio::test]
-async fn x3_a_thumbprint_counts_from_when_it_is_written() -> anyhow::Result<()> {
+async fn x3_changed_thumbprint_takes_effect_at_once() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let _running = world.start();
@@ -122,28 +123,29 @@ async fn x3_a_thumbprint_counts_from_when_it_is_written() -> anyhow::Result<()> 
     spec["thumbprint"] = json!(null);
     here.owned("a", "prod", spec).await?;
     // No authority has signed its certificate, so nothing is sent.
-    here.is("a", "prod", "CertificateNotTrusted").await?;
+    here.wait_for_reason("a", "prod", "CertificateNotTrusted")
+        .await?;
     assert_eq!(vcenter.logins(), []);
     let written = |text: String| json!({"spec": {"thumbprint": text}});
     here.change("a", "prod", written(vcenter.thumbprint_sha1()))
         .await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     // The certificate is renewed, and the new thumbprint written.
     vcenter.renew_certificate()?;
     let newer = vcenter.thumbprint_sha256().replace(':', "").to_lowercase();
     here.change("a", "prod", written(newer)).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     assert_eq!(accounts(&vcenter), ["own"]);
     let other = "AA".repeat(20);
     here.change("a", "prod", written(other)).await?;
-    here.is("a", "prod", "CertificateNotTrusted").await?;
+    here.wait_for_reason("a", "prod", "CertificateNotTrusted")
+        .await?;
     let left = |vcenter: &FakeVCenter| accounts(vcenter).is_empty();
     vcenter.wait_for("no session", left).await
 }
 
 #[tokio::test]
-async fn x5_x7_accounts_that_may_little_and_sessions_that_grow_old_are_fine() -> anyhow::Result<()>
-{
+async fn x5_x7_restricted_accounts_and_old_sessions_work() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     vcenter.limit("own");
@@ -155,9 +157,9 @@ async fn x5_x7_accounts_that_may_little_and_sessions_that_grow_old_are_fine() ->
     here.namespace("a", json!({})).await?;
     here.account("a", "own", ("own", "pw")).await?;
     here.owned("a", "prod", by_secret(&vcenter, "own")).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     let first = vcenter.open_sessions();
-    stir_until(&here, ("a", "prod"), || {
+    trigger_until(&here, ("a", "prod"), || {
         let open = vcenter.open_sessions();
         open.len() == 1 && open != first
     })
@@ -167,7 +169,7 @@ async fn x5_x7_accounts_that_may_little_and_sessions_that_grow_old_are_fine() ->
 }
 
 #[tokio::test]
-async fn c6_x6_a_vcenter_that_does_not_answer_delays_nobody_else() -> anyhow::Result<()> {
+async fn c6_x6_unresponsive_vcenter_delays_no_other() -> anyhow::Result<()> {
     let world = World::new().await?;
     let dead = FakeVCenter::start(&[("own", "pw")]).await?;
     let alive = FakeVCenter::start(&[("own", "pw")]).await?;
@@ -185,25 +187,26 @@ async fn c6_x6_a_vcenter_that_does_not_answer_delays_nobody_else() -> anyhow::Re
     here.account("a", "own", ("own", "pw")).await?;
     let begin = Instant::now();
     here.owned("a", "alive", by_secret(&alive, "own")).await?;
-    here.is("a", "alive", "Available").await?;
+    here.wait_for_reason("a", "alive", "Available").await?;
     let took = begin.elapsed();
     assert!(
         took < SESSIONS.patience + Duration::from_secs(6),
         "{took:?}"
     );
     for number in 0..6 {
-        here.is("a", &format!("dead{number}"), "VCenterUnreachable")
+        here.wait_for_reason("a", &format!("dead{number}"), "VCenterUnreachable")
             .await?;
     }
     dead.resume().await;
     for number in 0..6 {
-        here.is("a", &format!("dead{number}"), "Available").await?;
+        here.wait_for_reason("a", &format!("dead{number}"), "Available")
+            .await?;
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_secret_that_names_its_server_goes_nowhere_else() -> anyhow::Result<()> {
+async fn secret_with_a_server_key_is_sent_only_there() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw")]).await?;
     let other = FakeVCenter::start(&[("own", "pw")]).await?;
@@ -218,11 +221,12 @@ async fn a_secret_that_names_its_server_goes_nowhere_else() -> anyhow::Result<()
     ];
     here.secret("a", "own", &texts).await?;
     here.owned("a", "prod", by_secret(&other, "own")).await?;
-    here.is("a", "prod", "ServerNotAllowed").await?;
+    here.wait_for_reason("a", "prod", "ServerNotAllowed")
+        .await?;
     assert_eq!(other.connections(), 0);
     let both = format!("{address}, {}", other.address());
     let patch = json!({"stringData": {"server": both}});
     patched(&here.inside::<Secret>("a"), "own", patch).await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     Ok(())
 }

@@ -16,8 +16,7 @@ fn name(space: Option<&str>) -> &str {
 }
 
 #[tokio::test]
-async fn g1_o04_each_space_has_its_own_accounts_under_the_same_names_and_nothing_crosses()
--> anyhow::Result<()> {
+async fn g1_o04_spaces_with_equal_names_keep_their_own_accounts() -> anyhow::Result<()> {
     let world = World::new().await?;
     let people = [("system", "p-system"), ("t1", "p-t1"), ("t2", "p-t2")];
     let vcenter = FakeVCenter::start(&people).await?;
@@ -43,9 +42,9 @@ async fn g1_o04_each_space_has_its_own_accounts_under_the_same_names_and_nothing
     for space in SPACES {
         let here = world.space(space);
         for cluster in ["prod", "own"] {
-            here.is("a", cluster, "Available").await?;
+            here.wait_for_reason("a", cluster, "Available").await?;
         }
-        here.says("a", "prod", |cluster: &VSphereCluster| {
+        here.wait_for_cluster("a", "prod", |cluster: &VSphereCluster| {
             let status = cluster.status.as_ref();
             status.is_some_and(|status| status.failure_domains.len() == 1)
         })
@@ -73,15 +72,17 @@ async fn g1_o04_each_space_has_its_own_accounts_under_the_same_names_and_nothing
     let allowed =
         json!({"spec": {"allowedNamespaces": {"selector": {"matchLabels": {"team": "x"}}}}});
     one.change_identity("shared", allowed).await?;
-    one.is("a", "prod", "NamespaceNotAllowed").await?;
+    one.wait_for_reason("a", "prod", "NamespaceNotAllowed")
+        .await?;
     let labels = json!({"metadata": {"labels": {"team": "x"}}});
     patched(&world.here().all::<Namespace>(), "a", labels.clone()).await?;
     for space in [None, Some("t2")] {
         world.space(space).is("a", "prod", "Available").await?;
     }
-    one.is("a", "prod", "NamespaceNotAllowed").await?;
+    one.wait_for_reason("a", "prod", "NamespaceNotAllowed")
+        .await?;
     patched(&one.all::<Namespace>(), "a", labels).await?;
-    one.is("a", "prod", "Available").await?;
+    one.wait_for_reason("a", "prod", "Available").await?;
 
     // A deleted tenant leaves no session.
     let two = world.space(Some("t2"));

@@ -18,33 +18,33 @@ use crate::world::{SESSIONS, Space, World, eventually};
 /// The namespace of each team, and the space if it is a tenant.
 const TEAMS: [(&str, Option<&str>); 3] = [("a", None), ("b", None), ("a", Some("t1"))];
 /// The number of clusters of each team on each vCenter.
-const EACH: usize = 10;
+const CLUSTERS_PER_TEAM: usize = 10;
 /// Longer than any test.
 const HOURS: Duration = Duration::from_secs(7200);
-const WELL: &str = "well";
-const ILL: &str = "ill";
+const HEALTHY: &str = "healthy";
+const HANGING: &str = "hanging";
 
 /// Two vCenters, and the clusters of all teams.
-struct Field {
+struct Fixture {
     world: World,
-    well: FakeVCenter,
-    ill: FakeVCenter,
+    healthy: FakeVCenter,
+    hanging: FakeVCenter,
 }
 
-impl Field {
+impl Fixture {
     async fn new() -> anyhow::Result<Self> {
-        let field = Self {
+        let fixture = Self {
             world: World::new().await?,
-            well: FakeVCenter::start(&[("a", "pw"), ("b", "pw")]).await?,
-            ill: FakeVCenter::start(&[("a", "pw"), ("b", "pw")]).await?,
+            healthy: FakeVCenter::start(&[("a", "pw"), ("b", "pw")]).await?,
+            hanging: FakeVCenter::start(&[("a", "pw"), ("b", "pw")]).await?,
         };
         let server = |vcenter: &FakeVCenter| json!({"address": vcenter.address(), "thumbprint": vcenter.thumbprint_sha256()});
-        let servers = json!([server(&field.well), server(&field.ill)]);
+        let servers = json!([server(&fixture.healthy), server(&fixture.hanging)]);
         for (team, space) in TEAMS {
-            let space = field.world.space(space);
+            let space = fixture.world.space(space);
             space.namespace(team, json!({})).await?;
             space.shared(team, (team, "pw"), servers.clone()).await?;
-            for (of, vcenter) in [(WELL, &field.well), (ILL, &field.ill)] {
+            for (of, vcenter) in [(HEALTHY, &fixture.healthy), (HANGING, &fixture.hanging)] {
                 for name in names(of) {
                     let reference = json!({"kind": "VSphereClusterIdentity", "name": team});
                     let spec = json!({"server": vcenter.address(), "identityRef": reference});
@@ -52,7 +52,7 @@ impl Field {
                 }
             }
         }
-        Ok(field)
+        Ok(fixture)
     }
 
     fn clusters(&self, of: &str) -> Vec<(Space, &'static str, String)> {
@@ -65,9 +65,9 @@ impl Field {
     }
 
     /// Waits until all clusters of a vCenter have this reason for their current generation.
-    async fn are(&self, of: &str, reason: &str) -> anyhow::Result<()> {
+    async fn wait_for_reason(&self, of: &str, reason: &str) -> anyhow::Result<()> {
         for (space, team, name) in self.clusters(of) {
-            space.is(team, &name, reason).await?;
+            space.wait_for_reason(team, &name, reason).await?;
         }
         Ok(())
     }
@@ -88,11 +88,11 @@ impl Field {
     }
 
     /// Runs the operator with this timeout for vCenters.
-    fn start(&self, patience: Duration, check_after: Duration) -> world::Running {
+    fn start(&self, timeout: Duration, check_after: Duration) -> world::Running {
         let mut settings = self.world.settings();
-        settings.vcenter_patience = patience;
+        settings.vcenter_timeout = timeout;
         settings.sessions = session::Settings {
-            patience,
+            patience: timeout,
             check_after,
             ..SESSIONS
         };
@@ -101,79 +101,89 @@ impl Field {
 }
 
 fn names(of: &str) -> Vec<String> {
-    (0..EACH).map(|n| format!("{of}-{n}")).collect()
+    (0..CLUSTERS_PER_TEAM)
+        .map(|n| format!("{of}-{n}"))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c6_a_vcenter_that_hangs_at_login_delays_no_other_and_recovers() -> anyhow::Result<()> {
-    let field = Field::new().await?;
-    field.ill.hang("Login");
-    let _running = field.start(HOURS, SESSIONS.check_after);
-    field.are(WELL, "Available").await?;
-    let hangs = |ill: &FakeVCenter| ill.called("Login") > 0;
-    field.ill.wait_for("the login", hangs).await?;
-    field.touch(ILL, "meanwhile").await?;
-    field.touch(WELL, "meanwhile").await?;
-    field.are(WELL, "Available").await?;
+async fn c6_vcenter_hanging_at_login_delays_no_other_and_recovers() -> anyhow::Result<()> {
+    let fixture = Fixture::new().await?;
+    fixture.hanging.hang("Login");
+    let _running = fixture.start(HOURS, SESSIONS.check_after);
+    fixture.wait_for_reason(HEALTHY, "Available").await?;
+    let hangs = |hanging: &FakeVCenter| hanging.called("Login") > 0;
+    fixture.hanging.wait_for("the login", hangs).await?;
+    fixture.touch(HANGING, "meanwhile").await?;
+    fixture.touch(HEALTHY, "meanwhile").await?;
+    fixture.wait_for_reason(HEALTHY, "Available").await?;
     // One connection finds out for all.
-    assert_eq!((field.ill.called("Login"), field.ill.connections()), (1, 1));
-    assert_eq!(field.well.logins().len(), TEAMS.len());
-    field.ill.resume().await;
-    field.are(ILL, "Available").await?;
-    assert_eq!(field.ill.logins().len(), TEAMS.len());
+    assert_eq!(
+        (
+            fixture.hanging.called("Login"),
+            fixture.hanging.connections()
+        ),
+        (1, 1)
+    );
+    assert_eq!(fixture.healthy.logins().len(), TEAMS.len());
+    fixture.hanging.resume().await;
+    fixture.wait_for_reason(HANGING, "Available").await?;
+    assert_eq!(fixture.hanging.logins().len(), TEAMS.len());
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c6_a_vcenter_that_hangs_in_mid_session_delays_no_other_and_recovers() -> anyhow::Result<()>
-{
-    let field = Field::new().await?;
-    let _running = field.start(HOURS, Duration::from_millis(200));
-    field.are(WELL, "Available").await?;
-    field.are(ILL, "Available").await?;
-    let before = field.ill.connections();
-    field.ill.hang("*");
-    field.ill.door(Door::Silent).await;
-    let asked = |field: &Field| field.ill.calls().len() + field.ill.connections();
-    let (quiet, mut round) = (asked(&field), 0);
+async fn c6_vcenter_hanging_mid_session_delays_no_other_and_recovers() -> anyhow::Result<()> {
+    let fixture = Fixture::new().await?;
+    let _running = fixture.start(HOURS, Duration::from_millis(200));
+    fixture.wait_for_reason(HEALTHY, "Available").await?;
+    fixture.wait_for_reason(HANGING, "Available").await?;
+    let before = fixture.hanging.connections();
+    fixture.hanging.hang("*");
+    fixture.hanging.door(Door::Silent).await;
+    let asked = |fixture: &Fixture| fixture.hanging.calls().len() + fixture.hanging.connections();
+    let (quiet, mut round) = (asked(&fixture), 0);
     // Idle sessions are checked, and the check hangs.
     eventually(async || {
         round += 1;
         let stamp = format!("round-{round}");
-        field.touch_every(EACH, ILL, &stamp).await?;
-        Ok((asked(&field) > quiet).then_some(()))
+        fixture
+            .touch_every(CLUSTERS_PER_TEAM, HANGING, &stamp)
+            .await?;
+        Ok((asked(&fixture) > quiet).then_some(()))
     })
     .await?;
-    field.touch(ILL, "meanwhile").await?;
-    field.touch(WELL, "meanwhile").await?;
-    field.are(WELL, "Available").await?;
-    let hanging = field.ill.open_connections();
+    fixture.touch(HANGING, "meanwhile").await?;
+    fixture.touch(HEALTHY, "meanwhile").await?;
+    fixture.wait_for_reason(HEALTHY, "Available").await?;
+    let hanging = fixture.hanging.open_connections();
     // The concurrent calls, and one for each session that was idle when the vCenter began to hang.
     let most = SESSIONS.at_once + TEAMS.len();
     assert!(hanging <= most, "{hanging} connections hang");
-    let more = field.ill.connections() - before;
+    let more = fixture.hanging.connections() - before;
     assert!(more <= most, "{more} connections were made in vain");
-    field.ill.resume().await;
-    field.are(ILL, "Available").await?;
+    fixture.hanging.resume().await;
+    fixture.wait_for_reason(HANGING, "Available").await?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c6_a_vcenter_that_is_not_there_is_told_of_and_tried_rarely_until_it_is()
--> anyhow::Result<()> {
-    let field = Field::new().await?;
-    field.ill.door(Door::HangUp).await;
-    let _running = field.start(Duration::from_secs(5), SESSIONS.check_after);
+async fn c6_absent_vcenter_is_reported_and_retried_rarely() -> anyhow::Result<()> {
+    let fixture = Fixture::new().await?;
+    fixture.hanging.door(Door::HangUp).await;
+    let _running = fixture.start(Duration::from_secs(5), SESSIONS.check_after);
     for door in [Door::HangUp, Door::Closed] {
-        field.ill.door(door).await;
-        field.ill.clear_log();
+        fixture.hanging.door(door).await;
+        fixture.hanging.clear_log();
         let began = Instant::now();
         let stamp = format!("{door:?}").to_lowercase();
-        field.touch(ILL, &stamp).await?;
-        field.touch(WELL, &stamp).await?;
-        field.are(WELL, "Available").await?;
-        field.are(ILL, "VCenterUnreachable").await?;
-        let tried = field.ill.connections();
+        fixture.touch(HANGING, &stamp).await?;
+        fixture.touch(HEALTHY, &stamp).await?;
+        fixture.wait_for_reason(HEALTHY, "Available").await?;
+        fixture
+            .wait_for_reason(HANGING, "VCenterUnreachable")
+            .await?;
+        let tried = fixture.hanging.connections();
         // The backoff starts short and grows to a second.
         let most = 4 + began.elapsed().as_secs() * 2;
         assert!(
@@ -181,16 +191,15 @@ async fn c6_a_vcenter_that_is_not_there_is_told_of_and_tried_rarely_until_it_is(
             "{door:?}: {tried} connections, {most} are fine"
         );
     }
-    field.ill.resume().await;
-    field.are(ILL, "Available").await?;
+    fixture.hanging.resume().await;
+    fixture.wait_for_reason(HANGING, "Available").await?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c6_forty_vcenters_of_a_tenant_that_let_in_and_hang_stop_nobody_else() -> anyhow::Result<()>
-{
-    let field = Field::new().await?;
-    let tenant = field.world.space(Some("t2"));
+async fn c6_forty_hanging_vcenters_of_one_tenant_delay_no_other() -> anyhow::Result<()> {
+    let fixture = Fixture::new().await?;
+    let tenant = fixture.world.space(Some("t2"));
     tenant.namespace("evil", json!({})).await?;
     let mut evil = Vec::new();
     for at in 0..40 {
@@ -205,32 +214,35 @@ async fn c6_forty_vcenters_of_a_tenant_that_let_in_and_hang_stop_nobody_else() -
         tenant.cluster("evil", &name, spec).await?;
         evil.push(vcenter);
     }
-    let _running = field.start(HOURS, SESSIONS.check_after);
+    let _running = fixture.start(HOURS, SESSIONS.check_after);
     let sum = |of: fn(&FakeVCenter) -> usize| evil.iter().map(of).sum::<usize>();
     let hanging = || sum(|evil| evil.called("RetrievePropertiesEx"));
     let let_in = || sum(|evil| evil.logins().len());
     eventually(async || Ok((let_in() == 40).then_some(()))).await?;
     eventually(async || Ok((hanging() == 8).then_some(()))).await?;
-    field.are(WELL, "Available").await?;
-    field.touch(WELL, "meanwhile").await?;
-    field.are(WELL, "Available").await?;
+    fixture.wait_for_reason(HEALTHY, "Available").await?;
+    fixture.touch(HEALTHY, "meanwhile").await?;
+    fixture.wait_for_reason(HEALTHY, "Available").await?;
     assert_eq!(hanging(), 8);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn r1_whoever_hangs_when_it_is_time_to_stop_keeps_no_session_open() -> anyhow::Result<()> {
-    let field = Field::new().await?;
-    field.ill.hang("RetrievePropertiesEx");
-    let mut settings = field.world.settings();
-    settings.vcenter_patience = HOURS;
+async fn r1_shutdown_closes_sessions_despite_a_hanging_vcenter() -> anyhow::Result<()> {
+    let fixture = Fixture::new().await?;
+    fixture.hanging.hang("RetrievePropertiesEx");
+    let mut settings = fixture.world.settings();
+    settings.vcenter_timeout = HOURS;
     settings.sessions.patience = HOURS;
-    settings.closing = Duration::from_millis(200);
-    let running = field.world.start_with(settings);
-    field.are(WELL, "Available").await?;
-    let hangs = |ill: &FakeVCenter| ill.called("RetrievePropertiesEx") > 0;
-    field.ill.wait_for("somebody who hangs", hangs).await?;
-    assert_eq!(field.well.open_sessions().len(), TEAMS.len());
+    settings.shutdown_timeout = Duration::from_millis(200);
+    let running = fixture.world.start_with(settings);
+    fixture.wait_for_reason(HEALTHY, "Available").await?;
+    let hangs = |hanging: &FakeVCenter| hanging.called("RetrievePropertiesEx") > 0;
+    fixture
+        .hanging
+        .wait_for("somebody who hangs", hangs)
+        .await?;
+    assert_eq!(fixture.healthy.open_sessions().len(), TEAMS.len());
     let told = Instant::now();
     running.stop().await?;
     assert!(
@@ -238,7 +250,7 @@ async fn r1_whoever_hangs_when_it_is_time_to_stop_keeps_no_session_open() -> any
         "{:?}",
         told.elapsed()
     );
-    assert_eq!(field.well.open_sessions().len(), 0);
-    assert_eq!(field.ill.open_sessions().len(), 0);
+    assert_eq!(fixture.healthy.open_sessions().len(), 0);
+    assert_eq!(fixture.hanging.open_sessions().len(), 0);
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Every line of the checklist has a test, and README.md tells which.
+//! Every requirement has a test, and `docs/requirements/vsphere.md` lists exactly these tests.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Where such tests are, from the root.
-const PLACES: [&str; 6] = [
+/// The sources with numbered tests, relative to the root of the repository.
+const SOURCES: [&str; 6] = [
     "crates/identity/src",
     "crates/vsphere/src",
     "crates/vsphere/tests",
@@ -13,8 +13,8 @@ const PLACES: [&str; 6] = [
     "e2e/tests/cluster_api.rs",
 ];
 
-/// How many lines of each sort there are.
-const LINES: [(&str, u32); 10] = [
+/// The number of requirements with each prefix.
+const REQUIREMENTS: [(&str, u32); 10] = [
     ("g", 3),
     ("s", 3),
     ("fr", 5),
@@ -27,10 +27,10 @@ const LINES: [(&str, u32); 10] = [
     ("x", 9),
 ];
 
-/// What tests are called that begin with a line.
+/// Returns the names of all tests that begin with a requirement.
 fn tests() -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut paths: Vec<PathBuf> = PLACES.iter().map(|place| root.join(place)).collect();
+    let mut paths: Vec<PathBuf> = SOURCES.iter().map(|source| root.join(source)).collect();
     let mut names = BTreeSet::new();
     while let Some(path) = paths.pop() {
         if path.is_dir() {
@@ -47,40 +47,43 @@ fn names_in(source: &str) -> impl Iterator<Item = String> {
     let functions = source.split("fn ").skip(1);
     let names = functions.filter_map(|rest| Some(rest.split_once('(')?.0));
     names
-        .filter(|name| lines(name).next().is_some())
+        .filter(|name| requirements(name).next().is_some())
         .map(str::to_owned)
 }
 
-/// The lines that a test's name begins with.
-fn lines(test: &str) -> impl Iterator<Item = &str> {
-    let is_line = |part: &&str| {
+/// Returns the requirements that a test's name begins with.
+fn requirements(test: &str) -> impl Iterator<Item = &str> {
+    let is_requirement = |part: &&str| {
         let letters = part.trim_end_matches(|letter: char| letter.is_ascii_digit());
-        let known = LINES.iter().map(|(sort, _)| *sort).chain(["o", "u"]);
-        letters.len() < part.len() && known.into_iter().any(|sort| sort == letters)
+        let known = REQUIREMENTS
+            .iter()
+            .map(|(prefix, _)| *prefix)
+            .chain(["o", "u"]);
+        letters.len() < part.len() && known.into_iter().any(|prefix| prefix == letters)
     };
-    test.split('_').take_while(is_line)
+    test.split('_').take_while(is_requirement)
 }
 
 #[test]
-fn every_line_of_the_checklist_has_a_test() {
+fn every_requirement_has_a_test() {
     let tests = tests();
-    let covered: BTreeSet<&str> = tests.iter().flat_map(|name| lines(name)).collect();
-    let wanted = LINES.iter().flat_map(|(sort, count)| {
+    let covered: BTreeSet<&str> = tests.iter().flat_map(|name| requirements(name)).collect();
+    let wanted = REQUIREMENTS.iter().flat_map(|(prefix, count)| {
         let numbers = 1..=*count;
-        numbers.map(move |number| format!("{sort}{number}"))
+        numbers.map(move |number| format!("{prefix}{number}"))
     });
     let lacking: Vec<String> = wanted
-        .filter(|line| !covered.contains(line.as_str()))
+        .filter(|requirement| !covered.contains(requirement.as_str()))
         .collect();
     assert_eq!(lacking, Vec::<String>::new());
 }
 
 #[test]
-fn the_page_names_every_test_and_no_other() {
-    let page = include_str!("../README.md");
+fn page_lists_exactly_the_tests() {
+    let page = include_str!("../../../../docs/requirements/vsphere.md");
     let words = page.split('`').skip(1).step_by(2);
     let named: BTreeSet<String> = words
-        .filter(|word| lines(word).next().is_some())
+        .filter(|word| requirements(word).next().is_some())
         .map(str::to_owned)
         .collect();
     assert_eq!(named, tests());

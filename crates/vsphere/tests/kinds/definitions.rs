@@ -157,7 +157,7 @@ fn whole() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn every_field_is_kept_as_it_was_written() -> anyhow::Result<()> {
+async fn every_field_is_stored_unchanged() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     for (space, client) in scene.spaces() {
         for (plural, spec) in whole() {
@@ -171,7 +171,7 @@ async fn every_field_is_kept_as_it_was_written() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a3_nobody_and_everybody_are_told_apart() -> anyhow::Result<()> {
+async fn a3_missing_and_empty_selectors_stay_distinct() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let plural = "vsphereclusteridentities";
     for (space, client) in scene.spaces() {
@@ -237,7 +237,7 @@ async fn refused(client: &Client, plural: &str, spec: &Value) -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn a4_a5_what_is_wrong_is_refused_by_name() -> anyhow::Result<()> {
+async fn a4_a5_invalid_fields_are_refused_by_name() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let clusters = |reference: Value| {
         (
@@ -378,8 +378,7 @@ async fn a4_a5_what_is_wrong_is_refused_by_name() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_machine_is_anywhere_and_powered_off_hard_unless_it_says_otherwise() -> anyhow::Result<()>
-{
+async fn machine_defaults_are_any_datacenter_and_hard_power_off() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let spec = json!({"template": "t", "network": {"devices": []}});
     for (plural, expected) in [
@@ -430,7 +429,7 @@ fn other(value: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_machine_is_cloned_from_is_settled_and_the_rest_is_not() -> anyhow::Result<()> {
+async fn clone_source_is_immutable_and_other_fields_are_not() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let changeable = [
         (
@@ -487,7 +486,7 @@ async fn what_a_machine_is_cloned_from_is_settled_and_the_rest_is_not() -> anyho
 }
 
 #[tokio::test]
-async fn what_is_known_later_is_set_once() -> anyhow::Result<()> {
+async fn late_fields_can_be_set_once() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let (plural, client) = ("vspherevms", &scene.acme);
     let spec = json!({"template": "t", "network": {"devices": []}});
@@ -518,7 +517,7 @@ async fn what_is_known_later_is_set_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_template_is_what_it_was() -> anyhow::Result<()> {
+async fn cluster_template_is_immutable() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let (plural, client) = ("vsphereclustertemplates", &scene.acme);
     let spec = json!({"template": {"spec": {"server": "v"}}});
@@ -540,7 +539,7 @@ async fn a_template_is_what_it_was() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a6_c7_a_cluster_needs_no_reference_and_may_change_it() -> anyhow::Result<()> {
+async fn a6_c7_identity_reference_is_optional_and_mutable() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let (plural, client) = ("vsphereclusters", &scene.acme);
     client
@@ -574,7 +573,7 @@ fn cells(table: &Value) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
-async fn cr1_a_list_shows_why_something_does_not_work() -> anyhow::Result<()> {
+async fn cr1_table_output_shows_the_reason() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let client = &scene.acme;
     let condition = |kind: &str, reason: &str| {

@@ -5,7 +5,7 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use insula_testkit::server::{Client, TestServer, bindings, subject};
-use insula_vsphere::explain::{Kind, told};
+use insula_vsphere::explain::{Kind, report};
 use insula_vsphere::users;
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -52,7 +52,7 @@ fn within(plural: &str, namespace: &str) -> String {
 }
 
 /// Creates two teams, one of which may use the shared account, and their clusters.
-async fn furnish(client: &Client) -> anyhow::Result<()> {
+async fn create_teams(client: &Client) -> anyhow::Result<()> {
     for (name, labels) in [("red", json!({"team": "a"})), ("grey", json!({}))] {
         let namespace = json!({"metadata": {"name": name, "labels": labels}});
         post(client, "/api/v1/namespaces", &namespace).await?;
@@ -118,9 +118,9 @@ async fn furnish(client: &Client) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn cr1_an_administrator_is_told_which_and_why() -> anyhow::Result<()> {
+async fn cr1_explain_shows_an_administrator_every_step() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
-    furnish(&scene.acme).await?;
+    create_teams(&scene.acme).await?;
     let client = connect(&scene.server, "acme").await?;
     let mut transcript = String::new();
     for (kind, namespace, name, granted) in [
@@ -134,13 +134,13 @@ async fn cr1_an_administrator_is_told_which_and_why() -> anyhow::Result<()> {
         (Kind::Zone, "", "z", true),
         (Kind::Machine, "red", "stray", false),
     ] {
-        let found = told(&client, kind, namespace, name).await?;
+        let found = report(&client, kind, namespace, name).await?;
         assert_eq!(found.is_granted(), granted, "{found}");
         transcript += &format!("{found}\n");
     }
     assert!(!transcript.contains("hunter2"), "{transcript}");
     is_as_reviewed("explain-administrator.txt", &transcript);
-    let missing = told(&client, Kind::Cluster, "red", "gone").await;
+    let missing = report(&client, Kind::Cluster, "red", "gone").await;
     assert_eq!(
         missing.unwrap_err().to_string(),
         "there is no VSphereCluster red/gone"
@@ -149,9 +149,9 @@ async fn cr1_an_administrator_is_told_which_and_why() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn s2_who_may_not_read_the_account_is_told_what_is_not_known() -> anyhow::Result<()> {
+async fn s2_explain_shows_a_team_what_it_may_not_read() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
-    furnish(&scene.acme).await?;
+    create_teams(&scene.acme).await?;
     scene
         .acme
         .bind("viewers", "User:dev", "capv-viewer")
@@ -166,7 +166,7 @@ async fn s2_who_may_not_read_the_account_is_told_what_is_not_known() -> anyhow::
     let client = connect(&scene.server, "acme-dev").await?;
     let mut transcript = String::new();
     let mut ask = async |namespace: &str, granted: bool| {
-        let found = told(&client, Kind::Cluster, namespace, "prod").await?;
+        let found = report(&client, Kind::Cluster, namespace, "prod").await?;
         assert_eq!(found.is_granted(), granted, "{found}");
         transcript += &format!("{found}\n");
         anyhow::Ok(())
@@ -182,18 +182,18 @@ async fn s2_who_may_not_read_the_account_is_told_what_is_not_known() -> anyhow::
     // Not even the labels of another team's namespace are readable.
     ask("grey", false).await?;
     is_as_reviewed("explain-team.txt", &transcript);
-    let found = users::of(&client, "shared").await?;
+    let found = users::list(&client, "shared").await?;
     assert_eq!(found.not_read, ["Namespaces"]);
     assert_eq!(found.users.len(), 4);
     Ok(())
 }
 
 #[tokio::test]
-async fn c8_who_uses_an_identity_and_who_may_is_told() -> anyhow::Result<()> {
+async fn c8_users_of_an_identity_and_allowed_namespaces_are_listed() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
-    furnish(&scene.acme).await?;
+    create_teams(&scene.acme).await?;
     let client = connect(&scene.server, "acme").await?;
-    let found = users::of(&client, "shared").await?;
+    let found = users::list(&client, "shared").await?;
     let users: Vec<_> = found
         .users
         .iter()
@@ -215,7 +215,7 @@ async fn c8_who_uses_an_identity_and_who_may_is_told() -> anyhow::Result<()> {
     assert_eq!((found.trouble, found.not_read), (None, vec![]));
     // Objects of the same names in another space do not matter.
     let system = connect(&scene.server, "system").await?;
-    let missing = users::of(&system, "shared").await.unwrap_err();
+    let missing = users::list(&system, "shared").await.unwrap_err();
     assert_eq!(
         missing.to_string(),
         "there is no VSphereClusterIdentity shared"

@@ -8,7 +8,7 @@ const MERGE: &str = "merge";
 const IDENTITIES: &str = "vsphereclusteridentities";
 
 #[tokio::test]
-async fn c8_an_identity_in_use_is_not_deleted_and_its_users_are_named() -> anyhow::Result<()> {
+async fn c8_deletion_of_an_identity_in_use_is_refused_and_names_its_users() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let one = format!("{}/shared", path(IDENTITIES));
     for (space, client) in scene.spaces() {
@@ -57,7 +57,7 @@ async fn c8_an_identity_in_use_is_not_deleted_and_its_users_are_named() -> anyho
 }
 
 #[tokio::test]
-async fn m2_what_was_moved_and_what_was_never_counted_may_be_deleted() -> anyhow::Result<()> {
+async fn m2_moved_or_uncounted_identity_can_be_deleted() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     for (space, client) in scene.spaces() {
         let spec = json!({"secretName": "s"});
@@ -81,7 +81,7 @@ async fn m2_what_was_moved_and_what_was_never_counted_may_be_deleted() -> anyhow
 }
 
 #[tokio::test]
-async fn a_machine_template_is_changed_only_to_see_what_it_would_look_like() -> anyhow::Result<()> {
+async fn machine_template_changes_only_in_topology_dry_runs() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let plural = "vspheremachinetemplates";
     let one = format!("{}/x", path(plural));
@@ -123,7 +123,7 @@ async fn a_machine_template_is_changed_only_to_see_what_it_would_look_like() -> 
 }
 
 #[tokio::test]
-async fn a_tenant_cannot_take_the_systems_policy_away() -> anyhow::Result<()> {
+async fn tenant_cannot_remove_the_systems_policy() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
     let found = scene.acme.get(policies).await?.json();

@@ -48,7 +48,7 @@ async fn bind(admin: &Client) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn cr4_s2_who_may_write_what() -> anyhow::Result<()> {
+async fn cr4_s2_roles_write_exactly_their_kinds() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let identities = format!("vsphereclusteridentities.{INFRA}");
     let clusters = format!("vsphereclusters.{INFRA}");
@@ -105,8 +105,7 @@ async fn cr4_s2_who_may_write_what() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn cr4_whoever_may_view_a_namespace_sees_clusters_and_nobody_edits_them_by_that()
--> anyhow::Result<()> {
+async fn cr4_view_role_includes_clusters_and_edit_role_does_not() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     for (space, admin) in scene.spaces() {
         admin.bind("ops-view", "User:ops", "view").await?;
@@ -135,7 +134,7 @@ async fn cr4_whoever_may_view_a_namespace_sees_clusters_and_nobody_edits_them_by
 }
 
 #[tokio::test]
-async fn cr4_the_operator_may_do_its_work_in_every_space_and_no_more() -> anyhow::Result<()> {
+async fn cr4_operator_has_its_rights_in_every_space_and_no_more() -> anyhow::Result<()> {
     let scene = Scene::new().await?;
     let ask = async |verb: &str, what: &str, namespace: &str, at: &str| {
         let (resource, group) = what.split_once('.').unwrap_or((what, ""));

@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use insula_testkit::server::{Client, Setup, TestServer};
 use insula_vsphere::crds;
-use insula_vsphere::manifests::{Settings, manifests, of_tenant};
+use insula_vsphere::manifests::{Settings, manifests, tenant_manifests};
 use serde_json::{Value, json};
 
 const GROUP: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2";
@@ -37,7 +37,7 @@ impl Scene {
                 apply(&system, &object).await?;
             }
         }
-        for object in of_tenant() {
+        for object in tenant_manifests() {
             apply(&acme, &object).await?;
         }
         Ok(Self {

@@ -18,11 +18,11 @@ use crate::world::{Running, World, eventually, settings};
 
 const ACCOUNT: (&str, &str) = ("team", "secret");
 /// How many scenarios run at the same time.
-const AT_ONCE: usize = 8;
+const CONCURRENCY: usize = 8;
 
 /// Where an operator is killed.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum KillPoint {
     /// Before this write reaches the server.
     Before(usize),
     /// After it, and before the response arrives.
@@ -31,14 +31,14 @@ enum End {
 }
 
 /// The record of an operator that may be killed.
-struct Fate {
+struct KillRecord {
     vcenter: Arc<FakeVCenter>,
     /// The number of started vCenter tasks before each write.
     begun: Mutex<Vec<usize>>,
     ended: Notify,
 }
 
-impl Fate {
+impl KillRecord {
     /// Counts a write, and returns its number.
     fn count(&self) -> usize {
         let calls = self.vcenter.calls();
@@ -57,18 +57,18 @@ fn is_write(request: &Request<Body>) -> bool {
 }
 
 /// Returns a client that kills its operator at a certain write.
-fn ending(client: &Client, end: End, fate: &Arc<Fate>) -> Client {
-    let (client, fate) = (client.clone(), Arc::clone(fate));
+fn killing_client(client: &Client, end: KillPoint, record: &Arc<KillRecord>) -> Client {
+    let (client, record) = (client.clone(), Arc::clone(record));
     let (at, reaches) = match end {
-        End::Before(at) => (at, false),
-        End::After(at) => (at, true),
-        End::Never => (usize::MAX, true),
+        KillPoint::Before(at) => (at, false),
+        KillPoint::After(at) => (at, true),
+        KillPoint::Never => (usize::MAX, true),
     };
     let service = service_fn(move |request: Request<Body>| {
-        let (client, fate) = (client.clone(), Arc::clone(&fate));
+        let (client, record) = (client.clone(), Arc::clone(&record));
         async move {
             let nth = match is_write(&request) {
-                true => fate.count(),
+                true => record.count(),
                 false => 0,
             };
             if nth < at {
@@ -78,7 +78,7 @@ fn ending(client: &Client, end: End, fate: &Arc<Fate>) -> Client {
                 if reaches {
                     client.send(request).await?;
                 }
-                fate.ended.notify_one();
+                record.ended.notify_one();
             }
             std::future::pending().await
         }
@@ -88,26 +88,29 @@ fn ending(client: &Client, end: End, fate: &Arc<Fate>) -> Client {
 
 /// Runs the whole life of a machine with an operator that is killed, and its successors. Returns
 /// the number of started vCenter tasks before each write.
-async fn live(
+async fn run_life(
     world: &World,
     vcenter: &Arc<FakeVCenter>,
     name: &str,
-    end: End,
+    end: KillPoint,
 ) -> anyhow::Result<Vec<usize>> {
     world.team(name, vcenter, ACCOUNT).await?;
-    let fate = Arc::new(Fate {
+    let record = Arc::new(KillRecord {
         vcenter: Arc::clone(vcenter),
         begun: Mutex::default(),
         ended: Notify::new(),
     });
-    let first = Running::new(ending(&world.admin, end, &fate), settings(&[name]));
+    let first = Running::new(
+        killing_client(&world.admin, end, &record),
+        settings(&[name]),
+    );
     let mut operator = Some(first);
     world.machine(name, name, json!({})).await?;
     tokio::select! {
-        ready = world.ready(name, name) => drop(ready?),
-        () = fate.ended.notified() => {
+        ready = world.wait_until_ready(name, name) => drop(ready?),
+        () = record.ended.notified() => {
             replace(world, &mut operator, name).await;
-            world.ready(name, name).await?;
+            world.wait_until_ready(name, name).await?;
         }
     }
     let vm = world.api::<VSphereVM>(name).get(name).await?;
@@ -121,15 +124,15 @@ async fn live(
     anyhow::ensure!(there[0].powered_on, "it does not run");
     world.delete::<VSphereMachine>(name, name).await?;
     tokio::select! {
-        gone = world.gone::<VSphereMachine>(name, name) => gone?,
-        () = fate.ended.notified() => {
+        gone = world.wait_until_gone::<VSphereMachine>(name, name) => gone?,
+        () = record.ended.notified() => {
             replace(world, &mut operator, name).await;
-            world.gone::<VSphereMachine>(name, name).await?;
+            world.wait_until_gone::<VSphereMachine>(name, name).await?;
         }
     }
-    world.gone::<VSphereVM>(name, name).await?;
+    world.wait_until_gone::<VSphereVM>(name, name).await?;
     anyhow::ensure!(left(vcenter, name) == 0, "something is left");
-    Ok(fate.begun.lock().expect("no panic").clone())
+    Ok(record.begun.lock().expect("no panic").clone())
 }
 
 /// Starts the next operator.
@@ -146,23 +149,23 @@ fn left(vcenter: &FakeVCenter, name: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_write_an_operator_ends_at_there_is_one_machine_and_none_in_the_end()
+async fn operator_killed_at_any_write_leaves_one_machine_and_none_after_deletion()
 -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = Arc::new(FakeVCenter::start(&[ACCOUNT]).await?);
     vcenter.tasks_take(Duration::from_millis(30));
-    let begun = live(&world, &vcenter, "never", End::Never).await?;
+    let begun = run_life(&world, &vcenter, "never", KillPoint::Never).await?;
     assert!(begun.len() > 10, "only {begun:?}");
-    let before = (1..=begun.len()).map(|at| (format!("before-{at}"), End::Before(at)));
+    let before = (1..=begun.len()).map(|at| (format!("before-{at}"), KillPoint::Before(at)));
     // Without a vCenter task in between, a kill after one write equals a kill before the next.
     let between = begun.windows(2).enumerate();
     let between = between.filter(|(_, pair)| pair[0] != pair[1]);
-    let after = between.map(|(at, _)| (format!("after-{}", at + 1), End::After(at + 1)));
+    let after = between.map(|(at, _)| (format!("after-{}", at + 1), KillPoint::After(at + 1)));
     let cases: Vec<_> = before.chain(after).collect();
     all(cases, |(name, end)| {
         let (world, vcenter) = (&world, &vcenter);
         async move {
-            let lived = live(world, vcenter, &name, end).await;
+            let lived = run_life(world, vcenter, &name, end).await;
             lived.map(drop).map_err(|error| error.context(name))
         }
     })
@@ -180,7 +183,7 @@ async fn whatever_write_an_operator_ends_at_there_is_one_machine_and_none_in_the
 
 /// A single failure of a vCenter.
 #[derive(Clone, Copy, Debug)]
-enum Wrong {
+enum Failure {
     /// The call succeeds, and its response is lost.
     Lost,
     /// The call is refused with this fault.
@@ -192,15 +195,15 @@ enum Wrong {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_a_vcenter_does_wrong_once_there_is_one_machine_and_none_in_the_end()
+async fn any_single_vcenter_failure_leaves_one_machine_and_none_after_deletion()
 -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut cases = vec![
-        ("PowerOnVM_Task", Wrong::Refused("TaskInProgress")),
-        ("CloneVM_Task", Wrong::Over),
-        ("Destroy_Task", Wrong::Over),
-        ("FindByUuid", Wrong::Lost),
-        ("RetrievePropertiesEx", Wrong::Lost),
+        ("PowerOnVM_Task", Failure::Refused("TaskInProgress")),
+        ("CloneVM_Task", Failure::Over),
+        ("Destroy_Task", Failure::Over),
+        ("FindByUuid", Failure::Lost),
+        ("RetrievePropertiesEx", Failure::Lost),
     ];
     for method in [
         "CloneVM_Task",
@@ -209,30 +212,30 @@ async fn whatever_a_vcenter_does_wrong_once_there_is_one_machine_and_none_in_the
         "PowerOffVM_Task",
         "Destroy_Task",
     ] {
-        cases.push((method, Wrong::Lost));
-        cases.push((method, Wrong::Refused("NoPermission")));
-        cases.push((method, Wrong::Failed("GenericVmConfigFault")));
+        cases.push((method, Failure::Lost));
+        cases.push((method, Failure::Refused("NoPermission")));
+        cases.push((method, Failure::Failed("GenericVmConfigFault")));
     }
     let cases = cases.into_iter().enumerate();
-    all(cases, |(at, (method, wrong))| {
+    all(cases, |(at, (method, failure))| {
         let world = &world;
         async move {
             let vcenter = Arc::new(FakeVCenter::start(&[ACCOUNT]).await?);
             // Longer than a retry takes, so that the clone is not visible yet.
             vcenter.tasks_take(Duration::from_millis(150));
-            match wrong {
-                Wrong::Lost => vcenter.drop_connection_after(method),
-                Wrong::Refused(fault) => vcenter.fault_next(method, Fault::new(fault, "no")),
-                Wrong::Failed(fault) => vcenter.fail_next_task(method, Fault::new(fault, "no")),
-                Wrong::Over => {
+            match failure {
+                Failure::Lost => vcenter.drop_connection_after(method),
+                Failure::Refused(fault) => vcenter.fault_next(method, Fault::new(fault, "no")),
+                Failure::Failed(fault) => vcenter.fail_next_task(method, Fault::new(fault, "no")),
+                Failure::Over => {
                     let fault = Fault::new("NotAuthenticated", "The session is not authenticated.");
                     vcenter.fault_next(method, fault);
                 }
             }
-            let lived = live(world, &vcenter, &format!("wrong-{at}"), End::Never).await;
+            let lived = run_life(world, &vcenter, &format!("failure-{at}"), KillPoint::Never).await;
             lived
                 .map(drop)
-                .map_err(|error| error.context(format!("{method} {wrong:?}")))
+                .map_err(|error| error.context(format!("{method} {failure:?}")))
         }
     })
     .await?;
@@ -240,7 +243,7 @@ async fn whatever_a_vcenter_does_wrong_once_there_is_one_machine_and_none_in_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_is_deleted_at_any_time_leaves_nothing() -> anyhow::Result<()> {
+async fn machine_deleted_at_any_time_leaves_nothing() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenters = all((0..36_usize).step_by(3), |calls| {
         let world = &world;
@@ -284,8 +287,8 @@ async fn delete_after(
     })
     .await?;
     world.delete::<VSphereMachine>(name, name).await?;
-    world.gone::<VSphereMachine>(name, name).await?;
-    world.gone::<VSphereVM>(name, name).await?;
+    world.wait_until_gone::<VSphereMachine>(name, name).await?;
+    world.wait_until_gone::<VSphereVM>(name, name).await?;
     anyhow::ensure!(left(vcenter, name) == 0, "something is left");
     operator.stop().await
 }
@@ -299,5 +302,5 @@ where
     F: Future<Output = anyhow::Result<T>>,
 {
     let lives = stream::iter(cases).map(case);
-    lives.buffer_unordered(AT_ONCE).try_collect().await
+    lives.buffer_unordered(CONCURRENCY).try_collect().await
 }

@@ -34,8 +34,7 @@ fn vm(namespace: &str, name: &str, cluster: Option<&str>, spec: Value) -> Value 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g1_each_machine_is_made_with_the_account_of_its_cluster_and_no_other() -> anyhow::Result<()>
-{
+async fn g1_machine_is_created_with_the_account_of_its_cluster_only() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[A, B]).await?;
     world.team("team-a", &vcenter, A).await?;
@@ -43,8 +42,8 @@ async fn g1_each_machine_is_made_with_the_account_of_its_cluster_and_no_other() 
     let operator = world.start(&["team-a", "team-b"]);
     world.machine("team-a", "a-1", json!({})).await?;
     world.machine("team-b", "b-1", json!({})).await?;
-    world.ready("team-a", "a-1").await?;
-    world.ready("team-b", "b-1").await?;
+    world.wait_until_ready("team-a", "a-1").await?;
+    world.wait_until_ready("team-b", "b-1").await?;
     for (name, account) in [("a-1", "team-a"), ("b-1", "team-b")] {
         let machine = vcenter
             .machine(&format!("/DC0/vm/{name}"))
@@ -77,8 +76,7 @@ async fn g1_each_machine_is_made_with_the_account_of_its_cluster_and_no_other() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fr5_what_belongs_to_no_cluster_gets_no_credentials_not_even_the_operators()
--> anyhow::Result<()> {
+async fn fr5_object_without_a_cluster_gets_no_credential() -> anyhow::Result<()> {
     let world = World::new().await?;
     // The static credentials are for this vCenter, and no object may reach it.
     let vcenter = FakeVCenter::start(&[("operator", "po")]).await?;
@@ -102,21 +100,22 @@ async fn fr5_what_belongs_to_no_cluster_gets_no_credentials_not_even_the_operato
             }))
             .await?;
     }
-    let (_given, given) = watch::channel(Some(insula_vsphere::operator::Static {
-        data: [("username", "operator"), ("password", "po")]
-            .map(|(key, value)| {
-                (
-                    key.to_owned(),
-                    insula_identity::credential::Hidden::new(value),
-                )
-            })
-            .into(),
-        bound: insula_identity::endpoint::Bound::Anywhere,
-    }));
+    let (_sender, static_credentials) =
+        watch::channel(Some(insula_vsphere::operator::StaticCredentials {
+            data: [("username", "operator"), ("password", "po")]
+                .map(|(key, value)| {
+                    (
+                        key.to_owned(),
+                        insula_identity::credential::Hidden::new(value),
+                    )
+                })
+                .into(),
+            bound: insula_identity::endpoint::Bound::Anywhere,
+        }));
     let operator = Running::new(
         world.admin.clone(),
         insula_vsphere::operator::Settings {
-            given,
+            static_credentials,
             ..settings(&["team-a"])
         },
     );
@@ -160,22 +159,22 @@ async fn fr5_what_belongs_to_no_cluster_gets_no_credentials_not_even_the_operato
             .await?;
         let expected = ("False", reason, message);
         world
-            .said::<VSphereVM>("team-a", name, "VCenterAvailable", expected)
+            .wait_for_reason::<VSphereVM>("team-a", name, "VCenterAvailable", expected)
             .await?;
         let ready = format!("* VCenterAvailable: {message}");
         world
-            .said::<VSphereVM>("team-a", name, "Ready", ("False", "NotReady", &ready))
+            .wait_for_reason::<VSphereVM>("team-a", name, "Ready", ("False", "NotReady", &ready))
             .await?;
         // Nothing was started, so the deletion needs no vCenter.
         world.delete::<VSphereVM>("team-a", name).await?;
-        world.gone::<VSphereVM>("team-a", name).await?;
+        world.wait_until_gone::<VSphereVM>("team-a", name).await?;
     }
     assert_eq!(vcenter.connections(), 0);
     operator.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fr5_a_machine_that_names_another_server_sends_nothing_there() -> anyhow::Result<()> {
+async fn fr5_machine_on_another_server_sends_nothing_there() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (vcenter, evil) = (
         FakeVCenter::start(&[A]).await?,
@@ -197,7 +196,7 @@ async fn fr5_a_machine_that_names_another_server_sends_nothing_there() -> anyhow
                 .find(|told| told.type_ == "VCenterAvailable");
             told.is_some_and(|told| told.reason == "ServerNotAllowed" && told.status == "False")
         };
-        world.until("team-a", name, refused).await?;
+        world.wait_until("team-a", name, refused).await?;
     }
     let mirrored = |machine: &VSphereMachine| {
         let status = machine.status.clone().unwrap_or_default();
@@ -207,14 +206,13 @@ async fn fr5_a_machine_that_names_another_server_sends_nothing_there() -> anyhow
             .find(|told| told.type_ == "VirtualMachineProvisioned");
         told.is_some_and(|told| told.reason == "ServerNotAllowed")
     };
-    world.until("team-a", "m", mirrored).await?;
+    world.wait_until("team-a", "m", mirrored).await?;
     assert_eq!(evil.connections(), 0);
     operator.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fr5_an_identity_that_is_taken_away_blocks_and_says_so_until_it_is_given_back()
--> anyhow::Result<()> {
+async fn fr5_withdrawn_identity_blocks_until_it_is_allowed_again() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[A]).await?;
     world
@@ -251,7 +249,7 @@ async fn fr5_an_identity_that_is_taken_away_blocks_and_says_so_until_it_is_given
         .await?;
     let operator = world.start(&["team-a"]);
     world.machine("team-a", "m", json!({})).await?;
-    world.ready("team-a", "m").await?;
+    world.wait_until_ready("team-a", "m").await?;
     let namespaces: Api<Namespace> = Api::all(world.admin.clone());
     let label = async |value: &str| {
         let patch = Patch::Merge(json!({"metadata": {"labels": {"may": value}}}));
@@ -268,7 +266,7 @@ async fn fr5_an_identity_that_is_taken_away_blocks_and_says_so_until_it_is_given
             .find(|told| told.type_ == "VCenterAvailable");
         told.is_some_and(|told| told.reason == "NamespaceNotAllowed")
     };
-    world.until("team-a", "m", refused).await?;
+    world.wait_until("team-a", "m", refused).await?;
     world.delete::<VSphereMachine>("team-a", "m").await?;
     let blocked = |vm: &VSphereVM| {
         let status = vm.status.clone().unwrap_or_default();
@@ -280,7 +278,7 @@ async fn fr5_an_identity_that_is_taken_away_blocks_and_says_so_until_it_is_given
             told.reason == "Deleting" && told.message.starts_with("it cannot be destroyed: ")
         })
     };
-    let vm = world.until("team-a", "m", blocked).await?;
+    let vm = world.wait_until("team-a", "m", blocked).await?;
     assert!(vm.metadata.deletion_timestamp.is_some());
     assert!(
         vcenter
@@ -295,15 +293,17 @@ async fn fr5_an_identity_that_is_taken_away_blocks_and_says_so_until_it_is_given
             .find(|told| told.type_ == "VirtualMachineProvisioned");
         told.is_some_and(|told| told.message.starts_with("it cannot be destroyed: "))
     };
-    world.until("team-a", "m", mirrored).await?;
+    world.wait_until("team-a", "m", mirrored).await?;
     label("yes").await?;
-    world.gone::<VSphereMachine>("team-a", "m").await?;
+    world
+        .wait_until_gone::<VSphereMachine>("team-a", "m")
+        .await?;
     assert_eq!(vcenter.machine("/DC0/vm/m"), None);
     operator.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fr5_nobody_destroys_another_teams_machine_by_naming_its_uuid() -> anyhow::Result<()> {
+async fn fr5_bios_uuid_of_another_team_does_not_destroy_its_machine() -> anyhow::Result<()> {
     let world = World::new().await?;
     // Both teams share an account, so that only the operator keeps them apart.
     let vcenter = FakeVCenter::start(&[A]).await?;
@@ -311,7 +311,7 @@ async fn fr5_nobody_destroys_another_teams_machine_by_naming_its_uuid() -> anyho
     world.team("team-b", &vcenter, A).await?;
     let operator = world.start(&["team-a", "team-b"]);
     world.machine("team-a", "victim", json!({})).await?;
-    world.ready("team-a", "victim").await?;
+    world.wait_until_ready("team-a", "victim").await?;
     let victim = world.api::<VSphereVM>("team-a").get("victim").await?;
     let uuid = victim.spec.bios_uuid.clone();
     // The same under the victim's own name.
@@ -322,10 +322,10 @@ async fn fr5_nobody_destroys_another_teams_machine_by_naming_its_uuid() -> anyho
         let expected = ("False", "NotFoundByBIOSUUID", message);
         let kind = "VirtualMachineProvisioned";
         world
-            .said::<VSphereVM>("team-b", name, kind, expected)
+            .wait_for_reason::<VSphereVM>("team-b", name, kind, expected)
             .await?;
         world.delete::<VSphereVM>("team-b", name).await?;
-        world.gone::<VSphereVM>("team-b", name).await?;
+        world.wait_until_gone::<VSphereVM>("team-b", name).await?;
     }
     assert!(
         vcenter
@@ -341,11 +341,11 @@ async fn fr5_nobody_destroys_another_teams_machine_by_naming_its_uuid() -> anyho
 }
 
 /// Returns static credentials for one server.
-fn given_for(server: &str) -> insula_vsphere::operator::Static {
+fn static_credentials_for(server: &str) -> insula_vsphere::operator::StaticCredentials {
     use insula_identity::credential::Hidden;
     use insula_identity::endpoint::{Bound, Endpoint};
     let endpoint = Endpoint::parse(server, 443).expect("a server");
-    insula_vsphere::operator::Static {
+    insula_vsphere::operator::StaticCredentials {
         data: [("username", "operator"), ("password", "po")]
             .map(|(key, value)| (key.to_owned(), Hidden::new(value)))
             .into(),
@@ -354,20 +354,21 @@ fn given_for(server: &str) -> insula_vsphere::operator::Static {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s1_a_machine_is_where_its_clusters_identity_is_for_and_the_operators_own_is_not_used()
+async fn s1_identity_for_another_vcenter_is_used_instead_of_static_credentials()
 -> anyhow::Result<()> {
     let world = World::new().await?;
     let home = FakeVCenter::start(&[("operator", "po"), A]).await?;
     let other = FakeVCenter::start(&[("operator", "po"), A]).await?;
     world.team("team-a", &other, A).await?;
-    let (_given, given) = watch::channel(Some(given_for(&home.address())));
+    let (_sender, static_credentials) =
+        watch::channel(Some(static_credentials_for(&home.address())));
     let settings = insula_vsphere::operator::Settings {
-        given,
+        static_credentials,
         ..settings(&["team-a"])
     };
     let operator = Running::new(world.admin.clone(), settings);
     world.machine("team-a", "m", json!({})).await?;
-    world.ready("team-a", "m").await?;
+    world.wait_until_ready("team-a", "m").await?;
     let made = other.machine("/DC0/vm/m").expect("it is there");
     assert_eq!(made.created_by, A.0);
     assert_eq!(home.machine("/DC0/vm/m"), None);
@@ -378,8 +379,7 @@ async fn s1_a_machine_is_where_its_clusters_identity_is_for_and_the_operators_ow
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cr2_a_machine_of_a_cluster_without_credentials_is_not_made_and_says_why()
--> anyhow::Result<()> {
+async fn cr2_machine_without_credential_is_not_created_and_reports_why() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("operator", "po"), A]).await?;
     world.account("team-a", A).await?;
@@ -401,9 +401,10 @@ async fn cr2_a_machine_of_a_cluster_without_credentials_is_not_made_and_says_why
         }))
         .await?;
     let identity = |name: &str| json!({"kind": "VSphereClusterIdentity", "name": name});
-    let (_given, given) = watch::channel(Some(given_for(&vcenter.address())));
+    let (_sender, static_credentials) =
+        watch::channel(Some(static_credentials_for(&vcenter.address())));
     let settings = insula_vsphere::operator::Settings {
-        given,
+        static_credentials,
         ..settings(&["team-a"])
     };
     let operator = Running::new(world.admin.clone(), settings);
@@ -438,7 +439,7 @@ async fn cr2_a_machine_of_a_cluster_without_credentials_is_not_made_and_says_why
             let mut told = told.filter(|told| told.type_ == "VCenterAvailable");
             told.any(|told| told.reason == reason && told.message.ends_with(hint))
         };
-        world.until("team-a", name, refused).await?;
+        world.wait_until("team-a", name, refused).await?;
         let mirrored = |machine: &VSphereMachine| {
             let status = machine.status.clone().unwrap_or_default();
             let told = status.conditions.into_iter();
@@ -446,7 +447,7 @@ async fn cr2_a_machine_of_a_cluster_without_credentials_is_not_made_and_says_why
             told.any(|told| told.status == "False" && told.reason == reason)
         };
         let machine = world
-            .until::<VSphereMachine>("team-a", name, mirrored)
+            .wait_until::<VSphereMachine>("team-a", name, mirrored)
             .await?;
         let status = machine.status.unwrap_or_default();
         assert_eq!(
@@ -456,7 +457,9 @@ async fn cr2_a_machine_of_a_cluster_without_credentials_is_not_made_and_says_why
         );
         assert_eq!(machine.spec.provider_id, None, "{name}");
         world.delete::<VSphereMachine>("team-a", name).await?;
-        world.gone::<VSphereMachine>("team-a", name).await?;
+        world
+            .wait_until_gone::<VSphereMachine>("team-a", name)
+            .await?;
     }
     assert_eq!(vcenter.connections(), 0);
     operator.stop().await

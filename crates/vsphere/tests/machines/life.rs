@@ -10,13 +10,13 @@ use crate::world::World;
 const ACCOUNT: (&str, &str) = ("team-a", "pa");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_is_cloned_told_started_and_destroyed_again() -> anyhow::Result<()> {
+async fn machine_is_cloned_configured_started_and_destroyed() -> anyhow::Result<()> {
     let (world, vcenter) = (World::new().await?, FakeVCenter::start(&[ACCOUNT]).await?);
     world.team("team-a", &vcenter, ACCOUNT).await?;
     let operator = world.start(&["team-a"]);
     let spec = json!({"numCPUs": 4, "memoryMiB": 4096, "diskGiB": 40});
     world.machine("team-a", "prod-1", spec).await?;
-    let machine = world.ready("team-a", "prod-1").await?;
+    let machine = world.wait_until_ready("team-a", "prod-1").await?;
     let vm = world.api::<VSphereVM>("team-a").get("prod-1").await?;
 
     let made = vcenter.machine("/DC0/vm/prod-1").expect("it is there");
@@ -57,15 +57,15 @@ async fn a_machine_is_cloned_told_started_and_destroyed_again() -> anyhow::Resul
             _ => ("Provisioned", ("True", "Provisioned", "")),
         };
         world
-            .said::<VSphereVM>("team-a", "prod-1", kind, expected)
+            .wait_for_reason::<VSphereVM>("team-a", "prod-1", kind, expected)
             .await?;
         world
-            .said::<VSphereMachine>("team-a", "prod-1", kind, expected)
+            .wait_for_reason::<VSphereMachine>("team-a", "prod-1", kind, expected)
             .await?;
         assert_eq!(expected.1, reason);
     }
     world
-        .said::<VSphereVM>(
+        .wait_for_reason::<VSphereVM>(
             "team-a",
             "prod-1",
             "VCenterAvailable",
@@ -73,12 +73,16 @@ async fn a_machine_is_cloned_told_started_and_destroyed_again() -> anyhow::Resul
         )
         .await?;
     world
-        .said::<VSphereVM>("team-a", "prod-1", "Paused", ("False", "NotPaused", ""))
+        .wait_for_reason::<VSphereVM>("team-a", "prod-1", "Paused", ("False", "NotPaused", ""))
         .await?;
 
     world.delete::<VSphereMachine>("team-a", "prod-1").await?;
-    world.gone::<VSphereMachine>("team-a", "prod-1").await?;
-    world.gone::<VSphereVM>("team-a", "prod-1").await?;
+    world
+        .wait_until_gone::<VSphereMachine>("team-a", "prod-1")
+        .await?;
+    world
+        .wait_until_gone::<VSphereVM>("team-a", "prod-1")
+        .await?;
     assert_eq!(vcenter.machine("/DC0/vm/prod-1"), None);
     assert_eq!(vcenter.called("CloneVM_Task"), 1);
     assert_eq!(vcenter.called("PowerOnVM_Task"), 1);

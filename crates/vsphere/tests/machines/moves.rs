@@ -37,7 +37,7 @@ async fn adopt(world: &World) -> anyhow::Result<()> {
     let data = world.get(&data).await?;
     world.patch(&data, owners("Machine", &machine)).await?;
     let node = json!({"nodeRef": {"name": "prod-1"}});
-    world.tell(&machine, node).await
+    world.write_status(&machine, node).await
 }
 
 /// Creates a namespace with a cluster that uses an identity.
@@ -92,7 +92,7 @@ async fn assert_moves(source: &World, target: &World, vcenter: &FakeVCenter) -> 
     let here = source.start(&["team-a"]);
     let there = target.start(&["team-a"]);
     source.machine("team-a", "prod-1", json!({})).await?;
-    source.ready("team-a", "prod-1").await?;
+    source.wait_until_ready("team-a", "prod-1").await?;
     adopt(source).await?;
     let made = vcenter.machine("/DC0/vm/prod-1").expect("it is there");
     // The virtual machine is found although it was renamed in the vCenter.
@@ -105,17 +105,19 @@ async fn assert_moves(source: &World, target: &World, vcenter: &FakeVCenter) -> 
         ..Settings::new("team-a")
     };
     relocate(&source.admin, &target.admin, &settings, &Silent).await?;
-    source.gone::<VSphereVM>("team-a", "prod-1").await?;
+    source
+        .wait_until_gone::<VSphereVM>("team-a", "prod-1")
+        .await?;
     // Cluster API's controllers write the status of the cluster anew.
     let metadata = json!({"name": "prod", "namespace": "team-a"});
     let cluster = json!({"apiVersion": CAPI, "kind": "Cluster", "metadata": metadata});
     let cluster = target.get(&cluster).await?;
     let done = json!({"infrastructureProvisioned": true, "controlPlaneInitialized": true});
     target
-        .tell(&cluster, json!({"initialization": done}))
+        .write_status(&cluster, json!({"initialization": done}))
         .await?;
 
-    let machine: VSphereMachine = target.ready("team-a", "prod-1").await?;
+    let machine: VSphereMachine = target.wait_until_ready("team-a", "prod-1").await?;
     let id = format!("vsphere://{}", made.bios_uuid);
     assert_eq!(machine.spec.provider_id, Some(id));
     let after = vcenter.machine("/DC0/vm/renamed").expect("it is there");
@@ -125,14 +127,16 @@ async fn assert_moves(source: &World, target: &World, vcenter: &FakeVCenter) -> 
         assert_eq!(vcenter.called(method), 0, "{method}");
     }
     target.delete::<VSphereMachine>("team-a", "prod-1").await?;
-    target.gone::<VSphereMachine>("team-a", "prod-1").await?;
+    target
+        .wait_until_gone::<VSphereMachine>("team-a", "prod-1")
+        .await?;
     assert_eq!(vcenter.machine("/DC0/vm/renamed"), None);
     there.stop().await?;
     here.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn t4_a_moved_machine_keeps_its_virtual_machine_and_gets_no_second() -> anyhow::Result<()> {
+async fn t4_moved_machine_keeps_its_virtual_machine() -> anyhow::Result<()> {
     let (source, target) = (World::new().await?, World::new().await?);
     let vcenter = FakeVCenter::start(&[ACCOUNT]).await?;
     source.team("team-a", &vcenter, ACCOUNT).await?;
@@ -140,7 +144,7 @@ async fn t4_a_moved_machine_keeps_its_virtual_machine_and_gets_no_second() -> an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fr4_a_moved_machine_goes_on_with_the_identity_that_was_carried() -> anyhow::Result<()> {
+async fn fr4_moved_machine_works_with_the_copied_identity() -> anyhow::Result<()> {
     let (source, target) = (World::new().await?, World::new().await?);
     let vcenter = FakeVCenter::start(&[ACCOUNT]).await?;
     identity(&source, &vcenter, ACCOUNT).await?;
@@ -157,7 +161,7 @@ async fn fr4_a_moved_machine_goes_on_with_the_identity_that_was_carried() -> any
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fr4_a_moved_machine_goes_on_with_the_identity_that_the_target_has() -> anyhow::Result<()> {
+async fn fr4_moved_machine_works_with_the_identity_of_the_target() -> anyhow::Result<()> {
     let (source, target) = (World::new().await?, World::new().await?);
     let vcenter = FakeVCenter::start(&[ACCOUNT, OTHER]).await?;
     identity(&source, &vcenter, ACCOUNT).await?;

@@ -7,10 +7,7 @@ use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-#[path = "../world/world.rs"]
-mod whole;
-
-use whole::{Space, World, create, delete, gone, until};
+use crate::shared::{Space, World, create, delete, gone, until};
 
 const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const CAPI: &str = "cluster.x-k8s.io/v1beta2";
@@ -73,8 +70,7 @@ async fn ready(here: &Space) -> anyhow::Result<VSphereMachine> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g1_machines_of_one_name_in_two_spaces_have_their_own_accounts_and_stay_apart()
--> anyhow::Result<()> {
+async fn g1_machines_of_one_name_in_two_spaces_use_their_own_accounts() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("t1", "p1"), ("t2", "p2")]).await?;
     let spaces = [("t1", "p1"), ("t2", "p2")];
@@ -112,8 +108,7 @@ async fn g1_machines_of_one_name_in_two_spaces_have_their_own_accounts_and_stay_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fr5_a_tenant_does_not_get_anothers_machine_by_name_and_uuid_under_one_account()
--> anyhow::Result<()> {
+async fn fr5_tenant_cannot_adopt_anothers_machine_by_name_and_uuid() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("lent", "p")]).await?;
     let running = world.start();

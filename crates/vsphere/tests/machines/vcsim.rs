@@ -10,7 +10,7 @@ use crate::world::World;
 const THUMBPRINT: &str = "52:6C:4E:88:1D:78:AE:12:1C:F3:BB:6C:5B:F4:E2:82:86:A7:08:AF";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g1_t3_machines_live_and_end_in_two_simulators_with_two_accounts() -> anyhow::Result<()> {
+async fn g1_t3_machines_in_two_simulators_with_two_accounts() -> anyhow::Result<()> {
     let (Some(first), Some(second)) = (VcSim::start("team-a", "pa"), VcSim::start("team-b", "pb"))
     else {
         return Ok(());
@@ -32,7 +32,7 @@ async fn g1_t3_machines_live_and_end_in_two_simulators_with_two_accounts() -> an
     for (team, simulator) in [("team-a", &first), ("team-b", &second)] {
         let waits = ("False", "WaitingForIPAddress", "it has no address yet");
         world
-            .said::<VSphereVM>(team, "m", "VirtualMachineProvisioned", waits)
+            .wait_for_reason::<VSphereVM>(team, "m", "VirtualMachineProvisioned", waits)
             .await?;
         let vm = world.api::<VSphereVM>(team).get("m").await?;
         let object = vm.status.unwrap_or_default().vm_ref.unwrap_or_default();
@@ -48,13 +48,13 @@ async fn g1_t3_machines_live_and_end_in_two_simulators_with_two_accounts() -> an
                  </extraConfig></spec></ReconfigVM_Task>"
             ))
             .await?;
-        let machine = world.ready(team, "m").await?;
+        let machine = world.wait_until_ready(team, "m").await?;
         let vm = world.api::<VSphereVM>(team).get("m").await?;
         let uuid = vm.spec.bios_uuid.unwrap_or_default();
         assert_eq!(machine.spec.provider_id, Some(format!("vsphere://{uuid}")));
         assert_eq!(vm.status.unwrap_or_default().addresses, ["10.0.0.42"]);
         world.delete::<VSphereMachine>(team, "m").await?;
-        world.gone::<VSphereMachine>(team, "m").await?;
+        world.wait_until_gone::<VSphereMachine>(team, "m").await?;
     }
     operator.stop().await
 }

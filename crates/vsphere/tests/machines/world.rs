@@ -5,26 +5,21 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use insula_testkit::server::TestServer;
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::crds;
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
-use insula_vsphere::operator::{Pace, Settings, run, sessions};
+use insula_vsphere::operator::{Intervals, Settings, session_settings};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, Resource, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::watch;
 
-/// The deadline of every wait.
-pub const DEADLINE: Duration = Duration::from_secs(90);
+use crate::shared::client;
+pub use crate::shared::{Running, eventually};
 
 const OURS: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const CAPI: &str = "cluster.x-k8s.io/v1beta2";
@@ -97,7 +92,7 @@ impl World {
     }
 
     /// Writes the status of an object.
-    pub async fn tell(&self, object: &DynamicObject, status: Value) -> anyhow::Result<()> {
+    pub async fn write_status(&self, object: &DynamicObject, status: Value) -> anyhow::Result<()> {
         let patch = Patch::Merge(json!({"status": status}));
         let name = object.name_any();
         let api = self.api_of(object)?;
@@ -201,7 +196,8 @@ impl World {
         });
         let cluster = self.put(&cluster).await?;
         let done = json!({"infrastructureProvisioned": true, "controlPlaneInitialized": true});
-        self.tell(&cluster, json!({"initialization": done})).await?;
+        self.write_status(&cluster, json!({"initialization": done}))
+            .await?;
         let owner = json!({
             "apiVersion": CAPI, "kind": "Cluster", "name": name, "uid": cluster.uid(),
         });
@@ -266,16 +262,20 @@ impl World {
     }
 
     /// Waits until a machine is ready.
-    pub async fn ready(&self, namespace: &str, name: &str) -> anyhow::Result<VSphereMachine> {
+    pub async fn wait_until_ready(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> anyhow::Result<VSphereMachine> {
         let is_ready = |machine: &VSphereMachine| {
             let status = machine.status.as_ref();
             status.is_some_and(|status| status.ready == Some(true))
         };
-        self.until(namespace, name, is_ready).await
+        self.wait_until(namespace, name, is_ready).await
     }
 
     /// Waits until an object has a condition with this reason.
-    pub async fn said<K>(
+    pub async fn wait_for_reason<K>(
         &self,
         namespace: &str,
         name: &str,
@@ -283,7 +283,7 @@ impl World {
         expected: (&str, &str, &str),
     ) -> anyhow::Result<()>
     where
-        K: Told,
+        K: HasConditions,
     {
         let so = |object: &K| {
             let told = object
@@ -298,18 +298,18 @@ impl World {
                 ) == expected
             })
         };
-        self.until(namespace, name, so).await.map(drop)
+        self.wait_until(namespace, name, so).await.map(drop)
     }
 
     /// Waits until a predicate holds for an object.
-    pub async fn until<K>(
+    pub async fn wait_until<K>(
         &self,
         namespace: &str,
         name: &str,
         is_so: impl Fn(&K) -> bool,
     ) -> anyhow::Result<K>
     where
-        K: Told,
+        K: HasConditions,
     {
         let api = self.api::<K>(namespace);
         let mut last = None;
@@ -324,7 +324,7 @@ impl World {
 
     pub async fn delete<K>(&self, namespace: &str, name: &str) -> anyhow::Result<()>
     where
-        K: Told,
+        K: HasConditions,
     {
         self.api::<K>(namespace)
             .delete(name, &DeleteParams::default())
@@ -333,9 +333,9 @@ impl World {
     }
 
     /// Waits until an object is gone.
-    pub async fn gone<K>(&self, namespace: &str, name: &str) -> anyhow::Result<()>
+    pub async fn wait_until_gone<K>(&self, namespace: &str, name: &str) -> anyhow::Result<()>
     where
-        K: Told,
+        K: HasConditions,
     {
         let api = self.api::<K>(namespace);
         let mut last = None;
@@ -354,7 +354,7 @@ impl World {
 }
 
 /// A kind with conditions.
-pub trait Told:
+pub trait HasConditions:
     Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
     + Clone
     + Debug
@@ -363,117 +363,46 @@ pub trait Told:
     fn conditions(&self) -> Vec<Condition>;
 }
 
-impl Told for VSphereMachine {
+impl HasConditions for VSphereMachine {
     fn conditions(&self) -> Vec<Condition> {
         let status = self.status.clone().unwrap_or_default();
         status.conditions
     }
 }
 
-impl Told for VSphereVM {
+impl HasConditions for VSphereVM {
     fn conditions(&self) -> Vec<Condition> {
         let status = self.status.clone().unwrap_or_default();
         status.conditions
-    }
-}
-
-/// A running operator.
-pub struct Running {
-    stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<()>,
-}
-
-impl Running {
-    pub fn new(client: Client, settings: Settings) -> Self {
-        let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(run(client, settings, async { drop(stopped.await) }));
-        Self {
-            stop: Some(stop),
-            task,
-        }
-    }
-
-    /// Stops it gracefully.
-    pub async fn stop(mut self) -> anyhow::Result<()> {
-        if let Some(stop) = self.stop.take() {
-            stop.send(()).ok();
-        }
-        timeout(DEADLINE, &mut self.task)
-            .await
-            .context("does not stop")??;
-        Ok(())
-    }
-
-    /// Aborts it immediately.
-    pub async fn kill(mut self) {
-        self.task.abort();
-        (&mut self.task).await.ok();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
 /// Returns settings with short intervals.
 pub fn settings(namespaces: &[&str]) -> Settings {
-    let (_, given) = watch::channel(None);
+    let (_, static_credentials) = watch::channel(None);
     let short = Duration::from_millis(20);
-    let patience = Duration::from_secs(10);
-    let mut kept = sessions(patience);
+    let timeout = Duration::from_secs(10);
+    let mut kept = session_settings(timeout);
     kept.unreachable_for = (short, short * 5);
     kept.refused_for = Duration::from_millis(200);
     Settings {
         leader_elect: false,
-        patience,
-        vcenter_patience: patience,
+        request_timeout: timeout,
+        vcenter_timeout: timeout,
         sessions: kept,
         namespaces: namespaces
             .iter()
             .map(|&name| name.to_owned())
             .collect::<BTreeSet<_>>(),
-        pace: Pace {
+        intervals: Intervals {
             tasks: short,
             addresses: (short, short * 2),
-            again: short * 5,
+            retry: short * 5,
             // Timestamps have a resolution of one second.
-            lost: Duration::from_millis(1500),
+            lost_clone: Duration::from_millis(1500),
         },
-        ..Settings::new("test", given)
+        ..Settings::new("test", static_credentials)
     }
-}
-
-/// Polls until there is a value, and fails after the deadline.
-pub async fn eventually<T>(
-    mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
-) -> anyhow::Result<T> {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        if let Some(found) = look().await? {
-            return Ok(found);
-        }
-        anyhow::ensure!(Instant::now() < deadline, "did not happen in time");
-        sleep(Duration::from_millis(10)).await;
-    }
-}
-
-/// Returns a client with this token.
-async fn client(server: &TestServer, token: &str) -> anyhow::Result<Client> {
-    let ca = STANDARD.encode(server.authority().certificate_pem());
-    let kubeconfig: Kubeconfig = serde_json::from_value(json!({
-        "current-context": "test",
-        "clusters": [{"name": "test", "cluster": {
-            "server": server.url(), "certificate-authority-data": ca,
-        }}],
-        "users": [{"name": "test", "user": {"token": token}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-    }))?;
-    let options = KubeConfigOptions::default();
-    Ok(Client::try_from(
-        Config::from_custom_kubeconfig(kubeconfig, &options).await?,
-    )?)
 }
 
 /// Returns a minimal definition of one of Cluster API's kinds.

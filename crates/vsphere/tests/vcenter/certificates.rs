@@ -9,25 +9,29 @@ use insula_identity::session::{Connector, LoginError};
 use insula_vsphere::vcenter::{Session, VCenters};
 use tokio::net::TcpListener;
 
-use super::stub::{Shown, Stub, polite};
-use super::{PATIENCE, SHORT, credential, endpoint};
+use super::stub::{ServerCertificate, Stub, valid_reply};
+use super::{SHORT_TIMEOUT, TIMEOUT, credential, endpoint};
 
-async fn ask(stub: &Stub, roots: &[&Shown], trust: &Trust) -> Result<Session, LoginError> {
+async fn ask(
+    stub: &Stub,
+    roots: &[&ServerCertificate],
+    trust: &Trust,
+) -> Result<Session, LoginError> {
     let roots = roots.iter().map(|shown| shown.root.clone()).collect();
-    let vcenters = VCenters::new(PATIENCE, roots);
+    let vcenters = VCenters::new(TIMEOUT, roots);
     vcenters
         .log_in(&endpoint(&stub.address()), trust, &credential("u", "p"))
         .await
 }
 
 #[tokio::test]
-async fn who_is_vouched_for_or_pinned_is_believed() {
-    let good = Shown::new("127.0.0.1", false);
-    let expired = Shown::new("127.0.0.1", true);
-    let elsewhere = Shown::new("vc.example.com", false);
+async fn signed_or_pinned_certificate_is_trusted() {
+    let good = ServerCertificate::new("127.0.0.1", false);
+    let expired = ServerCertificate::new("127.0.0.1", true);
+    let elsewhere = ServerCertificate::new("vc.example.com", false);
     let pinned = |text: String| Trust::Pinned(text);
     let without_colons = good.sha256().replace(':', "");
-    let table: Vec<(&Shown, Vec<&Shown>, Trust)> = vec![
+    let table: Vec<(&ServerCertificate, Vec<&ServerCertificate>, Trust)> = vec![
         (&good, vec![&good], Trust::Verified),
         // A certificate of a known authority is trusted, whatever is pinned: it may be renewed.
         (&good, vec![&good], pinned(elsewhere.sha1())),
@@ -42,22 +46,22 @@ async fn who_is_vouched_for_or_pinned_is_believed() {
         (&elsewhere, vec![], Trust::Anybody),
     ];
     for (shown, roots, trust) in table {
-        let stub = Stub::start(shown, polite).await;
+        let stub = Stub::start(shown, valid_reply).await;
         let session = ask(&stub, &roots, &trust).await.expect("believed");
         assert_eq!(session.about().version, "8.0.2");
     }
 }
 
 #[tokio::test]
-async fn who_is_not_believed_hears_nothing_and_the_user_learns_what_to_pin() {
-    let good = Shown::new("127.0.0.1", false);
-    let expired = Shown::new("127.0.0.1", true);
-    let elsewhere = Shown::new("vc.example.com", false);
+async fn untrusted_server_gets_no_request_and_its_fingerprint_is_reported() {
+    let good = ServerCertificate::new("127.0.0.1", false);
+    let expired = ServerCertificate::new("127.0.0.1", true);
+    let elsewhere = ServerCertificate::new("vc.example.com", false);
     let unknown = "no known authority vouches for it";
     let wrong = good
         .sha1()
         .replace(|digit: char| digit.is_ascii_digit(), "F");
-    let table: Vec<(&Shown, Vec<&Shown>, Trust, &str)> = vec![
+    let table: Vec<(&ServerCertificate, Vec<&ServerCertificate>, Trust, &str)> = vec![
         (&good, vec![], Trust::Verified, unknown),
         (&good, vec![&elsewhere], Trust::Verified, unknown),
         (
@@ -84,7 +88,7 @@ async fn who_is_not_believed_hears_nothing_and_the_user_learns_what_to_pin() {
         ),
     ];
     for (shown, roots, trust, why) in table {
-        let stub = Stub::start(shown, polite).await;
+        let stub = Stub::start(shown, valid_reply).await;
         let refused = ask(&stub, &roots, &trust).await.expect_err("not believed");
         let expected = match &trust {
             Trust::Pinned(pin) => format!("and {pin:?} is expected"),
@@ -111,15 +115,15 @@ async fn who_is_not_believed_hears_nothing_and_the_user_learns_what_to_pin() {
 }
 
 #[tokio::test]
-async fn x6_who_never_answers_is_not_waited_for() {
+async fn x6_server_that_never_answers_times_out() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .await
         .expect("a port");
     let deaf = silent.local_addr().expect("an address").to_string();
-    let shown = Shown::new("127.0.0.1", false);
+    let shown = ServerCertificate::new("127.0.0.1", false);
     let mute = Stub::start(&shown, |_| super::stub::Reply::Silence).await;
     for address in [deaf, mute.address()] {
-        let vcenters = VCenters::new(SHORT, Vec::new());
+        let vcenters = VCenters::new(SHORT_TIMEOUT, Vec::new());
         let place = endpoint(&address);
         let refused = vcenters
             .log_in(&place, &Trust::Anybody, &credential("u", "p"))
@@ -137,7 +141,7 @@ async fn x6_who_never_answers_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn who_does_not_listen_or_speaks_no_tls_is_unreachable() {
+async fn closed_port_or_plain_text_server_is_unreachable() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .await
         .expect("a port");
@@ -156,7 +160,7 @@ async fn who_does_not_listen_or_speaks_no_tls_is_unreachable() {
                 .ok();
         }
     });
-    let vcenters = VCenters::new(PATIENCE, Vec::new());
+    let vcenters = VCenters::new(TIMEOUT, Vec::new());
     for (address, start) in [
         (closed, "cannot connect ("),
         (rude, "TLS does not come about ("),

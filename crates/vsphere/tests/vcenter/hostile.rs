@@ -10,12 +10,13 @@ use insula_identity::session::{Connector, LoginError};
 use insula_vsphere::vcenter::{Clone, Error, Object, Session, VCenters};
 
 use super::stub::{
-    Reply, Shown, Stub, answer, content, envelope, fault, http, method, polite, welcome,
+    Reply, ServerCertificate, Stub, answer, content, envelope, fault, http, method, valid_reply,
+    welcome,
 };
-use super::{PATIENCE, SHORT, credential, endpoint, log_in};
+use super::{SHORT_TIMEOUT, TIMEOUT, credential, endpoint, log_in};
 
 /// A scripted reply.
-type Says = Box<dyn Fn() -> Reply + Send + Sync>;
+type ReplyScript = Box<dyn Fn() -> Reply + Send + Sync>;
 
 const PASSWORD: &str = "s3cr&t<\"'>";
 
@@ -30,21 +31,24 @@ async fn enter(stub: &Stub) -> Result<Session, LoginError> {
 }
 
 /// Starts a server with this reply to one method, and valid responses to the others.
-async fn who_says(to: &'static str, reply: impl Fn() -> Reply + Send + Sync + 'static) -> Stub {
-    let shown = Shown::new("127.0.0.1", false);
+async fn stub_replying(
+    to: &'static str,
+    reply: impl Fn() -> Reply + Send + Sync + 'static,
+) -> Stub {
+    let shown = ServerCertificate::new("127.0.0.1", false);
     let script = move |request: &str| {
         if method(request) == to {
             reply()
         } else {
-            polite(request)
+            valid_reply(request)
         }
     };
     Stub::start(&shown, script).await
 }
 
 #[tokio::test]
-async fn a_login_is_two_requests_and_says_who_we_are() {
-    let stub = Stub::start(&Shown::new("127.0.0.1", false), polite).await;
+async fn login_is_two_requests_with_a_user_agent() {
+    let stub = Stub::start(&ServerCertificate::new("127.0.0.1", false), valid_reply).await;
     let session = enter(&stub).await.expect("logged in");
     assert_eq!(
         format!("{session:?}"),
@@ -94,11 +98,11 @@ async fn a_login_is_two_requests_and_says_who_we_are() {
 }
 
 #[tokio::test]
-async fn what_is_no_vcenter_gets_no_password() {
-    let elsewhere = Stub::start(&Shown::new("127.0.0.1", false), polite).await;
+async fn server_that_is_no_vcenter_gets_no_password() {
+    let elsewhere = Stub::start(&ServerCertificate::new("127.0.0.1", false), valid_reply).await;
     let away = format!("location: https://{}/sdk\r\n", elsewhere.address());
     let odd = "it does not answer as a vCenter does: ";
-    let table: Vec<(Says, String)> = vec![
+    let table: Vec<(ReplyScript, String)> = vec![
         (
             Box::new(|| http("200 OK", "", "<html/>")),
             format!("{odd}it is no SOAP envelope"),
@@ -173,11 +177,11 @@ async fn what_is_no_vcenter_gets_no_password() {
         ),
         (
             Box::new(|| fault("RuntimeFault", "no")),
-            "it refuses to log anybody in".to_owned(),
+            "it refuses every login".to_owned(),
         ),
     ];
     for (reply, why) in table {
-        let stub = who_says("RetrieveServiceContent", reply).await;
+        let stub = stub_replying("RetrieveServiceContent", reply).await;
         let refused = enter(&stub).await.expect_err("no vCenter");
         let message = format!("{} is not to be used: {why}", stub.address());
         assert_eq!(
@@ -185,7 +189,7 @@ async fn what_is_no_vcenter_gets_no_password() {
             LoginError {
                 reason: Reason::Unreachable,
                 message,
-                answered: why == "it refuses to log anybody in",
+                answered: why == "it refuses every login",
             }
         );
         assert_eq!(stub.methods(), ["RetrieveServiceContent"]);
@@ -194,9 +198,9 @@ async fn what_is_no_vcenter_gets_no_password() {
 }
 
 #[tokio::test]
-async fn a_login_that_fails_says_why_and_never_with_what() {
+async fn failed_login_reports_why_without_the_credential() {
     let echo = || envelope(&format!("<{}/>", "s3cret"));
-    let table: Vec<(Says, Reason, &str)> = vec![
+    let table: Vec<(ReplyScript, Reason, &str)> = vec![
         (
             Box::new(|| fault("InvalidLogin", "s3cret is wrong")),
             Reason::InvalidCredentials,
@@ -210,7 +214,7 @@ async fn a_login_that_fails_says_why_and_never_with_what() {
         (
             Box::new(|| fault("s3cret", "s3cret")),
             Reason::Unreachable,
-            "is not to be used: it refuses to log anybody in",
+            "is not to be used: it refuses every login",
         ),
         (
             Box::new(move || http("200 OK", "", &echo())),
@@ -224,7 +228,7 @@ async fn a_login_that_fails_says_why_and_never_with_what() {
         ),
     ];
     for (reply, reason, why) in table {
-        let stub = who_says("Login", reply).await;
+        let stub = stub_replying("Login", reply).await;
         let refused = log_in(&stub.address(), &Trust::Anybody, "me", "s3cret").await;
         let message = format!("{} {why}", stub.address());
         assert_eq!(
@@ -233,14 +237,14 @@ async fn a_login_that_fails_says_why_and_never_with_what() {
                 reason,
                 message,
                 // A server that refuses a login is reachable.
-                answered: why.contains("does not take") || why.ends_with("log anybody in"),
+                answered: why.contains("does not take") || why.ends_with("refuses every login"),
             }
         );
     }
 }
 
 #[tokio::test]
-async fn a_credential_that_lacks_something_or_cannot_be_sent_connects_nowhere_for_nothing() {
+async fn incomplete_credential_is_not_sent() {
     let table = [
         ("", "p", "the credential has no username", 0),
         ("u", "", "the credential has no password", 0),
@@ -252,7 +256,7 @@ async fn a_credential_that_lacks_something_or_cannot_be_sent_connects_nowhere_fo
         ),
     ];
     for (username, password, message, connections) in table {
-        let stub = Stub::start(&Shown::new("127.0.0.1", false), polite).await;
+        let stub = Stub::start(&ServerCertificate::new("127.0.0.1", false), valid_reply).await;
         let refused = log_in(&stub.address(), &Trust::Anybody, username, password).await;
         let message = message.to_owned();
         let expected = LoginError {
@@ -267,7 +271,7 @@ async fn a_credential_that_lacks_something_or_cannot_be_sent_connects_nowhere_fo
 }
 
 #[tokio::test]
-async fn a_login_whose_answer_is_not_understood_is_logged_out() {
+async fn login_with_invalid_response_is_logged_out() {
     let cookie = "set-cookie: vmware_soap_session=s9\r\n";
     let replies: [fn(&str) -> Reply; 3] = [
         |cookie| http("200 OK", cookie, "<html/>"),
@@ -282,7 +286,7 @@ async fn a_login_whose_answer_is_not_understood_is_logged_out() {
         },
     ];
     for reply in replies {
-        let stub = who_says("Login", move || reply(cookie)).await;
+        let stub = stub_replying("Login", move || reply(cookie)).await;
         assert_eq!(
             enter(&stub).await.expect_err("no session").reason,
             Reason::Unreachable
@@ -295,18 +299,18 @@ async fn a_login_whose_answer_is_not_understood_is_logged_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn r1_a_login_that_is_answered_too_late_is_logged_out() {
+async fn r1_late_login_is_logged_out() {
     let (let_go, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     // It answers when the caller has left.
-    let stub = who_says("Login", move || {
+    let stub = stub_replying("Login", move || {
         tokio::task::block_in_place(|| {
-            let _ = gate.lock().expect("unpoisoned").recv_timeout(PATIENCE);
+            let _ = gate.lock().expect("unpoisoned").recv_timeout(TIMEOUT);
         });
         welcome()
     });
     let stub = stub.await;
-    let vcenters = VCenters::new(SHORT, Vec::new());
+    let vcenters = VCenters::new(SHORT_TIMEOUT, Vec::new());
     let place = endpoint(&stub.address());
     let refused = vcenters
         .log_in(&place, &Trust::Anybody, &credential("u", "p"))
@@ -317,7 +321,7 @@ async fn r1_a_login_that_is_answered_too_late_is_logged_out() {
         "{refused}"
     );
     drop(let_go);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while stub.methods().last().map(String::as_str) != Some("Logout") {
         assert!(Instant::now() < deadline, "{:?}", stub.methods());
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -325,10 +329,10 @@ async fn r1_a_login_that_is_answered_too_late_is_logged_out() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_meanwhile_is_replaced_for_reads_only() {
+async fn closed_connection_is_replaced_for_idempotent_calls_only() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
-    let shown = Shown::new("127.0.0.1", false);
+    let shown = ServerCertificate::new("127.0.0.1", false);
     let stub = Stub::start(&shown, move |request| match method(request) {
         "FindByUuid" if counted.fetch_add(1, Ordering::SeqCst) == 0 => Reply::HangUp,
         "RetrievePropertiesEx" => answer(
@@ -336,7 +340,7 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced_for_reads_only() {
             "<returnval><objects><obj type=\"VirtualMachine\">vm-1</obj></objects></returnval>",
         ),
         "CloneVM_Task" | "PowerOnVM_Task" => Reply::HangUp,
-        _ => polite(request),
+        _ => valid_reply(request),
     });
     let stub = stub.await;
     let session = enter(&stub).await.expect("logged in");
@@ -368,17 +372,17 @@ async fn a_connection_that_was_closed_meanwhile_is_replaced_for_reads_only() {
 }
 
 #[tokio::test]
-async fn pages_are_followed_and_do_not_go_on_for_ever() {
+async fn pages_are_followed_up_to_a_limit() {
     let page = |token: &str, inside: &str| {
         let token = format!("<token>{token}</token>");
         let objects = format!("<objects><obj type=\"Task\">task-1</obj>{inside}</objects>");
         format!("<returnval>{token}{objects}</returnval>")
     };
-    let shown = Shown::new("127.0.0.1", false);
+    let shown = ServerCertificate::new("127.0.0.1", false);
     let stub = Stub::start(&shown, move |request| match method(request) {
         name @ "RetrievePropertiesEx" => answer(name, &page("1", "")),
         name @ "ContinueRetrievePropertiesEx" => answer(name, &page("1", "")),
-        _ => polite(request),
+        _ => valid_reply(request),
     });
     let stub = stub.await;
     let session = enter(&stub).await.expect("logged in");
@@ -389,10 +393,10 @@ async fn pages_are_followed_and_do_not_go_on_for_ever() {
 }
 
 #[tokio::test]
-async fn words_of_a_vcenter_are_passed_on_but_not_all_of_them() {
+async fn long_vcenter_messages_are_shortened() {
     let long = "ä".repeat(5000);
     let said = long.clone();
-    let stub = who_says("FindByUuid", move || fault("Odd", &said)).await;
+    let stub = stub_replying("FindByUuid", move || fault("Odd", &said)).await;
     let session = enter(&stub).await.expect("logged in");
     let message = format!("{}…", "ä".repeat(1000));
     let expected = Error::Fault {
@@ -404,7 +408,7 @@ async fn words_of_a_vcenter_are_passed_on_but_not_all_of_them() {
 }
 
 #[tokio::test]
-async fn only_where_much_is_asked_for_is_much_read() {
+async fn large_responses_are_read_only_where_expected() {
     let vm = Object::new("VirtualMachine", "vm-1");
     let said = |kib: usize| {
         let long = "x".repeat(kib << 10);
@@ -420,7 +424,7 @@ async fn only_where_much_is_asked_for_is_much_read() {
         (300, Err(larger(256)), Ok(300 << 10)),
         (5000, Err(larger(256)), Err(larger(4096))),
     ] {
-        let stub = who_says("RetrievePropertiesEx", move || {
+        let stub = stub_replying("RetrievePropertiesEx", move || {
             answer("RetrievePropertiesEx", &said(kib))
         });
         let stub = stub.await;

@@ -16,7 +16,7 @@ async fn name_of(session: &Session, what: Place, dc: &Object, text: Option<&str>
 
 /// `None` stands for the first object of the row.
 #[tokio::test]
-async fn everything_is_found_by_path_by_name_by_id_and_as_the_only_one() {
+async fn objects_are_found_by_path_name_id_or_as_the_only_one() {
     let Some(vcsim) = VcSim::start("u", "p") else {
         return;
     };
@@ -94,7 +94,7 @@ async fn everything_is_found_by_path_by_name_by_id_and_as_the_only_one() {
 }
 
 #[tokio::test]
-async fn a_template_is_found_by_its_instance_uuid() {
+async fn template_is_found_by_instance_uuid() {
     let Some(vcsim) = VcSim::start("u", "p") else {
         return;
     };
@@ -123,7 +123,7 @@ async fn a_template_is_found_by_its_instance_uuid() {
 }
 
 #[tokio::test]
-async fn what_is_missing_or_may_be_several_is_said() {
+async fn missing_and_ambiguous_names_are_reported() {
     let flags = ["-dc", "2", "-cluster", "2", "-pool", "1", "-ds", "2"];
     let settings = Settings {
         flags: flags.map(str::to_owned).to_vec(),
@@ -208,7 +208,7 @@ async fn what_is_missing_or_may_be_several_is_said() {
 }
 
 #[tokio::test]
-async fn names_below_folders_are_found_and_may_be_escaped() {
+async fn nested_and_escaped_names_are_found() {
     let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
     fake.add_folder("/DC0/vm/team");
     fake.add_folder("/DC0/vm/team/deep");

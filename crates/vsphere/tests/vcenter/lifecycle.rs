@@ -16,7 +16,7 @@ async fn place(session: &Session, what: Place, dc: &Object, text: &str) -> Objec
 }
 
 /// Returns the specification of a clone on these networks.
-async fn order(session: &Session, dc: &Object, template: &Object, networks: &[&str]) -> Clone {
+async fn clone_spec(session: &Session, dc: &Object, template: &Object, networks: &[&str]) -> Clone {
     let machine = session.machine(template).await.expect("known");
     let mut cards = Vec::new();
     for (network, mac) in networks
@@ -49,7 +49,7 @@ async fn order(session: &Session, dc: &Object, template: &Object, networks: &[&s
 }
 
 #[tokio::test]
-async fn a_machine_is_cloned_set_started_reached_stopped_and_destroyed() {
+async fn machine_is_cloned_configured_started_stopped_and_destroyed() {
     let Some(vcsim) = VcSim::start("u", "p") else {
         return;
     };
@@ -58,7 +58,7 @@ async fn a_machine_is_cloned_set_started_reached_stopped_and_destroyed() {
         .expect("logged in");
     let dc = session.datacenter(None).await.expect("the only one");
     let template = place(&session, Place::VirtualMachine, &dc, "DC0_C0_RP0_VM0").await;
-    let clone = order(&session, &dc, &template, &["VM Network", "DC0_DVPG0"]).await;
+    let clone = clone_spec(&session, &dc, &template, &["VM Network", "DC0_DVPG0"]).await;
     let before = session.machine(&template).await.expect("known");
     assert!(
         !before.cards.is_empty() && !before.disks.is_empty(),
@@ -89,7 +89,10 @@ async fn a_machine_is_cloned_set_started_reached_stopped_and_destroyed() {
         ("SET.guest.ipAddress", "10.0.0.42"),
     ];
     let extra = extra.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let task = session.set_extra(&vm, &extra).await.expect("accepted");
+    let task = session
+        .set_extra_config(&vm, &extra)
+        .await
+        .expect("accepted");
     assert_eq!(done(&session, &task).await, None);
     let machine = session.machine(&vm).await.expect("known");
     assert_eq!(machine.metadata.as_deref(), Some("bWV0YQ== <&>"));
@@ -140,7 +143,7 @@ fn failure(task: Task) -> String {
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_fails_the_task() {
+async fn taken_name_fails_the_task() {
     let Some(vcsim) = VcSim::start("u", "p") else {
         return;
     };
@@ -149,7 +152,7 @@ async fn a_name_that_is_taken_fails_the_task() {
         .expect("logged in");
     let dc = session.datacenter(None).await.expect("the only one");
     let template = place(&session, Place::VirtualMachine, &dc, "DC0_C0_RP0_VM0").await;
-    let mut clone = order(&session, &dc, &template, &["VM Network"]).await;
+    let mut clone = clone_spec(&session, &dc, &template, &["VM Network"]).await;
     clone.name = "DC0_C0_RP0_VM1".to_owned();
     let fault = match session.clone_vm(&template, &clone).await {
         Ok(task) => failure(outcome(&session, &task).await),
@@ -160,7 +163,7 @@ async fn a_name_that_is_taken_fails_the_task() {
 }
 
 #[tokio::test]
-async fn a_linked_clone_stands_on_a_snapshot_and_a_strict_vcenter_takes_the_order_of_all_parts() {
+async fn linked_clone_in_schema_order_is_accepted_by_a_strict_vcenter() {
     let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
     let session = log_in(&fake.address(), &Trust::Anybody, "a", "p")
         .await
@@ -173,7 +176,7 @@ async fn a_linked_clone_stands_on_a_snapshot_and_a_strict_vcenter_takes_the_orde
         let template = place(&session, Place::VirtualMachine, &dc, template).await;
         let known = session.machine(&template).await.expect("known");
         assert!(known.is_template);
-        let mut clone = order(&session, &dc, &template, networks).await;
+        let mut clone = clone_spec(&session, &dc, &template, networks).await;
         clone.name = format!("node-{}", template.id);
         clone.instance_uuid = uuid::Uuid::new_v4().to_string();
         clone.snapshot = known
@@ -193,14 +196,14 @@ async fn a_linked_clone_stands_on_a_snapshot_and_a_strict_vcenter_takes_the_orde
 }
 
 #[tokio::test]
-async fn without_a_folder_a_clone_is_beside_its_template() {
+async fn clone_without_a_folder_is_beside_its_template() {
     let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
     let session = log_in(&fake.address(), &Trust::Anybody, "a", "p")
         .await
         .expect("logged in");
     let dc = session.datacenter(None).await.expect("the only one");
     let template = place(&session, Place::VirtualMachine, &dc, "templates/linked").await;
-    let mut clone = order(&session, &dc, &template, &[]).await;
+    let mut clone = clone_spec(&session, &dc, &template, &[]).await;
     clone.folder = None;
     let task = session.clone_vm(&template, &clone).await.expect("accepted");
     let vm = done(&session, &task).await;

@@ -7,12 +7,12 @@ use insula_testkit::vcenter::FakeVCenter;
 use insula_testkit::vcsim::{Settings, VcSim};
 use insula_vsphere::vcenter::{Error, VCenters};
 
-use super::{PATIENCE, SHORT, credential, endpoint, log_in, log_out};
+use super::{SHORT_TIMEOUT, TIMEOUT, credential, endpoint, log_in, log_out};
 
 const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));
 
 #[tokio::test]
-async fn g1_a_session_is_the_accounts_and_ends_with_its_logout() {
+async fn g1_session_belongs_to_its_account_and_ends_with_the_logout() {
     let Some(vcsim) = VcSim::start("tenant-a", "p&<a") else {
         return;
     };
@@ -23,14 +23,14 @@ async fn g1_a_session_is_the_accounts_and_ends_with_its_logout() {
     assert_eq!(session.about().api_type, "VirtualCenter");
     assert!(!session.about().version.is_empty());
     assert!(
-        VCenters::new(PATIENCE, Vec::new())
+        VCenters::new(TIMEOUT, Vec::new())
             .is_alive(&session)
             .await
             .expect("answered")
     );
     log_out(&session).await;
     assert!(
-        !VCenters::new(PATIENCE, Vec::new())
+        !VCenters::new(TIMEOUT, Vec::new())
             .is_alive(&session)
             .await
             .expect("answered")
@@ -42,11 +42,11 @@ async fn g1_a_session_is_the_accounts_and_ends_with_its_logout() {
 }
 
 #[tokio::test]
-async fn an_administrator_sees_our_session_and_can_end_it() {
+async fn administrator_sees_the_session_and_can_end_it() {
     let Some(vcsim) = VcSim::start("tenant-a", "pa") else {
         return;
     };
-    let vcenters = VCenters::new(PATIENCE, Vec::new());
+    let vcenters = VCenters::new(TIMEOUT, Vec::new());
     let session = log_in(&vcsim.address(), &Trust::Anybody, "tenant-a", "pa").await;
     let session = session.expect("logged in");
     let seen = vcsim.sessions().await.expect("listed");
@@ -71,7 +71,7 @@ async fn an_administrator_sees_our_session_and_can_end_it() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_from_a_wrong_certificate() {
+async fn wrong_password_and_wrong_certificate_are_distinct() {
     let Some(vcsim) = VcSim::start("tenant-a", "pa") else {
         return;
     };
@@ -92,7 +92,7 @@ async fn a_wrong_password_is_told_from_a_wrong_certificate() {
 }
 
 #[tokio::test]
-async fn a_simulator_shows_the_certificate_it_is_given_and_is_as_slow_as_it_is_told() {
+async fn simulator_supports_certificates_and_delays() {
     let key = rcgen::KeyPair::generate().expect("a key");
     let parameters = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("names");
     let certificate = parameters.self_signed(&key).expect("a certificate");
@@ -106,25 +106,25 @@ async fn a_simulator_shows_the_certificate_it_is_given_and_is_as_slow_as_it_is_t
     };
     let place = endpoint(&vcsim.address());
     let roots = vec![certificate.der().to_vec()];
-    let hasty = VCenters::new(SHORT, roots.clone());
-    let slow = hasty
+    let with_short_timeout = VCenters::new(SHORT_TIMEOUT, roots.clone());
+    let slow = with_short_timeout
         .log_in(&place, &Trust::Verified, &credential("user", "pass"))
         .await;
     assert_eq!(slow.expect_err("too slow").reason, Reason::Unreachable);
-    let patient = VCenters::new(PATIENCE, roots);
-    let session = patient
+    let with_long_timeout = VCenters::new(TIMEOUT, roots);
+    let session = with_long_timeout
         .log_in(&place, &Trust::Verified, &credential("user", "pass"))
         .await;
     log_out(&session.expect("logged in")).await;
 }
 
 #[tokio::test]
-async fn x5_an_account_of_few_privileges_can_tell_whether_its_session_is_alive() {
+async fn x5_restricted_account_can_check_its_session() {
     let fake = FakeVCenter::start(&[("low", "p")])
         .await
         .expect("a vCenter");
     fake.limit("low");
-    let vcenters = VCenters::new(PATIENCE, vec![fake.ca_der().expect("a root")]);
+    let vcenters = VCenters::new(TIMEOUT, vec![fake.ca_der().expect("a root")]);
     let place = endpoint(&fake.address());
     let session = vcenters
         .log_in(&place, &Trust::Verified, &credential("low", "p"))
@@ -137,7 +137,7 @@ async fn x5_an_account_of_few_privileges_can_tell_whether_its_session_is_alive()
 }
 
 #[tokio::test]
-async fn many_requests_of_one_session_run_at_once() {
+async fn requests_of_one_session_run_concurrently() {
     let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
     let session = log_in(&fake.address(), &Trust::Anybody, "a", "p")
         .await
@@ -155,10 +155,10 @@ async fn many_requests_of_one_session_run_at_once() {
 }
 
 #[tokio::test]
-async fn x4_a_refusal_that_comes_late_is_a_refusal_and_nothing_is_tried_meanwhile() {
+async fn x4_late_refusal_counts_and_delays_further_logins() {
     let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
-    fake.delay("Login", SHORT * 2);
-    let vcenters = VCenters::new(SHORT, Vec::new());
+    fake.delay("Login", SHORT_TIMEOUT * 2);
+    let vcenters = VCenters::new(SHORT_TIMEOUT, Vec::new());
     let place = endpoint(&fake.address());
     let wrong = credential("a", "wrong");
     let mut reasons = Vec::new();
@@ -173,22 +173,22 @@ async fn x4_a_refusal_that_comes_late_is_a_refusal_and_nothing_is_tried_meanwhil
 }
 
 #[tokio::test]
-async fn r1_a_session_that_was_opened_too_late_is_closed_before_the_end() {
+async fn r1_late_session_is_closed_before_shutdown() {
     let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
-    fake.delay("Login", SHORT * 2);
-    let vcenters = VCenters::new(SHORT, Vec::new());
+    fake.delay("Login", SHORT_TIMEOUT * 2);
+    let vcenters = VCenters::new(SHORT_TIMEOUT, Vec::new());
     let place = endpoint(&fake.address());
     let late = vcenters
         .log_in(&place, &Trust::Anybody, &credential("a", "p"))
         .await;
     assert_eq!(late.expect_err("too late").reason, Reason::Unreachable);
-    vcenters.finish(PATIENCE).await;
+    vcenters.finish(TIMEOUT).await;
     assert_eq!((fake.logins().len(), fake.called("Logout")), (1, 1));
     assert_eq!(fake.open_sessions().len(), 0);
 }
 
 #[tokio::test]
-async fn a_certificate_that_changes_in_mid_session_is_not_trusted_and_that_is_said() {
+async fn changed_certificate_is_reported_during_a_session() {
     let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
     let pinned = Trust::Pinned(fake.thumbprint_sha256());
     let session = log_in(&fake.address(), &pinned, "a", "p").await;
@@ -199,7 +199,7 @@ async fn a_certificate_that_changes_in_mid_session_is_not_trusted_and_that_is_sa
     assert_eq!(error.reason(), Reason::CertificateNotTrusted);
     let start = "the certificate of the vCenter is not trusted: ";
     assert!(error.to_string().starts_with(start), "{error}");
-    let vcenters = VCenters::new(PATIENCE, Vec::new());
+    let vcenters = VCenters::new(TIMEOUT, Vec::new());
     let checked = vcenters.is_alive(&session).await.expect_err("another");
     assert_eq!(checked.reason, Reason::CertificateNotTrusted);
 }

@@ -17,9 +17,9 @@ use insula_identity::session::{Connector, LoginError};
 use insula_vsphere::vcenter::{Object, Session, Task, VCenters};
 
 /// The timeout where an answer is expected.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// The timeout where none is.
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 fn endpoint(text: &str) -> Endpoint {
     Endpoint::parse(text, 443).expect("an endpoint")
@@ -43,7 +43,7 @@ async fn log_in(
     username: &str,
     password: &str,
 ) -> Result<Session, LoginError> {
-    let vcenters = VCenters::new(PATIENCE, Vec::new());
+    let vcenters = VCenters::new(TIMEOUT, Vec::new());
     let credential = credential(username, password);
     vcenters
         .log_in(&endpoint(address), trust, &credential)
@@ -51,12 +51,12 @@ async fn log_in(
 }
 
 async fn log_out(session: &Session) {
-    VCenters::new(PATIENCE, Vec::new()).log_out(session).await;
+    VCenters::new(TIMEOUT, Vec::new()).log_out(session).await;
 }
 
 /// Waits for the end of a task.
 async fn outcome(session: &Session, task: &Object) -> Task {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match session.task(task).await.expect("a task is known") {
             Task::Running if Instant::now() < deadline => {

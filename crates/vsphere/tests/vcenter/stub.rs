@@ -21,7 +21,7 @@ pub enum Reply {
 }
 
 /// The certificate of a server.
-pub struct Shown {
+pub struct ServerCertificate {
     pub root: Vec<u8>,
     leaf: Vec<u8>,
     key: Vec<u8>,
@@ -34,7 +34,7 @@ pub struct Stub {
     serving: JoinHandle<()>,
 }
 
-impl Shown {
+impl ServerCertificate {
     /// Creates a certificate for a name, with its own authority.
     pub fn new(name: &str, expired: bool) -> Self {
         let root_key = KeyPair::generate().expect("a key");
@@ -77,7 +77,7 @@ impl Shown {
 
 impl Stub {
     /// Starts a server that answers every request by the script.
-    pub async fn start<Script>(shown: &Shown, script: Script) -> Self
+    pub async fn start<Script>(shown: &ServerCertificate, script: Script) -> Self
     where
         Script: Fn(&str) -> Reply + Send + Sync + 'static,
     {
@@ -107,7 +107,7 @@ impl Stub {
                     let Ok(stream) = tls.accept(stream).await else {
                         return;
                     };
-                    converse(stream, &log, &*script).await;
+                    serve_connection(stream, &log, &*script).await;
                 });
             }
         });
@@ -205,7 +205,7 @@ pub fn welcome() -> Reply {
 }
 
 /// Replies like a vCenter up to the login, and with empty responses afterwards.
-pub fn polite(request: &str) -> Reply {
+pub fn valid_reply(request: &str) -> Reply {
     match method(request) {
         "RetrieveServiceContent" => content("VirtualCenter", "8.0.2"),
         "Login" => welcome(),
@@ -213,7 +213,7 @@ pub fn polite(request: &str) -> Reply {
     }
 }
 
-async fn converse(
+async fn serve_connection(
     mut stream: tokio_rustls::server::TlsStream<tokio::net::TcpStream>,
     log: &Mutex<Vec<String>>,
     script: &(dyn Fn(&str) -> Reply + Send + Sync),

@@ -8,7 +8,7 @@
     reason = "each test program uses what it needs of it"
 )]
 
-mod make;
+mod space;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use insula_operator::health::Health;
 use insula_operator::lease::Times;
 use insula_operator::spaces::within;
 use insula_testkit::server::{Client as Plain, Setup, TestServer};
-use insula_vsphere::operator::{Settings, Static, run};
+use insula_vsphere::operator::{Settings, StaticCredentials, run};
 use insula_vsphere::{crds, manifests};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -34,10 +34,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-pub use make::{HOME, Space, condition, conditions, create, delete, gone, patched, until};
+pub use space::{HOME, Space, condition, conditions, create, delete, gone, patched, until};
 
 /// The deadline of every wait. A wait takes a second or two, unless the machine is busy.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(90);
 
 /// Short durations for the leader election.
 pub const TIMES: Times = Times {
@@ -65,7 +65,7 @@ pub struct World {
     /// A client with exactly the operator's rights.
     pub operator: Client,
     /// The static credentials of the operator.
-    pub given: watch::Sender<Option<Static>>,
+    pub static_credentials: watch::Sender<Option<StaticCredentials>>,
 }
 
 impl World {
@@ -92,18 +92,18 @@ impl World {
         }
         for tenant in ["t1", "t2"] {
             let space = server.tenant(tenant).await?;
-            for object in manifests::of_tenant() {
+            for object in manifests::tenant_manifests() {
                 apply(&space, &object).await?;
             }
         }
         served(&admin).await?;
         let operator = account(&server, &system, &admin).await?;
-        let (given, _) = watch::channel(None);
+        let (static_credentials, _) = watch::channel(None);
         Ok(Self {
             server,
             admin,
             operator,
-            given,
+            static_credentials,
         })
     }
 
@@ -126,11 +126,11 @@ impl World {
         Settings {
             leader_elect: false,
             times: TIMES,
-            patience: Duration::from_secs(10),
-            vcenter_patience: Duration::from_secs(2),
+            request_timeout: Duration::from_secs(10),
+            vcenter_timeout: Duration::from_secs(2),
             sessions: SESSIONS,
             tenants: true,
-            ..Settings::new("operator", self.given.subscribe())
+            ..Settings::new("operator", self.static_credentials.subscribe())
         }
     }
 
@@ -145,7 +145,7 @@ impl World {
     }
 
     /// Sets the static credentials, for these servers.
-    pub fn give(&self, account: &str, password: &str, servers: &[&str]) {
+    pub fn set_static_credentials(&self, account: &str, password: &str, servers: &[&str]) {
         let text = |text: &str| Hidden::new(text.to_owned());
         let data = [("username", account), ("password", password)];
         let endpoint = |server: &&str| Endpoint::parse(server, 443).expect("a server");
@@ -153,12 +153,13 @@ impl World {
             [] => Bound::Nowhere,
             servers => Bound::Only(servers.iter().map(|one| (endpoint(one), None)).collect()),
         };
-        self.given.send_replace(Some(Static {
-            data: data
-                .map(|(key, value)| (key.to_owned(), text(value)))
-                .into(),
-            bound,
-        }));
+        self.static_credentials
+            .send_replace(Some(StaticCredentials {
+                data: data
+                    .map(|(key, value)| (key.to_owned(), text(value)))
+                    .into(),
+                bound,
+            }));
     }
 }
 
@@ -205,11 +206,11 @@ impl Drop for Running {
 
 /// Polls until there is a value, and fails after the deadline.
 pub async fn eventually<T>(
-    mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
+    mut poll: impl AsyncFnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
     let deadline = Instant::now() + DEADLINE;
     loop {
-        if let Some(found) = look().await? {
+        if let Some(found) = poll().await? {
             return Ok(found);
         }
         anyhow::ensure!(Instant::now() < deadline, "did not happen in time");

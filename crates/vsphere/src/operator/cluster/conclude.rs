@@ -4,22 +4,22 @@ use insula_identity::credential::Source;
 use insula_identity::decide::Refusal;
 use k8s_openapi::jiff::Timestamp;
 
-use super::from;
+use super::describe_source;
 use crate::kinds::{FailureDomain, Initialization, VSphereCluster};
-use crate::operator::condition::{READY, Saying, VCENTER, reason};
-use crate::operator::identify::sentence;
+use crate::operator::condition::{ConditionWriter, READY, VCENTER, reason};
 use crate::operator::paused;
+use crate::operator::resolve::full_message;
 
 /// Whether the selected zones are ready.
 pub(super) const DOMAINS: &str = "FailureDomainsReady";
 /// The conditions that `Ready` summarizes.
 const PARTS: &[&str] = &[VCENTER, DOMAINS];
 /// The oldest supported major version.
-const OLDEST: u32 = 6;
+const MIN_MAJOR_VERSION: u32 = 6;
 
 /// The observed state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct Observed {
     pub vcenter: VCenter,
     pub domains: Domains,
     /// Whether a Cluster owns it: without an owner it is never provisioned.
@@ -30,13 +30,13 @@ pub(super) struct Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum VCenter {
     /// It is being checked; the last result still holds.
-    Asked,
+    Checking,
     /// It accepts the credential of this source.
-    Answers { version: String, source: Source },
+    Available { version: String, source: Source },
     /// There is no credential for it, or the vCenter does not accept it.
     Refused(Refusal),
     /// The API server did not answer.
-    NotKnown(String),
+    Unknown(String),
 }
 
 /// The zones for machines.
@@ -49,7 +49,7 @@ pub(super) enum Domains {
         not_ready: usize,
     },
     /// The selector is invalid.
-    NoSelector,
+    InvalidSelector,
 }
 
 impl Default for Domains {
@@ -63,23 +63,27 @@ impl Default for Domains {
 }
 
 /// Returns the cluster with its new status.
-pub(super) fn conclude(cluster: &VSphereCluster, found: &Found, now: Timestamp) -> VSphereCluster {
+pub(super) fn conclude(
+    cluster: &VSphereCluster,
+    found: &Observed,
+    now: Timestamp,
+) -> VSphereCluster {
     let mut after = cluster.clone();
     let status = after.status.get_or_insert_default();
     let generation = cluster.metadata.generation;
-    paused::say(&mut status.conditions, None, generation, now);
-    let mut saying = Saying {
+    paused::set_condition(&mut status.conditions, None, generation, now);
+    let mut writer = ConditionWriter {
         conditions: &mut status.conditions,
         generation,
         now,
     };
-    let answers = say_vcenter(&mut saying, &found.vcenter);
-    let waits = say_domains(&mut saying, &found.domains);
-    saying.summary(PARTS);
+    let answers = set_vcenter_condition(&mut writer, &found.vcenter);
+    let waits = set_domains_condition(&mut writer, &found.domains);
+    writer.summary(PARTS);
     if let Domains::Zones { ready, .. } = &found.domains {
         status.failure_domains.clone_from(ready);
     }
-    if let (true, VCenter::Answers { version, .. }) = (answers, &found.vcenter) {
+    if let (true, VCenter::Available { version, .. }) = (answers, &found.vcenter) {
         status.v_center_version = Some(version.clone());
     }
     // Once provisioned, always provisioned: Cluster API does not take it back either.
@@ -93,7 +97,7 @@ pub(super) fn conclude(cluster: &VSphereCluster, found: &Found, now: Timestamp) 
 }
 
 /// Returns a terminating cluster with its new status, and what it waits for.
-pub(super) fn conclude_going(
+pub(super) fn conclude_deletion(
     cluster: &VSphereCluster,
     waits_for: Option<&str>,
     now: Timestamp,
@@ -101,40 +105,44 @@ pub(super) fn conclude_going(
     let mut after = cluster.clone();
     let status = after.status.get_or_insert_default();
     let generation = cluster.metadata.generation;
-    paused::say(&mut status.conditions, None, generation, now);
-    let had_domains = status.conditions.iter().any(|told| told.type_ == DOMAINS);
-    let mut saying = Saying {
+    paused::set_condition(&mut status.conditions, None, generation, now);
+    let had_domains = status
+        .conditions
+        .iter()
+        .any(|condition| condition.type_ == DOMAINS);
+    let mut writer = ConditionWriter {
         conditions: &mut status.conditions,
         generation,
         now,
     };
     let message = waits_for.unwrap_or_default();
-    saying.no(VCENTER, "Deleting", message);
+    writer.set_false(VCENTER, "Deleting", message);
     if had_domains {
-        saying.no(DOMAINS, "Deleting", "");
+        writer.set_false(DOMAINS, "Deleting", "");
     }
-    saying.no(READY, "Deleting", message);
+    writer.set_false(READY, "Deleting", message);
     after
 }
 
 /// Sets the vCenter condition. Returns whether the vCenter can be used.
-fn say_vcenter(saying: &mut Saying<'_>, vcenter: &VCenter) -> bool {
+fn set_vcenter_condition(writer: &mut ConditionWriter<'_>, vcenter: &VCenter) -> bool {
     match vcenter {
-        VCenter::Asked => return false,
-        VCenter::Answers { version, source } => match is_supported(version) {
-            true => saying.yes(VCENTER, "Available", from(source)),
+        VCenter::Checking => return false,
+        VCenter::Available { version, source } => match is_supported(version) {
+            true => writer.set_true(VCENTER, "Available", describe_source(source)),
             false => {
-                let message = format!("release {version:?} is older than {OLDEST}, or none");
-                saying.no(VCENTER, "InvalidVCenterVersion", message);
+                let message =
+                    format!("release {version:?} is older than {MIN_MAJOR_VERSION}, or none");
+                writer.set_false(VCENTER, "InvalidVCenterVersion", message);
                 return false;
             }
         },
         VCenter::Refused(refusal) => {
-            saying.no(VCENTER, reason(refusal.reason), sentence(refusal));
+            writer.set_false(VCENTER, reason(refusal.reason), full_message(refusal));
             return false;
         }
-        VCenter::NotKnown(why) => {
-            saying.no(VCENTER, "ServerUnavailable", why.clone());
+        VCenter::Unknown(why) => {
+            writer.set_false(VCENTER, "ServerUnavailable", why.clone());
             return false;
         }
     }
@@ -142,11 +150,11 @@ fn say_vcenter(saying: &mut Saying<'_>, vcenter: &VCenter) -> bool {
 }
 
 /// Sets the condition of the zones. Returns whether some are not checked yet.
-fn say_domains(saying: &mut Saying<'_>, domains: &Domains) -> bool {
+fn set_domains_condition(writer: &mut ConditionWriter<'_>, domains: &Domains) -> bool {
     let (ready, unknown, not_ready) = match domains {
-        Domains::NoSelector => {
+        Domains::InvalidSelector => {
             let message = "spec.failureDomainSelector is no selector";
-            saying.no(DOMAINS, "NotReady", message);
+            writer.set_false(DOMAINS, "NotReady", message);
             return false;
         }
         Domains::Zones {
@@ -157,14 +165,14 @@ fn say_domains(saying: &mut Saying<'_>, domains: &Domains) -> bool {
     };
     if unknown > 0 {
         let message = "Waiting for failure domains to report ready status";
-        saying.no(DOMAINS, "NotReady", message);
+        writer.set_false(DOMAINS, "NotReady", message);
     } else if not_ready > 0 {
         let message = "One or more failure domains are not ready";
-        saying.no(DOMAINS, "NotReady", message);
+        writer.set_false(DOMAINS, "NotReady", message);
     } else if ready > 0 {
-        saying.yes(DOMAINS, "Ready", "");
+        writer.set_true(DOMAINS, "Ready", "");
     } else {
-        saying.nothing(DOMAINS);
+        writer.remove(DOMAINS);
     }
     unknown > 0
 }
@@ -173,7 +181,10 @@ fn say_domains(saying: &mut Saying<'_>, domains: &Domains) -> bool {
 fn is_supported(version: &str) -> bool {
     let numbers = version.split(['.', '-', '+']).map(str::parse::<u32>);
     let mut numbers = numbers.map_while(Result::ok);
-    numbers.next().is_some_and(|major| major >= OLDEST) && numbers.next().is_some()
+    numbers
+        .next()
+        .is_some_and(|major| major >= MIN_MAJOR_VERSION)
+        && numbers.next().is_some()
 }
 
 #[cfg(test)]
@@ -184,7 +195,7 @@ mod tests {
     use crate::operator::condition::find;
 
     fn answers(version: &str) -> VCenter {
-        VCenter::Answers {
+        VCenter::Available {
             version: version.to_owned(),
             source: Source::Operator,
         }
@@ -210,25 +221,33 @@ mod tests {
         }
     }
 
-    type Told<'a> = Option<(&'a str, &'a str, &'a str)>;
+    type Summary<'a> = Option<(&'a str, &'a str, &'a str)>;
 
-    fn told<'a>(cluster: &'a VSphereCluster, kind: &str) -> Told<'a> {
-        let told = find(&cluster.status.as_ref()?.conditions, kind)?;
-        Some((&told.status, &told.reason, &told.message))
+    fn condition<'a>(cluster: &'a VSphereCluster, kind: &str) -> Summary<'a> {
+        let found = find(&cluster.status.as_ref()?.conditions, kind)?;
+        Some((&found.status, &found.reason, &found.message))
     }
 
     const WITH: &str = "with the credentials of the operator";
 
     #[test]
-    fn what_was_found_is_said_and_a_cluster_is_provisioned_only_with_everything() {
+    fn conditions_and_provisioned_follow_the_observed_state() {
         let none = Domains::default;
         let available = Some(("True", "Available", WITH));
         let ready = Some(("True", "Ready", ""));
         let waits = "Waiting for failure domains to report ready status";
         let some = "One or more failure domains are not ready";
-        type Row<'a> = (VCenter, Domains, bool, Told<'a>, Told<'a>, Told<'a>, bool);
+        type Row<'a> = (
+            VCenter,
+            Domains,
+            bool,
+            Summary<'a>,
+            Summary<'a>,
+            Summary<'a>,
+            bool,
+        );
         let table: [Row<'_>; 9] = [
-            (VCenter::Asked, none(), true, None, None, None, false),
+            (VCenter::Checking, none(), true, None, None, None, false),
             (answers("8.0.2"), none(), true, available, None, ready, true),
             (
                 answers("8.0.2"),
@@ -302,7 +321,7 @@ mod tests {
             ),
             (
                 refused(Reason::Unreachable),
-                Domains::NoSelector,
+                Domains::InvalidSelector,
                 true,
                 Some(("False", "VCenterUnreachable", "no")),
                 Some((
@@ -319,15 +338,15 @@ mod tests {
             ),
         ];
         for (vcenter, domains, has_owner, of_vcenter, of_domains, of_all, provisioned) in table {
-            let found = Found {
+            let found = Observed {
                 vcenter,
                 domains,
                 has_owner,
             };
             let after = conclude(&VSphereCluster::default(), &found, Timestamp::UNIX_EPOCH);
-            assert_eq!(told(&after, VCENTER), of_vcenter, "{found:?}");
-            assert_eq!(told(&after, DOMAINS), of_domains, "{found:?}");
-            assert_eq!(told(&after, READY), of_all, "{found:?}");
+            assert_eq!(condition(&after, VCENTER), of_vcenter, "{found:?}");
+            assert_eq!(condition(&after, DOMAINS), of_domains, "{found:?}");
+            assert_eq!(condition(&after, READY), of_all, "{found:?}");
             let status = after.status.unwrap();
             assert_eq!(status.ready, provisioned.then_some(true), "{found:?}");
             let initialization = status.initialization.and_then(|once| once.provisioned);
@@ -336,8 +355,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_provisioned_stays_so_whatever_happens() {
-        let mut found = Found {
+    fn provisioned_is_never_taken_back() {
+        let mut found = Observed {
             vcenter: answers("8.0.2"),
             domains: zones(&["b"], 0, 0),
             has_owner: true,
@@ -345,8 +364,8 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let before = conclude(&VSphereCluster::default(), &found, now);
         for vcenter in [
-            VCenter::Asked,
-            VCenter::NotKnown("no".to_owned()),
+            VCenter::Checking,
+            VCenter::Unknown("no".to_owned()),
             refused(Reason::SecretNotAvailable),
             answers("none"),
         ] {
@@ -357,15 +376,18 @@ mod tests {
             assert_eq!(after.initialization.unwrap().provisioned, Some(true));
             assert_eq!(after.v_center_version.as_deref(), Some("8.0.2"));
         }
-        let after = conclude_going(&before, Some("waits for 2 VSphereMachines"), now);
+        let after = conclude_deletion(&before, Some("waits for 2 VSphereMachines"), now);
         let waits = "waits for 2 VSphereMachines";
-        assert_eq!(told(&after, VCENTER), Some(("False", "Deleting", waits)));
-        assert_eq!(told(&after, DOMAINS), Some(("False", "Deleting", "")));
+        assert_eq!(
+            condition(&after, VCENTER),
+            Some(("False", "Deleting", waits))
+        );
+        assert_eq!(condition(&after, DOMAINS), Some(("False", "Deleting", "")));
         assert_eq!(after.status.unwrap().ready, Some(true));
     }
 
     #[test]
-    fn releases_are_read_as_vcenters_say_them() {
+    fn versions_are_parsed_as_reported() {
         for (version, expected) in [
             ("8.0.2", true),
             ("6.7", true),

@@ -17,7 +17,7 @@ pub(super) fn of(
     zones: &[VSphereDeploymentZone],
 ) -> Domains {
     let Ok(selector) = Selector::try_from(selector.clone()) else {
-        return Domains::NoSelector;
+        return Domains::InvalidSelector;
     };
     let server = Endpoint::parse(server, PORT).ok();
     let is_there = |zone: &&VSphereDeploymentZone| {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn domains_are_the_zones_of_the_server_that_the_selector_matches_in_order() {
+    fn domains_are_the_matching_zones_of_the_server_in_order() {
         let zones = [
             zone("c", "vc.example.com", "gold", Some(true)),
             zone("a", "VC.example.com:443", "gold", Some(true)),
@@ -85,7 +85,7 @@ mod tests {
             (json!({"matchLabels": {"tier": "lead"}}), &[], 0, 0),
         ];
         for (selector, names, unknown, not_ready) in table {
-            let told = selector.to_string();
+            let text = selector.to_string();
             let selector = serde_json::from_value(selector).unwrap();
             let expected = Domains::Zones {
                 ready: names
@@ -99,10 +99,13 @@ mod tests {
                 unknown,
                 not_ready,
             };
-            assert_eq!(of("vc.example.com", &selector, &zones), expected, "{told}");
+            assert_eq!(of("vc.example.com", &selector, &zones), expected, "{text}");
         }
         let none = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": []}]});
         let none = serde_json::from_value(none).unwrap();
-        assert_eq!(of("vc.example.com", &none, &zones), Domains::NoSelector);
+        assert_eq!(
+            of("vc.example.com", &none, &zones),
+            Domains::InvalidSelector
+        );
     }
 }

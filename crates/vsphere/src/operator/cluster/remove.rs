@@ -11,38 +11,38 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tracing::info;
 
-use super::conclude::conclude_going;
-use super::{WAITING, Work};
+use super::conclude::conclude_deletion;
+use super::{MAX_WAIT, Reconciliation};
 use crate::capi;
 use crate::kinds::{VSphereCluster, VSphereMachine, VSphereVM};
 use crate::names::{CLUSTER_FINALIZER, CLUSTER_LABEL};
-use crate::operator::claim::give_up;
+use crate::operator::claim::release;
 use crate::operator::commit;
 use crate::operator::context::Dependency;
-use crate::operator::identify::claimant_of;
+use crate::operator::resolve::cluster_claimant;
 
-impl Work<'_> {
+impl Reconciliation<'_> {
     /// Does as much of the deletion as is possible now.
     pub(super) async fn remove(
         &mut self,
         cluster: VSphereCluster,
         owner: Option<&capi::Cluster>,
     ) -> Result<Outcome, kube::Error> {
-        if !commit::is_held(&cluster, CLUSTER_FINALIZER) {
+        if !commit::has_finalizer(&cluster, CLUSTER_FINALIZER) {
             // Other finalizers are left, or it is about to disappear.
-            return Ok(Outcome::Waits(self.context.anyway(self.key)));
+            return Ok(Outcome::Waits(self.context.resync_after(self.key)));
         }
         let name = member_name(&cluster, owner);
         if let Some(waits_for) = self.members(&name).await? {
-            let after = conclude_going(&cluster, Some(&waits_for), Timestamp::now());
+            let after = conclude_deletion(&cluster, Some(&waits_for), Timestamp::now());
             commit::status(&self.clusters, &cluster, &after).await?;
-            return Ok(Outcome::Waits(WAITING));
+            return Ok(Outcome::Waits(MAX_WAIT));
         }
         let reference = cluster.spec.identity_ref.as_ref();
         if let Some(secret) = reference.filter(|reference| reference.kind == "Secret") {
-            give_up(&self.secrets(), &claimant_of(&cluster), &secret.name).await?;
+            release(&self.secrets(), &cluster_claimant(&cluster), &secret.name).await?;
         }
-        commit::let_go(&self.clusters, &cluster, CLUSTER_FINALIZER).await?;
+        commit::remove_finalizer(&self.clusters, &cluster, CLUSTER_FINALIZER).await?;
         info!(key = %self.key, "cluster deleted");
         Ok(Outcome::Gone)
     }
@@ -51,10 +51,10 @@ impl Work<'_> {
     async fn members(&mut self, cluster: &str) -> Result<Option<String>, kube::Error> {
         let on = Dependency::Members {
             space: self.key.space.clone(),
-            namespace: self.key.place().to_owned(),
+            namespace: self.key.namespace_or_empty().to_owned(),
             cluster: cluster.to_owned(),
         };
-        self.context.note(self.key, &mut self.depends, on);
+        self.context.depend_on(self.key, &mut self.depends, on);
         let machines = self.count::<VSphereMachine>(cluster).await?;
         if machines > 0 {
             return Ok(Some(format!("waits for {machines} VSphereMachines")));
@@ -68,7 +68,7 @@ impl Work<'_> {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + Debug + DeserializeOwned,
     {
-        let api: Api<K> = Api::namespaced(self.client.clone(), self.key.place());
+        let api: Api<K> = Api::namespaced(self.client.clone(), self.key.namespace_or_empty());
         let of_cluster = ListParams::default().labels(&format!("{CLUSTER_LABEL}={cluster}"));
         Ok(api.list_metadata(&of_cluster).await?.items.len())
     }

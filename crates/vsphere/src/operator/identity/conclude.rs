@@ -3,13 +3,13 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::kinds::VSphereClusterIdentity;
-use crate::operator::condition::Saying;
+use crate::operator::condition::ConditionWriter;
 use crate::operator::paused;
 
 /// Whether it can be used.
 pub(super) const AVAILABLE: &str = "Available";
 /// How many of its users are listed.
-const NAMED: usize = 5;
+const MAX_LISTED_USERS: usize = 5;
 
 /// The state of an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,22 +17,22 @@ pub(super) enum State {
     /// It can be used.
     Available,
     /// It can be used, but its Secret is being deleted and exists only because it is claimed.
-    KeptOnly(String),
+    AvailableWhileClaimed(String),
     /// Its Secret does not exist.
     NoSecret(String),
     /// Its Secret is being deleted.
-    SecretGoing(String),
+    SecretTerminating(String),
     /// An object of this kind has claimed its Secret.
-    SecretTaken(String),
+    SecretClaimed(String),
     /// Its Secret cannot be claimed.
-    NotHeld(String),
+    ClaimFailed(String),
     /// Its Secret lacks required keys.
-    Incomplete {
+    KeysMissing {
         secret: String,
         missing: Vec<&'static str>,
     },
     /// Its Secret is of a type with another purpose.
-    OddSecret { secret: String, of_type: String },
+    WrongSecretType { secret: String, of_type: String },
     /// One of its servers is invalid.
     InvalidServers(String),
     /// It is being deleted, and waits for its users if there are any.
@@ -41,30 +41,30 @@ pub(super) enum State {
 
 impl State {
     /// Returns reason and message of the condition.
-    fn told(&self) -> (&'static str, String) {
+    fn reason_and_message(&self) -> (&'static str, String) {
         match self {
             Self::Available => ("Available", String::new()),
-            Self::KeptOnly(secret) => (
+            Self::AvailableWhileClaimed(secret) => (
                 "Available",
                 format!("Secret {secret} is being deleted, and there only while it is used"),
             ),
             Self::NoSecret(secret) => {
                 ("SecretNotAvailable", format!("there is no Secret {secret}"))
             }
-            Self::SecretGoing(secret) => (
+            Self::SecretTerminating(secret) => (
                 "SecretNotAvailable",
                 format!("Secret {secret} is being deleted"),
             ),
-            Self::SecretTaken(kind) => (
+            Self::SecretClaimed(kind) => (
                 "SecretAlreadyInUse",
                 format!("the Secret is used by another {kind}"),
             ),
-            Self::NotHeld(why) => ("SettingSecretOwnerReferenceFailed", why.clone()),
-            Self::Incomplete { secret, missing } => (
+            Self::ClaimFailed(why) => ("SettingSecretOwnerReferenceFailed", why.clone()),
+            Self::KeysMissing { secret, missing } => (
                 "InvalidCredentials",
                 format!("Secret {secret} has no {}", missing.join(" and no ")),
             ),
-            Self::OddSecret { secret, of_type } => (
+            Self::WrongSecretType { secret, of_type } => (
                 "InvalidCredentials",
                 format!("Secret {secret} is of type {of_type}, which is not for accounts"),
             ),
@@ -73,8 +73,8 @@ impl State {
         }
     }
 
-    fn is_fit(&self) -> bool {
-        matches!(self, Self::Available | Self::KeptOnly(_))
+    fn is_usable(&self) -> bool {
+        matches!(self, Self::Available | Self::AvailableWhileClaimed(_))
     }
 }
 
@@ -90,21 +90,21 @@ pub(super) fn conclude(
     status.ready = match state {
         // A usable identity stays usable until its last user is gone.
         State::Deleting(_) => status.ready,
-        _ => Some(state.is_fit()),
+        _ => Some(state.is_usable()),
     };
     status.users = Some(i64::try_from(users.len()).unwrap_or(i64::MAX));
-    status.used_by = users.iter().take(NAMED).cloned().collect();
+    status.used_by = users.iter().take(MAX_LISTED_USERS).cloned().collect();
     let generation = identity.metadata.generation;
-    paused::say(&mut status.conditions, None, generation, now);
-    let mut saying = Saying {
+    paused::set_condition(&mut status.conditions, None, generation, now);
+    let mut writer = ConditionWriter {
         conditions: &mut status.conditions,
         generation,
         now,
     };
-    let (reason, message) = state.told();
-    match state.is_fit() {
-        true => saying.yes(AVAILABLE, reason, message),
-        false => saying.no(AVAILABLE, reason, message),
+    let (reason, message) = state.reason_and_message();
+    match state.is_usable() {
+        true => writer.set_true(AVAILABLE, reason, message),
+        false => writer.set_false(AVAILABLE, reason, message),
     }
     after
 }
@@ -115,16 +115,16 @@ mod tests {
     use crate::operator::condition::find;
 
     #[test]
-    fn an_identity_is_ready_exactly_if_it_is_available_and_says_why_if_not() {
+    fn identity_is_ready_exactly_if_available() {
         let secret = || "capv-system/shared".to_owned();
-        let incomplete = |missing: &[&'static str]| State::Incomplete {
+        let incomplete = |missing: &[&'static str]| State::KeysMissing {
             secret: secret(),
             missing: missing.to_vec(),
         };
         for (state, ready, reason, message) in [
             (State::Available, true, "Available", ""),
             (
-                State::KeptOnly(secret()),
+                State::AvailableWhileClaimed(secret()),
                 true,
                 "Available",
                 "Secret capv-system/shared is being deleted, and there only while it is used",
@@ -136,19 +136,19 @@ mod tests {
                 "there is no Secret capv-system/shared",
             ),
             (
-                State::SecretGoing(secret()),
+                State::SecretTerminating(secret()),
                 false,
                 "SecretNotAvailable",
                 "Secret capv-system/shared is being deleted",
             ),
             (
-                State::SecretTaken("VSphereCluster".to_owned()),
+                State::SecretClaimed("VSphereCluster".to_owned()),
                 false,
                 "SecretAlreadyInUse",
                 "the Secret is used by another VSphereCluster",
             ),
             (
-                State::NotHeld("no".to_owned()),
+                State::ClaimFailed("no".to_owned()),
                 false,
                 "SettingSecretOwnerReferenceFailed",
                 "no",
@@ -160,7 +160,7 @@ mod tests {
                 "Secret capv-system/shared has no username and no password",
             ),
             (
-                State::OddSecret {
+                State::WrongSecretType {
                     secret: secret(),
                     of_type: "kubernetes.io/tls".to_owned(),
                 },
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn going_makes_no_identity_fit_that_was_not() {
+    fn deletion_does_not_make_an_identity_ready() {
         for ready in [None, Some(false), Some(true)] {
             let mut identity = VSphereClusterIdentity::default();
             identity.status.get_or_insert_default().ready = ready;

@@ -17,7 +17,7 @@ use crate::names::CLUSTER_LABEL;
 use crate::operator::cluster::owner_of;
 use crate::operator::context::{Context, Dependency};
 use crate::operator::key::Key;
-use crate::operator::read::{each, metadata_of};
+use crate::operator::read::{get_named_metadata, list_each};
 
 /// Returns, sorted, the zones that reference an identity and the clusters that reference it and
 /// may use it or have machines. A cluster that only references it does not keep it.
@@ -28,26 +28,26 @@ pub(super) async fn of(
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Vec<String>, kube::Error> {
     let client = context.client(key.space.as_deref());
-    let mut users = each::<VSphereDeploymentZone, _>(&client, |zone| {
-        let names = is_named(&zone, &key.name);
+    let mut users = list_each::<VSphereDeploymentZone, _>(&client, |zone| {
+        let names = references_identity(&zone, &key.name);
         names.then(|| format!("VSphereDeploymentZone {}", zone.name_any()))
     })
     .await?;
-    let clusters = each::<VSphereCluster, _>(&client, |cluster| {
-        is_named(&cluster, &key.name).then(|| Naming::of(&cluster))
+    let clusters = list_each::<VSphereCluster, _>(&client, |cluster| {
+        references_identity(&cluster, &key.name).then(|| Referrer::of(&cluster))
     })
     .await?;
-    let mut allowed = Allowed {
+    let mut lookup = UserLookup {
         context,
         key,
         client,
         identity,
-        known: BTreeMap::new(),
-        peopled: BTreeMap::new(),
+        allowed_by_namespace: BTreeMap::new(),
+        cluster_labels: BTreeMap::new(),
     };
     for cluster in clusters {
-        if allowed.is(&cluster.namespace, depends).await?
-            || allowed.has_machines(&cluster, depends).await?
+        if lookup.is_allowed(&cluster.namespace, depends).await?
+            || lookup.has_machines(&cluster, depends).await?
         {
             users.push(format!(
                 "VSphereCluster {}/{}",
@@ -60,14 +60,14 @@ pub(super) async fn of(
 }
 
 /// A cluster that references an identity.
-struct Naming {
+struct Referrer {
     namespace: String,
     name: String,
     /// The value of the cluster label of its machines.
     cluster: String,
 }
 
-impl Naming {
+impl Referrer {
     fn of(cluster: &DynamicObject) -> Self {
         let name = cluster.name_any();
         let label = cluster.labels().get(CLUSTER_LABEL).map(String::as_str);
@@ -80,18 +80,18 @@ impl Naming {
 }
 
 /// Caches which namespaces may use an identity, and which clusters have machines.
-struct Allowed<'a> {
+struct UserLookup<'a> {
     context: &'a Context,
     key: &'a Key,
     client: Client,
     identity: &'a VSphereClusterIdentity,
-    known: BTreeMap<String, bool>,
+    allowed_by_namespace: BTreeMap<String, bool>,
     /// The values of the cluster label of machines, by namespace.
-    peopled: BTreeMap<String, BTreeSet<String>>,
+    cluster_labels: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Allowed<'_> {
-    async fn is(
+impl UserLookup<'_> {
+    async fn is_allowed(
         &mut self,
         namespace: &str,
         depends: &mut BTreeSet<Dependency>,
@@ -102,19 +102,19 @@ impl Allowed<'_> {
         if allowed.check().is_ok() && allowed.allows_all() {
             return Ok(true);
         }
-        if let Some(known) = self.known.get(namespace) {
-            return Ok(*known);
+        if let Some(allowed_by_namespace) = self.allowed_by_namespace.get(namespace) {
+            return Ok(*allowed_by_namespace);
         }
         let on = Dependency::Namespace {
             space: self.key.space.clone(),
             name: namespace.to_owned(),
         };
-        self.context.note(self.key, depends, on);
+        self.context.depend_on(self.key, depends, on);
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let found = metadata_of(&namespaces, namespace).await?;
+        let found = get_named_metadata(&namespaces, namespace).await?;
         let labels = found.as_ref().map(ResourceExt::labels);
         let is = labels.is_some_and(|labels| matches!(allowed.allows(labels), Ok(true)));
-        self.known.insert(namespace.to_owned(), is);
+        self.allowed_by_namespace.insert(namespace.to_owned(), is);
         Ok(is)
     }
 
@@ -122,26 +122,27 @@ impl Allowed<'_> {
     /// Each namespace is listed once, however many clusters it has.
     async fn has_machines(
         &mut self,
-        naming: &Naming,
+        referrer: &Referrer,
         depends: &mut BTreeSet<Dependency>,
     ) -> Result<bool, kube::Error> {
         let on = Dependency::Members {
             space: self.key.space.clone(),
-            namespace: naming.namespace.clone(),
-            cluster: naming.cluster.clone(),
+            namespace: referrer.namespace.clone(),
+            cluster: referrer.cluster.clone(),
         };
-        self.context.note(self.key, depends, on);
-        if !self.peopled.contains_key(&naming.namespace) {
-            let mut belongs = self.belongs::<VSphereMachine>(&naming.namespace).await?;
-            belongs.append(&mut self.belongs::<VSphereVM>(&naming.namespace).await?);
-            self.peopled.insert(naming.namespace.clone(), belongs);
+        self.context.depend_on(self.key, depends, on);
+        if !self.cluster_labels.contains_key(&referrer.namespace) {
+            let mut labels = self.labels::<VSphereMachine>(&referrer.namespace).await?;
+            labels.append(&mut self.labels::<VSphereVM>(&referrer.namespace).await?);
+            self.cluster_labels
+                .insert(referrer.namespace.clone(), labels);
         }
-        let belongs = self.peopled.get(&naming.namespace);
-        Ok(belongs.is_some_and(|belongs| belongs.contains(&naming.cluster)))
+        let labels = self.cluster_labels.get(&referrer.namespace);
+        Ok(labels.is_some_and(|labels| labels.contains(&referrer.cluster)))
     }
 
     /// Returns the values of the cluster label in a namespace.
-    async fn belongs<K>(&self, namespace: &str) -> Result<BTreeSet<String>, kube::Error>
+    async fn labels<K>(&self, namespace: &str) -> Result<BTreeSet<String>, kube::Error>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + Debug + DeserializeOwned,
@@ -150,13 +151,13 @@ impl Allowed<'_> {
         let labelled = ListParams::default().labels(CLUSTER_LABEL);
         let listed = api.list_metadata(&labelled).await?;
         let labels = listed.items.iter().map(|one| one.labels());
-        let belongs = labels.filter_map(|labels| labels.get(CLUSTER_LABEL).cloned());
-        Ok(belongs.collect())
+        let labels = labels.filter_map(|labels| labels.get(CLUSTER_LABEL).cloned());
+        Ok(labels.collect())
     }
 }
 
 /// Returns whether an object references an identity; other fields may be invalid.
-fn is_named(object: &DynamicObject, name: &str) -> bool {
+fn references_identity(object: &DynamicObject, name: &str) -> bool {
     let reference = &object.data["spec"]["identityRef"];
     let text = |key: &str| reference.get(key).and_then(Value::as_str);
     text("kind") == Some("VSphereClusterIdentity") && text("name") == Some(name)

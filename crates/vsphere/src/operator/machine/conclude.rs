@@ -6,36 +6,36 @@ use kube::ResourceExt;
 use crate::kinds::{
     Initialization, MachineAddress, VSphereMachine, VSphereMachineStatus, VSphereVM,
 };
-use crate::operator::condition::{Saying, VCENTER, find};
+use crate::operator::condition::{ConditionWriter, VCENTER, find};
 use crate::operator::paused;
 use crate::operator::vm::{PROVISIONED, bios_uuid, needs_addresses};
 
 /// A writer for the status of a machine.
-pub(super) struct Telling<'a> {
+pub(super) struct StatusWriter<'a> {
     pub machine: &'a mut VSphereMachine,
     pub now: Timestamp,
 }
 
-impl Telling<'_> {
+impl StatusWriter<'_> {
     /// Sets the condition `Paused`.
     pub fn paused(&mut self, why: Option<&str>) {
         let (generation, now) = (self.machine.metadata.generation, self.now);
         let conditions = &mut self.status().conditions;
-        paused::say(conditions, why, generation, now);
+        paused::set_condition(conditions, why, generation, now);
     }
 
     /// Reports that it is not provisioned, and why.
-    pub fn hindered(&mut self, reason: &str, message: &str) {
-        let mut saying = self.saying();
-        saying.no(PROVISIONED, reason, message);
-        saying.summary(&[PROVISIONED]);
+    pub fn not_provisioned(&mut self, reason: &str, message: &str) {
+        let mut writer = self.writer();
+        writer.set_false(PROVISIONED, reason, message);
+        writer.summary(&[PROVISIONED]);
     }
 
     /// Copies the state of its VSphereVM.
     pub fn mirror(&mut self, vm: &VSphereVM) {
         let status = vm.status.clone().unwrap_or_default();
-        let (reason, message) = match trouble(vm) {
-            Some(trouble) => trouble,
+        let (reason, message) = match vm_problem(vm) {
+            Some(problem) => problem,
             None if status.addresses.is_empty() && needs_addresses(vm) => (
                 "WaitingForNetworkAddress".to_owned(),
                 "its virtual machine has no address yet".to_owned(),
@@ -43,7 +43,7 @@ impl Telling<'_> {
             None => return self.provisioned(vm),
         };
         self.status().network = status.network;
-        self.hindered(&reason, &message);
+        self.not_provisioned(&reason, &message);
     }
 
     fn provisioned(&mut self, vm: &VSphereVM) {
@@ -62,19 +62,19 @@ impl Telling<'_> {
         let addresses = addresses.map(|one| address("ExternalIP", one));
         status.addresses = addresses.chain([address("InternalDNS", name)]).collect();
         status.network = vm.network;
-        let mut saying = self.saying();
-        saying.yes(PROVISIONED, "Provisioned", "");
-        saying.summary(&[PROVISIONED]);
+        let mut writer = self.writer();
+        writer.set_true(PROVISIONED, "Provisioned", "");
+        writer.summary(&[PROVISIONED]);
     }
 
     fn status(&mut self) -> &mut VSphereMachineStatus {
         self.machine.status.get_or_insert_default()
     }
 
-    fn saying(&mut self) -> Saying<'_> {
+    fn writer(&mut self) -> ConditionWriter<'_> {
         let (generation, now) = (self.machine.metadata.generation, self.now);
         let conditions = &mut self.status().conditions;
-        Saying {
+        ConditionWriter {
             conditions,
             generation,
             now,
@@ -83,12 +83,13 @@ impl Telling<'_> {
 }
 
 /// Returns what is wrong with a VSphereVM, if anything.
-fn trouble(vm: &VSphereVM) -> Option<(String, String)> {
+fn vm_problem(vm: &VSphereVM) -> Option<(String, String)> {
     let status = vm.status.clone().unwrap_or_default();
-    let is_not = |kind| find(&status.conditions, kind).filter(|told| told.status != "True");
+    let is_not =
+        |kind| find(&status.conditions, kind).filter(|condition| condition.status != "True");
     // An unusable vCenter is the cause of all other problems.
-    if let Some(told) = is_not(VCENTER).or_else(|| is_not(PROVISIONED)) {
-        return Some((told.reason.clone(), told.message.clone()));
+    if let Some(condition) = is_not(VCENTER).or_else(|| is_not(PROVISIONED)) {
+        return Some((condition.reason.clone(), condition.message.clone()));
     }
     match status.ready == Some(true) && bios_uuid(vm).is_some() {
         true => None,

@@ -4,7 +4,7 @@ use ring::digest::{SHA256, digest};
 
 /// The values for a name template.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Parts<'a> {
+pub(super) struct TemplateValues<'a> {
     pub cluster: &'a str,
     pub machine: &'a str,
     /// The UID of the machine, which differs between successive machines of the same name.
@@ -13,61 +13,64 @@ pub(super) struct Parts<'a> {
 
 /// Why a template is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum NotAName {
+pub(super) enum NameError {
     #[error("naming.template has a {{{{ that is not closed")]
-    Open,
+    Unclosed,
     #[error("naming.template has {0:?}, which is none of .cluster.name, .machine.name and .random")]
     Unknown(String),
     #[error("naming.template makes {0:?}, which is no name of at most 63 letters, digits, - and .")]
-    Unfit(String),
+    Invalid(String),
 }
 
 /// The maximum length of a host name.
-const LONGEST: usize = 63;
+const MAX_LENGTH: usize = 63;
 /// The alphabet of Kubernetes' random suffixes: no vowels and no similar characters.
-const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-const RANDOM: usize = 5;
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_LENGTH: usize = 5;
 
 /// Expands a template; without one, returns the name of the machine.
-pub(super) fn name(template: Option<&str>, parts: Parts<'_>) -> Result<String, NotAName> {
+pub(super) fn name(
+    template: Option<&str>,
+    values: TemplateValues<'_>,
+) -> Result<String, NameError> {
     let Some(mut rest) = template.filter(|template| !template.is_empty()) else {
-        return Ok(parts.machine.to_owned());
+        return Ok(values.machine.to_owned());
     };
     let mut made = String::new();
     while let Some((before, after)) = rest.split_once("{{") {
-        let (inside, behind) = after.split_once("}}").ok_or(NotAName::Open)?;
+        let (inside, behind) = after.split_once("}}").ok_or(NameError::Unclosed)?;
         made.push_str(before);
-        made.push_str(&part(inside.trim().trim_matches('-').trim(), parts)?);
+        made.push_str(&part(inside.trim().trim_matches('-').trim(), values)?);
         rest = behind;
     }
     made.push_str(rest);
-    match is_fit(&made) {
+    match is_valid(&made) {
         true => Ok(made),
-        false => Err(NotAName::Unfit(made)),
+        false => Err(NameError::Invalid(made)),
     }
 }
 
-fn part(inside: &str, parts: Parts<'_>) -> Result<String, NotAName> {
+fn part(inside: &str, values: TemplateValues<'_>) -> Result<String, NameError> {
     Ok(match inside {
-        ".cluster.name" => parts.cluster.to_owned(),
-        ".machine.name" => parts.machine.to_owned(),
-        ".random" => random(parts.uid),
-        other => return Err(NotAName::Unknown(other.to_owned())),
+        ".cluster.name" => values.cluster.to_owned(),
+        ".machine.name" => values.machine.to_owned(),
+        ".random" => suffix(values.uid),
+        other => return Err(NameError::Unknown(other.to_owned())),
     })
 }
 
 /// Derives a suffix from the UID. It is always the same for one machine, so that a restarted
 /// operator does not create a second virtual machine.
-fn random(uid: &str) -> String {
+fn suffix(uid: &str) -> String {
     let digest = digest(&SHA256, uid.as_bytes());
-    let letters = digest.as_ref().iter().take(RANDOM);
-    let letters = letters.map(|byte| LETTERS[usize::from(*byte) % LETTERS.len()]);
+    let letters = digest.as_ref().iter().take(SUFFIX_LENGTH);
+    let letters = letters.map(|byte| ALPHABET[usize::from(*byte) % ALPHABET.len()]);
     letters.map(char::from).collect()
 }
 
-fn is_fit(name: &str) -> bool {
+fn is_valid(name: &str) -> bool {
     let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (1..=LONGEST).contains(&name.len())
+    (1..=MAX_LENGTH).contains(&name.len())
         && name.split('.').all(|label| {
             let ends = [label.bytes().next(), label.bytes().next_back()];
             ends.into_iter().all(|end| end.is_some_and(alphanumeric))
@@ -81,19 +84,19 @@ mod tests {
 
     use super::*;
 
-    const PARTS: Parts<'_> = Parts {
+    const PARTS: TemplateValues<'_> = TemplateValues {
         cluster: "prod",
         machine: "prod-md-7",
         uid: "b5a1f2c0-0000-4000-8000-000000000001",
     };
 
     #[test]
-    fn a_name_is_what_its_template_says() {
-        let random = random(PARTS.uid);
+    fn name_is_expanded_from_its_template() {
+        let random = suffix(PARTS.uid);
         assert_eq!(random.len(), 5);
         let with_random = format!("prod-{random}");
-        let unknown = |text: &str| Err(NotAName::Unknown(text.to_owned()));
-        let unfit = |text: &str| Err(NotAName::Unfit(text.to_owned()));
+        let unknown = |text: &str| Err(NameError::Unknown(text.to_owned()));
+        let unfit = |text: &str| Err(NameError::Invalid(text.to_owned()));
         let long = "a".repeat(64);
         for (template, expected) in [
             (None, Ok("prod-md-7")),
@@ -106,7 +109,7 @@ mod tests {
             ),
             (Some("vm.{{ .machine.name }}.x"), Ok("vm.prod-md-7.x")),
             (Some("fixed"), Ok("fixed")),
-            (Some("{{ .machine.name"), Err(NotAName::Open)),
+            (Some("{{ .machine.name"), Err(NameError::Unclosed)),
             (Some("{{ .secret }}"), unknown(".secret")),
             (Some("{{ }}"), unknown("")),
             (Some("Upper"), unfit("Upper")),
@@ -121,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_name_is_the_same_whenever_it_is_made() {
-        assert_eq!(random("a"), random("a"));
-        assert_ne!(random("a"), random("b"));
+    fn suffix_is_deterministic() {
+        assert_eq!(suffix("a"), suffix("a"));
+        assert_ne!(suffix("a"), suffix("b"));
     }
 
     #[test]
-    fn why_not_is_said_in_a_sentence() {
+    fn invalid_templates_have_readable_errors() {
         for (template, expected) in [
             ("{{", "naming.template has a {{ that is not closed"),
             (
@@ -146,9 +149,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_made_is_a_name(template in "[a-z{}. -]{0,40}|\\PC{0,20}") {
+        fn every_expanded_name_is_valid(template in "[a-z{}. -]{0,40}|\\PC{0,20}") {
             if let Ok(name) = name(Some(&template), PARTS) {
-                prop_assert!(is_fit(&name));
+                prop_assert!(is_valid(&name));
             }
         }
     }

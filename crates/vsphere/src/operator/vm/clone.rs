@@ -8,7 +8,7 @@ use insula_identity::credential::Hidden;
 use k8s_openapi::ByteString;
 use kube::ResourceExt;
 
-use super::plan::Say;
+use super::plan::Problem;
 use crate::kinds::{VSphereVM, VirtualMachineSpec};
 use crate::vcenter::{self, Card, Hardware, Machine, NotLocated, Object, Place, Session};
 
@@ -22,33 +22,33 @@ pub(super) struct Prepared {
 
 /// Why a clone cannot be started.
 #[derive(Debug)]
-pub(super) enum Unprepared {
+pub(super) enum PrepareError {
     /// The VSphereVM, or an object that it references, is invalid.
-    Say(Say),
+    Problem(Problem),
     VCenter(vcenter::Error),
 }
 
-impl From<vcenter::Error> for Unprepared {
+impl From<vcenter::Error> for PrepareError {
     fn from(error: vcenter::Error) -> Self {
         Self::VCenter(error)
     }
 }
 
-impl From<NotLocated> for Unprepared {
+impl From<NotLocated> for PrepareError {
     fn from(error: NotLocated) -> Self {
         match error {
             NotLocated::Error(error) => Self::VCenter(error),
-            missing => Self::Say(Say::new("NotProvisioned", missing.to_string())),
+            missing => Self::Problem(Problem::new("NotProvisioned", missing.to_string())),
         }
     }
 }
 
 /// The minimum number of processors of a Kubernetes node.
-const CPUS: i32 = 2;
+const MIN_CPUS: i32 = 2;
 /// The default memory in MiB.
-const MEMORY: i64 = 2048;
+const DEFAULT_MEMORY_MIB: i64 = 2048;
 /// Prefixes of the keys that only the operator sets.
-const OURS: [&str; 3] = [
+const RESERVED_PREFIXES: [&str; 3] = [
     "guestinfo.metadata",
     "guestinfo.userdata",
     "guestinfo.ignition",
@@ -58,8 +58,8 @@ const OURS: [&str; 3] = [
 pub(super) async fn prepare(
     session: &Session,
     vm: &VSphereVM,
-    start: &Start,
-) -> Result<Prepared, Unprepared> {
+    start: &BootstrapData,
+) -> Result<Prepared, PrepareError> {
     let spec = &vm.spec.machine;
     let datacenter = session.datacenter(spec.datacenter.as_deref()).await?;
     let template = find_template(session, &datacenter, &spec.template).await?;
@@ -100,21 +100,21 @@ async fn find_template(
     session: &Session,
     datacenter: &Object,
     text: &str,
-) -> Result<Object, Unprepared> {
+) -> Result<Object, PrepareError> {
     let found = session
         .locate(Place::VirtualMachine, datacenter, Some(text))
         .await;
     found.map_err(|error| match error {
         NotLocated::Missing { text, .. } => {
-            Say::new("NotProvisioned", format!("there is no template {text:?}")).into()
+            Problem::new("NotProvisioned", format!("there is no template {text:?}")).into()
         }
         error => error.into(),
     })
 }
 
-impl From<Say> for Unprepared {
-    fn from(say: Say) -> Self {
-        Self::Say(say)
+impl From<Problem> for PrepareError {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
     }
 }
 
@@ -122,14 +122,14 @@ impl From<Say> for Unprepared {
 fn mode(
     spec: &VirtualMachineSpec,
     source: &Machine,
-) -> Result<(&'static str, Option<Object>), Say> {
+) -> Result<(&'static str, Option<Object>), Problem> {
     let wished = spec.clone_mode.as_deref().filter(|mode| !mode.is_empty());
     match wished {
         Some("fullClone") => return Ok(("fullClone", None)),
         Some("linkedClone") | None => {}
         Some(other) => {
             let message = format!("cloneMode {other:?} is neither linkedClone nor fullClone");
-            return Err(Say::new("NotProvisioned", message));
+            return Err(Problem::new("NotProvisioned", message));
         }
     }
     let snapshot = match spec.snapshot.as_deref().filter(|name| !name.is_empty()) {
@@ -138,7 +138,7 @@ fn mode(
             let mut named = source.snapshots.iter().filter(|one| one.name == name);
             let found = named.next().map(|one| one.object.clone());
             let missing = || format!("the template has no snapshot {name:?}");
-            Some(found.ok_or_else(|| Say::new("NotProvisioned", missing()))?)
+            Some(found.ok_or_else(|| Problem::new("NotProvisioned", missing()))?)
         }
     };
     // A linked clone needs a snapshot. Without one, a full clone serves the same purpose.
@@ -159,23 +159,23 @@ fn first_disk(spec: &VirtualMachineSpec, source: &Machine, mode: &str) -> Option
 
 fn hardware(spec: &VirtualMachineSpec) -> Hardware {
     Hardware {
-        cpus: spec.num_cpus.unwrap_or_default().max(CPUS),
+        cpus: spec.num_cpus.unwrap_or_default().max(MIN_CPUS),
         cores_per_socket: spec.num_cores_per_socket.filter(|cores| *cores > 0),
         memory_mib: spec
             .memory_mib
             .filter(|memory| *memory > 0)
-            .unwrap_or(MEMORY),
+            .unwrap_or(DEFAULT_MEMORY_MIB),
     }
 }
 
 /// The bootstrap data of a machine, as extra configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Start(Vec<(String, Hidden)>);
+pub(super) struct BootstrapData(Vec<(String, Hidden)>);
 
-impl Start {
+impl BootstrapData {
     /// Reads the bootstrap data from a Secret.
-    pub fn of(name: &str, data: &BTreeMap<String, ByteString>) -> Result<Self, Say> {
-        let waits = |message| Say::new("WaitingForBootstrapData", message);
+    pub fn of(name: &str, data: &BTreeMap<String, ByteString>) -> Result<Self, Problem> {
+        let waits = |message| Problem::new("WaitingForBootstrapData", message);
         let Some(value) = data.get("value").filter(|value| !value.0.is_empty()) else {
             return Err(waits(format!("Secret {name:?} has no key \"value\"")));
         };
@@ -199,12 +199,17 @@ impl Start {
 }
 
 /// Returns the user's extra configuration without reserved keys, and the bootstrap data.
-fn extra(spec: &VirtualMachineSpec, start: &Start) -> Vec<(String, Hidden)> {
-    let is_ours = |key: &str| {
+fn extra(spec: &VirtualMachineSpec, start: &BootstrapData) -> Vec<(String, Hidden)> {
+    let is_reserved = |key: &str| {
         let key = key.to_ascii_lowercase();
-        OURS.iter().any(|ours| key.starts_with(ours))
+        RESERVED_PREFIXES
+            .iter()
+            .any(|prefix| key.starts_with(prefix))
     };
-    let given = spec.custom_vmx_keys.iter().filter(|(key, _)| !is_ours(key));
+    let given = spec
+        .custom_vmx_keys
+        .iter()
+        .filter(|(key, _)| !is_reserved(key));
     let given = given.map(|(key, value)| (key.clone(), Hidden::new(value)));
     given.chain(start.0.iter().cloned()).collect()
 }
@@ -222,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_starts_with_is_told_in_the_words_of_its_format() {
+    fn bootstrap_data_is_written_for_its_format() {
         let cloud = [
             ("guestinfo.userdata", "aGk="),
             ("guestinfo.userdata.encoding", "base64"),
@@ -231,7 +236,7 @@ mod tests {
             ("guestinfo.ignition.config.data", "aGk="),
             ("guestinfo.ignition.config.data.encoding", "base64"),
         ];
-        let waits = |message: &str| Err(Say::new("WaitingForBootstrapData", message));
+        let waits = |message: &str| Err(Problem::new("WaitingForBootstrapData", message));
         for (value, format, expected) in [
             (Some("hi"), None, Ok(cloud)),
             (Some("hi"), Some("cloud-config"), Ok(cloud)),
@@ -254,7 +259,7 @@ mod tests {
             let data = data
                 .into_iter()
                 .filter_map(|(key, text)| Some((key.to_owned(), bytes(text?))));
-            let start = Start::of("b", &data.collect());
+            let start = BootstrapData::of("b", &data.collect());
             let start = start
                 .as_ref()
                 .map(|start| revealed(&start.0))
@@ -264,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sets_what_is_ours() {
+    fn reserved_keys_cannot_be_set_by_users() {
         let mut spec = VirtualMachineSpec::default();
         for key in [
             "disk.enableUUID",
@@ -273,17 +278,17 @@ mod tests {
         ] {
             spec.custom_vmx_keys.insert(key.to_owned(), "x".to_owned());
         }
-        let start = Start(vec![("guestinfo.userdata".to_owned(), Hidden::new("y"))]);
+        let start = BootstrapData(vec![("guestinfo.userdata".to_owned(), Hidden::new("y"))]);
         let expected = [("disk.enableUUID", "x"), ("guestinfo.userdata", "y")];
         assert_eq!(revealed(&extra(&spec, &start)), expected);
     }
 
     #[test]
-    fn a_clone_is_linked_where_it_can_be_unless_it_is_not_to_be() {
+    fn clone_is_linked_by_default_if_there_is_a_snapshot() {
         let object = |id: &str| Object::new("VirtualMachineSnapshot", id);
         let linked = |id: &str| Ok(("linkedClone", Some(object(id))));
         let full = || Ok(("fullClone", None));
-        let error = |message: &str| Err(Say::new("NotProvisioned", message));
+        let error = |message: &str| Err(Problem::new("NotProvisioned", message));
         let with = Machine {
             current_snapshot: Some(object("s2")),
             snapshots: ["s1", "s2"]
@@ -327,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_clone_has_a_disk_of_its_own_size() {
+    fn only_a_full_clone_gets_a_disk_size() {
         let mut disk = Disk::default();
         disk.key = 2000;
         let source = Machine {
@@ -354,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_never_too_small_for_a_node() {
+    fn machine_has_the_minimum_size_of_a_node() {
         for (cpus, memory, cores, expected) in [
             (None, None, None, (2, 2048, None)),
             (Some(1), Some(0), Some(0), (2, 2048, None)),

@@ -3,10 +3,10 @@
 use insula_operator::condition::seconds;
 use k8s_openapi::jiff::Timestamp;
 
-use super::plan::{self, Say};
-use super::remove::SOFT;
+use super::plan::{self, Problem};
+use super::remove::SHUTDOWN;
 use crate::kinds::{NetworkStatus, VSphereVM, VSphereVMStatus};
-use crate::operator::condition::{Saying, VCENTER};
+use crate::operator::condition::{ConditionWriter, VCENTER};
 use crate::operator::paused;
 use crate::vcenter::{Machine, Object};
 
@@ -16,58 +16,62 @@ pub(in crate::operator) const PROVISIONED: &str = "VirtualMachineProvisioned";
 const PARTS: &[&str] = &[VCENTER, PROVISIONED];
 
 /// A writer for the status of a VSphereVM.
-pub(super) struct Telling<'a> {
+pub(super) struct StatusWriter<'a> {
     pub vm: &'a mut VSphereVM,
     pub now: Timestamp,
 }
 
-impl Telling<'_> {
+impl StatusWriter<'_> {
     /// Sets the condition `Paused`.
     pub fn paused(&mut self, why: Option<&str>) {
         let (generation, now) = (self.vm.metadata.generation, self.now);
         let conditions = &mut self.status().conditions;
-        paused::say(conditions, why, generation, now);
+        paused::set_condition(conditions, why, generation, now);
     }
 
     /// Reports that its vCenter can be used.
     pub fn available(&mut self) {
-        let mut saying = self.saying();
-        saying.yes(VCENTER, "Available", "");
-        saying.summary(PARTS);
+        let mut writer = self.writer();
+        writer.set_true(VCENTER, "Available", "");
+        writer.summary(PARTS);
     }
 
     /// Reports that its vCenter cannot be used, and why.
     pub fn unavailable(&mut self, reason: &str, message: String) {
-        let mut saying = self.saying();
-        saying.no(VCENTER, reason, message);
-        saying.summary(PARTS);
+        let mut writer = self.writer();
+        writer.set_false(VCENTER, reason, message);
+        writer.summary(PARTS);
     }
 
     /// Reports that it is not provisioned. The reason of a terminating one is always `Deleting`.
-    pub fn hindered(&mut self, say: &Say) {
-        let going = self.vm.metadata.deletion_timestamp.is_some();
-        let reason = if going { "Deleting" } else { say.reason };
-        let mut saying = self.saying();
-        saying.no(PROVISIONED, reason, say.message.clone());
-        saying.summary(PARTS);
+    pub fn not_provisioned(&mut self, problem: &Problem) {
+        let is_deleting = self.vm.metadata.deletion_timestamp.is_some();
+        let reason = if is_deleting {
+            "Deleting"
+        } else {
+            problem.reason
+        };
+        let mut writer = self.writer();
+        writer.set_false(PROVISIONED, reason, problem.message.clone());
+        writer.summary(PARTS);
         self.status().ready = Some(false);
     }
 
     /// Reports that it is provisioned.
     pub fn provisioned(&mut self) {
-        let mut saying = self.saying();
-        saying.yes(PROVISIONED, "Provisioned", "");
-        saying.summary(PARTS);
+        let mut writer = self.writer();
+        writer.set_true(PROVISIONED, "Provisioned", "");
+        writer.summary(PARTS);
         self.status().ready = Some(true);
     }
 
     /// Reports the progress of the guest's shutdown.
-    pub fn soft(&mut self, reason: &str, message: &str) {
-        self.saying().no(SOFT, reason, message);
+    pub fn shutdown(&mut self, reason: &str, message: &str) {
+        self.writer().set_false(SHUTDOWN, reason, message);
     }
 
     /// Records the observed state.
-    pub fn seen(&mut self, object: &Object, machine: &Machine) {
+    pub fn observed(&mut self, object: &Object, machine: &Machine) {
         let status = self.status();
         status.vm_ref = Some(format!("{}:{}", object.kind, object.id));
         status.host = machine.host_name.clone();
@@ -85,7 +89,7 @@ impl Telling<'_> {
     }
 
     /// Sets the time of the next attempt.
-    pub fn pauses(&mut self, until: Timestamp) {
+    pub fn pause_until(&mut self, until: Timestamp) {
         self.status().retry_after = Some(seconds(until));
     }
 
@@ -94,10 +98,10 @@ impl Telling<'_> {
         self.vm.status.get_or_insert_default()
     }
 
-    fn saying(&mut self) -> Saying<'_> {
+    fn writer(&mut self) -> ConditionWriter<'_> {
         let (generation, now) = (self.vm.metadata.generation, self.now);
         let conditions = &mut self.status().conditions;
-        Saying {
+        ConditionWriter {
             conditions,
             generation,
             now,

@@ -86,7 +86,7 @@ struct Nameservers<'a> {
 }
 
 /// Returns the desired metadata in base64; none until all network cards are known.
-pub(super) fn wanted(vm: &VSphereVM, cards: &[MachineCard]) -> Option<String> {
+pub(super) fn desired(vm: &VSphereVM, cards: &[MachineCard]) -> Option<String> {
     let devices = &vm.spec.machine.network.devices;
     if cards.len() < devices.len() || cards.iter().any(|card| card.mac.is_empty()) {
         return None;
@@ -117,12 +117,12 @@ pub(super) fn wanted(vm: &VSphereVM, cards: &[MachineCard]) -> Option<String> {
 /// Returns the owner that is named in the metadata, if any.
 pub(super) fn owner_of(metadata: &str) -> Option<String> {
     #[derive(Deserialize)]
-    struct Told {
+    struct Owner {
         owner: Option<String>,
     }
     let text = STANDARD.decode(metadata).ok()?;
     let text = String::from_utf8(text).ok()?;
-    serde_saphyr::from_str::<Told>(&text).ok()?.owner
+    serde_saphyr::from_str::<Owner>(&text).ok()?.owner
 }
 
 /// Returns the owner: namespace and name, which a move does not change and which are unique in a
@@ -232,14 +232,14 @@ mod tests {
         }
     }
 
-    fn told(vm: &VSphereVM, cards: &[MachineCard]) -> String {
-        let text = wanted(vm, cards).expect("all is known");
+    fn decoded(vm: &VSphereVM, cards: &[MachineCard]) -> String {
+        let text = desired(vm, cards).expect("all is known");
         let text = STANDARD.decode(text).expect("base64");
         String::from_utf8(text).expect("text")
     }
 
     #[test]
-    fn a_machine_is_told_its_name_and_its_cards_by_their_addresses() {
+    fn metadata_has_the_name_and_the_cards_by_mac_address() {
         let vm = vm(json!({
             "devices": [
                 {"networkName": "VM Network", "dhcp4": true},
@@ -253,7 +253,7 @@ mod tests {
             ],
         }));
         let read: Value =
-            serde_saphyr::from_str(&told(&vm, &[card("aa:01"), card("aa:02")])).expect("YAML");
+            serde_saphyr::from_str(&decoded(&vm, &[card("aa:01"), card("aa:02")])).expect("YAML");
         assert_eq!(
             read,
             json!({
@@ -285,30 +285,30 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_before_all_cards_are_known() {
+    fn metadata_waits_until_all_cards_are_known() {
         let vm = vm(json!({"devices": [{"networkName": "a"}, {"networkName": "b"}]}));
         for cards in [vec![], vec![card("aa:01")], vec![card("aa:01"), card("")]] {
-            assert_eq!(wanted(&vm, &cards), None, "{cards:?}");
+            assert_eq!(desired(&vm, &cards), None, "{cards:?}");
         }
     }
 
     #[test]
-    fn the_same_is_told_in_the_same_words() {
+    fn metadata_is_deterministic() {
         let vm = vm(json!({"devices": [{"networkName": "a", "dhcp4": true}]}));
         let cards = [card("aa:01")];
-        assert_eq!(wanted(&vm, &cards), wanted(&vm.clone(), &cards));
+        assert_eq!(desired(&vm, &cards), desired(&vm.clone(), &cards));
     }
 
     #[test]
-    fn what_was_told_says_whose_a_machine_is_and_nothing_else_does() {
+    fn owner_is_read_only_from_metadata_with_a_mark() {
         let vm = vm(json!({"devices": []}));
-        let metadata = wanted(&vm, &[]).expect("all is known");
+        let metadata = desired(&vm, &[]).expect("all is known");
         assert_eq!(owner_of(&metadata).as_deref(), Some(OWNER));
         for mark in [None, Some("")] {
             let mut unmarked = vm.clone();
             let mark = mark.map(|mark| (MARK.to_owned(), mark.to_owned()));
             unmarked.metadata.annotations = Some(mark.into_iter().collect());
-            let metadata = wanted(&unmarked, &[]).expect("all is known");
+            let metadata = desired(&unmarked, &[]).expect("all is known");
             assert_eq!(owner_of(&metadata), None);
         }
         for other in [
@@ -323,11 +323,11 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_any_shape_stays_text() {
+    fn name_of_any_shape_stays_a_yaml_string() {
         let mut odd = vm(json!({"devices": []}));
         for name in ["1e3", "null", "yes", "0.1", "a: b", "- x", "#"] {
             odd.metadata.name = Some(name.to_owned());
-            let read: Value = serde_saphyr::from_str(&told(&odd, &[])).expect("YAML");
+            let read: Value = serde_saphyr::from_str(&decoded(&odd, &[])).expect("YAML");
             assert_eq!(read["instance-id"], json!(name));
         }
     }

@@ -2,29 +2,29 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::plan::{Found, Seen, bios_uuid, is_ours};
+use super::plan::{Found, Observed, bios_uuid, owns};
 use crate::kinds::VSphereVM;
 use crate::vcenter::{Error, Object, Session, Task};
 
 /// Reads the state of the current task, and, unless it is still running, the virtual machine.
-pub(super) async fn observe(session: &Session, vm: &VSphereVM) -> Result<Seen, Error> {
+pub(super) async fn observe(session: &Session, vm: &VSphereVM) -> Result<Observed, Error> {
     let status = vm.status.clone().unwrap_or_default();
-    let mut seen = Seen {
+    let mut observed = Observed {
         now: Timestamp::now(),
         task: None,
         found: Found::Nothing,
     };
     if status.retry_after.is_some() {
-        return Ok(seen);
+        return Ok(observed);
     }
     if let Some(id) = status.task_ref {
-        seen.task = Some(session.task(&Object::new("Task", id)).await?);
-        if seen.task == Some(Task::Running) {
-            return Ok(seen);
+        observed.task = Some(session.task(&Object::new("Task", id)).await?);
+        if observed.task == Some(Task::Running) {
+            return Ok(observed);
         }
     }
-    seen.found = find(session, vm).await?;
-    Ok(seen)
+    observed.found = find(session, vm).await?;
+    Ok(observed)
 }
 
 /// Finds the virtual machine by its BIOS UUID if it is known, and by the instance UUID that it was
@@ -39,7 +39,7 @@ async fn find(session: &Session, vm: &VSphereVM) -> Result<Found, Error> {
     };
     if let Some(object) = named {
         let machine = session.machine(&object).await?;
-        if is_ours(vm, &machine) {
+        if owns(vm, &machine) {
             return Ok(Found::Machine(object, Box::new(machine)));
         }
         found = Found::Foreign;
@@ -47,7 +47,7 @@ async fn find(session: &Session, vm: &VSphereVM) -> Result<Found, Error> {
     let uid = vm.metadata.uid.as_deref().unwrap_or_default();
     if let Some(object) = session.find_vm_by_instance_uuid(uid).await? {
         let machine = session.machine(&object).await?;
-        return Ok(match is_ours(vm, &machine) {
+        return Ok(match owns(vm, &machine) {
             true => Found::Machine(object, Box::new(machine)),
             false => Found::Foreign,
         });
@@ -58,7 +58,7 @@ async fn find(session: &Session, vm: &VSphereVM) -> Result<Found, Error> {
         return Ok(found);
     };
     match session.machine(&object).await {
-        Ok(machine) if is_ours(vm, &machine) => Ok(Found::Machine(object, Box::new(machine))),
+        Ok(machine) if owns(vm, &machine) => Ok(Found::Machine(object, Box::new(machine))),
         Ok(machine) if machine.instance_uuid.is_none() => Ok(Found::Hidden(object)),
         Ok(_) | Err(Error::Gone(_)) => Ok(found),
         Err(error) => Err(error),

@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::metadata;
 use crate::kinds::{NetworkDevice, VSphereVM};
-use crate::operator::pace::Pace;
+use crate::operator::intervals::Intervals;
 use crate::vcenter::{Machine, Object, Task};
 
 /// The observed state.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub now: Timestamp,
     /// The state of the current task.
     pub task: Option<Task>,
@@ -38,27 +38,27 @@ pub(super) enum Found {
 /// The next step, and the condition until it is done.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
-    pub act: Act,
+    pub step: Step,
     /// Why it is not ready; unchanged if `None`.
-    pub say: Option<Say>,
+    pub problem: Option<Problem>,
 }
 
 /// A step.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Act {
+pub(super) enum Step {
     /// Observe again after this long.
     Wait(Duration),
     /// Clear a task that succeeded or is unknown to the vCenter.
-    Forget,
+    ClearTask,
     /// End a pause after a failed task, and retry.
-    Begin,
+    EndPause,
     /// Pause after a failed task.
     Pause,
     Clone,
     /// Record its BIOS UUID, and the mark that identifies it after a move.
-    Identify(String),
+    RecordUuid(String),
     /// Write its cloud-init metadata.
-    Describe(Object, String),
+    WriteMetadata(Object, String),
     PowerOn(Object),
     /// Ask the guest to shut down.
     ShutDown(Object),
@@ -67,19 +67,19 @@ pub(super) enum Act {
     PowerOff(Object),
     Destroy(Object),
     /// Remove the finalizer: nothing is left in the vCenter.
-    LetGo,
+    RemoveFinalizer,
     /// Nothing to do: it is provisioned.
-    Nothing,
+    Done,
 }
 
 /// Why a virtual machine is not provisioned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Say {
+pub(super) struct Problem {
     pub reason: &'static str,
     pub message: String,
 }
 
-impl Say {
+impl Problem {
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { reason, message }
@@ -87,32 +87,39 @@ impl Say {
 }
 
 impl Plan {
-    pub fn silently(act: Act) -> Self {
-        Self { act, say: None }
+    pub fn without_problem(step: Step) -> Self {
+        Self {
+            step,
+            problem: None,
+        }
     }
 
-    pub fn saying(act: Act, reason: &'static str, message: impl Into<String>) -> Self {
-        let say = Some(Say::new(reason, message));
-        Self { act, say }
+    pub fn with_problem(step: Step, reason: &'static str, message: impl Into<String>) -> Self {
+        let problem = Some(Problem::new(reason, message));
+        Self { step, problem }
     }
 }
 
 /// Returns the next step of a virtual machine that is not being deleted.
-pub(super) fn plan(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Plan {
-    if let Some(plan) = after_task(vm, seen, pace) {
+pub(super) fn plan(vm: &VSphereVM, observed: &Observed, intervals: &Intervals) -> Plan {
+    if let Some(plan) = after_task(vm, observed, intervals) {
         return plan;
     }
-    match &seen.found {
-        Found::Foreign => Plan::saying(
-            Act::Wait(pace.again),
+    match &observed.found {
+        Found::Foreign => Plan::with_problem(
+            Step::Wait(intervals.retry),
             "NotFoundByBIOSUUID",
             "the virtual machine with the BIOS UUID of spec.biosUUID is not this one's",
         ),
-        Found::Hidden(object) => {
-            Plan::saying(Act::Wait(pace.again), "NotFoundByBIOSUUID", hidden(object))
+        Found::Hidden(object) => Plan::with_problem(
+            Step::Wait(intervals.retry),
+            "NotFoundByBIOSUUID",
+            hidden(object),
+        ),
+        Found::Nothing => plan_clone(vm, intervals),
+        Found::Machine(object, machine) => {
+            plan_provisioning(vm, object, machine, observed.now, intervals)
         }
-        Found::Nothing => make(vm, pace),
-        Found::Machine(object, machine) => bring_up(vm, object, machine, seen.now, pace),
     }
 }
 
@@ -139,43 +146,51 @@ fn skips_allocation(device: &NetworkDevice) -> bool {
 }
 
 /// Returns the step for the last task or for a pause, if there is one.
-pub(super) fn after_task(vm: &VSphereVM, seen: &Seen, pace: &Pace) -> Option<Plan> {
+pub(super) fn after_task(
+    vm: &VSphereVM,
+    observed: &Observed,
+    intervals: &Intervals,
+) -> Option<Plan> {
     let retry_after = vm
         .status
         .as_ref()
         .and_then(|status| status.retry_after.as_ref());
     if let Some(at) = retry_after {
-        let left = Duration::try_from(at.0.duration_since(seen.now)).unwrap_or_default();
-        return Some(Plan::silently(match left.is_zero() {
-            true => Act::Begin,
-            false => Act::Wait(left),
+        let left = Duration::try_from(at.0.duration_since(observed.now)).unwrap_or_default();
+        return Some(Plan::without_problem(match left.is_zero() {
+            true => Step::EndPause,
+            false => Step::Wait(left),
         }));
     }
-    Some(match seen.task.as_ref()? {
-        Task::Running => Plan::silently(Act::Wait(pace.tasks)),
-        Task::Done(_) | Task::Unknown => Plan::silently(Act::Forget),
+    Some(match observed.task.as_ref()? {
+        Task::Running => Plan::without_problem(Step::Wait(intervals.tasks)),
+        Task::Done(_) | Task::Unknown => Plan::without_problem(Step::ClearTask),
         // The power state was already changed, by another client or by an earlier call whose
         // response was lost.
-        Task::Failed { fault, .. } if fault == "InvalidPowerState" && is_as_wanted(vm, seen) => {
-            Plan::silently(Act::Forget)
+        Task::Failed { fault, .. }
+            if fault == "InvalidPowerState" && has_desired_power_state(vm, observed) =>
+        {
+            Plan::without_problem(Step::ClearTask)
         }
-        Task::Failed { fault, message } => {
-            Plan::saying(Act::Pause, "TaskFailed", failed(vm, fault, message))
-        }
+        Task::Failed { fault, message } => Plan::with_problem(
+            Step::Pause,
+            "TaskFailed",
+            failure_message(vm, fault, message),
+        ),
     })
 }
 
 /// Returns whether it has the desired power state: off while it is being deleted.
-fn is_as_wanted(vm: &VSphereVM, seen: &Seen) -> bool {
-    let going = vm.metadata.deletion_timestamp.is_some();
-    match &seen.found {
-        Found::Machine(_, machine) => machine.powered_on != going,
-        _ => going,
+fn has_desired_power_state(vm: &VSphereVM, observed: &Observed) -> bool {
+    let is_deleting = vm.metadata.deletion_timestamp.is_some();
+    match &observed.found {
+        Found::Machine(_, machine) => machine.powered_on != is_deleting,
+        _ => is_deleting,
     }
 }
 
 /// Returns the message for a failed task.
-fn failed(vm: &VSphereVM, fault: &str, message: &str) -> String {
+fn failure_message(vm: &VSphereVM, fault: &str, message: &str) -> String {
     match fault {
         "DuplicateName" => format!(
             "the folder has a virtual machine {:?} that is not this one's: {message}",
@@ -186,10 +201,10 @@ fn failed(vm: &VSphereVM, fault: &str, message: &str) -> String {
 }
 
 /// Returns the step for a virtual machine that does not exist.
-fn make(vm: &VSphereVM, pace: &Pace) -> Plan {
+fn plan_clone(vm: &VSphereVM, intervals: &Intervals) -> Plan {
     if let Some(uuid) = bios_uuid(vm) {
-        return Plan::saying(
-            Act::Wait(pace.again),
+        return Plan::with_problem(
+            Step::Wait(intervals.retry),
             "NotFoundByBIOSUUID",
             format!(
                 "there is no virtual machine with the BIOS UUID {uuid}: it was made, and is not made again"
@@ -198,19 +213,19 @@ fn make(vm: &VSphereVM, pace: &Pace) -> Plan {
     }
     let devices = &vm.spec.machine.network.devices;
     for (at, device) in devices.iter().enumerate() {
-        if let Some(say) = lacks_address(at, device) {
-            let act = Act::Wait(pace.again);
+        if let Some(problem) = lacks_address(at, device) {
+            let step = Step::Wait(intervals.retry);
             return Plan {
-                act,
-                say: Some(say),
+                step,
+                problem: Some(problem),
             };
         }
     }
-    Plan::saying(Act::Clone, "WaitingForClone", "it is being cloned")
+    Plan::with_problem(Step::Clone, "WaitingForClone", "it is being cloned")
 }
 
 /// Returns why a card cannot get an address, if there is a reason.
-fn lacks_address(at: usize, device: &NetworkDevice) -> Option<Say> {
+fn lacks_address(at: usize, device: &NetworkDevice) -> Option<Problem> {
     let pools = device
         .rest
         .get("addressesFromPools")
@@ -224,13 +239,13 @@ fn lacks_address(at: usize, device: &NetworkDevice) -> Option<Say> {
     }
     let network = &device.network_name;
     Some(match pools.is_some_and(|pools| !pools.is_empty()) {
-        true => Say::new(
+        true => Problem::new(
             "WaitingForIPAllocation",
             format!(
                 "network.devices[{at}] ({network}) waits for addresses from its pools to be written to ipAddrs"
             ),
         ),
-        false => Say::new(
+        false => Problem::new(
             "WaitingForStaticIPAllocation",
             format!("network.devices[{at}] ({network}) has neither DHCP nor ipAddrs"),
         ),
@@ -238,41 +253,41 @@ fn lacks_address(at: usize, device: &NetworkDevice) -> Option<Say> {
 }
 
 /// Returns the step for a virtual machine that exists.
-fn bring_up(
+fn plan_provisioning(
     vm: &VSphereVM,
     object: &Object,
     machine: &Machine,
     now: Timestamp,
-    pace: &Pace,
+    intervals: &Intervals,
 ) -> Plan {
     let Some(uuid) = &machine.bios_uuid else {
-        let act = Act::Wait(pace.tasks);
-        return Plan::saying(act, "WaitingForClone", "it is being cloned");
+        let step = Step::Wait(intervals.tasks);
+        return Plan::with_problem(step, "WaitingForClone", "it is being cloned");
     };
     if bios_uuid(vm).is_none() || metadata::mark(vm).is_none() {
-        return Plan::silently(Act::Identify(uuid.clone()));
+        return Plan::without_problem(Step::RecordUuid(uuid.clone()));
     }
-    let Some(metadata) = metadata::wanted(vm, &machine.cards) else {
-        let act = Act::Wait(pace.addresses.0);
+    let Some(metadata) = metadata::desired(vm, &machine.cards) else {
+        let step = Step::Wait(intervals.addresses.0);
         let message = "its network cards are not there yet";
-        return Plan::saying(act, "WaitingForClone", message);
+        return Plan::with_problem(step, "WaitingForClone", message);
     };
     if machine.metadata.as_ref() != Some(&metadata) {
-        let act = Act::Describe(object.clone(), metadata);
+        let step = Step::WriteMetadata(object.clone(), metadata);
         return match machine.powered_on {
-            true => Plan::silently(act),
-            false => Plan::saying(act, "PoweringOn", "it is told about its network"),
+            true => Plan::without_problem(step),
+            false => Plan::with_problem(step, "PoweringOn", "it is told about its network"),
         };
     }
     if !machine.powered_on {
-        let act = Act::PowerOn(object.clone());
-        return Plan::saying(act, "PoweringOn", "it is being powered on");
+        let step = Step::PowerOn(object.clone());
+        return Plan::with_problem(step, "PoweringOn", "it is being powered on");
     }
     if addresses(machine).is_empty() && needs_addresses(vm) {
-        let act = Act::Wait(patience(vm, now, pace));
-        return Plan::saying(act, "WaitingForIPAddress", "it has no address yet");
+        let step = Step::Wait(address_poll_interval(vm, now, intervals));
+        return Plan::with_problem(step, "WaitingForIPAddress", "it has no address yet");
     }
-    Plan::silently(Act::Nothing)
+    Plan::without_problem(Step::Done)
 }
 
 /// Returns its reachable addresses, in order and without duplicates.
@@ -296,8 +311,8 @@ fn is_reachable(address: &str) -> bool {
 
 /// Returns the polling interval for addresses, which grows with the age of the VSphereVM: a young
 /// one is about to get an address.
-fn patience(vm: &VSphereVM, now: Timestamp, pace: &Pace) -> Duration {
-    let (first, longest) = pace.addresses;
+fn address_poll_interval(vm: &VSphereVM, now: Timestamp, intervals: &Intervals) -> Duration {
+    let (first, longest) = intervals.addresses;
     let made = vm
         .metadata
         .creation_timestamp
@@ -310,7 +325,7 @@ fn patience(vm: &VSphereVM, now: Timestamp, pace: &Pace) -> Duration {
 /// Returns whether a virtual machine belongs to this VSphereVM: it was created with its UID, or,
 /// after a move, its metadata names this owner. The BIOS UUID in the spec is user input and may be
 /// another machine's, and names are not unique. A template is never owned.
-pub(super) fn is_ours(vm: &VSphereVM, machine: &Machine) -> bool {
+pub(super) fn owns(vm: &VSphereVM, machine: &Machine) -> bool {
     let uid = vm.metadata.uid.as_deref().unwrap_or_default();
     let same = |uuid: &String| !uid.is_empty() && uuid.eq_ignore_ascii_case(uid);
     if machine.is_template {
@@ -319,8 +334,8 @@ pub(super) fn is_ours(vm: &VSphereVM, machine: &Machine) -> bool {
     if machine.instance_uuid.as_ref().is_some_and(same) {
         return true;
     }
-    let told = machine.metadata.as_deref().and_then(metadata::owner_of);
-    told.is_some() && told == metadata::owner(vm)
+    let owner = machine.metadata.as_deref().and_then(metadata::owner_of);
+    owner.is_some() && owner == metadata::owner(vm)
 }
 
 #[cfg(test)]

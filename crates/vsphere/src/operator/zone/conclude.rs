@@ -4,9 +4,9 @@ use insula_identity::decide::Refusal;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::kinds::VSphereDeploymentZone;
-use crate::operator::condition::{READY, Saying, VCENTER, find, reason};
-use crate::operator::identify::sentence;
+use crate::operator::condition::{ConditionWriter, READY, VCENTER, find, reason};
 use crate::operator::paused;
+use crate::operator::resolve::full_message;
 use crate::vcenter;
 
 /// Whether the resource pool and the folder exist.
@@ -18,22 +18,22 @@ const PARTS: &[&str] = &[VCENTER, PLACEMENT, VALIDATED];
 
 /// The observed state of a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum Observation {
     /// It is being checked; the last result still holds.
-    Asked,
+    Checking,
     /// There is no credential for it, or the vCenter does not accept it.
     Refused(Refusal),
     /// The API server did not answer.
-    NotKnown(String),
+    Unknown(String),
     /// A vCenter call failed.
     Failed(vcenter::Error),
     /// The inventory was checked.
-    Seen(Found),
+    Checked(Missing),
 }
 
 /// What the inventory lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct Missing {
     /// Of the placement constraint.
     pub constraint: Option<String>,
     /// Of the failure domain.
@@ -43,51 +43,53 @@ pub(super) struct Found {
 /// Returns the zone with its new status.
 pub(super) fn conclude(
     zone: &VSphereDeploymentZone,
-    sight: &Sight,
+    observation: &Observation,
     now: Timestamp,
 ) -> VSphereDeploymentZone {
     let mut after = zone.clone();
     let status = after.status.get_or_insert_default();
     let generation = zone.metadata.generation;
-    paused::say(&mut status.conditions, None, generation, now);
-    let mut saying = Saying {
+    paused::set_condition(&mut status.conditions, None, generation, now);
+    let mut writer = ConditionWriter {
         conditions: &mut status.conditions,
         generation,
         now,
     };
-    match sight {
-        Sight::Asked => {}
-        Sight::Refused(refusal) => {
-            saying.no(VCENTER, reason(refusal.reason), sentence(refusal));
+    match observation {
+        Observation::Checking => {}
+        Observation::Refused(refusal) => {
+            writer.set_false(VCENTER, reason(refusal.reason), full_message(refusal));
         }
-        Sight::NotKnown(why) => saying.no(VCENTER, "ServerUnavailable", why.clone()),
+        Observation::Unknown(why) => writer.set_false(VCENTER, "ServerUnavailable", why.clone()),
         // The session has expired, and is opened again.
-        Sight::Failed(vcenter::Error::NotAuthenticated) => {}
-        Sight::Failed(error) => saying.no(VCENTER, why(error), error.to_string()),
-        Sight::Seen(found) => {
-            saying.yes(VCENTER, "Available", "");
-            seen(
-                &mut saying,
+        Observation::Failed(vcenter::Error::NotAuthenticated) => {}
+        Observation::Failed(error) => {
+            writer.set_false(VCENTER, failure_reason(error), error.to_string())
+        }
+        Observation::Checked(found) => {
+            writer.set_true(VCENTER, "Available", "");
+            set_found(
+                &mut writer,
                 PLACEMENT,
                 "PlacementConstraintNotFound",
                 &found.constraint,
             );
-            seen(
-                &mut saying,
+            set_found(
+                &mut writer,
                 VALIDATED,
                 "FailureDomainNotFound",
                 &found.domain,
             );
         }
     }
-    saying.summary(PARTS);
+    writer.summary(PARTS);
     let ready = find(&status.conditions, READY);
     status.ready = ready.map(|ready| ready.status == "True");
     after
 }
 
 /// Returns the reason for a failed call: a vCenter that answers with a fault is reachable.
-fn why(error: &vcenter::Error) -> &'static str {
+fn failure_reason(error: &vcenter::Error) -> &'static str {
     match error {
         vcenter::Error::Fault { fault, .. } if fault == "NoPermission" => "NoPermission",
         vcenter::Error::Fault { .. } | vcenter::Error::Gone(_) => "VCenterFault",
@@ -95,10 +97,10 @@ fn why(error: &vcenter::Error) -> &'static str {
     }
 }
 
-fn seen(saying: &mut Saying<'_>, kind: &str, reason: &str, missing: &Option<String>) {
+fn set_found(writer: &mut ConditionWriter<'_>, kind: &str, reason: &str, missing: &Option<String>) {
     match missing {
-        None => saying.yes(kind, "Ready", ""),
-        Some(missing) => saying.no(kind, reason, missing.clone()),
+        None => writer.set_true(kind, "Ready", ""),
+        Some(missing) => writer.set_false(kind, reason, missing.clone()),
     }
 }
 
@@ -109,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vcenter_that_refuses_is_not_said_to_be_away() {
+    fn fault_is_not_reported_as_unreachable() {
         let fault = |fault: &str| vcenter::Error::Fault {
             method: "RetrievePropertiesEx",
             fault: fault.to_owned(),
@@ -129,37 +131,41 @@ mod tests {
             ),
         ] {
             let zone = VSphereDeploymentZone::default();
-            let after = conclude(&zone, &Sight::Failed(error), Timestamp::UNIX_EPOCH);
+            let after = conclude(&zone, &Observation::Failed(error), Timestamp::UNIX_EPOCH);
             let status = after.status.unwrap();
             assert_eq!(find(&status.conditions, VCENTER).unwrap().reason, reason);
         }
     }
 
     #[test]
-    fn a_zone_is_ready_exactly_if_everything_it_names_was_seen() {
-        let refused = Sight::Refused(Refusal {
+    fn zone_is_ready_exactly_if_everything_exists() {
+        let refused = Observation::Refused(Refusal {
             reason: Reason::NoCredentials,
             message: "none".to_owned(),
             hint: Some("name one".to_owned()),
         });
         let lacks = |constraint: Option<&str>, domain: Option<&str>| {
-            Sight::Seen(Found {
+            Observation::Checked(Missing {
                 constraint: constraint.map(str::to_owned),
                 domain: domain.map(str::to_owned),
             })
         };
         let no_answer = vcenter::Error::Unreachable("timeout".to_owned());
-        for (sight, ready, message) in [
-            (Sight::Asked, None, ""),
-            (Sight::Failed(vcenter::Error::NotAuthenticated), None, ""),
+        for (observation, ready, message) in [
+            (Observation::Checking, None, ""),
+            (
+                Observation::Failed(vcenter::Error::NotAuthenticated),
+                None,
+                "",
+            ),
             (refused, Some(false), "* VCenterAvailable: none: name one"),
             (
-                Sight::NotKnown("no".to_owned()),
+                Observation::Unknown("no".to_owned()),
                 Some(false),
                 "* VCenterAvailable: no",
             ),
             (
-                Sight::Failed(no_answer),
+                Observation::Failed(no_answer),
                 Some(false),
                 "* VCenterAvailable: the vCenter does not answer: timeout",
             ),
@@ -176,11 +182,11 @@ mod tests {
             ),
         ] {
             let zone = VSphereDeploymentZone::default();
-            let after = conclude(&zone, &sight, Timestamp::UNIX_EPOCH);
+            let after = conclude(&zone, &observation, Timestamp::UNIX_EPOCH);
             let status = after.status.unwrap();
-            assert_eq!(status.ready, ready, "{sight:?}");
-            let told = find(&status.conditions, READY).map(|told| told.message.as_str());
-            assert_eq!(told.unwrap_or_default(), message, "{sight:?}");
+            assert_eq!(status.ready, ready, "{observation:?}");
+            let ready = find(&status.conditions, READY).map(|ready| ready.message.as_str());
+            assert_eq!(ready.unwrap_or_default(), message, "{observation:?}");
         }
     }
 }

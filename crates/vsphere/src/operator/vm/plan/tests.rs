@@ -13,8 +13,8 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_000_000).expect("a time")
 }
 
-fn pace() -> Pace {
-    Pace::default()
+fn intervals() -> Intervals {
+    Intervals::default()
 }
 
 fn vm(bios_uuid: Option<&str>) -> VSphereVM {
@@ -62,7 +62,7 @@ fn machine(addresses: &[&str]) -> Machine {
         bios_uuid: Some(BIOS.to_owned()),
         instance_uuid: Some(UID.to_owned()),
         powered_on: true,
-        metadata: metadata::wanted(&vm(None), &cards),
+        metadata: metadata::desired(&vm(None), &cards),
         cards,
         ..Machine::default()
     }
@@ -72,8 +72,8 @@ fn found(machine: Machine) -> Found {
     Found::Machine(object(), Box::new(machine))
 }
 
-fn seen(task: Option<Task>, found: Found) -> Seen {
-    Seen {
+fn seen(task: Option<Task>, found: Found) -> Observed {
+    Observed {
         now: now(),
         task,
         found,
@@ -89,26 +89,26 @@ fn failed(fault: &str) -> Option<Task> {
 
 #[test]
 fn each_state_has_one_next_step() {
-    let described = metadata::wanted(&vm(None), &cards(&[])).expect("all is known");
-    let again = Act::Wait(pace().again);
+    let described = metadata::desired(&vm(None), &cards(&[])).expect("all is known");
+    let retry = Step::Wait(intervals().retry);
     let without = |change: fn(&mut Machine)| {
         let mut machine = machine(&["10.0.0.5"]);
         change(&mut machine);
         found(machine)
     };
-    for (law, vm, found, act, say) in [
+    for (law, vm, found, step, problem) in [
         (
             "what is not there is cloned",
             vm(None),
             Found::Nothing,
-            Act::Clone,
+            Step::Clone,
             Some(("WaitingForClone", "it is being cloned")),
         ),
         (
             "what was there and is not is never cloned again",
             vm(Some(BIOS)),
             Found::Nothing,
-            again.clone(),
+            retry.clone(),
             Some((
                 "NotFoundByBIOSUUID",
                 "there is no virtual machine with the BIOS UUID \
@@ -116,10 +116,10 @@ fn each_state_has_one_next_step() {
             )),
         ),
         (
-            "what is somebody else's is left alone",
+            "a foreign machine is left alone",
             vm(Some(BIOS)),
             Found::Foreign,
-            again.clone(),
+            retry.clone(),
             Some((
                 "NotFoundByBIOSUUID",
                 "the virtual machine with the BIOS UUID of spec.biosUUID is not this one's",
@@ -129,7 +129,7 @@ fn each_state_has_one_next_step() {
             "what is there and not to be seen is not made again",
             vm(None),
             Found::Hidden(object()),
-            again.clone(),
+            retry.clone(),
             Some((
                 "NotFoundByBIOSUUID",
                 "VirtualMachine:vm-65 is there, and what it is cannot be seen with this account",
@@ -139,35 +139,35 @@ fn each_state_has_one_next_step() {
             "a BIOS UUID that is empty is none",
             vm(Some("")),
             Found::Nothing,
-            Act::Clone,
+            Step::Clone,
             Some(("WaitingForClone", "it is being cloned")),
         ),
         (
             "and the real one is noted",
             vm(Some("")),
             found(machine(&[])),
-            Act::Identify(BIOS.to_owned()),
+            Step::RecordUuid(BIOS.to_owned()),
             None,
         ),
         (
             "as is what it will be known by",
             unmarked(vm(Some(BIOS))),
             found(machine(&[])),
-            Act::Identify(BIOS.to_owned()),
+            Step::RecordUuid(BIOS.to_owned()),
             None,
         ),
         (
             "its BIOS UUID is noted first",
             vm(None),
             found(machine(&[])),
-            Act::Identify(BIOS.to_owned()),
+            Step::RecordUuid(BIOS.to_owned()),
             None,
         ),
         (
             "one that has none is still being made",
             vm(None),
             without(|machine| machine.bios_uuid = None),
-            Act::Wait(pace().tasks),
+            Step::Wait(intervals().tasks),
             Some(("WaitingForClone", "it is being cloned")),
         ),
         (
@@ -177,35 +177,35 @@ fn each_state_has_one_next_step() {
                 machine.metadata = None;
                 machine.powered_on = false;
             }),
-            Act::Describe(object(), described.clone()),
+            Step::WriteMetadata(object(), described.clone()),
             Some(("PoweringOn", "it is told about its network")),
         ),
         (
             "and again if that is not what it was told",
             vm(Some(BIOS)),
             without(|machine| machine.metadata = Some("eA==".to_owned())),
-            Act::Describe(object(), described),
+            Step::WriteMetadata(object(), described),
             None,
         ),
         (
             "nothing is told before its cards are there",
             vm(Some(BIOS)),
             without(|machine| machine.cards.clear()),
-            Act::Wait(pace().addresses.0),
+            Step::Wait(intervals().addresses.0),
             Some(("WaitingForClone", "its network cards are not there yet")),
         ),
         (
             "it is powered on whenever it is off",
             vm(Some(BIOS)),
             without(|machine| machine.powered_on = false),
-            Act::PowerOn(object()),
+            Step::PowerOn(object()),
             Some(("PoweringOn", "it is being powered on")),
         ),
         (
             "it waits for an address",
             vm(Some(BIOS)),
             found(machine(&[])),
-            Act::Wait(pace().addresses.0),
+            Step::Wait(intervals().addresses.0),
             Some(("WaitingForIPAddress", "it has no address yet")),
         ),
         (
@@ -218,51 +218,51 @@ fn each_state_has_one_next_step() {
                 "::1",
                 "what",
             ])),
-            Act::Wait(pace().addresses.0),
+            Step::Wait(intervals().addresses.0),
             Some(("WaitingForIPAddress", "it has no address yet")),
         ),
         (
             "then it is as it should be",
             vm(Some(BIOS)),
             found(machine(&["fe80::1", "10.0.0.5"])),
-            Act::Nothing,
+            Step::Done,
             None,
         ),
     ] {
-        let say = say.map(|(reason, message)| Say::new(reason, message));
-        let plan = plan(&vm, &seen(None, found), &pace());
-        assert_eq!(plan, Plan { act, say }, "{law}");
+        let problem = problem.map(|(reason, message)| Problem::new(reason, message));
+        let plan = plan(&vm, &seen(None, found), &intervals());
+        assert_eq!(plan, Plan { step, problem }, "{law}");
     }
 }
 
 #[test]
-fn a_task_is_waited_for_and_what_failed_pauses() {
+fn running_task_is_awaited_and_failed_task_pauses() {
     let there = |powered_on| {
         let mut machine = machine(&["10.0.0.5"]);
         machine.powered_on = powered_on;
         found(machine)
     };
-    let pauses = |message: &str| Plan::saying(Act::Pause, "TaskFailed", message);
+    let pauses = |message: &str| Plan::with_problem(Step::Pause, "TaskFailed", message);
     for (task, found, expected) in [
         (
             Some(Task::Running),
             Found::Nothing,
-            Plan::silently(Act::Wait(pace().tasks)),
+            Plan::without_problem(Step::Wait(intervals().tasks)),
         ),
         (
             Some(Task::Done(None)),
             Found::Nothing,
-            Plan::silently(Act::Forget),
+            Plan::without_problem(Step::ClearTask),
         ),
         (
             Some(Task::Unknown),
             there(true),
-            Plan::silently(Act::Forget),
+            Plan::without_problem(Step::ClearTask),
         ),
         (
             failed("InvalidPowerState"),
             there(true),
-            Plan::silently(Act::Forget),
+            Plan::without_problem(Step::ClearTask),
         ),
         (
             failed("InvalidPowerState"),
@@ -288,19 +288,19 @@ fn a_task_is_waited_for_and_what_failed_pauses() {
             ),
         ),
     ] {
-        let told = format!("{task:?} {found:?}");
-        let plan = plan(&vm(Some(BIOS)), &seen(task, found), &pace());
-        assert_eq!(plan, expected, "{told}");
+        let context = format!("{task:?} {found:?}");
+        let plan = plan(&vm(Some(BIOS)), &seen(task, found), &intervals());
+        assert_eq!(plan, expected, "{context}");
     }
 }
 
 #[test]
-fn nothing_is_done_before_the_pause_is_over() {
+fn nothing_is_done_during_a_pause() {
     for (left, expected) in [
-        (30, Act::Wait(Duration::from_secs(30))),
-        (1, Act::Wait(Duration::from_secs(1))),
-        (0, Act::Begin),
-        (-5, Act::Begin),
+        (30, Step::Wait(Duration::from_secs(30))),
+        (1, Step::Wait(Duration::from_secs(1))),
+        (0, Step::EndPause),
+        (-5, Step::EndPause),
     ] {
         let mut vm = vm(None);
         let at = Timestamp::from_second(now().as_second() + left).expect("a time");
@@ -309,15 +309,16 @@ fn nothing_is_done_before_the_pause_is_over() {
             task_ref: Some("task-1".to_owned()),
             ..VSphereVMStatus::default()
         });
-        let plan = plan(&vm, &seen(None, Found::Nothing), &pace());
-        assert_eq!(plan, Plan::silently(expected), "{left}");
+        let plan = plan(&vm, &seen(None, Found::Nothing), &intervals());
+        assert_eq!(plan, Plan::without_problem(expected), "{left}");
     }
 }
 
 #[test]
-fn a_card_without_a_way_to_an_address_is_waited_for_before_anything_is_made() {
-    let waits = |reason, message: &str| Plan::saying(Act::Wait(pace().again), reason, message);
-    let clones = || Plan::saying(Act::Clone, "WaitingForClone", "it is being cloned");
+fn card_without_address_source_delays_the_clone() {
+    let waits =
+        |reason, message: &str| Plan::with_problem(Step::Wait(intervals().retry), reason, message);
+    let clones = || Plan::with_problem(Step::Clone, "WaitingForClone", "it is being cloned");
     for (device, expected) in [
         (json!({"networkName": "n", "dhcp4": true}), clones()),
         (json!({"networkName": "n", "dhcp6": true}), clones()),
@@ -348,31 +349,31 @@ fn a_card_without_a_way_to_an_address_is_waited_for_before_anything_is_made() {
         let mut vm = vm(None);
         let device_given = device.to_string();
         vm.spec.machine.network.devices = vec![serde_json::from_value(device).expect("a device")];
-        let plan = plan(&vm, &seen(None, Found::Nothing), &pace());
+        let plan = plan(&vm, &seen(None, Found::Nothing), &intervals());
         assert_eq!(plan, expected, "{device_given}");
     }
 }
 
 #[test]
-fn one_that_is_young_is_looked_at_more_often() {
+fn young_machine_is_polled_more_often() {
     for (age, expected) in [(0, 2), (15, 2), (50, 5), (100, 10), (100_000, 10), (-9, 2)] {
         let mut vm = vm(Some(BIOS));
         let made = Timestamp::from_second(now().as_second() - age).expect("a time");
         vm.metadata.creation_timestamp = Some(Time(made));
-        let patience = patience(&vm, now(), &pace());
-        assert_eq!(patience, Duration::from_secs(expected), "{age}");
+        let interval = address_poll_interval(&vm, now(), &intervals());
+        assert_eq!(interval, Duration::from_secs(expected), "{age}");
     }
 }
 
 #[test]
-fn fr5_a_machine_is_its_who_made_it_or_whom_it_was_told_to_be() {
-    let told = |namespace: &str, name: &str, mark: &str| {
+fn fr5_machine_belongs_to_its_creator_or_to_the_owner_in_its_metadata() {
+    let metadata_of = |namespace: &str, name: &str, mark: &str| {
         let mut other = vm(None);
         other.metadata.namespace = Some(namespace.to_owned());
         other.metadata.name = Some(name.to_owned());
         let mark = (metadata::MARK.to_owned(), mark.to_owned());
         other.metadata.annotations = Some([mark].into());
-        metadata::wanted(&other, &cards(&[]))
+        metadata::desired(&other, &cards(&[]))
     };
     let other = Some("eA==".to_owned());
     for (law, instance, name, metadata, expected) in [
@@ -382,14 +383,14 @@ fn fr5_a_machine_is_its_who_made_it_or_whom_it_was_told_to_be() {
             "moved",
             "else",
             "prod-1",
-            told("team-a", "prod-1", "abc"),
+            metadata_of("team-a", "prod-1", "abc"),
             true,
         ),
         (
             "and renamed",
             "else",
             "odd",
-            told("team-a", "prod-1", "abc"),
+            metadata_of("team-a", "prod-1", "abc"),
             true,
         ),
         ("never told anything", "else", "prod-1", None, false),
@@ -398,28 +399,28 @@ fn fr5_a_machine_is_its_who_made_it_or_whom_it_was_told_to_be() {
             "without a mark",
             "else",
             "prod-1",
-            told("team-a", "prod-1", ""),
+            metadata_of("team-a", "prod-1", ""),
             false,
         ),
         (
             "of another space",
             "else",
             "prod-1",
-            told("team-a", "prod-1", "abd"),
+            metadata_of("team-a", "prod-1", "abd"),
             false,
         ),
         (
             "of another team",
             "else",
             "prod-1",
-            told("team-b", "prod-1", "abc"),
+            metadata_of("team-b", "prod-1", "abc"),
             false,
         ),
         (
             "of the same team",
             "else",
             "prod-1",
-            told("team-a", "prod-2", "abc"),
+            metadata_of("team-a", "prod-2", "abc"),
             false,
         ),
     ] {
@@ -429,50 +430,50 @@ fn fr5_a_machine_is_its_who_made_it_or_whom_it_was_told_to_be() {
             metadata,
             ..Machine::default()
         };
-        assert_eq!(is_ours(&vm(Some(BIOS)), &machine), expected, "{law}");
+        assert_eq!(owns(&vm(Some(BIOS)), &machine), expected, "{law}");
         machine.is_template = true;
-        assert!(!is_ours(&vm(Some(BIOS)), &machine), "{law}, a template");
+        assert!(!owns(&vm(Some(BIOS)), &machine), "{law}, a template");
     }
     // Without a UID and a mark, no machine is owned.
     let mut without = unmarked(vm(Some(BIOS)));
     without.metadata.uid = None;
-    for metadata in [None, told("team-a", "prod-1", "")] {
+    for metadata in [None, metadata_of("team-a", "prod-1", "")] {
         let machine = Machine {
             instance_uuid: Some(String::new()),
             metadata,
             ..Machine::default()
         };
-        assert!(!is_ours(&without, &machine));
+        assert!(!owns(&without, &machine));
     }
 }
 
 #[test]
-fn addresses_are_waited_for_unless_somebody_else_sees_to_those_of_all_cards() {
+fn addresses_are_awaited_unless_all_cards_skip_allocation() {
     let card = |skips: bool| json!({"networkName": "n", "skipIPAllocation": skips, "dhcp4": true});
     let waits = || {
-        let act = Act::Wait(pace().addresses.0);
-        Plan::saying(act, "WaitingForIPAddress", "it has no address yet")
+        let step = Step::Wait(intervals().addresses.0);
+        Plan::with_problem(step, "WaitingForIPAddress", "it has no address yet")
     };
     for (devices, expected) in [
-        (json!([card(true)]), Plan::silently(Act::Nothing)),
+        (json!([card(true)]), Plan::without_problem(Step::Done)),
         (
             json!([card(true), card(true)]),
-            Plan::silently(Act::Nothing),
+            Plan::without_problem(Step::Done),
         ),
         (json!([card(true), card(false)]), waits()),
         (json!([]), waits()),
     ] {
-        let told = devices.to_string();
+        let context = devices.to_string();
         let mut vm = vm(Some(BIOS));
         vm.spec.machine.network.devices = serde_json::from_value(devices).expect("devices");
         let cards = [cards(&[]), cards(&[])].concat();
         let machine = Machine {
-            metadata: metadata::wanted(&vm, &cards),
+            metadata: metadata::desired(&vm, &cards),
             cards,
             ..machine(&[])
         };
-        let plan = plan(&vm, &seen(None, found(machine)), &pace());
-        assert_eq!(plan, expected, "{told}");
+        let plan = plan(&vm, &seen(None, found(machine)), &intervals());
+        assert_eq!(plan, expected, "{context}");
     }
 }
 
@@ -488,11 +489,11 @@ fn any_task() -> impl Strategy<Value = Option<Task>> {
 }
 
 fn any_found() -> impl Strategy<Value = Found> {
-    let machine = (any::<[bool; 4]>()).prop_map(|[on, told, bios, address]| {
+    let machine = (any::<[bool; 4]>()).prop_map(|[on, described, bios, address]| {
         let mut machine = machine(if address { &["10.0.0.5"] } else { &[] });
         machine.powered_on = on;
         machine.bios_uuid = machine.bios_uuid.filter(|_| bios);
-        machine.metadata = machine.metadata.filter(|_| told);
+        machine.metadata = machine.metadata.filter(|_| described);
         found(machine)
     });
     prop_oneof![
@@ -505,44 +506,44 @@ fn any_found() -> impl Strategy<Value = Found> {
 
 proptest! {
     #[test]
-    fn one_is_made_only_where_there_is_none_and_never_was(
+    fn clone_only_if_no_machine_exists_or_existed(
         task in any_task(), found in any_found(), known in any::<bool>(),
     ) {
         let vm = vm(known.then_some(BIOS));
-        let seen = seen(task, found);
-        let plan = plan(&vm, &seen, &pace());
-        if plan.act == Act::Clone {
-            prop_assert_eq!(&seen.found, &Found::Nothing);
-            prop_assert!(!known && seen.task.is_none());
+        let observed = seen(task, found);
+        let plan = plan(&vm, &observed, &intervals());
+        if plan.step == Step::Clone {
+            prop_assert_eq!(&observed.found, &Found::Nothing);
+            prop_assert!(!known && observed.task.is_none());
         }
         let ends = matches!(
-            plan.act,
-            Act::PowerOff(_) | Act::ShutDown(_) | Act::ShutDownAgain(_) | Act::Destroy(_) | Act::LetGo
+            plan.step,
+            Step::PowerOff(_) | Step::ShutDown(_) | Step::ShutDownAgain(_) | Step::Destroy(_) | Step::RemoveFinalizer
         );
         prop_assert!(!ends, "what is to be is never taken away: {:?}", plan);
     }
 
     #[test]
-    fn what_carries_out_every_step_ends_with_a_machine_that_is_ready(found in any_found()) {
+    fn steps_converge_to_a_ready_machine(found in any_found()) {
         let mut vm = vm(None);
         let mut found = found;
         prop_assume!(!matches!(found, Found::Foreign | Found::Hidden(_)));
         for _ in 0..10 {
-            match plan(&vm, &seen(None, found.clone()), &pace()).act {
-                Act::Nothing => return Ok(()),
-                Act::Clone => found = self::found(Machine { bios_uuid: None, ..machine(&[]) }),
-                Act::Identify(uuid) => vm.spec.bios_uuid = Some(uuid),
-                Act::Wait(_) => found = change(found, |machine| {
+            match plan(&vm, &seen(None, found.clone()), &intervals()).step {
+                Step::Done => return Ok(()),
+                Step::Clone => found = self::found(Machine { bios_uuid: None, ..machine(&[]) }),
+                Step::RecordUuid(uuid) => vm.spec.bios_uuid = Some(uuid),
+                Step::Wait(_) => found = change(found, |machine| {
                     machine.bios_uuid = Some(BIOS.to_owned());
                     if machine.powered_on {
                         machine.cards = cards(&["10.0.0.5"]);
                     }
                 }),
-                Act::Describe(_, text) => {
+                Step::WriteMetadata(_, text) => {
                     found = change(found, |machine| machine.metadata = Some(text.clone()));
                 }
-                Act::PowerOn(_) => found = change(found, |machine| machine.powered_on = true),
-                act => prop_assert!(false, "{act:?}"),
+                Step::PowerOn(_) => found = change(found, |machine| machine.powered_on = true),
+                step => prop_assert!(false, "{step:?}"),
             }
         }
         prop_assert!(false, "it does not end: {found:?}");

@@ -13,8 +13,8 @@ fn ago(seconds: i64) -> Time {
     Time(Timestamp::from_second(now().as_second() - seconds).expect("a time"))
 }
 
-fn pace() -> Pace {
-    Pace::default()
+fn intervals() -> Intervals {
+    Intervals::default()
 }
 
 /// A VSphereVM that has been terminating for a while.
@@ -32,7 +32,7 @@ fn vm(mode: Option<&str>, status: VSphereVMStatus) -> VSphereVM {
     vm
 }
 
-fn told(kind: &str, reason: &str, since: i64) -> Condition {
+fn condition_since(kind: &str, reason: &str, since: i64) -> Condition {
     Condition {
         type_: kind.to_owned(),
         status: "False".to_owned(),
@@ -58,24 +58,24 @@ fn found(powered_on: bool, tools_running: bool) -> Found {
     )
 }
 
-fn seen(task: Option<Task>, found: Found) -> Seen {
-    Seen {
+fn seen(task: Option<Task>, found: Found) -> Observed {
+    Observed {
         now: now(),
         task,
         found,
     }
 }
 
-fn deleting(act: Act, message: &str) -> Plan {
-    Plan::saying(act, "Deleting", message)
+fn deleting(step: Step, message: &str) -> Plan {
+    Plan::with_problem(step, "Deleting", message)
 }
 
 #[test]
-fn what_runs_is_ended_and_what_does_not_is_destroyed() {
-    let asked = |since| vec![told(SOFT, "InProgress", since)];
-    let off = || deleting(Act::PowerOff(object()), "it is being powered off");
-    let ask = || deleting(Act::ShutDown(object()), "its guest is asked to end");
-    let wait = || deleting(Act::Wait(pace().tasks), "its guest is to end");
+fn running_machine_is_powered_off_and_stopped_one_destroyed() {
+    let asked = |since| vec![condition_since(SHUTDOWN, "InProgress", since)];
+    let off = || deleting(Step::PowerOff(object()), "it is being powered off");
+    let ask = || deleting(Step::ShutDown(object()), "its guest is asked to end");
+    let wait = || deleting(Step::Wait(intervals().tasks), "its guest is to end");
     for (mode, conditions, found, expected) in [
         (None, vec![], found(true, true), off()),
         (Some("hard"), vec![], found(true, true), off()),
@@ -87,7 +87,7 @@ fn what_runs_is_ended_and_what_does_not_is_destroyed() {
             vec![],
             found(true, false),
             deleting(
-                Act::Wait(pace().again),
+                Step::Wait(intervals().retry),
                 "its guest cannot be asked to end, as VMware Tools do not run, and powerOffMode \
                  is soft",
             ),
@@ -100,7 +100,7 @@ fn what_runs_is_ended_and_what_does_not_is_destroyed() {
             asked(300),
             found(true, true),
             deleting(
-                Act::ShutDownAgain(object()),
+                Step::ShutDownAgain(object()),
                 "its guest was asked to end and did not in time, and powerOffMode is soft",
             ),
         ),
@@ -108,7 +108,7 @@ fn what_runs_is_ended_and_what_does_not_is_destroyed() {
             Some("soft"),
             asked(10),
             found(false, false),
-            deleting(Act::Destroy(object()), "it is being destroyed"),
+            deleting(Step::Destroy(object()), "it is being destroyed"),
         ),
     ] {
         let name = format!("{mode:?} {conditions:?} {found:?}");
@@ -116,22 +116,22 @@ fn what_runs_is_ended_and_what_does_not_is_destroyed() {
             conditions,
             ..VSphereVMStatus::default()
         };
-        let plan = plan(&vm(mode, status), &seen(None, found), &pace());
+        let plan = plan(&vm(mode, status), &seen(None, found), &intervals());
         assert_eq!(plan, expected, "{name}");
     }
 }
 
 #[test]
-fn a_guest_has_as_long_to_end_as_its_user_says() {
+fn shutdown_timeout_is_configurable() {
     for (seconds, expected) in [(None, 300), (Some(0), 300), (Some(-4), 300), (Some(7), 7)] {
         let mut vm = vm(Some("soft"), VSphereVMStatus::default());
         vm.spec.machine.guest_soft_power_off_timeout_seconds = seconds;
-        assert_eq!(soft_patience(&vm), Duration::from_secs(expected));
+        assert_eq!(shutdown_timeout(&vm), Duration::from_secs(expected));
     }
 }
 
 #[test]
-fn it_is_let_go_only_when_nothing_of_it_can_appear_any_more() {
+fn finalizer_stays_while_a_clone_may_still_appear() {
     let known = |vm_ref: bool, mode: bool| VSphereVMStatus {
         vm_ref: vm_ref.then(|| "VirtualMachine:vm-65".to_owned()),
         clone_mode: mode.then(|| "fullClone".to_owned()),
@@ -139,11 +139,11 @@ fn it_is_let_go_only_when_nothing_of_it_can_appear_any_more() {
     };
     let maybe = |seconds| {
         deleting(
-            Act::Wait(Duration::from_secs(seconds)),
+            Step::Wait(Duration::from_secs(seconds)),
             "it may be about to be made: the vCenter did not say what became of its clone",
         )
     };
-    let gone = || Plan::silently(Act::LetGo);
+    let gone = || Plan::without_problem(Step::RemoveFinalizer);
     for (status, bios, since, expected) in [
         (known(false, false), false, 0, gone()),
         (known(true, true), false, 0, gone()),
@@ -155,15 +155,15 @@ fn it_is_let_go_only_when_nothing_of_it_can_appear_any_more() {
         let mut vm = vm(None, status);
         vm.metadata.deletion_timestamp = Some(ago(since));
         vm.spec.bios_uuid = bios.then(|| "b".to_owned());
-        let plan = plan(&vm, &seen(None, Found::Nothing), &pace());
+        let plan = plan(&vm, &seen(None, Found::Nothing), &intervals());
         assert_eq!(plan, expected, "{bios} {since}");
     }
 }
 
 #[test]
-fn fr5_somebody_elses_machine_stays_and_holds_nobody_who_made_none() {
+fn fr5_foreign_machine_is_kept_and_does_not_block_deletion() {
     let waits = deleting(
-        Act::Wait(pace().again),
+        Step::Wait(intervals().retry),
         "the virtual machine with its UUID is not this one's and stays, and what became of this \
          one's is not known",
     );
@@ -173,10 +173,10 @@ fn fr5_somebody_elses_machine_stays_and_holds_nobody_who_made_none() {
         status
     };
     for (status, expected) in [
-        (status(|_| ()), Plan::silently(Act::LetGo)),
+        (status(|_| ()), Plan::without_problem(Step::RemoveFinalizer)),
         (
             status(|status| status.ready = Some(false)),
-            Plan::silently(Act::LetGo),
+            Plan::without_problem(Step::RemoveFinalizer),
         ),
         (
             status(|status| status.clone_mode = Some("fullClone".to_owned())),
@@ -189,13 +189,13 @@ fn fr5_somebody_elses_machine_stays_and_holds_nobody_who_made_none() {
     ] {
         let mut vm = vm(None, status);
         vm.spec.bios_uuid = Some("b".to_owned());
-        let plan = plan(&vm, &seen(None, Found::Foreign), &pace());
+        let plan = plan(&vm, &seen(None, Found::Foreign), &intervals());
         assert_eq!(plan, expected);
     }
 }
 
 #[test]
-fn what_is_there_and_not_to_be_seen_is_not_gone() {
+fn invisible_machine_is_not_treated_as_gone() {
     let status = VSphereVMStatus {
         vm_ref: Some("VirtualMachine:vm-65".to_owned()),
         ..VSphereVMStatus::default()
@@ -203,61 +203,61 @@ fn what_is_there_and_not_to_be_seen_is_not_gone() {
     let plan = plan(
         &vm(None, status),
         &seen(None, Found::Hidden(object())),
-        &pace(),
+        &intervals(),
     );
     let expected = deleting(
-        Act::Wait(pace().again),
+        Step::Wait(intervals().retry),
         "VirtualMachine:vm-65 is there, and what it is cannot be seen with this account",
     );
     assert_eq!(plan, expected);
 }
 
 #[test]
-fn a_task_that_failed_before_it_was_to_go_holds_nothing_up() {
+fn task_failed_before_deletion_does_not_block_it() {
     let failed = || {
         Some(Task::Failed {
             fault: "NoDiskSpace".to_owned(),
             message: "it is full".to_owned(),
         })
     };
-    let goes = vec![told("VirtualMachineProvisioned", "Deleting", 5)];
-    let pauses = deleting(Act::Pause, "it is full (NoDiskSpace)");
-    let running = Plan::silently(Act::Wait(pace().tasks));
+    let deletes = vec![condition_since("VirtualMachineProvisioned", "Deleting", 5)];
+    let pauses = deleting(Step::Pause, "it is full (NoDiskSpace)");
+    let running = Plan::without_problem(Step::Wait(intervals().tasks));
     for (conditions, task, expected) in [
-        (vec![], failed(), Plan::silently(Act::Begin)),
-        (goes.clone(), failed(), pauses),
+        (vec![], failed(), Plan::without_problem(Step::EndPause)),
+        (deletes.clone(), failed(), pauses),
         (vec![], Some(Task::Running), running.clone()),
-        (goes, Some(Task::Running), running),
+        (deletes, Some(Task::Running), running),
     ] {
         let status = VSphereVMStatus {
             conditions,
             task_ref: Some("task-1".to_owned()),
             ..VSphereVMStatus::default()
         };
-        let plan = plan(&vm(None, status), &seen(task, Found::Nothing), &pace());
+        let plan = plan(&vm(None, status), &seen(task, Found::Nothing), &intervals());
         assert_eq!(plan, expected);
     }
 }
 
 #[test]
-fn a_pause_from_before_it_was_to_go_is_over() {
-    let goes = vec![told("VirtualMachineProvisioned", "Deleting", 5)];
+fn pause_ends_with_the_deletion() {
+    let deletes = vec![condition_since("VirtualMachineProvisioned", "Deleting", 5)];
     for (conditions, expected) in [
-        (vec![], Act::Begin),
-        (goes, Act::Wait(Duration::from_secs(30))),
+        (vec![], Step::EndPause),
+        (deletes, Step::Wait(Duration::from_secs(30))),
     ] {
         let status = VSphereVMStatus {
             conditions,
             retry_after: Some(ago(-30)),
             ..VSphereVMStatus::default()
         };
-        let plan = plan(&vm(None, status), &seen(None, Found::Nothing), &pace());
-        assert_eq!(plan, Plan::silently(expected));
+        let plan = plan(&vm(None, status), &seen(None, Found::Nothing), &intervals());
+        assert_eq!(plan, Plan::without_problem(expected));
     }
 }
 
 #[test]
-fn what_was_begun_is_known() {
+fn started_work_is_recorded() {
     let status = |change: fn(&mut VSphereVMStatus)| {
         let mut status = VSphereVMStatus::default();
         change(&mut status);
@@ -286,31 +286,31 @@ fn what_was_begun_is_known() {
         let mut vm = vm(None, status);
         // An empty text does not count as a UUID.
         vm.spec.bios_uuid = Some(if bios { "b" } else { "" }.to_owned());
-        assert_eq!(is_begun(&vm), expected);
+        assert_eq!(is_started(&vm), expected);
     }
 }
 
 proptest! {
     #[test]
-    fn nothing_is_ever_begun_for_what_goes(
+    fn deletion_never_starts_a_clone(
         running in any::<bool>(), tools in any::<bool>(), there in any::<bool>(),
         mode in prop::sample::select(vec![None, Some("soft"), Some("trySoft"), Some("hard")]),
         since in 0..1000_i64, asked in any::<bool>(), cloned in any::<bool>(),
     ) {
-        let conditions = asked.then(|| told(SOFT, "InProgress", since));
+        let conditions = asked.then(|| condition_since(SHUTDOWN, "InProgress", since));
         let status = VSphereVMStatus {
             conditions: conditions.into_iter().collect(),
             clone_mode: cloned.then(|| "fullClone".to_owned()),
             ..VSphereVMStatus::default()
         };
         let found = if there { found(running, tools) } else { Found::Nothing };
-        let plan = plan(&vm(mode, status), &seen(None, found), &pace());
+        let plan = plan(&vm(mode, status), &seen(None, found), &intervals());
         let begins = matches!(
-            plan.act,
-            Act::Clone | Act::PowerOn(_) | Act::Describe(..) | Act::Identify(_) | Act::Nothing
+            plan.step,
+            Step::Clone | Step::PowerOn(_) | Step::WriteMetadata(..) | Step::RecordUuid(_) | Step::Done
         );
         prop_assert!(!begins, "{:?}", plan);
-        prop_assert!(plan.act != Act::LetGo || !there);
-        prop_assert!(!matches!(plan.act, Act::Destroy(_)) || !running);
+        prop_assert!(plan.step != Step::RemoveFinalizer || !there);
+        prop_assert!(!matches!(plan.step, Step::Destroy(_)) || !running);
     }
 }

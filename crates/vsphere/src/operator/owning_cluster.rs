@@ -13,21 +13,21 @@ use crate::kinds::VSphereCluster;
 use crate::names::{CLUSTER_LABEL, GROUP};
 
 /// The clusters that an object belongs to.
-pub(super) struct Family {
+pub(super) struct OwningCluster {
     /// The Cluster.
     pub cluster: Option<Cluster>,
     /// The VSphereCluster, or why there is none.
-    pub infrastructure: Result<VSphereCluster, Stray>,
+    pub infrastructure: Result<VSphereCluster, NoCluster>,
 }
 
 /// Why an object belongs to no cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stray {
+pub(crate) struct NoCluster {
     pub reason: &'static str,
     pub message: String,
 }
 
-impl Stray {
+impl NoCluster {
     fn not_found(message: String) -> Self {
         let reason = "ClusterNotFound";
         Self { reason, message }
@@ -45,13 +45,13 @@ pub(super) async fn of(
     key: &Key,
     named: Option<&str>,
     depends: &mut BTreeSet<Dependency>,
-) -> Result<Family, kube::Error> {
-    let alone = |stray| Family {
+) -> Result<OwningCluster, kube::Error> {
+    let alone = |no_cluster| OwningCluster {
         cluster: None,
-        infrastructure: Err(stray),
+        infrastructure: Err(no_cluster),
     };
     let (Some(name), Some(namespace)) = (named, key.namespace.as_deref()) else {
-        return Ok(alone(Stray::not_found(format!(
+        return Ok(alone(NoCluster::not_found(format!(
             "it has no label {CLUSTER_LABEL}, so it belongs to no cluster"
         ))));
     };
@@ -60,16 +60,16 @@ pub(super) async fn of(
         namespace: namespace.to_owned(),
         name: name.to_owned(),
     };
-    context.note(key, depends, owner);
+    context.depend_on(key, depends, owner);
     let client = context.client(key.space.as_deref());
     let clusters: Api<Cluster> = Api::namespaced(client.clone(), namespace);
-    let Some(cluster) = read::named(&clusters, name).await? else {
-        return Ok(alone(Stray::not_found(format!(
+    let Some(cluster) = read::get_named(&clusters, name).await? else {
+        return Ok(alone(NoCluster::not_found(format!(
             "there is no Cluster {name:?}"
         ))));
     };
     let infrastructure = match reference(&cluster) {
-        Err(stray) => Err(stray),
+        Err(no_cluster) => Err(no_cluster),
         Ok(reference) => {
             let ours: Api<VSphereCluster> = Api::namespaced(client, namespace);
             let on = Dependency::VSphereCluster {
@@ -77,17 +77,17 @@ pub(super) async fn of(
                 namespace: namespace.to_owned(),
                 name: reference.name.clone(),
             };
-            context.note(key, depends, on);
+            context.depend_on(key, depends, on);
             let missing = || {
                 let name = &reference.name;
-                Stray::no_infrastructure(format!("there is no VSphereCluster {name:?}"))
+                NoCluster::no_infrastructure(format!("there is no VSphereCluster {name:?}"))
             };
-            read::named(&ours, &reference.name)
+            read::get_named(&ours, &reference.name)
                 .await?
                 .ok_or_else(missing)
         }
     };
-    Ok(Family {
+    Ok(OwningCluster {
         cluster: Some(cluster),
         infrastructure,
     })
@@ -95,16 +95,16 @@ pub(super) async fn of(
 
 /// Returns the reference of a Cluster to its VSphereCluster. A Cluster of another provider may
 /// have the name of an unrelated VSphereCluster, so the reference decides and not the name.
-pub(crate) fn reference(cluster: &Cluster) -> Result<&ContractReference, Stray> {
+pub(crate) fn reference(cluster: &Cluster) -> Result<&ContractReference, NoCluster> {
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let Some(reference) = &cluster.spec.infrastructure_ref else {
-        return Err(Stray::no_infrastructure(format!(
+        return Err(NoCluster::no_infrastructure(format!(
             "Cluster {name:?} says nothing yet about what it is on"
         )));
     };
     if reference.api_group != GROUP || reference.kind != "VSphereCluster" {
         let (group, kind) = (&reference.api_group, &reference.kind);
-        return Err(Stray::no_infrastructure(format!(
+        return Err(NoCluster::no_infrastructure(format!(
             "Cluster {name:?} is on a {kind} of {group}, not on a VSphereCluster of {GROUP}"
         )));
     }
@@ -117,7 +117,7 @@ mod tests {
     use crate::capi::ClusterSpec;
 
     #[test]
-    fn fr5_only_what_a_cluster_says_it_is_on_counts_whatever_has_the_same_name() {
+    fn fr5_cluster_is_found_by_its_reference_and_not_by_name() {
         let on = |group: &str, kind: &str| {
             Some(ContractReference {
                 api_group: group.to_owned(),
@@ -152,7 +152,8 @@ mod tests {
             };
             let cluster = Cluster::new("c", spec);
             let found = reference(&cluster).map(|reference| reference.name.as_str());
-            let expected = expected.map_err(|message| Stray::no_infrastructure(message.to_owned()));
+            let expected =
+                expected.map_err(|message| NoCluster::no_infrastructure(message.to_owned()));
             assert_eq!(found, expected);
         }
     }

@@ -15,7 +15,7 @@ const ACCOUNT: (&str, &str) = ("team-a", "pa");
 const PROVISIONED: &str = "VirtualMachineProvisioned";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_vcenter_does_not_have_is_named() -> anyhow::Result<()> {
+async fn missing_inventory_objects_are_named() -> anyhow::Result<()> {
     let (world, vcenter) = (World::new().await?, FakeVCenter::start(&[ACCOUNT]).await?);
     world.team("team-a", &vcenter, ACCOUNT).await?;
     let operator = world.start(&["team-a"]);
@@ -60,25 +60,27 @@ async fn what_a_vcenter_does_not_have_is_named() -> anyhow::Result<()> {
         world.machine("team-a", name, spec).await?;
         let expected = ("False", "NotProvisioned", message);
         world
-            .said::<VSphereVM>("team-a", name, PROVISIONED, expected)
+            .wait_for_reason::<VSphereVM>("team-a", name, PROVISIONED, expected)
             .await?;
         world
-            .said::<VSphereMachine>("team-a", name, PROVISIONED, expected)
+            .wait_for_reason::<VSphereMachine>("team-a", name, PROVISIONED, expected)
             .await?;
     }
     assert_eq!(vcenter.called("CloneVM_Task"), 0);
     // A fix in the vCenter is noticed without a change of the object.
     vcenter.add_network("/DC0/network/moon");
-    world.ready("team-a", "network").await?;
+    world.wait_until_ready("team-a", "network").await?;
     // Nothing was started, so the deletion needs no vCenter.
     vcenter.door(Door::Closed).await;
     world.delete::<VSphereMachine>("team-a", "template").await?;
-    world.gone::<VSphereMachine>("team-a", "template").await?;
+    world
+        .wait_until_gone::<VSphereMachine>("team-a", "template")
+        .await?;
     operator.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_taken_is_told_and_what_has_it_stays() -> anyhow::Result<()> {
+async fn taken_name_is_reported_and_its_machine_stays() -> anyhow::Result<()> {
     let (world, vcenter) = (World::new().await?, FakeVCenter::start(&[ACCOUNT]).await?);
     world.team("team-a", &vcenter, ACCOUNT).await?;
     let id = vcenter.add_machine("/DC0/vm/m");
@@ -95,9 +97,11 @@ async fn a_name_that_is_taken_is_told_and_what_has_it_stays() -> anyhow::Result<
             told.reason == "TaskFailed" && told.message.starts_with(text)
         })
     };
-    world.until("team-a", "m", failed).await?;
+    world.wait_until("team-a", "m", failed).await?;
     world.delete::<VSphereMachine>("team-a", "m").await?;
-    world.gone::<VSphereMachine>("team-a", "m").await?;
+    world
+        .wait_until_gone::<VSphereMachine>("team-a", "m")
+        .await?;
     assert_eq!(
         vcenter.machine("/DC0/vm/m").map(|machine| machine.id),
         Some(id)
@@ -106,8 +110,7 @@ async fn a_name_that_is_taken_is_told_and_what_has_it_stays() -> anyhow::Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_waits_for_its_cluster_and_its_data_and_is_left_alone_when_paused()
--> anyhow::Result<()> {
+async fn machine_waits_for_cluster_and_data_and_respects_pause() -> anyhow::Result<()> {
     let (world, vcenter) = (World::new().await?, FakeVCenter::start(&[ACCOUNT]).await?);
     world.team("team-a", &vcenter, ACCOUNT).await?;
     let clusters: Api<Cluster> = world.api("team-a");
@@ -134,7 +137,7 @@ async fn a_machine_waits_for_its_cluster_and_its_data_and_is_left_alone_when_pau
     let said = async |reason: &str, message: &str| {
         let expected = ("False", reason, message);
         world
-            .said::<VSphereMachine>("team-a", "m", PROVISIONED, expected)
+            .wait_for_reason::<VSphereMachine>("team-a", "m", PROVISIONED, expected)
             .await
     };
     said(
@@ -163,7 +166,7 @@ async fn a_machine_waits_for_its_cluster_and_its_data_and_is_left_alone_when_pau
             "stringData": {"value": "{}", "format": "ignition"},
         }))
         .await?;
-    world.ready("team-a", "m").await?;
+    world.wait_until_ready("team-a", "m").await?;
     let told = vcenter.machine("/DC0/vm/m").expect("it is there").extra;
     let ignition = told
         .get("guestinfo.ignition.config.data")
@@ -172,28 +175,30 @@ async fn a_machine_waits_for_its_cluster_and_its_data_and_is_left_alone_when_pau
     pause(true).await?;
     let expected = ("True", "Paused", "Cluster spec.paused is set to true");
     world
-        .said::<VSphereMachine>("team-a", "m", "Paused", expected)
+        .wait_for_reason::<VSphereMachine>("team-a", "m", "Paused", expected)
         .await?;
     world
-        .said::<VSphereVM>("team-a", "m", "Paused", expected)
+        .wait_for_reason::<VSphereVM>("team-a", "m", "Paused", expected)
         .await?;
     let calls = vcenter.calls().len();
     world.delete::<VSphereMachine>("team-a", "m").await?;
     world.machine("team-a", "after", json!({})).await?;
     world
-        .said::<VSphereMachine>("team-a", "after", "Paused", expected)
+        .wait_for_reason::<VSphereMachine>("team-a", "after", "Paused", expected)
         .await?;
     let left: Vec<_> = vcenter.calls().split_off(calls);
     let left: Vec<_> = left.iter().filter(|call| call.method != "Logout").collect();
     assert!(left.is_empty(), "{left:?}");
     pause(false).await?;
-    world.gone::<VSphereMachine>("team-a", "m").await?;
-    world.ready("team-a", "after").await?;
+    world
+        .wait_until_gone::<VSphereMachine>("team-a", "m")
+        .await?;
+    world.wait_until_ready("team-a", "after").await?;
     operator.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_wrong_in_a_vcenter_is_told_and_goes_on_by_itself() -> anyhow::Result<()> {
+async fn vcenter_failures_are_reported_and_retried() -> anyhow::Result<()> {
     let (world, vcenter) = (World::new().await?, FakeVCenter::start(&[ACCOUNT]).await?);
     world.team("team-a", &vcenter, ACCOUNT).await?;
     vcenter.addresses_after(Duration::from_secs(3600));
@@ -201,7 +206,7 @@ async fn what_goes_wrong_in_a_vcenter_is_told_and_goes_on_by_itself() -> anyhow:
     let said = async |reason: &str, message: &str| {
         let expected = ("False", reason, message);
         world
-            .said::<VSphereVM>("team-a", "m", PROVISIONED, expected)
+            .wait_for_reason::<VSphereVM>("team-a", "m", PROVISIONED, expected)
             .await
     };
     world.machine("team-a", "m", json!({})).await?;
@@ -209,7 +214,7 @@ async fn what_goes_wrong_in_a_vcenter_is_told_and_goes_on_by_itself() -> anyhow:
     let machine = vcenter.machine("/DC0/vm/m").expect("it is there");
     vcenter.set_addresses(&machine.id, &["fe80::1", "10.0.0.7"]);
     vcenter.addresses_after(Duration::ZERO);
-    let ready = world.ready("team-a", "m").await?;
+    let ready = world.wait_until_ready("team-a", "m").await?;
     let addresses = ready.status.unwrap_or_default().addresses;
     let addresses: Vec<_> = addresses.iter().map(|one| one.address.as_str()).collect();
     assert_eq!(addresses, ["10.0.0.7", "m"]);
@@ -224,12 +229,14 @@ async fn what_goes_wrong_in_a_vcenter_is_told_and_goes_on_by_itself() -> anyhow:
     said("NotFoundByBIOSUUID", &message).await?;
     assert_eq!(vcenter.called("CloneVM_Task"), 1);
     world.delete::<VSphereMachine>("team-a", "m").await?;
-    world.gone::<VSphereMachine>("team-a", "m").await?;
+    world
+        .wait_until_gone::<VSphereMachine>("team-a", "m")
+        .await?;
     operator.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guest_is_asked_to_end_if_its_user_wants_that() -> anyhow::Result<()> {
+async fn guest_is_shut_down_if_configured() -> anyhow::Result<()> {
     let world = World::new().await?;
     for (mode, never, hard) in [
         ("soft", false, 0),
@@ -252,9 +259,11 @@ async fn a_guest_is_asked_to_end_if_its_user_wants_that() -> anyhow::Result<()> 
             json!({"powerOffMode": mode})
         };
         world.machine(&name, &name, spec).await?;
-        world.ready(&name, &name).await?;
+        world.wait_until_ready(&name, &name).await?;
         world.delete::<VSphereMachine>(&name, &name).await?;
-        world.gone::<VSphereMachine>(&name, &name).await?;
+        world
+            .wait_until_gone::<VSphereMachine>(&name, &name)
+            .await?;
         assert_eq!(vcenter.called("ShutdownGuest"), 1, "{name}");
         assert_eq!(vcenter.called("PowerOffVM_Task"), hard, "{name}");
         assert_eq!(vcenter.machine(&format!("/DC0/vm/{name}")), None);
@@ -264,8 +273,7 @@ async fn a_guest_is_asked_to_end_if_its_user_wants_that() -> anyhow::Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_zone_says_where_a_machine_is_and_only_one_on_the_same_vcenter_counts()
--> anyhow::Result<()> {
+async fn zone_places_a_machine_only_on_the_clusters_vcenter() -> anyhow::Result<()> {
     let (world, vcenter) = (World::new().await?, FakeVCenter::start(&[ACCOUNT]).await?);
     let other = FakeVCenter::start(&[ACCOUNT]).await?;
     world.team("team-a", &vcenter, ACCOUNT).await?;
@@ -307,7 +315,7 @@ async fn a_zone_says_where_a_machine_is_and_only_one_on_the_same_vcenter_counts(
     world
         .machine("team-a", "o", json!({"failureDomain": "nowhere"}))
         .await?;
-    world.ready("team-a", "m").await?;
+    world.wait_until_ready("team-a", "m").await?;
     let made = vcenter.machine("/DC0/vm/teams/m").expect("it is there");
     assert_eq!(made.pool, "/DC0/host/DC0_C0/Resources/zone");
     assert_eq!(made.datastore, "/DC0/datastore/zone");
@@ -320,7 +328,7 @@ async fn a_zone_says_where_a_machine_is_and_only_one_on_the_same_vcenter_counts(
     let said = async |name: &str, reason: &str, message: &str| {
         let expected = ("False", reason, message);
         world
-            .said::<VSphereMachine>("team-a", name, PROVISIONED, expected)
+            .wait_for_reason::<VSphereMachine>("team-a", name, PROVISIONED, expected)
             .await
     };
     said("n", "FailureDomainMismatch", &mismatch).await?;
@@ -330,24 +338,24 @@ async fn a_zone_says_where_a_machine_is_and_only_one_on_the_same_vcenter_counts(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fault_is_told_in_the_vcenters_own_words() -> anyhow::Result<()> {
+async fn fault_message_of_the_vcenter_is_reported() -> anyhow::Result<()> {
     let (world, vcenter) = (World::new().await?, FakeVCenter::start(&[ACCOUNT]).await?);
     world.team("team-a", &vcenter, ACCOUNT).await?;
     let mut settings = crate::world::settings(&["team-a"]);
-    settings.pace.again = Duration::from_secs(60);
+    settings.intervals.again = Duration::from_secs(60);
     let operator = crate::world::Running::new(world.admin.clone(), settings);
     vcenter.fault_next("CloneVM_Task", Fault::new("NoPermission", "not yours"));
     world.machine("team-a", "m", json!({})).await?;
     let message = "the vCenter refuses CloneVM_Task: not yours (NoPermission)";
     let expected = ("False", "TaskFailed", message);
     world
-        .said::<VSphereVM>("team-a", "m", PROVISIONED, expected)
+        .wait_for_reason::<VSphereVM>("team-a", "m", PROVISIONED, expected)
         .await?;
     vcenter.fail_next_task("CloneVM_Task", Fault::new("NoDiskSpace", "it is full"));
     world.machine("team-a", "n", json!({})).await?;
     let expected = ("False", "TaskFailed", "it is full (NoDiskSpace)");
     world
-        .said::<VSphereVM>("team-a", "n", PROVISIONED, expected)
+        .wait_for_reason::<VSphereVM>("team-a", "n", PROVISIONED, expected)
         .await?;
     let paused = world
         .api::<VSphereVM>("team-a")
@@ -359,7 +367,9 @@ async fn a_fault_is_told_in_the_vcenters_own_words() -> anyhow::Result<()> {
     // Neither was cloned, so their deletion waits for nothing.
     for name in ["m", "n"] {
         world.delete::<VSphereMachine>("team-a", name).await?;
-        world.gone::<VSphereMachine>("team-a", name).await?;
+        world
+            .wait_until_gone::<VSphereMachine>("team-a", name)
+            .await?;
     }
     operator.stop().await
 }

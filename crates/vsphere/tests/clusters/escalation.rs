@@ -19,16 +19,15 @@ fn identity(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn fr5_o02_o03_o05_no_reference_leads_to_an_account_that_is_not_ones_own()
--> anyhow::Result<()> {
+async fn fr5_o02_o03_o05_no_reference_gives_access_to_foreign_accounts() -> anyhow::Result<()> {
     let world = World::new().await?;
     let protected = FakeVCenter::start(&[("shared", "pw"), ("given", "pw")]).await?;
     let evil = FakeVCenter::start(&[("shared", "pw"), ("given", "pw")]).await?;
     let mut settings = world.settings();
-    settings.roots = vec![protected.ca_der()?, evil.ca_der()?];
+    settings.extra_roots = vec![protected.ca_der()?, evil.ca_der()?];
     let _running = world.start_with(settings);
     let here = world.here();
-    world.give("given", "pw", &[&protected.address()]);
+    world.set_static_credentials("given", "pw", &[&protected.address()]);
     here.namespace("mine", json!({"team": "mine"})).await?;
     here.namespace("theirs", json!({})).await?;
     // Another team's identities: for its namespace only, for all, and without servers.
@@ -47,14 +46,15 @@ async fn fr5_o02_o03_o05_no_reference_leads_to_an_account_that_is_not_ones_own()
     here.identity("thief", spec).await?;
     here.account("theirs", "own", ("shared", "pw")).await?;
     for name in ["theirs", "all", "unbound"] {
-        here.identity_is(name, "Available").await?;
+        here.wait_for_identity_reason(name, "Available").await?;
     }
-    here.identity_is("thief", "SecretAlreadyInUse").await?;
+    here.wait_for_identity_reason("thief", "SecretAlreadyInUse")
+        .await?;
     // A Secret of the own namespace that another team's cluster has claimed.
     here.account("mine", "taken", ("shared", "pw")).await?;
     here.cluster("mine", "first", by_secret(&evil, "taken"))
         .await?;
-    here.is("mine", "first", "Available").await?;
+    here.wait_for_reason("mine", "first", "Available").await?;
     evil.clear_log();
 
     let (good, bad) = (protected.address(), evil.address());
@@ -116,7 +116,7 @@ async fn fr5_o02_o03_o05_no_reference_leads_to_an_account_that_is_not_ones_own()
         if clusters.get_opt(name).await?.is_none() {
             continue;
         }
-        let cluster = here.is("mine", name, reason).await?;
+        let cluster = here.wait_for_reason("mine", name, reason).await?;
         let status = cluster.status.as_ref().unwrap();
         assert!(status.initialization.is_none(), "{name}");
         let text = serde_json::to_string(&cluster)?;
@@ -129,27 +129,27 @@ async fn fr5_o02_o03_o05_no_reference_leads_to_an_account_that_is_not_ones_own()
 }
 
 #[tokio::test]
-async fn o05_a_reference_that_breaks_never_falls_back_to_what_the_operator_was_given()
--> anyhow::Result<()> {
+async fn o05_broken_reference_never_falls_back_to_static_credentials() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("own", "pw"), ("given", "pw")]).await?;
     let mut settings = world.settings();
-    settings.roots = vec![vcenter.ca_der()?];
+    settings.extra_roots = vec![vcenter.ca_der()?];
     let _running = world.start_with(settings);
     let here = world.here();
-    world.give("given", "pw", &[&vcenter.address()]);
+    world.set_static_credentials("given", "pw", &[&vcenter.address()]);
     here.namespace("a", json!({})).await?;
     here.shared("shared", ("own", "pw"), allowed(&vcenter))
         .await?;
     here.owned("a", "prod", at(&vcenter.address(), identity("shared")))
         .await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     // From now on its Secret contains another account.
     let secrets: Api<Secret> = here.inside(HOME);
     kube::Api::delete(&secrets, "shared", &Default::default()).await?;
     let patch = json!({"metadata": {"finalizers": null}});
     crate::world::patched(&secrets, "shared", patch).await?;
-    here.is("a", "prod", "IdentityNotReady").await?;
+    here.wait_for_reason("a", "prod", "IdentityNotReady")
+        .await?;
     let left = |vcenter: &FakeVCenter| accounts(vcenter).is_empty();
     vcenter.wait_for("no session", left).await?;
     assert!(vcenter.logins().iter().all(|login| login.account == "own"));
@@ -157,7 +157,7 @@ async fn o05_a_reference_that_breaks_never_falls_back_to_what_the_operator_was_g
 }
 
 #[tokio::test]
-async fn x8_a_zone_uses_no_identity_that_it_does_not_name() -> anyhow::Result<()> {
+async fn x8_zone_uses_only_the_identity_that_it_references() -> anyhow::Result<()> {
     let world = World::new().await?;
     let vcenter = FakeVCenter::start(&[("theirs", "pw"), ("zones", "pw")]).await?;
     let _running = world.start();
@@ -167,7 +167,7 @@ async fn x8_a_zone_uses_no_identity_that_it_does_not_name() -> anyhow::Result<()
         .await?;
     here.owned("a", "prod", at(&vcenter.address(), identity("theirs")))
         .await?;
-    here.is("a", "prod", "Available").await?;
+    here.wait_for_reason("a", "prod", "Available").await?;
     vcenter.clear_log();
     here.domain("east", json!({"datacenter": "DC0"})).await?;
     let spec = json!({"server": vcenter.address(), "failureDomain": "east"});

@@ -14,24 +14,24 @@ use serde::Deserialize;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::Static;
+use super::StaticCredentials;
 use crate::names::PORT;
 
 /// The maximum size of the file.
-const LARGEST: u64 = 64 << 10;
+const MAX_FILE_SIZE: u64 = 64 << 10;
 
 /// The file, and its content when it was last read.
 #[derive(Debug)]
-pub struct Given {
+pub struct CredentialsFile {
     file: PathBuf,
     /// The servers that the credentials may be sent to if the file names none.
     default_bound: Bound,
-    last: Last,
+    last: LastRead,
 }
 
 /// The result of reading the file.
 #[derive(Debug, PartialEq, Eq)]
-enum Last {
+enum LastRead {
     /// It was not read yet.
     Unread,
     Missing,
@@ -41,10 +41,10 @@ enum Last {
     Unreadable,
 }
 
-impl Given {
+impl CredentialsFile {
     /// Creates a reader for a file, which need not exist yet.
     pub fn new(file: impl Into<PathBuf>, default_bound: Bound) -> Self {
-        let (file, last) = (file.into(), Last::Unread);
+        let (file, last) = (file.into(), LastRead::Unread);
         Self {
             file,
             default_bound,
@@ -54,60 +54,64 @@ impl Given {
 
     /// Reads the file and publishes its content. Invalid content changes nothing; a missing file
     /// withdraws the credentials.
-    pub fn look(&mut self, say: &watch::Sender<Option<Static>>) {
+    pub fn poll(&mut self, sender: &watch::Sender<Option<StaticCredentials>>) {
         let now = match content(&self.file) {
-            Ok(Some(text)) => Last::Content(Hidden::new(text)),
-            Ok(None) => Last::Missing,
+            Ok(Some(text)) => LastRead::Content(Hidden::new(text)),
+            Ok(None) => LastRead::Missing,
             Err(error) => {
-                if self.last != Last::Unreadable {
+                if self.last != LastRead::Unreadable {
                     let file = self.file.display();
                     warn!(%file, %error, "credentials file unreadable, last content kept");
                 }
-                Last::Unreadable
+                LastRead::Unreadable
             }
         };
         if now == self.last {
             return;
         }
         match &now {
-            Last::Missing => self.drop_it(say),
-            Last::Content(text) => self.take(text, say),
-            Last::Unread | Last::Unreadable => {}
+            LastRead::Missing => self.withdraw(sender),
+            LastRead::Content(text) => self.load(text, sender),
+            LastRead::Unread | LastRead::Unreadable => {}
         }
         self.last = now;
     }
 
     /// Polls the file until the receiver is dropped.
-    pub async fn follow(mut self, mut say: watch::Sender<Option<Static>>, every: Duration) {
+    pub async fn watch(
+        mut self,
+        mut sender: watch::Sender<Option<StaticCredentials>>,
+        interval: Duration,
+    ) {
         loop {
             tokio::select! {
-                () = say.closed() => return,
-                () = tokio::time::sleep(every) => {}
+                () = sender.closed() => return,
+                () = tokio::time::sleep(interval) => {}
             }
             // A mounted file may hang, so it is not read on a runtime thread.
-            let looked = tokio::task::spawn_blocking(move || {
-                self.look(&say);
-                (self, say)
+            let polled = tokio::task::spawn_blocking(move || {
+                self.poll(&sender);
+                (self, sender)
             });
-            match looked.await {
-                Ok((given, sender)) => (self, say) = (given, sender),
+            match polled.await {
+                Ok((file, returned)) => (self, sender) = (file, returned),
                 Err(_) => return,
             }
         }
     }
 
-    fn drop_it(&self, say: &watch::Sender<Option<Static>>) {
-        if say.send_replace(None).is_some() {
+    fn withdraw(&self, sender: &watch::Sender<Option<StaticCredentials>>) {
+        if sender.send_replace(None).is_some() {
             let file = self.file.display();
             warn!(%file, "credentials file missing, static credentials withdrawn");
         }
     }
 
-    fn take(&self, text: &Hidden, say: &watch::Sender<Option<Static>>) {
+    fn load(&self, text: &Hidden, sender: &watch::Sender<Option<StaticCredentials>>) {
         let file = self.file.display();
         match parse(text.reveal(), &self.default_bound) {
             Ok(given) => {
-                say.send_replace(Some(given));
+                sender.send_replace(Some(given));
                 info!(%file, "credentials file loaded");
             }
             Err(error) => warn!(%file, %error, "credentials file rejected"),
@@ -122,8 +126,8 @@ fn content(file: &Path) -> io::Result<Option<String>> {
         opened => opened?,
     };
     let mut text = String::new();
-    opened.take(LARGEST + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > LARGEST {
+    opened.take(MAX_FILE_SIZE + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_FILE_SIZE {
         true => Err(io::Error::other("it is larger than 64 KiB")),
         false => Ok(Some(text)),
     }
@@ -151,24 +155,24 @@ struct Server {
 
 /// Why a file is not used. The messages reveal none of its content.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum NotUsed {
+enum InvalidFile {
     #[error("it is not YAML with username, password and servers")]
-    Shape,
+    Format,
     #[error("{0} is missing or empty")]
-    Lacks(&'static str),
+    Missing(&'static str),
     #[error(transparent)]
     Address(#[from] NotAnEndpoint),
     #[error(transparent)]
     Thumbprint(#[from] NotAFingerprint),
 }
 
-fn parse(text: &str, default_bound: &Bound) -> Result<Static, NotUsed> {
+fn parse(text: &str, default_bound: &Bound) -> Result<StaticCredentials, InvalidFile> {
     // The parser's message would show lines of the file.
-    let file: File = serde_saphyr::from_str(text).map_err(|_| NotUsed::Shape)?;
+    let file: File = serde_saphyr::from_str(text).map_err(|_| InvalidFile::Format)?;
     let mut data = BTreeMap::new();
     for (key, value) in [("username", file.username), ("password", file.password)] {
         if value.is_empty() {
-            return Err(NotUsed::Lacks(key));
+            return Err(InvalidFile::Missing(key));
         }
         data.insert(key.to_owned(), Hidden::new(value));
     }
@@ -176,11 +180,11 @@ fn parse(text: &str, default_bound: &Bound) -> Result<Static, NotUsed> {
         None => default_bound.clone(),
         Some(servers) => bound(&servers)?,
     };
-    Ok(Static { data, bound })
+    Ok(StaticCredentials { data, bound })
 }
 
-fn bound(servers: &[Server]) -> Result<Bound, NotUsed> {
-    let ends = servers.iter().map(|server| {
+fn bound(servers: &[Server]) -> Result<Bound, InvalidFile> {
+    let endpoints = servers.iter().map(|server| {
         let trust = match (&server.thumbprint, server.insecure_skip_verify) {
             (Some(text), _) if !text.is_empty() => Some(Trust::pinned(text)?),
             (_, true) => Some(Trust::Anybody),
@@ -188,7 +192,7 @@ fn bound(servers: &[Server]) -> Result<Bound, NotUsed> {
         };
         Ok((Endpoint::parse(&server.address, PORT)?, trust))
     });
-    Ok(Bound::Only(ends.collect::<Result<_, NotUsed>>()?))
+    Ok(Bound::Only(endpoints.collect::<Result<_, InvalidFile>>()?))
 }
 
 #[cfg(test)]
@@ -200,14 +204,14 @@ mod tests {
     }
 
     /// Returns the user name, and the servers that it may be sent to.
-    fn told(given: Option<&Static>) -> Option<(String, Bound)> {
+    fn user_and_bound(given: Option<&StaticCredentials>) -> Option<(String, Bound)> {
         let given = given?;
         let name = given.data["username"].reveal().to_owned();
         Some((name, given.bound.clone()))
     }
 
     #[test]
-    fn a_file_says_who_and_where() {
+    fn credentials_file_is_parsed_with_its_servers() {
         let default = Bound::Only(vec![(end("default.example"), None)]);
         let print = "ab".repeat(20);
         let pinned = Some(Trust::pinned(&print).unwrap());
@@ -264,21 +268,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_is_never_shown() {
+    fn debug_output_hides_static_credentials() {
         let given = parse("username: u\npassword: hunter2\n", &Bound::Anywhere).unwrap();
-        let mut file = Given::new("/nowhere", Bound::Nowhere);
-        file.last = Last::Content(Hidden::new("hunter2"));
+        let mut file = CredentialsFile::new("/nowhere", Bound::Nowhere);
+        file.last = LastRead::Content(Hidden::new("hunter2"));
         let shown = format!("{given:?} {file:?}");
         assert!(!shown.contains("hunter2"), "{shown}");
     }
 
     #[test]
-    fn fr3_the_last_that_was_understood_counts_until_the_file_is_gone() {
+    fn fr3_last_valid_content_counts_until_the_file_is_removed() {
         let folder = folder();
         let file = folder.join("credentials.yaml");
-        let (say, heard) = watch::channel(None);
-        let mut given = Given::new(&file, Bound::Nowhere);
-        let name = || told(heard.borrow().as_ref()).map(|(name, _)| name);
+        let (sender, receiver) = watch::channel(None);
+        let mut given = CredentialsFile::new(&file, Bound::Nowhere);
+        let name = || user_and_bound(receiver.borrow().as_ref()).map(|(name, _)| name);
         for (content, expected) in [
             (None, None),
             (Some("username: a\npassword: p\n"), Some("a")),
@@ -293,17 +297,17 @@ mod tests {
                 Some(text) => std::fs::write(&file, text).unwrap(),
                 None => drop(std::fs::remove_file(&file)),
             }
-            given.look(&say);
+            given.poll(&sender);
             assert_eq!(name().as_deref(), expected, "{content:?}");
         }
         std::fs::write(&file, "x".repeat(70_000)).unwrap();
-        given.look(&say);
+        given.poll(&sender);
         assert_eq!(name().as_deref(), Some("c"), "too large");
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[tokio::test]
-    async fn fr3_a_secret_that_is_mounted_is_followed_through_its_links() {
+    async fn fr3_mounted_secret_is_followed_through_its_links() {
         let folder = folder();
         let version = |name: &str, user: &str| {
             let within = folder.join(name);
@@ -320,25 +324,27 @@ mod tests {
         version("..1", "a");
         std::os::unix::fs::symlink("..data/credentials.yaml", folder.join("credentials.yaml"))
             .unwrap();
-        let (say, mut heard) = watch::channel(None);
-        let mut given = Given::new(folder.join("credentials.yaml"), Bound::Nowhere);
-        given.look(&say);
-        let following = tokio::spawn(given.follow(say, Duration::from_millis(5)));
+        let (sender, mut receiver) = watch::channel(None);
+        let mut given = CredentialsFile::new(folder.join("credentials.yaml"), Bound::Nowhere);
+        given.poll(&sender);
+        let following = tokio::spawn(given.watch(sender, Duration::from_millis(5)));
         let is = |name: &'static str| {
-            move |given: &Option<Static>| told(given.as_ref()).is_some_and(|(told, _)| told == name)
+            move |given: &Option<StaticCredentials>| {
+                user_and_bound(given.as_ref()).is_some_and(|(user, _)| user == name)
+            }
         };
-        let patience = Duration::from_secs(20);
-        tokio::time::timeout(patience, heard.wait_for(is("a")))
+        let timeout = Duration::from_secs(20);
+        tokio::time::timeout(timeout, receiver.wait_for(is("a")))
             .await
             .unwrap()
             .unwrap();
         version("..2", "b");
-        tokio::time::timeout(patience, heard.wait_for(is("b")))
+        tokio::time::timeout(timeout, receiver.wait_for(is("b")))
             .await
             .unwrap()
             .unwrap();
-        drop(heard);
-        tokio::time::timeout(patience, following)
+        drop(receiver);
+        tokio::time::timeout(timeout, following)
             .await
             .unwrap()
             .unwrap();
@@ -346,7 +352,8 @@ mod tests {
     }
 
     fn folder() -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("insula-given-{}", uuid::Uuid::new_v4()));
+        let folder =
+            std::env::temp_dir().join(format!("insula-credentials-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&folder).unwrap();
         folder
     }

@@ -23,18 +23,18 @@ use super::trust::NotTrusted;
 
 /// How many large responses may be read and parsed at the same time, for all callers: each takes
 /// some tens of megabytes.
-static LARGE_ANSWERS: Semaphore = Semaphore::const_new(4);
+static LARGE_RESPONSES: Semaphore = Semaphore::const_new(4);
 /// How long the rest of a large response may take: a slow one blocks others.
-const REST: Duration = Duration::from_secs(5);
+const LARGE_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum number of idle connections.
-const KEPT: usize = 8;
+const MAX_IDLE_CONNECTIONS: usize = 8;
 /// How long idle connections are kept: a firewall in between may drop them silently.
-const KEPT_FOR: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const AGENT: &str = concat!("insula-vsphere/", env!("CARGO_PKG_VERSION"));
 const ACTION: HeaderName = HeaderName::from_static("soapaction");
 
 /// A client for one endpoint.
-pub(super) struct Wire {
+pub(super) struct Transport {
     endpoint: Endpoint,
     name: ServerName<'static>,
     tls: TlsConnector,
@@ -43,12 +43,12 @@ pub(super) struct Wire {
 
 /// A request.
 #[derive(Clone)]
-pub(super) struct Letter {
+pub(super) struct SoapRequest {
     pub(super) action: HeaderValue,
     pub(super) cookie: Option<HeaderValue>,
     pub(super) body: Bytes,
     /// The maximum size of the response.
-    pub(super) size: Size,
+    pub(super) size: ResponseSize,
     /// Whether it may be sent twice.
     pub(super) repeatable: bool,
 }
@@ -56,14 +56,14 @@ pub(super) struct Letter {
 /// The maximum size of a response. Any owner of a cluster can choose the server, which may answer
 /// with anything, so large responses are read only where they are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Size {
+pub(super) enum ResponseSize {
     /// One object, or a few properties of one.
     Small,
     /// The devices of a machine, or a thousand names.
     Large,
 }
 
-impl Size {
+impl ResponseSize {
     const fn bytes(self) -> usize {
         match self {
             Self::Small => 256 << 10,
@@ -81,7 +81,7 @@ impl Size {
 }
 
 /// A response.
-pub(super) struct Received {
+pub(super) struct SoapResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: String,
@@ -95,10 +95,10 @@ pub(super) enum Failure {
     NotTrusted(NotTrusted),
     Unreachable(String),
     /// The response is invalid.
-    Odd(String),
+    Invalid(String),
 }
 
-impl Wire {
+impl Transport {
     /// Creates a client; none if the host cannot be a name in a certificate.
     pub(super) fn new(endpoint: &Endpoint, tls: Arc<ClientConfig>) -> Option<Self> {
         let name = ServerName::try_from(endpoint.host().to_owned()).ok()?;
@@ -115,15 +115,15 @@ impl Wire {
         &self.endpoint
     }
 
-    /// Sends a request and waits for the response, all within `timeout`.
+    /// Sends a request and waits for the response, all within `limit`.
     pub(super) async fn send(
         &self,
-        letter: Letter,
-        patience: Duration,
-    ) -> Result<Received, Failure> {
-        let sent = timeout(patience, self.send_once_or_twice(letter)).await;
+        message: SoapRequest,
+        limit: Duration,
+    ) -> Result<SoapResponse, Failure> {
+        let sent = timeout(limit, self.send_with_retry(message)).await;
         sent.unwrap_or_else(|_| {
-            let seconds = patience.as_secs_f32();
+            let seconds = limit.as_secs_f32();
             Err(Failure::Unreachable(format!(
                 "no answer within {seconds} s"
             )))
@@ -132,47 +132,51 @@ impl Wire {
 
     /// Sends a request. The server may close an idle connection at the moment of its reuse: an
     /// unsent or repeatable request is then sent again on a new one.
-    async fn send_once_or_twice(&self, letter: Letter) -> Result<Received, Failure> {
-        if let Some(kept) = self.take() {
-            match self.ask(kept, &letter).await {
-                Err(Lost { unsent, failure }) if !unsent && !letter.repeatable => {
+    async fn send_with_retry(&self, message: SoapRequest) -> Result<SoapResponse, Failure> {
+        if let Some(kept) = self.take_idle() {
+            match self.ask(kept, &message).await {
+                Err(SendError { unsent, failure }) if !unsent && !message.repeatable => {
                     return Err(failure);
                 }
-                Err(Lost {
-                    failure: Failure::Odd(why),
+                Err(SendError {
+                    failure: Failure::Invalid(why),
                     ..
-                }) => return Err(Failure::Odd(why)),
+                }) => return Err(Failure::Invalid(why)),
                 Err(_) => {}
                 Ok(received) => return Ok(received),
             }
         }
         let fresh = self.connect().await?;
-        self.ask(fresh, &letter).await.map_err(|lost| lost.failure)
+        self.ask(fresh, &message).await.map_err(|lost| lost.failure)
     }
 
-    async fn ask(&self, mut connection: Connection, letter: &Letter) -> Result<Received, Lost> {
+    async fn ask(
+        &self,
+        mut connection: Connection,
+        message: &SoapRequest,
+    ) -> Result<SoapResponse, SendError> {
         let ready = connection.sender.ready().await;
-        ready.map_err(|error| Lost {
+        ready.map_err(|error| SendError {
             unsent: true,
             failure: broken(&error),
         })?;
-        let request = self.request(letter);
+        let request = self.request(message);
         let sent = connection.sender.try_send_request(request).await;
-        let response = sent.map_err(|error| Lost {
+        let response = sent.map_err(|error| SendError {
             unsent: error.message().is_some(),
             failure: broken(error.error()),
         })?;
-        let received = receive(response, letter.size).await;
-        let received = received.map_err(|failure| Lost {
+        let received = receive(response, message.size).await;
+        let received = received.map_err(|failure| SendError {
             unsent: false,
             failure,
         })?;
-        self.keep(connection);
+        self.keep_idle(connection);
         Ok(received)
     }
 
-    fn request(&self, letter: &Letter) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(letter.body.clone()));
+    fn request(&self, message: &SoapRequest) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(message.body.clone()));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = http::Uri::from_static("/sdk");
         let headers = request.headers_mut();
@@ -184,8 +188,8 @@ impl Wire {
             HeaderValue::from_static("text/xml; charset=\"utf-8\""),
         );
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        headers.insert(ACTION, letter.action.clone());
-        if let Some(cookie) = &letter.cookie {
+        headers.insert(ACTION, message.action.clone());
+        if let Some(cookie) = &message.cookie {
             headers.insert(COOKIE, cookie.clone());
         }
         request
@@ -215,16 +219,16 @@ impl Wire {
         })
     }
 
-    fn take(&self) -> Option<Connection> {
+    fn take_idle(&self) -> Option<Connection> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(Connection::is_fresh);
         kept.pop()
     }
 
-    fn keep(&self, mut connection: Connection) {
+    fn keep_idle(&self, mut connection: Connection) {
         connection.used = Instant::now();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < KEPT && !connection.sender.is_closed() {
+        if kept.len() < MAX_IDLE_CONNECTIONS && !connection.sender.is_closed() {
             kept.push(connection);
         }
     }
@@ -250,7 +254,7 @@ struct Connection {
 
 impl Connection {
     fn is_fresh(&self) -> bool {
-        !self.sender.is_closed() && self.used.elapsed() < KEPT_FOR
+        !self.sender.is_closed() && self.used.elapsed() < IDLE_TIMEOUT
     }
 }
 
@@ -261,22 +265,25 @@ impl Drop for Connection {
 }
 
 /// A request without a response, and whether it certainly was not sent.
-struct Lost {
+struct SendError {
     unsent: bool,
     failure: Failure,
 }
 
-async fn receive(response: Response<Incoming>, size: Size) -> Result<Received, Failure> {
+async fn receive(
+    response: Response<Incoming>,
+    size: ResponseSize,
+) -> Result<SoapResponse, Failure> {
     let (head, mut body) = response.into_parts();
     let mut bytes = BytesMut::new();
-    let small = read(&mut body, &mut bytes, Size::Small).await?;
+    let small = read(&mut body, &mut bytes, ResponseSize::Small).await?;
     let mut permit = None;
     if !small {
-        if size == Size::Small {
+        if size == ResponseSize::Small {
             return Err(too_large(size));
         }
-        permit = LARGE_ANSWERS.acquire().await.ok();
-        let rest = timeout(REST, read(&mut body, &mut bytes, size)).await;
+        permit = LARGE_RESPONSES.acquire().await.ok();
+        let rest = timeout(LARGE_RESPONSE_TIMEOUT, read(&mut body, &mut bytes, size)).await;
         let whole = rest.unwrap_or_else(|_| {
             let why = "the answer takes too long".to_owned();
             Err(Failure::Unreachable(why))
@@ -286,8 +293,8 @@ async fn receive(response: Response<Incoming>, size: Size) -> Result<Received, F
         }
     }
     let body = String::from_utf8(Vec::from(bytes))
-        .map_err(|_| Failure::Odd("it is no UTF-8".to_owned()))?;
-    Ok(Received {
+        .map_err(|_| Failure::Invalid("it is no UTF-8".to_owned()))?;
+    Ok(SoapResponse {
         status: head.status,
         headers: head.headers,
         body,
@@ -296,7 +303,11 @@ async fn receive(response: Response<Incoming>, size: Size) -> Result<Received, F
 }
 
 /// Reads while the limit is not reached. Returns whether the body is complete.
-async fn read(body: &mut Incoming, bytes: &mut BytesMut, size: Size) -> Result<bool, Failure> {
+async fn read(
+    body: &mut Incoming,
+    bytes: &mut BytesMut,
+    size: ResponseSize,
+) -> Result<bool, Failure> {
     let breaks = |_| Failure::Unreachable("the answer breaks off".to_owned());
     while bytes.len() <= size.bytes() {
         match body.frame().await.transpose().map_err(breaks)? {
@@ -307,13 +318,13 @@ async fn read(body: &mut Incoming, bytes: &mut BytesMut, size: Size) -> Result<b
     Ok(false)
 }
 
-fn too_large(size: Size) -> Failure {
-    Failure::Odd(format!("it is larger than {} KiB", size.bytes() >> 10))
+fn too_large(size: ResponseSize) -> Failure {
+    Failure::Invalid(format!("it is larger than {} KiB", size.bytes() >> 10))
 }
 
 fn broken(error: &hyper::Error) -> Failure {
     if error.is_parse() {
-        return Failure::Odd("it is no HTTP".to_owned());
+        return Failure::Invalid("it is no HTTP".to_owned());
     }
     Failure::Unreachable(format!("the connection broke ({error})"))
 }

@@ -63,13 +63,13 @@ fn zone(topology: Value, constraint: Value) -> Zone {
     }
 }
 
-fn ground<'a>(
+fn inputs<'a>(
     machine: &'a VSphereMachine,
     owner: &'a Machine,
     cluster: &'a Cluster,
     infrastructure: &'a VSphereCluster,
-) -> Ground<'a> {
-    Ground {
+) -> Inputs<'a> {
+    Inputs {
         machine,
         owner,
         cluster,
@@ -78,7 +78,7 @@ fn ground<'a>(
 }
 
 #[test]
-fn a_machine_waits_for_its_cluster_then_for_its_control_plane_then_for_its_data() {
+fn machine_waits_for_cluster_then_control_plane_then_bootstrap_data() {
     let ready = |plane: bool| {
         json!({"initialization": {
             "infrastructureProvisioned": true, "controlPlaneInitialized": plane,
@@ -117,14 +117,14 @@ fn a_machine_waits_for_its_cluster_then_for_its_control_plane_then_for_its_data(
         let told = format!("{status} {control_plane} {data:?}");
         let (cluster, owner) = (cluster(status), owner(control_plane, data, None));
         let (machine, infrastructure) = (machine(json!({})), infrastructure());
-        let ground = ground(&machine, &owner, &cluster, &infrastructure);
-        let reason = ground.waits().map(|(reason, _)| reason);
+        let inputs = inputs(&machine, &owner, &cluster, &infrastructure);
+        let reason = inputs.wait_reason().map(|(reason, _)| reason);
         assert_eq!(reason, expected, "{told}");
     }
 }
 
 #[test]
-fn a_virtual_machine_is_its_machines_and_says_which_cluster_it_is_of() {
+fn vm_is_owned_by_its_machine_and_labelled_with_its_cluster() {
     let machine = machine(json!({
         "template": "ubuntu", "numCPUs": 4, "thumbprint": "BB",
         "network": {"devices": [{"networkName": "n", "dhcp4": true}]},
@@ -132,10 +132,10 @@ fn a_virtual_machine_is_its_machines_and_says_which_cluster_it_is_of() {
     }));
     let (owner, cluster) = (owner(true, Some("boot"), None), cluster(json!({})));
     let infrastructure = infrastructure();
-    let ground = ground(&machine, &owner, &cluster, &infrastructure);
-    assert_eq!(ground.zone(), None);
-    let name = ground.name().expect("a name");
-    let vm = serde_json::to_value(ground.vm(&name, None)).expect("JSON");
+    let inputs = inputs(&machine, &owner, &cluster, &infrastructure);
+    assert_eq!(inputs.zone(), None);
+    let name = inputs.name().expect("a name");
+    let vm = serde_json::to_value(inputs.vm(&name, None)).expect("JSON");
     assert_eq!(
         vm,
         json!({
@@ -164,7 +164,7 @@ fn a_virtual_machine_is_its_machines_and_says_which_cluster_it_is_of() {
 }
 
 #[test]
-fn a_zone_counts_before_the_machine_and_the_machine_before_the_cluster() {
+fn zone_overrides_machine_and_machine_overrides_cluster() {
     let own = json!({
         "template": "t", "server": "other.example", "datacenter": "DC9", "folder": "own",
         "resourcePool": "own", "datastore": "own",
@@ -223,8 +223,8 @@ fn a_zone_counts_before_the_machine_and_the_machine_before_the_cluster() {
     for (told, zone, expected) in table {
         let (machine, owner) = (machine(own.clone()), owner(false, Some("b"), Some("z")));
         let (cluster, infrastructure) = (cluster(json!({})), infrastructure());
-        let ground = ground(&machine, &owner, &cluster, &infrastructure);
-        let spec = ground.vm("vm", *zone).spec.machine;
+        let inputs = inputs(&machine, &owner, &cluster, &infrastructure);
+        let spec = inputs.vm("vm", *zone).spec.machine;
         let text = |text: Option<String>| text.unwrap_or_default();
         let networks = spec.network.devices.into_iter();
         let mut found = vec![
@@ -240,7 +240,7 @@ fn a_zone_counts_before_the_machine_and_the_machine_before_the_cluster() {
 }
 
 #[test]
-fn the_zone_of_the_machines_owner_counts_first() {
+fn zone_of_the_owner_machine_takes_precedence() {
     for (theirs, own, expected) in [
         (Some("a"), json!("b"), Some("a")),
         (Some(""), json!("b"), Some("b")),
@@ -250,13 +250,13 @@ fn the_zone_of_the_machines_owner_counts_first() {
         let machine = machine(json!({"failureDomain": own}));
         let (owner, cluster) = (owner(false, None, theirs), cluster(json!({})));
         let infrastructure = infrastructure();
-        let ground = ground(&machine, &owner, &cluster, &infrastructure);
-        assert_eq!(ground.zone(), expected);
+        let inputs = inputs(&machine, &owner, &cluster, &infrastructure);
+        assert_eq!(inputs.zone(), expected);
     }
 }
 
 #[test]
-fn what_may_change_later_is_passed_on() {
+fn mutable_fields_are_passed_on() {
     let (owner, cluster) = (owner(false, Some("b"), None), cluster(json!({})));
     let infrastructure = infrastructure();
     for (before, after, expected) in [
@@ -278,14 +278,14 @@ fn what_may_change_later_is_passed_on() {
         ),
     ] {
         let machine_before = machine(before);
-        let ground = ground(&machine_before, &owner, &cluster, &infrastructure);
-        let vm = ground.vm("vm", None);
+        let inputs = inputs(&machine_before, &owner, &cluster, &infrastructure);
+        let vm = inputs.vm("vm", None);
         assert_eq!(changes(&machine(after), &vm, None), expected);
     }
 }
 
 #[test]
-fn cards_are_passed_on_but_for_what_was_given_to_the_virtual_machine_alone() {
+fn cards_are_passed_on_and_allocated_addresses_are_kept() {
     let (owner, cluster) = (owner(false, Some("b"), None), cluster(json!({})));
     let infrastructure = infrastructure();
     let card = json!({"networkName": "n"});
@@ -365,7 +365,7 @@ fn cards_are_passed_on_but_for_what_was_given_to_the_virtual_machine_alone() {
     ] {
         let with = |devices: Value| machine(json!({"network": {"devices": devices}}));
         let before = with(there);
-        let mut vm = ground(&before, &owner, &cluster, &infrastructure).vm("vm", None);
+        let mut vm = inputs(&before, &owner, &cluster, &infrastructure).vm("vm", None);
         vm.spec.bios_uuid = made.then(|| "b".to_owned());
         let expected = expected.map(|devices| json!({"network": {"devices": devices}}));
         assert_eq!(changes(&with(wanted), &vm, zone), expected, "{law}");
@@ -373,21 +373,21 @@ fn cards_are_passed_on_but_for_what_was_given_to_the_virtual_machine_alone() {
 }
 
 #[test]
-fn whoever_works_on_a_machine_works_on_its_virtual_machine() {
+fn vm_has_the_watch_label_of_its_machine() {
     let (owner, cluster) = (owner(false, Some("b"), None), cluster(json!({})));
     let (mut machine, infrastructure) = (machine(json!({})), infrastructure());
     let filter = (WATCH_LABEL.to_owned(), "us".to_owned());
     machine.metadata.labels = Some([filter].into());
-    let vm = ground(&machine, &owner, &cluster, &infrastructure).vm("vm", None);
+    let vm = inputs(&machine, &owner, &cluster, &infrastructure).vm("vm", None);
     let label = vm.labels().get(WATCH_LABEL).map(String::as_str);
     assert_eq!(label, Some("us"));
 }
 
 #[test]
-fn a_virtual_machine_of_a_machine_that_was_is_not_the_next_ones() {
+fn vm_of_a_deleted_machine_is_not_owned_by_its_successor() {
     let (owner, cluster) = (owner(false, Some("b"), None), cluster(json!({})));
     let (machine, infrastructure) = (machine(json!({})), infrastructure());
-    let mut vm = ground(&machine, &owner, &cluster, &infrastructure).vm("vm", None);
+    let mut vm = inputs(&machine, &owner, &cluster, &infrastructure).vm("vm", None);
     assert!(is_owned(&vm, &machine));
     let mut next = machine.clone();
     next.metadata.uid = Some("u-2".to_owned());

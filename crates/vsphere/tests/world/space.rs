@@ -169,13 +169,13 @@ impl Space {
     }
 
     /// Waits until the vCenter condition of a cluster has this reason.
-    pub async fn is(
+    pub async fn wait_for_reason(
         &self,
         namespace: &str,
         name: &str,
         reason: &str,
     ) -> anyhow::Result<VSphereCluster> {
-        self.says(namespace, name, |cluster| {
+        self.wait_for_cluster(namespace, name, |cluster| {
             let told = condition(conditions(cluster), "VCenterAvailable");
             let as_seen = cluster.metadata.generation;
             told.is_some_and(|told| told.reason == reason && told.observed_generation == as_seen)
@@ -185,7 +185,7 @@ impl Space {
     }
 
     /// Waits until a predicate holds for a cluster.
-    pub async fn says(
+    pub async fn wait_for_cluster(
         &self,
         namespace: &str,
         name: &str,
@@ -195,7 +195,7 @@ impl Space {
     }
 
     /// Waits until the condition of an identity has this reason.
-    pub async fn identity_is(
+    pub async fn wait_for_identity_reason(
         &self,
         name: &str,
         reason: &str,

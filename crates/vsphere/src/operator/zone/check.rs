@@ -1,17 +1,17 @@
 //! Checks the inventory for a zone.
 
-use super::conclude::Found;
+use super::conclude::Missing;
 use crate::kinds::{VSphereDeploymentZone, VSphereFailureDomain};
 use crate::vcenter::{Error, NotLocated, Object, Place, Session};
 
 /// Returns what a zone and its failure domain name and the inventory lacks. Tags are not checked:
 /// they are not available over the SOAP API.
-pub(super) async fn look(
+pub(super) async fn check(
     session: &Session,
     zone: &VSphereDeploymentZone,
     domain: Option<&VSphereFailureDomain>,
-) -> Result<Found, Error> {
-    let mut found = Found::default();
+) -> Result<Missing, Error> {
+    let mut found = Missing::default();
     let Some(domain) = domain else {
         let name = &zone.spec.failure_domain;
         found.domain = Some(format!("there is no VSphereFailureDomain {name}"));

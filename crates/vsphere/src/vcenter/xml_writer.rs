@@ -4,17 +4,17 @@ use super::Object;
 
 /// A writer for a request.
 #[derive(Default)]
-pub(super) struct Text {
+pub(super) struct XmlWriter {
     written: String,
     /// Whether a text has a character that XML cannot represent.
-    unsayable: bool,
+    unrepresentable: bool,
 }
 
 /// A text has a character that XML cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unsayable;
+pub(super) struct Unrepresentable;
 
-impl Text {
+impl XmlWriter {
     /// Writes an element with the content that `inside` writes.
     pub(super) fn element(&mut self, name: &str, inside: impl FnOnce(&mut Self)) -> &mut Self {
         self.open(name, &[], inside)
@@ -70,7 +70,7 @@ impl Text {
         method: &str,
         this: &Object,
         inside: impl FnOnce(&mut Self),
-    ) -> Result<String, Unsayable> {
+    ) -> Result<String, Unrepresentable> {
         let mut out = Self::default();
         out.written.push_str(HEAD);
         out.open(method, &[("xmlns", "urn:vim25")], |out| {
@@ -78,8 +78,8 @@ impl Text {
             inside(out);
         });
         out.written.push_str(TAIL);
-        if out.unsayable {
-            Err(Unsayable)
+        if out.unrepresentable {
+            Err(Unrepresentable)
         } else {
             Ok(out.written)
         }
@@ -121,7 +121,7 @@ impl Text {
                 '\t' => self.written.push_str("&#9;"),
                 '\n' => self.written.push_str("&#10;"),
                 '\r' => self.written.push_str("&#13;"),
-                '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => self.unsayable = true,
+                '\u{0}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => self.unrepresentable = true,
                 other => self.written.push(other),
             }
         }
@@ -156,8 +156,8 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_an_element_of_the_vim_namespace_with_its_object_first() {
-        let written = Text::call("Do_Task", &this(), |out| {
+    fn call_is_an_element_of_the_vim_namespace_with_its_object_first() {
+        let written = XmlWriter::call("Do_Task", &this(), |out| {
             out.leaf("name", "a").plain("on", true).maybe("none", None);
             out.element("spec", |spec| {
                 spec.option("extraConfig", "k", "v");
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_text_has_it_stays_text() {
+    fn every_text_is_escaped() {
         let table = [
             ("a&b", "a&amp;b"),
             (
@@ -187,7 +187,7 @@ mod tests {
             ("", ""),
         ];
         for (text, expected) in table {
-            let written = Text::call("X", &this(), |out| {
+            let written = XmlWriter::call("X", &this(), |out| {
                 out.leaf("t", text);
             });
             let written = written.expect("sayable");
@@ -209,7 +209,7 @@ mod tests {
             kind: "A\" b=\"\n".to_owned(),
             id: "<1>".to_owned(),
         };
-        let written = Text::call("X", &odd, |_| ()).expect("sayable");
+        let written = XmlWriter::call("X", &odd, |_| ()).expect("sayable");
         assert_eq!(
             body(&written),
             "<X xmlns=\"urn:vim25\"><_this type=\"A&#34; b=&#34;&#10;\">&lt;1&gt;</_this></X>"
@@ -217,20 +217,20 @@ mod tests {
     }
 
     #[test]
-    fn what_xml_cannot_say_is_not_sent_otherwise() {
+    fn unrepresentable_characters_are_an_error() {
         for text in ["a\0b", "\u{1b}[0m", "\u{ffff}", "\u{fffe}"] {
-            let written = Text::call("X", &this(), |out| {
+            let written = XmlWriter::call("X", &this(), |out| {
                 out.leaf("t", text);
             });
-            assert_eq!(written, Err(Unsayable), "{text:?}");
+            assert_eq!(written, Err(Unrepresentable), "{text:?}");
         }
     }
 
     proptest::proptest! {
         #[test]
-        fn what_is_written_is_what_is_read(text in "\\PC*[\t\r\n]?\\PC*", kind in "[^\\p{Cc}]*") {
+        fn written_text_round_trips_through_the_parser(text in "\\PC*[\t\r\n]?\\PC*", kind in "[^\\p{Cc}]*") {
             let odd = Object { kind: kind.clone(), id: text.clone() };
-            if let Ok(written) = Text::call("X", &odd, |_| ()) {
+            if let Ok(written) = XmlWriter::call("X", &odd, |_| ()) {
                 let document = roxmltree::Document::parse(&written).expect("XML");
                 let this = document.descendants().find(|node| node.tag_name().name() == "_this");
                 let this = this.expect("an object");

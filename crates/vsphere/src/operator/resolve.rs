@@ -16,12 +16,12 @@ use kube::{Api, Resource, ResourceExt};
 use super::condition::find;
 use super::context::{Context, Dependency};
 use super::key::Key;
-use super::read::{metadata_of, named};
+use super::read::{get_named, get_named_metadata};
 use crate::kinds::{
     AllowedServer, VSphereCluster, VSphereClusterIdentity, VSphereDeploymentZone,
     VSphereIdentityReference, VSphereVM, VirtualMachineSpec,
 };
-use crate::names::{API_VERSION, CLAIMANTS, PORT, SECRET_FINALIZER, is_name};
+use crate::names::{API_VERSION, CLAIMANTS, PORT, SECRET_FINALIZER, is_valid_name};
 
 /// The keys that a Secret must have.
 pub(crate) const REQUIRED: &[&str] = &["username", "password"];
@@ -32,9 +32,9 @@ pub(crate) const SERVER: &str = "server";
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     /// For identities and the operator's static credentials that name no servers themselves.
-    pub unsaid: Bound,
+    pub default: Bound,
     /// The upper bound for Secrets of namespaces.
-    pub own: Bound,
+    pub namespace_secrets: Bound,
 }
 
 /// The credential of an object, and the session that it is for.
@@ -45,14 +45,14 @@ pub(super) struct Access {
 }
 
 /// Resolves the credential of a cluster.
-pub(super) async fn of_cluster(
+pub(super) async fn for_cluster(
     context: &Context,
     key: &Key,
     cluster: &VSphereCluster,
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Result<Access, Refusal>, kube::Error> {
-    let asked = ask_of_cluster(&context.bounds, key.place(), cluster);
-    match asked {
+    let question = cluster_question(&context.bounds, key.namespace_or_empty(), cluster);
+    match question {
         Ok((question, trust)) => resolve(context, key, question, trust, depends).await,
         Err(refusal) => Ok(Err(refusal)),
     }
@@ -60,7 +60,7 @@ pub(super) async fn of_cluster(
 
 /// Resolves the credential of a virtual machine: its cluster's, for the server that it names
 /// itself or its cluster's.
-pub(super) async fn of_vm(
+pub(super) async fn for_vm(
     context: &Context,
     key: &Key,
     vm: &VSphereVM,
@@ -68,8 +68,8 @@ pub(super) async fn of_vm(
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Result<Access, Refusal>, kube::Error> {
     let machine = &vm.spec.machine;
-    let asked = ask_of_machine(&context.bounds, key.place(), machine, cluster);
-    match asked {
+    let question = machine_question(&context.bounds, key.namespace_or_empty(), machine, cluster);
+    match question {
         Ok((question, trust)) => resolve(context, key, question, trust, depends).await,
         Err(refusal) => Ok(Err(refusal)),
     }
@@ -77,68 +77,84 @@ pub(super) async fn of_vm(
 
 /// Resolves the credential of a zone: that of the identity that it references, or the operator's
 /// static credentials.
-pub(super) async fn of_zone(
+pub(super) async fn for_zone(
     context: &Context,
     key: &Key,
     zone: &VSphereDeploymentZone,
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Result<Access, Refusal>, kube::Error> {
-    match ask_of_zone(&context.bounds, zone) {
+    match zone_question(&context.bounds, zone) {
         Ok(question) => resolve(context, key, question, Trust::Verified, depends).await,
         Err(refusal) => Ok(Err(refusal)),
     }
 }
 
 /// Returns the question for a cluster, and the certificate that it trusts.
-pub(crate) fn ask_of_cluster(
+pub(crate) fn cluster_question(
     bounds: &Bounds,
     namespace: &str,
     cluster: &VSphereCluster,
 ) -> Result<(Question, Trust), Refusal> {
     let wishes = Wishes {
-        own: of_reference(cluster.spec.identity_ref.as_ref())?,
+        own: parse_reference(cluster.spec.identity_ref.as_ref())?,
         operator: true,
         ..Wishes::default()
     };
     let endpoint = endpoint(&cluster.spec.server)?;
-    let place = Some(namespace.to_owned());
-    let question = question(bounds, place, wishes, endpoint, claimant_of(cluster));
-    Ok((question, pinned(cluster.spec.thumbprint.as_deref())?))
+    let namespace = Some(namespace.to_owned());
+    let question = question(
+        bounds,
+        namespace,
+        wishes,
+        endpoint,
+        cluster_claimant(cluster),
+    );
+    Ok((
+        question,
+        parse_thumbprint(cluster.spec.thumbprint.as_deref())?,
+    ))
 }
 
 /// Returns the same for a machine of a cluster, and for its virtual machine.
-pub(crate) fn ask_of_machine(
+pub(crate) fn machine_question(
     bounds: &Bounds,
     namespace: &str,
     machine: &VirtualMachineSpec,
     cluster: &VSphereCluster,
 ) -> Result<(Question, Trust), Refusal> {
-    let told = format!("VSphereCluster {namespace}/{}", cluster.name_any());
-    let parent = of_reference(cluster.spec.identity_ref.as_ref())?;
+    let parent_name = format!("VSphereCluster {namespace}/{}", cluster.name_any());
+    let parent = parse_reference(cluster.spec.identity_ref.as_ref())?;
     let wishes = Wishes {
-        parent: parent.map(|reference| (told, reference)),
+        parent: parent.map(|reference| (parent_name, reference)),
         operator: true,
         ..Wishes::default()
     };
     let of_cluster = cluster.spec.server.as_str();
-    let home = endpoint(of_cluster)?;
-    let there = endpoint(given(&machine.server).unwrap_or(of_cluster))?;
-    let inherited = given(&cluster.spec.thumbprint).filter(|_| there == home);
-    let trust = pinned(given(&machine.thumbprint).or(inherited))?;
-    let place = Some(namespace.to_owned());
-    let mut question = question(bounds, place, wishes, there, claimant_of(cluster));
-    question.chosen = Some(home);
+    let cluster_endpoint = endpoint(of_cluster)?;
+    let machine_endpoint = endpoint(non_empty(&machine.server).unwrap_or(of_cluster))?;
+    let inherited =
+        non_empty(&cluster.spec.thumbprint).filter(|_| machine_endpoint == cluster_endpoint);
+    let trust = parse_thumbprint(non_empty(&machine.thumbprint).or(inherited))?;
+    let namespace = Some(namespace.to_owned());
+    let mut question = question(
+        bounds,
+        namespace,
+        wishes,
+        machine_endpoint,
+        cluster_claimant(cluster),
+    );
+    question.chosen = Some(cluster_endpoint);
     Ok((question, trust))
 }
 
 /// Returns the question for a zone.
-pub(crate) fn ask_of_zone(
+pub(crate) fn zone_question(
     bounds: &Bounds,
     zone: &VSphereDeploymentZone,
 ) -> Result<Question, Refusal> {
-    let own = of_reference(zone.spec.identity_ref.as_ref())?;
+    let own = parse_reference(zone.spec.identity_ref.as_ref())?;
     if let Some(Reference::Secret(_)) = own {
-        return Err(mistaken(
+        return Err(invalid_reference(
             "a zone is in no namespace: it can use identities only",
         ));
     }
@@ -148,17 +164,17 @@ pub(crate) fn ask_of_zone(
         ..Wishes::default()
     };
     let endpoint = endpoint(&zone.spec.server)?;
-    let nobody = claimant("VSphereDeploymentZone", zone);
-    Ok(question(bounds, None, wishes, endpoint, nobody))
+    let claimant = claimant("VSphereDeploymentZone", zone);
+    Ok(question(bounds, None, wishes, endpoint, claimant))
 }
 
 /// Returns the claimant for the Secret that a cluster references.
-pub(super) fn claimant_of(cluster: &VSphereCluster) -> Claimant {
+pub(super) fn cluster_claimant(cluster: &VSphereCluster) -> Claimant {
     claimant("VSphereCluster", cluster)
 }
 
 /// Returns the claimant for the Secret of an identity.
-pub(super) fn claimant_of_identity(identity: &VSphereClusterIdentity) -> Claimant {
+pub(super) fn identity_claimant(identity: &VSphereClusterIdentity) -> Claimant {
     claimant("VSphereClusterIdentity", identity)
 }
 
@@ -200,13 +216,13 @@ fn question(
         identity_kind: "VSphereClusterIdentity",
         endpoint_key: Some(SERVER),
         default_port: PORT,
-        default_bound: bounds.unsaid.clone(),
-        own_bound: bounds.own.clone(),
+        default_bound: bounds.default.clone(),
+        own_bound: bounds.namespace_secrets.clone(),
     }
 }
 
 /// Parses a reference. The schema allows no other kind, but it may have been replaced.
-fn of_reference(
+fn parse_reference(
     reference: Option<&VSphereIdentityReference>,
 ) -> Result<Option<Reference>, Refusal> {
     let Some(reference) = reference else {
@@ -216,9 +232,13 @@ fn of_reference(
     let (reason, named) = match reference.kind.as_str() {
         "Secret" => (Reason::SecretNotAvailable, Reference::Secret(name)),
         "VSphereClusterIdentity" => (Reason::IdentityNotFound, Reference::Identity(name)),
-        _ => return Err(mistaken("kind must be VSphereClusterIdentity or Secret")),
+        _ => {
+            return Err(invalid_reference(
+                "kind must be VSphereClusterIdentity or Secret",
+            ));
+        }
     };
-    match is_name(&reference.name) {
+    match is_valid_name(&reference.name) {
         true => Ok(Some(named)),
         false => Err(Refusal {
             reason,
@@ -231,7 +251,7 @@ fn of_reference(
     }
 }
 
-fn mistaken(why: &str) -> Refusal {
+fn invalid_reference(why: &str) -> Refusal {
     Refusal {
         reason: Reason::IdentityNotFound,
         message: format!("spec.identityRef: {why}"),
@@ -240,11 +260,11 @@ fn mistaken(why: &str) -> Refusal {
 }
 
 /// Returns the text if it is not empty.
-fn given(text: &Option<String>) -> Option<&str> {
+fn non_empty(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
 
-fn pinned(thumbprint: Option<&str>) -> Result<Trust, Refusal> {
+fn parse_thumbprint(thumbprint: Option<&str>) -> Result<Trust, Refusal> {
     let Some(text) = thumbprint.filter(|text| !text.is_empty()) else {
         return Ok(Trust::Verified);
     };
@@ -262,14 +282,14 @@ async fn resolve(
     trust: Trust,
     depends: &mut BTreeSet<Dependency>,
 ) -> Result<Result<Access, Refusal>, kube::Error> {
-    let reads = Reads {
+    let reader = FactReader {
         context,
         key,
         depends: Mutex::default(),
     };
-    let decided = decide::resolve(&question, &reads).await;
+    let decided = decide::resolve(&question, &reader).await;
     depends.append(
-        &mut reads
+        &mut reader
             .depends
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner),
@@ -279,7 +299,7 @@ async fn resolve(
             space: key.space.clone(),
             source: credential.source.clone(),
             endpoint: question.endpoint,
-            trust: believed(&credential, trust),
+            trust: effective_trust(&credential, trust),
             fingerprint: credential.fingerprint.clone(),
         };
         Access {
@@ -291,16 +311,16 @@ async fn resolve(
 
 /// Returns the certificate to trust: the one that the credential's owner names. A user of a
 /// shared credential does not decide which server may receive it.
-fn believed(credential: &Credential, wanted: Trust) -> Trust {
-    let said = credential.trust.clone();
-    said.unwrap_or(match credential.source {
+fn effective_trust(credential: &Credential, wanted: Trust) -> Trust {
+    let named = credential.trust.clone();
+    named.unwrap_or(match credential.source {
         Source::Secret { .. } => wanted,
         Source::Identity { .. } | Source::Operator => Trust::Verified,
     })
 }
 
 /// Returns the message of a refusal, with its hint.
-pub(super) fn sentence(refusal: &Refusal) -> String {
+pub(super) fn full_message(refusal: &Refusal) -> String {
     match &refusal.hint {
         Some(hint) => format!("{}: {hint}", refusal.message),
         None => refusal.message.clone(),
@@ -308,7 +328,7 @@ pub(super) fn sentence(refusal: &Refusal) -> String {
 }
 
 /// Returns the refusal for a failed login, with a hint about who can fix it.
-pub(super) fn not_opened(source: &Source, error: LoginError) -> Refusal {
+pub(super) fn login_refusal(source: &Source, error: LoginError) -> Refusal {
     let hint = match (error.reason, source) {
         (Reason::CertificateNotTrusted, Source::Identity { .. }) => {
             Some("its owner has to add the thumbprint to the allowedServers of the identity")
@@ -327,16 +347,16 @@ pub(super) fn not_opened(source: &Source, error: LoginError) -> Refusal {
 }
 
 /// Reads facts in the space of the object, and records them as dependencies.
-struct Reads<'a> {
+struct FactReader<'a> {
     context: &'a Context,
     key: &'a Key,
     depends: Mutex<BTreeSet<Dependency>>,
 }
 
-impl Reads<'_> {
-    fn note(&self, on: Dependency) {
+impl FactReader<'_> {
+    fn depend_on(&self, on: Dependency) {
         let mut depends = self.depends.lock().unwrap_or_else(PoisonError::into_inner);
-        self.context.note(self.key, &mut depends, on);
+        self.context.depend_on(self.key, &mut depends, on);
     }
 
     fn space(&self) -> Option<Arc<str>> {
@@ -349,21 +369,21 @@ impl Reads<'_> {
 
     async fn identity(&self, name: String) -> Result<Option<Identity>, kube::Error> {
         let identities: Api<VSphereClusterIdentity> = Api::all(self.client());
-        self.note(Dependency::Identity {
+        self.depend_on(Dependency::Identity {
             space: self.space(),
             name: name.clone(),
         });
-        let found = named(&identities, &name).await?;
-        Ok(found.map(|found| as_identity(&found, &self.context.home)))
+        let found = get_named(&identities, &name).await?;
+        Ok(found.map(|found| as_identity(&found, &self.context.operator_namespace)))
     }
 
     async fn namespace(&self, name: String) -> Result<Option<Labels>, kube::Error> {
         let namespaces: Api<Namespace> = Api::all(self.client());
-        self.note(Dependency::Namespace {
+        self.depend_on(Dependency::Namespace {
             space: self.space(),
             name: name.clone(),
         });
-        let found = metadata_of(&namespaces, &name).await?;
+        let found = get_named_metadata(&namespaces, &name).await?;
         Ok(found.map(|found| found.labels().clone()))
     }
 
@@ -373,22 +393,22 @@ impl Reads<'_> {
         name: String,
     ) -> Result<Option<decide::Secret>, kube::Error> {
         let secrets: Api<Secret> = Api::namespaced(self.client(), &namespace);
-        self.note(Dependency::Secret {
+        self.depend_on(Dependency::Secret {
             space: self.space(),
             namespace,
             name: name.clone(),
         });
-        Ok(named(&secrets, &name).await?.map(as_secret))
+        Ok(get_named(&secrets, &name).await?.map(as_secret))
     }
 
     /// The static credentials are for the operator's own space and for the spaces in its settings.
     fn operator(&self) -> Option<decide::Static> {
-        self.note(Dependency::Static);
-        let is_for = |space: &str| self.context.given_for.contains(space);
+        self.depend_on(Dependency::StaticCredentials);
+        let is_for = |space: &str| self.context.static_credentials_for.contains(space);
         if !self.key.space.as_deref().is_none_or(is_for) {
             return None;
         }
-        let given = self.context.given.borrow();
+        let given = self.context.static_credentials.borrow();
         given.as_ref().map(|given| decide::Static {
             data: given.data.clone(),
             bound: given.bound.clone(),
@@ -398,7 +418,7 @@ impl Reads<'_> {
 
 type Labels = BTreeMap<String, String>;
 
-impl Ground for Reads<'_> {
+impl Ground for FactReader<'_> {
     type Error = kube::Error;
 
     async fn learn(&self, need: Need, known: &mut Known) -> Result<(), kube::Error> {
@@ -416,29 +436,29 @@ impl Ground for Reads<'_> {
 
 /// Converts an identity for the decision. A terminating identity stays ready if it was: its
 /// users could not clean up otherwise.
-pub(crate) fn as_identity(found: &VSphereClusterIdentity, home: &str) -> Identity {
+pub(crate) fn as_identity(found: &VSphereClusterIdentity, secret_namespace: &str) -> Identity {
     let status = found.status.clone().unwrap_or_default();
     let available = find(&status.conditions, "Available");
-    let trouble = available.filter(|told| told.status != "True");
+    let trouble = available.filter(|condition| condition.status != "True");
     Identity {
         uid: found.uid().unwrap_or_default(),
         ready: status.ready == Some(true),
-        trouble: trouble.map(|told| told.reason.clone()),
+        trouble: trouble.map(|condition| condition.reason.clone()),
         allowed: found.spec.allowed_namespaces.clone(),
-        secret_namespace: home.to_owned(),
+        secret_namespace: secret_namespace.to_owned(),
         secret_name: found.spec.secret_name.clone(),
         bound: bound(found.spec.allowed_servers.as_deref()),
     }
 }
 
 /// Returns what is wrong with the first invalid server, if any.
-pub(super) fn unreadable(servers: &[AllowedServer]) -> Option<String> {
+pub(super) fn invalid_server(servers: &[AllowedServer]) -> Option<String> {
     servers.iter().enumerate().find_map(|(at, server)| {
         let at = format!("spec.allowedServers[{at}]");
         if let Err(error) = Endpoint::parse(&server.address, PORT) {
             return Some(format!("{at}.address: {error}"));
         }
-        let error = Trust::pinned(given(&server.thumbprint)?).err()?;
+        let error = Trust::pinned(non_empty(&server.thumbprint)?).err()?;
         Some(format!("{at}.thumbprint: {error}"))
     })
 }
@@ -450,7 +470,7 @@ fn bound(servers: Option<&[AllowedServer]>) -> Bound {
     };
     let only = servers.iter().filter_map(|server| {
         let endpoint = Endpoint::parse(&server.address, PORT).ok()?;
-        let trust = match (given(&server.thumbprint), server.insecure_skip_verify) {
+        let trust = match (non_empty(&server.thumbprint), server.insecure_skip_verify) {
             (Some(text), _) => Some(Trust::pinned(text).ok()?),
             (None, true) => Some(Trust::Anybody),
             (None, false) => None,
@@ -463,7 +483,7 @@ fn bound(servers: Option<&[AllowedServer]>) -> Bound {
 /// Converts a Secret for the decision. A terminating Secret that is claimed remains usable; values
 /// that are not UTF-8 are left out.
 pub(crate) fn as_secret(found: Secret) -> decide::Secret {
-    let is_held = super::commit::is_held(&found, SECRET_FINALIZER);
+    let is_held = super::commit::has_finalizer(&found, SECRET_FINALIZER);
     let data = found.data.unwrap_or_default().into_iter();
     let texts = data.filter_map(|(name, value)| {
         let text = String::from_utf8(value.0).ok()?;
@@ -486,10 +506,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn o02_a_reference_that_can_be_no_name_is_refused_before_anything_is_read() {
+    fn o02_invalid_name_in_a_reference_is_refused_before_any_read() {
         let bounds = Bounds {
-            unsaid: Bound::Nowhere,
-            own: Bound::Anywhere,
+            default: Bound::Nowhere,
+            namespace_secrets: Bound::Anywhere,
         };
         for name in ["shared/status", "%73hared", "shared?x", "..", "", "Shared"] {
             for (kind, reason) in [
@@ -508,17 +528,17 @@ mod tests {
                     message,
                     hint: None,
                 };
-                let asked = ask_of_cluster(&bounds, "a", &cluster).map(drop);
-                assert_eq!(asked, Err(refusal.clone()), "{kind} {name:?}");
+                let question = cluster_question(&bounds, "a", &cluster).map(drop);
+                assert_eq!(question, Err(refusal.clone()), "{kind} {name:?}");
                 let machine = VirtualMachineSpec::default();
-                let asked = ask_of_machine(&bounds, "a", &machine, &cluster).map(drop);
-                assert_eq!(asked, Err(refusal), "{kind} {name:?}");
+                let question = machine_question(&bounds, "a", &machine, &cluster).map(drop);
+                assert_eq!(question, Err(refusal), "{kind} {name:?}");
             }
         }
     }
 
     #[test]
-    fn o03_only_who_owns_a_credential_says_whom_to_believe() {
+    fn o03_only_the_owner_of_a_credential_chooses_the_trust() {
         let pinned = |pair: &str| Trust::pinned(&pair.repeat(20)).unwrap();
         let own = Source::Secret {
             namespace: "a".to_owned(),
@@ -545,7 +565,7 @@ mod tests {
                 content,
                 trust: said,
             };
-            assert_eq!(believed(&credential, pinned("AA")), expected);
+            assert_eq!(effective_trust(&credential, pinned("AA")), expected);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
 
-use super::name::{NotAName, Parts, name};
+use super::name::{NameError, TemplateValues, name};
 use crate::capi::{Cluster, Machine};
 use crate::kinds::{
     BootstrapReference, NetworkDevice, VSphereCluster, VSphereDeploymentZone, VSphereFailureDomain,
@@ -15,7 +15,7 @@ use crate::names::{CLUSTER_LABEL, CONTROL_PLANE_LABEL, WATCH_LABEL};
 use crate::operator::vm::bios_uuid;
 
 /// The objects that a VSphereVM is derived from.
-pub(super) struct Ground<'a> {
+pub(super) struct Inputs<'a> {
     pub machine: &'a VSphereMachine,
     pub owner: &'a Machine,
     pub cluster: &'a Cluster,
@@ -28,9 +28,9 @@ pub(super) struct Zone {
     pub domain: VSphereFailureDomain,
 }
 
-impl Ground<'_> {
+impl Inputs<'_> {
     /// Returns the Secret with the bootstrap data, once it is known.
-    pub fn start(&self) -> Option<&str> {
+    pub fn bootstrap_secret(&self) -> Option<&str> {
         let name = self.owner.spec.bootstrap.data_secret_name.as_deref();
         name.filter(|name| !name.is_empty())
     }
@@ -47,7 +47,7 @@ impl Ground<'_> {
     }
 
     /// Returns why the VSphereVM cannot be created yet, if there is a reason.
-    pub fn waits(&self) -> Option<(&'static str, &'static str)> {
+    pub fn wait_reason(&self) -> Option<(&'static str, &'static str)> {
         let cluster = self.cluster.status.as_ref();
         let done = cluster
             .and_then(|status| status.initialization)
@@ -56,7 +56,7 @@ impl Ground<'_> {
             let message = "the infrastructure of its cluster is not ready yet";
             return Some(("WaitingForClusterInfrastructureReady", message));
         }
-        if self.start().is_some() {
+        if self.bootstrap_secret().is_some() {
             return None;
         }
         let joins = !self.owner.labels().contains_key(CONTROL_PLANE_LABEL);
@@ -75,21 +75,21 @@ impl Ground<'_> {
     }
 
     /// Returns the name of the VSphereVM.
-    pub fn name(&self) -> Result<String, NotAName> {
+    pub fn name(&self) -> Result<String, NameError> {
         let naming = self.machine.spec.naming.as_ref();
-        let parts = Parts {
+        let values = TemplateValues {
             cluster: self.cluster.metadata.name.as_deref().unwrap_or_default(),
             machine: self.owner.metadata.name.as_deref().unwrap_or_default(),
             uid: self.machine.metadata.uid.as_deref().unwrap_or_default(),
         };
-        name(naming.and_then(|naming| naming.template.as_deref()), parts)
+        name(naming.and_then(|naming| naming.template.as_deref()), values)
     }
 
     /// Returns the VSphereVM of that name.
     pub fn vm(&self, name: &str, zone: Option<&Zone>) -> VSphereVM {
         let spec = VSphereVMSpec {
             machine: self.spec(zone),
-            bootstrap_ref: self.start().map(|name| BootstrapReference {
+            bootstrap_ref: self.bootstrap_secret().map(|name| BootstrapReference {
                 name: name.to_owned(),
             }),
             bios_uuid: None,
@@ -144,16 +144,16 @@ fn place(spec: &mut VirtualMachineSpec, zone: &Zone) {
         &zone.domain.spec.topology,
     );
     spec.server = Some(zone.zone.spec.server.clone());
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let non_empty = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     if !topology.datacenter.is_empty() {
         spec.datacenter = Some(topology.datacenter.clone());
     }
-    let compute = given(&topology.compute_cluster);
-    let pool = given(&constraint.resource_pool);
+    let compute = non_empty(&topology.compute_cluster);
+    let pool = non_empty(&constraint.resource_pool);
     let pool = pool.or_else(|| compute.map(|cluster| format!("{cluster}/Resources")));
     spec.resource_pool = pool.or(spec.resource_pool.take());
-    spec.folder = given(&constraint.folder).or(spec.folder.take());
-    spec.datastore = given(&topology.datastore).or(spec.datastore.take());
+    spec.folder = non_empty(&constraint.folder).or(spec.folder.take());
+    spec.datastore = non_empty(&topology.datastore).or(spec.datastore.take());
     for (device, network) in spec.network.devices.iter_mut().zip(&topology.networks) {
         device.network_name.clone_from(network);
     }
@@ -179,20 +179,20 @@ pub(super) fn changes(
     vm: &VSphereVM,
     zone: Option<&str>,
 ) -> Option<serde_json::Value> {
-    let (wanted, there) = (&machine.spec.machine, &vm.spec.machine);
+    let (desired, there) = (&machine.spec.machine, &vm.spec.machine);
     let mut changes = serde_json::Map::new();
-    if wanted.power_off_mode.is_some() && wanted.power_off_mode != there.power_off_mode {
+    if desired.power_off_mode.is_some() && desired.power_off_mode != there.power_off_mode {
         changes.insert(
             "powerOffMode".to_owned(),
-            wanted.power_off_mode.clone().into(),
+            desired.power_off_mode.clone().into(),
         );
     }
-    let seconds = wanted.guest_soft_power_off_timeout_seconds;
+    let seconds = desired.guest_soft_power_off_timeout_seconds;
     if seconds.is_some() && seconds != there.guest_soft_power_off_timeout_seconds {
         changes.insert("guestSoftPowerOffTimeoutSeconds".to_owned(), seconds.into());
     }
-    if wanted.thumbprint != there.thumbprint {
-        changes.insert("thumbprint".to_owned(), wanted.thumbprint.clone().into());
+    if desired.thumbprint != there.thumbprint {
+        changes.insert("thumbprint".to_owned(), desired.thumbprint.clone().into());
     }
     let devices = devices(machine, vm, zone);
     if devices != there.network.devices {
@@ -206,7 +206,7 @@ pub(super) fn changes(
 /// An existing virtual machine keeps its cards.
 fn devices(machine: &VSphereMachine, vm: &VSphereVM, zone: Option<&str>) -> Vec<NetworkDevice> {
     let there = &vm.spec.machine.network.devices;
-    let wanted = &machine.spec.machine.network.devices;
+    let desired = &machine.spec.machine.network.devices;
     let kept = |at: usize, device: &NetworkDevice| {
         let mut device = device.clone();
         let Some(there) = there.get(at) else {
@@ -222,8 +222,8 @@ fn devices(machine: &VSphereMachine, vm: &VSphereVM, zone: Option<&str>) -> Vec<
         }
         device
     };
-    let wanted = wanted.iter().enumerate();
-    let devices: Vec<_> = wanted.map(|(at, device)| kept(at, device)).collect();
+    let desired = desired.iter().enumerate();
+    let devices: Vec<_> = desired.map(|(at, device)| kept(at, device)).collect();
     match bios_uuid(vm) {
         Some(_) if devices.len() != there.len() => there.clone(),
         _ => devices,

@@ -19,14 +19,15 @@ async fn world() -> anyhow::Result<(World, FakeVCenter)> {
 }
 
 /// Returns the message of the condition `VirtualMachineProvisioned`.
-fn says(conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition]) -> &str {
+fn provisioned_message(
+    conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition],
+) -> &str {
     let told = conditions.iter().find(|told| told.type_ == PROVISIONED);
     told.map_or("", |told| told.message.as_str())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fr5_what_others_made_is_neither_taken_nor_destroyed_by_who_knows_its_name_and_uuid()
--> anyhow::Result<()> {
+async fn fr5_foreign_machine_is_neither_adopted_nor_destroyed() -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     vcenter.add_machine("/DC0/vm/theirs");
     let operator = world.start(&["team-a"]);
@@ -49,10 +50,10 @@ async fn fr5_what_others_made_is_neither_taken_nor_destroyed_by_who_knows_its_na
         let message = "the virtual machine with the BIOS UUID of spec.biosUUID is not this one's";
         let expected = ("False", "NotFoundByBIOSUUID", message);
         world
-            .said::<VSphereVM>("team-a", name, PROVISIONED, expected)
+            .wait_for_reason::<VSphereVM>("team-a", name, PROVISIONED, expected)
             .await?;
         world.delete::<VSphereVM>("team-a", name).await?;
-        world.gone::<VSphereVM>("team-a", name).await?;
+        world.wait_until_gone::<VSphereVM>("team-a", name).await?;
         assert!(before.is_some());
         assert_eq!(vcenter.machine(&format!("/DC0/vm/{name}")), before);
     }
@@ -63,11 +64,11 @@ async fn fr5_what_others_made_is_neither_taken_nor_destroyed_by_who_knows_its_na
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_its_account_does_not_see_is_not_gone() -> anyhow::Result<()> {
+async fn machine_invisible_to_its_account_is_not_gone() -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     let operator = world.start(&["team-a"]);
     world.machine("team-a", "m", json!({})).await?;
-    world.ready("team-a", "m").await?;
+    world.wait_until_ready("team-a", "m").await?;
     let made = vcenter.machine("/DC0/vm/m").expect("it is there");
     vcenter.hide(&made.id);
     world.delete::<VSphereMachine>("team-a", "m").await?;
@@ -75,27 +76,28 @@ async fn a_machine_that_its_account_does_not_see_is_not_gone() -> anyhow::Result
                    was denied. (NoPermission)";
     let expected = ("False", "Deleting", message);
     world
-        .said::<VSphereVM>("team-a", "m", PROVISIONED, expected)
+        .wait_for_reason::<VSphereVM>("team-a", "m", PROVISIONED, expected)
         .await?;
     world
-        .said::<VSphereMachine>("team-a", "m", PROVISIONED, expected)
+        .wait_for_reason::<VSphereMachine>("team-a", "m", PROVISIONED, expected)
         .await?;
     assert!(vcenter.machine("/DC0/vm/m").is_some());
     vcenter.reveal(&made.id);
-    world.gone::<VSphereMachine>("team-a", "m").await?;
+    world
+        .wait_until_gone::<VSphereMachine>("team-a", "m")
+        .await?;
     assert_eq!(vcenter.machine("/DC0/vm/m"), None);
     operator.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clone_of_which_nothing_was_heard_is_in_doubt_however_the_next_one_ends()
--> anyhow::Result<()> {
+async fn clone_with_lost_response_stays_in_doubt() -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     let mut settings = settings(&["team-a"]);
     // Time to set the outcome of the next clone, and for the first one to appear.
     settings.sessions.unreachable_for = (Duration::from_secs(1), Duration::from_secs(1));
-    settings.pace.again = Duration::from_secs(5);
-    settings.pace.lost = Duration::from_secs(60);
+    settings.intervals.again = Duration::from_secs(5);
+    settings.intervals.lost = Duration::from_secs(60);
     let operator = Running::new(world.admin.clone(), settings);
     vcenter.tasks_take(Duration::from_secs(4));
     vcenter.drop_connection_after("CloneVM_Task");
@@ -105,16 +107,18 @@ async fn a_clone_of_which_nothing_was_heard_is_in_doubt_however_the_next_one_end
         let mut told = status.conditions.iter();
         told.any(|told| told.reason == "VCenterUnreachable")
     };
-    world.until("team-a", "m", lost).await?;
+    world.wait_until("team-a", "m", lost).await?;
     vcenter.tasks_take(Duration::ZERO);
     vcenter.fail_next_task("CloneVM_Task", Fault::new("NoDiskSpace", "it is full"));
     let expected = ("False", "TaskFailed", "it is full (NoDiskSpace)");
     world
-        .said::<VSphereVM>("team-a", "m", PROVISIONED, expected)
+        .wait_for_reason::<VSphereVM>("team-a", "m", PROVISIONED, expected)
         .await?;
     assert_eq!(vcenter.machine("/DC0/vm/m"), None);
     world.delete::<VSphereMachine>("team-a", "m").await?;
-    world.gone::<VSphereMachine>("team-a", "m").await?;
+    world
+        .wait_until_gone::<VSphereMachine>("team-a", "m")
+        .await?;
     // It was created and destroyed.
     assert_eq!(vcenter.called("Destroy_Task"), 1);
     assert_eq!(vcenter.machine("/DC0/vm/m"), None);
@@ -122,10 +126,10 @@ async fn a_clone_of_which_nothing_was_heard_is_in_doubt_however_the_next_one_end
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_runs_is_not_forgotten_when_it_cannot_be_read_once() -> anyhow::Result<()> {
+async fn running_task_survives_a_failed_read() -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     let mut settings = settings(&["team-a"]);
-    settings.pace.tasks = Duration::from_millis(300);
+    settings.intervals.tasks = Duration::from_millis(300);
     let operator = Running::new(world.admin.clone(), settings);
     vcenter.tasks_take(Duration::from_secs(3));
     world.machine("team-a", "m", json!({})).await?;
@@ -133,7 +137,7 @@ async fn a_task_that_runs_is_not_forgotten_when_it_cannot_be_read_once() -> anyh
         let status = vm.status.as_ref();
         status.is_some_and(|status| status.task_ref.is_some())
     };
-    world.until("team-a", "m", begun).await?;
+    world.wait_until("team-a", "m", begun).await?;
     vcenter.fault_next(
         "RetrievePropertiesEx",
         Fault::new("NoPermission", "not now"),
@@ -142,24 +146,24 @@ async fn a_task_that_runs_is_not_forgotten_when_it_cannot_be_read_once() -> anyh
     let message = "the vCenter refuses RetrievePropertiesEx: not now (NoPermission)";
     let expected = ("False", "TaskFailed", message);
     world
-        .said::<VSphereVM>("team-a", "m", PROVISIONED, expected)
+        .wait_for_reason::<VSphereVM>("team-a", "m", PROVISIONED, expected)
         .await?;
-    world.ready("team-a", "m").await?;
+    world.wait_until_ready("team-a", "m").await?;
     assert_eq!(vcenter.called("CloneVM_Task"), 1);
     operator.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_whose_virtual_machine_somebody_deleted_gets_no_second() -> anyhow::Result<()> {
+async fn deleted_vsphere_vm_is_not_created_again() -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     let operator = world.start(&["team-a"]);
     world.machine("team-a", "m", json!({})).await?;
-    let before = world.ready("team-a", "m").await?;
+    let before = world.wait_until_ready("team-a", "m").await?;
     world.delete::<VSphereVM>("team-a", "m").await?;
     let message = "its virtual machine is gone, and is not made again";
     let expected = ("False", "NotProvisioned", message);
     world
-        .said::<VSphereMachine>("team-a", "m", PROVISIONED, expected)
+        .wait_for_reason::<VSphereMachine>("team-a", "m", PROVISIONED, expected)
         .await?;
     let machine = world.api::<VSphereMachine>("team-a").get("m").await?;
     assert_eq!(machine.spec.provider_id, before.spec.provider_id);
@@ -167,13 +171,14 @@ async fn a_machine_whose_virtual_machine_somebody_deleted_gets_no_second() -> an
     assert_eq!(vms.list(&Default::default()).await?.items.len(), 0);
     assert_eq!(vcenter.called("CloneVM_Task"), 1);
     world.delete::<VSphereMachine>("team-a", "m").await?;
-    world.gone::<VSphereMachine>("team-a", "m").await?;
+    world
+        .wait_until_gone::<VSphereMachine>("team-a", "m")
+        .await?;
     operator.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_told_to_work_on_a_machine_works_on_what_it_makes_for_it() -> anyhow::Result<()>
-{
+async fn watch_filter_applies_to_the_created_vsphere_vm() -> anyhow::Result<()> {
     let (world, _vcenter) = world().await?;
     let mut settings = settings(&["team-a"]);
     settings.watch_filter = Some("us".to_owned());
@@ -181,20 +186,20 @@ async fn whoever_is_told_to_work_on_a_machine_works_on_what_it_makes_for_it() ->
     let label = json!({"metadata": {"labels": {"cluster.x-k8s.io/watch-filter": "us"}}});
     world.machine("team-a", "m", json!({})).await?;
     world.change::<VSphereMachine>("team-a", "m", label).await?;
-    world.ready("team-a", "m").await?;
+    world.wait_until_ready("team-a", "m").await?;
     operator.stop().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guest_that_does_not_end_is_asked_once_in_a_while() -> anyhow::Result<()> {
+async fn stuck_guest_shutdown_is_repeated_rarely() -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     let mut settings = settings(&["team-a"]);
-    settings.pace.again = Duration::from_secs(600);
+    settings.intervals.again = Duration::from_secs(600);
     let operator = Running::new(world.admin.clone(), settings);
     vcenter.shutdown_takes(Duration::MAX);
     let spec = json!({"powerOffMode": "soft", "guestSoftPowerOffTimeoutSeconds": 1});
     world.machine("team-a", "m", spec).await?;
-    world.ready("team-a", "m").await?;
+    world.wait_until_ready("team-a", "m").await?;
     world.delete::<VSphereMachine>("team-a", "m").await?;
     vcenter
         .wait_for("it is asked", |vcenter| {
@@ -205,9 +210,10 @@ async fn a_guest_that_does_not_end_is_asked_once_in_a_while() -> anyhow::Result<
     for nth in 0..5 {
         let pauses = |vm: &VSphereVM| {
             let status = vm.status.clone().unwrap_or_default();
-            status.retry_after.is_some() && says(&status.conditions).contains("not in time")
+            status.retry_after.is_some()
+                && provisioned_message(&status.conditions).contains("not in time")
         };
-        let vm = world.until("team-a", "m", pauses).await?;
+        let vm = world.wait_until("team-a", "m", pauses).await?;
         let patch = json!({"metadata": {"annotations": {"look": nth.to_string()}}});
         world
             .change::<VSphereVM>("team-a", &vm.name_any(), patch)
@@ -218,7 +224,7 @@ async fn a_guest_that_does_not_end_is_asked_once_in_a_while() -> anyhow::Result<
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_card_is_put_right_in_the_machine() -> anyhow::Result<()> {
+async fn network_card_is_fixed_in_the_machine() -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     vcenter.addresses_after(Duration::from_secs(3600));
     let operator = world.start(&["team-a"]);
@@ -228,14 +234,14 @@ async fn a_card_is_put_right_in_the_machine() -> anyhow::Result<()> {
     let message = "network.devices[0] (VM Network) has neither DHCP nor ipAddrs";
     let expected = ("False", "WaitingForStaticIPAllocation", message);
     world
-        .said::<VSphereMachine>("team-a", "m", PROVISIONED, expected)
+        .wait_for_reason::<VSphereMachine>("team-a", "m", PROVISIONED, expected)
         .await?;
     let card = network(json!({"networkName": "VM Network", "skipIPAllocation": true}));
     world
         .change::<VSphereMachine>("team-a", "m", json!({"spec": card}))
         .await?;
     // Its card skips the allocation, so no address is awaited.
-    let ready = world.ready("team-a", "m").await?;
+    let ready = world.wait_until_ready("team-a", "m").await?;
     let addresses = ready.status.unwrap_or_default().addresses;
     let addresses: Vec<_> = addresses.iter().map(|one| one.address.as_str()).collect();
     assert_eq!(addresses, ["m"]);
@@ -243,7 +249,7 @@ async fn a_card_is_put_right_in_the_machine() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_vcenter_that_answers_oddly_is_said_so_once() -> anyhow::Result<()> {
+async fn invalid_vcenter_answer_is_reported_once() -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     for _ in 0..1000 {
         vcenter.fault_next("FindByUuid", Fault::new("<", "no"));
@@ -255,7 +261,7 @@ async fn a_vcenter_that_answers_oddly_is_said_so_once() -> anyhow::Result<()> {
         let mut told = status.conditions.iter();
         told.any(|told| told.type_ == "VCenterAvailable" && told.reason == "VCenterUnreachable")
     };
-    let first = world.until("team-a", "m", odd).await?;
+    let first = world.wait_until("team-a", "m", odd).await?;
     let looked = vcenter.called("FindByUuid");
     eventually(async || Ok((vcenter.called("FindByUuid") >= looked + 4).then_some(()))).await?;
     let then = world.api::<VSphereVM>("team-a").get("m").await?;

@@ -6,12 +6,12 @@ use serde_json::json;
 use tracing::info;
 
 use super::plan::bios_uuid;
-use super::{Work, metadata};
+use super::{Reconciliation, metadata};
 use crate::kinds::VSphereVM;
 use crate::names::VM_FINALIZER;
 use crate::operator::commit;
 
-impl Work<'_> {
+impl Reconciliation<'_> {
     pub(super) async fn annotate(&mut self, name: &str, value: &str) -> Result<(), kube::Error> {
         let annotations = json!({"annotations": {name: value}});
         let stored = commit::metadata(&self.vms, &self.stored, annotations).await?;
@@ -21,7 +21,7 @@ impl Work<'_> {
 
     /// Records the BIOS UUID in the spec: from then on the virtual machine is found only by it. An
     /// existing value stays.
-    pub(super) async fn note_uuid(&mut self, uuid: &str) -> Result<(), kube::Error> {
+    pub(super) async fn record_uuid(&mut self, uuid: &str) -> Result<(), kube::Error> {
         let version = self.stored.metadata.resource_version.clone();
         let mark = metadata::mark(&self.vm);
         let mark = mark.map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned);
@@ -51,15 +51,15 @@ impl Work<'_> {
         self.stored = stored;
     }
 
-    pub(super) async fn hold(&mut self) -> Result<(), kube::Error> {
-        let held = commit::hold(&self.vms, &self.stored, VM_FINALIZER).await?;
+    pub(super) async fn add_finalizer(&mut self) -> Result<(), kube::Error> {
+        let held = commit::add_finalizer(&self.vms, &self.stored, VM_FINALIZER).await?;
         self.adopt(held);
         Ok(())
     }
 
-    pub(super) async fn let_go(&mut self) -> Result<Outcome, kube::Error> {
+    pub(super) async fn remove_finalizer(&mut self) -> Result<Outcome, kube::Error> {
         self.context.sessions.release(&self.asker);
-        commit::let_go(&self.vms, &self.stored, VM_FINALIZER).await?;
+        commit::remove_finalizer(&self.vms, &self.stored, VM_FINALIZER).await?;
         info!(vm = %self.key, "VSphereVM deleted");
         Ok(Outcome::Gone)
     }
