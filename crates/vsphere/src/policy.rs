@@ -90,7 +90,7 @@ fn templates() -> Value {
         "validations": [{
             "expression": expression,
             "reason": "Invalid",
-            "message": "a template cannot be changed, make another one",
+            "message": "a template cannot be changed, create another one",
         }],
     })
 }

@@ -354,7 +354,7 @@ async fn a4_a5_invalid_fields_are_refused_by_name() -> anyhow::Result<()> {
             server(
                 json!({"address": "v", "thumbprint": "ab".repeat(20), "insecureSkipVerify": true}),
             ),
-            "there is nothing to compare a thumbprint with if anybody is believed",
+            "thumbprint and insecureSkipVerify exclude each other",
         ),
         (
             ("vspheremachines", json!({"template": "t"})),
@@ -530,7 +530,7 @@ async fn cluster_template_is_immutable() -> anyhow::Result<()> {
     assert_eq!(answer.status, 422);
     let said = answer.message();
     assert!(
-        said.ends_with(": a template cannot be changed, make another one"),
+        said.ends_with(": a template cannot be changed, create another one"),
         "{said}"
     );
     let label = json!({"metadata": {"labels": {"a": "b"}}});

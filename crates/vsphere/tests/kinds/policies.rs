@@ -20,7 +20,7 @@ async fn c8_deletion_of_an_identity_in_use_is_refused_and_names_its_users() -> a
             let patch = json!({"status": status});
             client.patch(&format!("{one}/status"), MERGE, &patch).await
         };
-        for (status, told) in [
+        for (status, users) in [
             (
                 json!({"users": 2, "usedBy": ["VSphereCluster team-a/prod", "VSphereDeploymentZone z"]}),
                 "it is used by 2: VSphereCluster team-a/prod, VSphereDeploymentZone z. ",
@@ -38,7 +38,7 @@ async fn c8_deletion_of_an_identity_in_use_is_refused_and_names_its_users() -> a
                 answer.message(),
                 format!(
                     "vsphereclusteridentities.infrastructure.cluster.x-k8s.io \"shared\" is forbidden: \
-                     ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: {told}\
+                     ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: {users}\
                      Delete them or let them use another identity first; \
                      `insula identity users vsphereclusteridentity/shared` shows them all"
                 ),
@@ -109,9 +109,9 @@ async fn machine_template_changes_only_in_topology_dry_runs() -> anyhow::Result<
         ] {
             let answer = client.patch(way, MERGE, patch).await?;
             assert_eq!(answer.status, code, "{space} {way}: {}", answer.text());
-            let said = answer.message();
-            let told = said.ends_with(": a template cannot be changed, make another one");
-            assert_eq!(told, code == 422, "{said}");
+            let message = answer.message();
+            let is_expected = message.ends_with(": a template cannot be changed, create another one");
+            assert_eq!(is_expected, code == 422, "{message}");
         }
         let found = client.get(&one).await?.json();
         assert_eq!(
