@@ -93,17 +93,17 @@ pub struct About {
 
 /// A text that is no managed object reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no type and ID of an object")]
+#[error("{0:?} is not a managed object reference")]
 pub struct NotAnObject(pub String);
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The session has expired.
-    #[error("the session is over")]
+    #[error("the session has expired")]
     NotAuthenticated,
     /// The object does not exist any more.
-    #[error("{0} is not there any more")]
+    #[error("{0} no longer exists")]
     Gone(String),
     /// The vCenter answered with a fault: its type (`InvalidPowerState`, `DuplicateName`,
     /// `NoPermission`) and its message.
@@ -123,7 +123,7 @@ pub enum Error {
     #[error("the vCenter does not answer: {0}")]
     Unreachable(String),
     /// The response is not that of a vCenter.
-    #[error("the vCenter's answer to {method} is not to be understood: {why}")]
+    #[error("the vCenter's answer to {method} is invalid: {why}")]
     Unexpected {
         /// The method that was called.
         method: &'static str,

@@ -195,7 +195,7 @@ impl Reconciliation<'_> {
             let note = match (state, now.message.as_str()) {
                 (State::Deleting(Some(_)), _) => format!("it is used by {}", users.len()),
                 (State::Deleting(None), _) => "nothing uses it any more".to_owned(),
-                (_, "") => format!("{} is fit for use", self.key.name),
+                (_, "") => format!("{} can be used", self.key.name),
                 (_, message) => message.to_owned(),
             };
             let note_event = Told {

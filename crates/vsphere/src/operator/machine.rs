@@ -164,14 +164,14 @@ impl Reconciliation<'_> {
             VmSearch::NotFound => false,
         };
         if self.has_provider_id() {
-            let message = "its virtual machine is gone, and is not made again";
+            let message = "its virtual machine is gone, and is not created again";
             return self.wait("NotProvisioned", message).await;
         }
         if let Some((reason, message)) = inputs.wait_reason() {
             return self.wait(reason, message).await;
         }
         if clash {
-            let message = format!("VSphereVM {name:?} is there and not this machine's");
+            let message = format!("VSphereVM {name:?} exists and does not belong to this machine");
             return self.wait("NameTaken", &message).await;
         }
         match self.zone(&inputs).await? {
@@ -279,7 +279,7 @@ impl Reconciliation<'_> {
             let condition = super::condition::find(&status.conditions, super::vm::PROVISIONED)?;
             (condition.reason == "Deleting").then(|| condition.message.clone())
         });
-        let message = message.unwrap_or_else(|| "its virtual machine goes".to_owned());
+        let message = message.unwrap_or_else(|| "its virtual machine is being deleted".to_owned());
         self.wait("Deleting", &message).await
     }
 

@@ -99,13 +99,13 @@ pub(crate) fn reference(cluster: &Cluster) -> Result<&ContractReference, NoClust
     let name = cluster.metadata.name.as_deref().unwrap_or_default();
     let Some(reference) = &cluster.spec.infrastructure_ref else {
         return Err(NoCluster::no_infrastructure(format!(
-            "Cluster {name:?} says nothing yet about what it is on"
+            "Cluster {name:?} has no infrastructureRef yet"
         )));
     };
     if reference.api_group != GROUP || reference.kind != "VSphereCluster" {
         let (group, kind) = (&reference.api_group, &reference.kind);
         return Err(NoCluster::no_infrastructure(format!(
-            "Cluster {name:?} is on a {kind} of {group}, not on a VSphereCluster of {GROUP}"
+            "Cluster {name:?} references a {kind} of {group}, not a VSphereCluster of {GROUP}"
         )));
     }
     Ok(reference)
@@ -130,21 +130,18 @@ mod tests {
             (
                 on("evil.example", "VSphereCluster"),
                 Err(
-                    "Cluster \"c\" is on a VSphereCluster of evil.example, not on a VSphereCluster \
+                    "Cluster \"c\" references a VSphereCluster of evil.example, not a VSphereCluster \
                      of infrastructure.cluster.x-k8s.io",
                 ),
             ),
             (
                 on(GROUP, "AWSCluster"),
                 Err(
-                    "Cluster \"c\" is on a AWSCluster of infrastructure.cluster.x-k8s.io, not on \
+                    "Cluster \"c\" references a AWSCluster of infrastructure.cluster.x-k8s.io, not \
                      a VSphereCluster of infrastructure.cluster.x-k8s.io",
                 ),
             ),
-            (
-                None,
-                Err("Cluster \"c\" says nothing yet about what it is on"),
-            ),
+            (None, Err("Cluster \"c\" has no infrastructureRef yet")),
         ] {
             let spec = ClusterSpec {
                 infrastructure_ref: reference_given,

@@ -155,7 +155,7 @@ pub(crate) fn zone_question(
     let own = parse_reference(zone.spec.identity_ref.as_ref())?;
     if let Some(Reference::Secret(_)) = own {
         return Err(invalid_reference(
-            "a zone is in no namespace: it can use identities only",
+            "a zone has no namespace, so it can only use identities",
         ));
     }
     let wishes = Wishes {
@@ -242,10 +242,7 @@ fn parse_reference(
         true => Ok(Some(named)),
         false => Err(Refusal {
             reason,
-            message: format!(
-                "spec.identityRef: nothing can have the name {:?}",
-                reference.name
-            ),
+            message: format!("spec.identityRef: invalid name {:?}", reference.name),
             hint: None,
         }),
     }
@@ -522,7 +519,7 @@ mod tests {
                     kind: kind.to_owned(),
                     name: name.to_owned(),
                 });
-                let message = format!("spec.identityRef: nothing can have the name {name:?}");
+                let message = format!("spec.identityRef: invalid name {name:?}");
                 let refusal = Refusal {
                     reason,
                     message,

@@ -211,7 +211,7 @@ impl Reconciliation<'_> {
         Ok(match agrees {
             true => Ok(cluster),
             false => Err(mismatch(format!(
-                "it says that it belongs to Cluster {:?}, and its VSphereMachine {:?} says {:?}",
+                "its label names Cluster {:?}, and that of its VSphereMachine {:?} names {:?}",
                 label(&self.vm).unwrap_or_default(),
                 owner.name,
                 theirs.unwrap_or_default(),

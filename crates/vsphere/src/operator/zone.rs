@@ -197,7 +197,7 @@ impl Reconciliation<'_> {
             warning: !is_ready,
             reason: &now.reason,
             note: match is_ready {
-                true => "everything that it names is there".to_owned(),
+                true => "everything that it names exists".to_owned(),
                 false => now.message,
             },
         };

@@ -221,9 +221,9 @@ fn parse_response(
     match received.status.as_u16() {
         200 | 500 => {}
         // A redirect is never followed: a password would be sent to another server.
-        status @ 300..400 => return odd(format!("it sends us elsewhere (HTTP {status})")),
+        status @ 300..400 => return odd(format!("it redirects the request (HTTP {status})")),
         status @ (429 | 502..=504) => {
-            let why = format!("it has no time (HTTP {status})");
+            let why = format!("it is overloaded (HTTP {status})");
             return Err(CallError::Failure(Failure::Unreachable(why)));
         }
         status => return odd(format!("it answers HTTP {status}")),

@@ -157,8 +157,7 @@ impl VCenters {
         let config = self.authorities.config(trust);
         let config = config.map_err(|error| unreachable(endpoint, &error.to_string()))?;
         let transport = Transport::new(endpoint, config);
-        let transport =
-            transport.ok_or_else(|| unreachable(endpoint, "that is no name of a host"))?;
+        let transport = transport.ok_or_else(|| unreachable(endpoint, "invalid host name"))?;
         Ok(Caller::new(transport, self.timeout))
     }
 }
@@ -264,7 +263,7 @@ async fn open(
         Ok(answer) if is_session(&answer) && session.caller().has_cookie() => Ok(session),
         Ok(_) => {
             session.log_out().await;
-            Err(unreachable(&endpoint, "it logs in without a session"))
+            Err(unreachable(&endpoint, "it opens no session"))
         }
         Err(broken) => {
             // A session may have been opened although the response is invalid.
@@ -299,7 +298,7 @@ fn parse_service_content(answer: &Element) -> Result<(About, Services), String> 
         &about.instance_uuid,
     ];
     if fields.iter().any(|field| field.len() > MAX_ABOUT_LENGTH) {
-        return Err("it says too much of itself".to_owned());
+        return Err("its description is too long".to_owned());
     }
     if about.api_type != "VirtualCenter" {
         return Err("it is no vCenter".to_owned());
@@ -344,7 +343,7 @@ fn login_error(endpoint: &Endpoint, broken: CallError) -> LoginError {
         CallError::Fault(fault) => match fault.kind.as_str() {
             "InvalidLogin" | "PasswordExpired" | "NoPermission" => LoginError {
                 reason: Reason::InvalidCredentials,
-                message: format!("{place} does not take the credential ({})", fault.kind),
+                message: format!("{place} does not accept the credential ({})", fault.kind),
                 answered: true,
             },
             // A server that answers is reachable: other credentials may be accepted.
@@ -372,7 +371,7 @@ fn login_error(endpoint: &Endpoint, broken: CallError) -> LoginError {
 }
 
 fn unreachable(endpoint: &Endpoint, why: &str) -> LoginError {
-    let message = format!("{} is not to be used: {why}", authority(endpoint));
+    let message = format!("{} cannot be used: {why}", authority(endpoint));
     LoginError {
         reason: Reason::Unreachable,
         message,

@@ -204,7 +204,7 @@ impl Transport {
         let stream = self.tls.connect(self.name.clone(), stream).await;
         let stream = stream.map_err(|error| match NotTrusted::behind(&error) {
             Some(refusal) => Failure::NotTrusted(refusal),
-            None => unreachable("TLS does not come about", &error),
+            None => unreachable("TLS handshake failed", &error),
         })?;
         let shaken = http1::handshake(TokioIo::new(stream)).await;
         let (sender, driving) = shaken.map_err(|error| broken(&error))?;
@@ -308,7 +308,7 @@ async fn read(
     bytes: &mut BytesMut,
     size: ResponseSize,
 ) -> Result<bool, Failure> {
-    let breaks = |_| Failure::Unreachable("the answer breaks off".to_owned());
+    let breaks = |_| Failure::Unreachable("the answer ends early".to_owned());
     while bytes.len() <= size.bytes() {
         match body.frame().await.transpose().map_err(breaks)? {
             Some(frame) => bytes.extend(frame.into_data().ok()),

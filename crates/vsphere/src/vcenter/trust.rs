@@ -200,7 +200,7 @@ fn describe(why: &CertificateError) -> String {
     match why {
         // A known authority with another key is not that authority.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "no known authority vouches for it".to_owned()
+            "it is not signed by a known authority".to_owned()
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "it has expired".to_owned()

@@ -155,7 +155,7 @@ async fn secret_without_account_is_never_claimed_or_deleted() -> anyhow::Result<
     let told = condition(&identity.status.as_ref().unwrap().conditions, "Available").unwrap();
     assert_eq!(
         told.message,
-        "Secret capv-system/token is of type example.com/other, which is not for accounts"
+        "Secret capv-system/token is of type example.com/other, which cannot contain an account"
     );
     Ok(())
 }

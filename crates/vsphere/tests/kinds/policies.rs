@@ -110,7 +110,8 @@ async fn machine_template_changes_only_in_topology_dry_runs() -> anyhow::Result<
             let answer = client.patch(way, MERGE, patch).await?;
             assert_eq!(answer.status, code, "{space} {way}: {}", answer.text());
             let message = answer.message();
-            let is_expected = message.ends_with(": a template cannot be changed, create another one");
+            let is_expected =
+                message.ends_with(": a template cannot be changed, create another one");
             assert_eq!(is_expected, code == 422, "{message}");
         }
         let found = client.get(&one).await?.json();

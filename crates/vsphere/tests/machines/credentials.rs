@@ -137,14 +137,14 @@ async fn fr5_object_without_a_cluster_gets_no_credential() -> anyhow::Result<()>
             "on-aws",
             Some("aws"),
             "VSphereClusterNotFound",
-            "Cluster \"aws\" is on a AWSCluster of infrastructure.cluster.x-k8s.io, not on a \
+            "Cluster \"aws\" references a AWSCluster of infrastructure.cluster.x-k8s.io, not a \
              VSphereCluster of infrastructure.cluster.x-k8s.io",
         ),
         (
             "on-evil",
             Some("evil"),
             "VSphereClusterNotFound",
-            "Cluster \"evil\" is on a VSphereCluster of evil.example, not on a VSphereCluster of \
+            "Cluster \"evil\" references a VSphereCluster of evil.example, not a VSphereCluster of \
              infrastructure.cluster.x-k8s.io",
         ),
         (
@@ -318,7 +318,8 @@ async fn fr5_bios_uuid_of_another_team_does_not_destroy_its_machine() -> anyhow:
     for name in ["thief", "victim"] {
         let spec = json!({"biosUUID": uuid, "folder": "nowhere"});
         world.put(&vm("team-b", name, Some("prod"), spec)).await?;
-        let message = "the virtual machine with the BIOS UUID of spec.biosUUID is not this one's";
+        let message =
+            "the virtual machine with the BIOS UUID of spec.biosUUID belongs to another owner";
         let expected = ("False", "NotFoundByBIOSUUID", message);
         let kind = "VirtualMachineProvisioned";
         world

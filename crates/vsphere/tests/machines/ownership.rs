@@ -47,7 +47,8 @@ async fn fr5_foreign_machine_is_neither_adopted_nor_destroyed() -> anyhow::Resul
                 },
             }))
             .await?;
-        let message = "the virtual machine with the BIOS UUID of spec.biosUUID is not this one's";
+        let message =
+            "the virtual machine with the BIOS UUID of spec.biosUUID belongs to another owner";
         let expected = ("False", "NotFoundByBIOSUUID", message);
         world
             .wait_for_reason::<VSphereVM>("team-a", name, PROVISIONED, expected)
@@ -160,7 +161,7 @@ async fn deleted_vsphere_vm_is_not_created_again() -> anyhow::Result<()> {
     world.machine("team-a", "m", json!({})).await?;
     let before = world.wait_until_ready("team-a", "m").await?;
     world.delete::<VSphereVM>("team-a", "m").await?;
-    let message = "its virtual machine is gone, and is not made again";
+    let message = "its virtual machine is gone, and is not created again";
     let expected = ("False", "NotProvisioned", message);
     world
         .wait_for_reason::<VSphereMachine>("team-a", "m", PROVISIONED, expected)

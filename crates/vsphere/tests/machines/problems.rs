@@ -93,7 +93,7 @@ async fn taken_name_is_reported_and_its_machine_stays() -> anyhow::Result<()> {
             .into_iter()
             .find(|told| told.type_ == PROVISIONED);
         told.is_some_and(|told| {
-            let text = "the folder has a virtual machine \"m\" that is not this one's: ";
+            let text = "the folder has a virtual machine \"m\" that belongs to another owner: ";
             told.reason == "TaskFailed" && told.message.starts_with(text)
         })
     };
@@ -148,13 +148,13 @@ async fn machine_waits_for_cluster_and_data_and_respects_pause() -> anyhow::Resu
     tell(true, false).await?;
     said(
         "WaitingForControlPlaneInitialized",
-        "the control plane of its cluster is not there yet to join",
+        "the control plane of its cluster is not initialized yet",
     )
     .await?;
     tell(true, true).await?;
     said(
         "WaitingForBootstrapData",
-        "its Machine does not say yet what it starts with",
+        "its Machine has no bootstrap data yet",
     )
     .await?;
     data(Some("missing")).await?;
@@ -223,7 +223,7 @@ async fn vcenter_failures_are_reported_and_retried() -> anyhow::Result<()> {
     let patch = json!({"metadata": {"annotations": {"look": "again"}}});
     world.change::<VSphereVM>("team-a", "m", patch).await?;
     let message = format!(
-        "there is no virtual machine with the BIOS UUID {}: it was made, and is not made again",
+        "there is no virtual machine with the BIOS UUID {}: it was created, and is not created again",
         machine.bios_uuid
     );
     said("NotFoundByBIOSUUID", &message).await?;

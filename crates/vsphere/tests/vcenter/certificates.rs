@@ -57,7 +57,7 @@ async fn untrusted_server_gets_no_request_and_its_fingerprint_is_reported() {
     let good = ServerCertificate::new("127.0.0.1", false);
     let expired = ServerCertificate::new("127.0.0.1", true);
     let elsewhere = ServerCertificate::new("vc.example.com", false);
-    let unknown = "no known authority vouches for it";
+    let unknown = "it is not signed by a known authority";
     let wrong = good
         .sha1()
         .replace(|digit: char| digit.is_ascii_digit(), "F");
@@ -128,7 +128,7 @@ async fn x6_server_that_never_answers_times_out() {
         let refused = vcenters
             .log_in(&place, &Trust::Anybody, &credential("u", "p"))
             .await;
-        let message = format!("{address} is not to be used: no answer within 0.3 s");
+        let message = format!("{address} cannot be used: no answer within 0.3 s");
         assert_eq!(
             refused.expect_err("silence"),
             LoginError {
@@ -163,7 +163,7 @@ async fn closed_port_or_plain_text_server_is_unreachable() {
     let vcenters = VCenters::new(TIMEOUT, Vec::new());
     for (address, start) in [
         (closed, "cannot connect ("),
-        (rude, "TLS does not come about ("),
+        (rude, "TLS handshake failed ("),
     ] {
         let place = endpoint(&address);
         let refused = vcenters
@@ -171,7 +171,7 @@ async fn closed_port_or_plain_text_server_is_unreachable() {
             .await;
         let refused = refused.expect_err("nobody there");
         assert_eq!(refused.reason, Reason::Unreachable);
-        let expected = format!("{address} is not to be used: {start}");
+        let expected = format!("{address} cannot be used: {start}");
         assert!(refused.message.starts_with(&expected), "{refused}");
     }
     serving.abort();

@@ -117,11 +117,11 @@ async fn server_that_is_no_vcenter_gets_no_password() {
         ),
         (
             Box::new(move || http("307 Temporary Redirect", &away, "")),
-            format!("{odd}it sends us elsewhere (HTTP 307)"),
+            format!("{odd}it redirects the request (HTTP 307)"),
         ),
         (
             Box::new(|| http("503 Busy", "", "")),
-            "it has no time (HTTP 503)".to_owned(),
+            "it is overloaded (HTTP 503)".to_owned(),
         ),
         (
             Box::new(|| Reply::Bytes(b"SSH-2.0-x\r\n\r\n".to_vec())),
@@ -155,7 +155,7 @@ async fn server_that_is_no_vcenter_gets_no_password() {
         ),
         (
             Box::new(|| content("VirtualCenter", &format!("8.{}", "0".repeat(255)))),
-            "it says too much of itself".to_owned(),
+            "its description is too long".to_owned(),
         ),
         (
             Box::new(|| answer("RetrieveServiceContent", &"<a/>".repeat(5_000))),
@@ -183,7 +183,7 @@ async fn server_that_is_no_vcenter_gets_no_password() {
     for (reply, why) in table {
         let stub = stub_replying("RetrieveServiceContent", reply).await;
         let refused = enter(&stub).await.expect_err("no vCenter");
-        let message = format!("{} is not to be used: {why}", stub.address());
+        let message = format!("{} cannot be used: {why}", stub.address());
         assert_eq!(
             refused,
             LoginError {
@@ -204,27 +204,27 @@ async fn failed_login_reports_why_without_the_credential() {
         (
             Box::new(|| fault("InvalidLogin", "s3cret is wrong")),
             Reason::InvalidCredentials,
-            "does not take the credential (InvalidLogin)",
+            "does not accept the credential (InvalidLogin)",
         ),
         (
             Box::new(|| fault("NoPermission", "s3cret")),
             Reason::InvalidCredentials,
-            "does not take the credential (NoPermission)",
+            "does not accept the credential (NoPermission)",
         ),
         (
             Box::new(|| fault("s3cret", "s3cret")),
             Reason::Unreachable,
-            "is not to be used: it refuses every login",
+            "cannot be used: it refuses every login",
         ),
         (
             Box::new(move || http("200 OK", "", &echo())),
             Reason::Unreachable,
-            "is not to be used: it does not answer as a vCenter does: it answers something else",
+            "cannot be used: it does not answer as a vCenter does: it answers something else",
         ),
         (
             Box::new(|| http("200 OK", "", "<a></s3cret>")),
             Reason::Unreachable,
-            "is not to be used: it does not answer as a vCenter does: it is no XML (at 1:4)",
+            "cannot be used: it does not answer as a vCenter does: it is no XML (at 1:4)",
         ),
     ];
     for (reply, reason, why) in table {
@@ -237,7 +237,7 @@ async fn failed_login_reports_why_without_the_credential() {
                 reason,
                 message,
                 // A server that refuses a login is reachable.
-                answered: why.contains("does not take") || why.ends_with("refuses every login"),
+                answered: why.contains("does not accept") || why.ends_with("refuses every login"),
             }
         );
     }

@@ -79,12 +79,12 @@ async fn wrong_password_and_wrong_certificate_are_distinct() {
     let refused = refused.expect_err("a wrong password");
     assert_eq!(refused.reason, Reason::InvalidCredentials);
     let message = format!(
-        "{} does not take the credential (InvalidLogin)",
+        "{} does not accept the credential (InvalidLogin)",
         vcsim.address()
     );
     assert_eq!(refused.message, message);
     let refused = log_in(&vcsim.address(), &Trust::Verified, "tenant-a", "pa").await;
-    let refused = refused.expect_err("nobody vouches");
+    let refused = refused.expect_err("unknown authority");
     assert_eq!(refused.reason, Reason::CertificateNotTrusted);
     let shown = vcsim.thumbprint().await.expect("a certificate");
     assert!(refused.message.contains(&shown), "{refused}");

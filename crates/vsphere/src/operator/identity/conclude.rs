@@ -46,7 +46,7 @@ impl State {
             Self::Available => ("Available", String::new()),
             Self::AvailableWhileClaimed(secret) => (
                 "Available",
-                format!("Secret {secret} is being deleted, and there only while it is used"),
+                format!("Secret {secret} is being deleted, and exists only while it is used"),
             ),
             Self::NoSecret(secret) => {
                 ("SecretNotAvailable", format!("there is no Secret {secret}"))
@@ -66,7 +66,7 @@ impl State {
             ),
             Self::WrongSecretType { secret, of_type } => (
                 "InvalidCredentials",
-                format!("Secret {secret} is of type {of_type}, which is not for accounts"),
+                format!("Secret {secret} is of type {of_type}, which cannot contain an account"),
             ),
             Self::InvalidServers(wrong) => ("InvalidServers", wrong.clone()),
             Self::Deleting(users) => ("Deleting", users.clone().unwrap_or_default()),
@@ -127,7 +127,7 @@ mod tests {
                 State::AvailableWhileClaimed(secret()),
                 true,
                 "Available",
-                "Secret capv-system/shared is being deleted, and there only while it is used",
+                "Secret capv-system/shared is being deleted, and exists only while it is used",
             ),
             (
                 State::NoSecret(secret()),
@@ -166,7 +166,7 @@ mod tests {
                 },
                 false,
                 "InvalidCredentials",
-                "Secret capv-system/shared is of type kubernetes.io/tls, which is not for accounts",
+                "Secret capv-system/shared is of type kubernetes.io/tls, which cannot contain an account",
             ),
             (
                 State::InvalidServers("no".to_owned()),

@@ -95,7 +95,7 @@ fn vm_problem(vm: &VSphereVM) -> Option<(String, String)> {
         true => None,
         false => Some((
             "NotProvisioned".to_owned(),
-            "its virtual machine is not made yet".to_owned(),
+            "its virtual machine does not exist yet".to_owned(),
         )),
     }
 }

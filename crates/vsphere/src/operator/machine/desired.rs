@@ -64,11 +64,11 @@ impl Inputs<'_> {
             match joins && done.control_plane_initialized != Some(true) {
                 true => (
                     "WaitingForControlPlaneInitialized",
-                    "the control plane of its cluster is not there yet to join",
+                    "the control plane of its cluster is not initialized yet",
                 ),
                 false => (
                     "WaitingForBootstrapData",
-                    "its Machine does not say yet what it starts with",
+                    "its Machine has no bootstrap data yet",
                 ),
             },
         )

@@ -109,7 +109,7 @@ pub(super) fn plan(vm: &VSphereVM, observed: &Observed, intervals: &Intervals) -
         Found::Foreign => Plan::with_problem(
             Step::Wait(intervals.retry),
             "NotFoundByBIOSUUID",
-            "the virtual machine with the BIOS UUID of spec.biosUUID is not this one's",
+            "the virtual machine with the BIOS UUID of spec.biosUUID belongs to another owner",
         ),
         Found::Hidden(object) => Plan::with_problem(
             Step::Wait(intervals.retry),
@@ -125,7 +125,7 @@ pub(super) fn plan(vm: &VSphereVM, observed: &Observed, intervals: &Intervals) -
 
 /// Returns the message for an object that the account may not see.
 pub(super) fn hidden(object: &Object) -> String {
-    format!("{object} is there, and what it is cannot be seen with this account")
+    format!("{object} exists, but this account may not see it")
 }
 
 /// Returns its BIOS UUID, if it is known.
@@ -193,7 +193,7 @@ fn has_desired_power_state(vm: &VSphereVM, observed: &Observed) -> bool {
 fn failure_message(vm: &VSphereVM, fault: &str, message: &str) -> String {
     match fault {
         "DuplicateName" => format!(
-            "the folder has a virtual machine {:?} that is not this one's: {message}",
+            "the folder has a virtual machine {:?} that belongs to another owner: {message}",
             vm.name_any()
         ),
         _ => format!("{message} ({fault})"),
@@ -207,7 +207,7 @@ fn plan_clone(vm: &VSphereVM, intervals: &Intervals) -> Plan {
             Step::Wait(intervals.retry),
             "NotFoundByBIOSUUID",
             format!(
-                "there is no virtual machine with the BIOS UUID {uuid}: it was made, and is not made again"
+                "there is no virtual machine with the BIOS UUID {uuid}: it was created, and is not created again"
             ),
         );
     }
@@ -269,14 +269,14 @@ fn plan_provisioning(
     }
     let Some(metadata) = metadata::desired(vm, &machine.cards) else {
         let step = Step::Wait(intervals.addresses.0);
-        let message = "its network cards are not there yet";
+        let message = "its network cards are not known yet";
         return Plan::with_problem(step, "WaitingForClone", message);
     };
     if machine.metadata.as_ref() != Some(&metadata) {
         let step = Step::WriteMetadata(object.clone(), metadata);
         return match machine.powered_on {
             true => Plan::without_problem(step),
-            false => Plan::with_problem(step, "PoweringOn", "it is told about its network"),
+            false => Plan::with_problem(step, "PoweringOn", "its metadata is being written"),
         };
     }
     if !machine.powered_on {

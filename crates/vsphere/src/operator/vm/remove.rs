@@ -38,8 +38,8 @@ pub(super) fn plan(vm: &VSphereVM, observed: &Observed, intervals: &Intervals) -
         Found::Foreign => Plan::with_problem(
             Step::Wait(intervals.retry),
             "Deleting",
-            "the virtual machine with its UUID is not this one's and stays, and what became of \
-             this one's is not known",
+            "the virtual machine with its UUID belongs to another owner and stays, and the state of \
+             its own is not known",
         ),
         Found::Hidden(object) => {
             Plan::with_problem(Step::Wait(intervals.retry), "Deleting", hidden(object))
@@ -48,7 +48,7 @@ pub(super) fn plan(vm: &VSphereVM, observed: &Observed, intervals: &Intervals) -
             Some(left) => Plan::with_problem(
                 Step::Wait(left.min(intervals.retry)),
                 "Deleting",
-                "it may be about to be made: the vCenter did not say what became of its clone",
+                "it may still appear: the outcome of its clone is not known",
             ),
             None => Plan::without_problem(Step::RemoveFinalizer),
         },
@@ -115,7 +115,7 @@ fn power_down(
     };
     let asked = condition(vm, SHUTDOWN).filter(|soft| soft.status == "False");
     let Some(asked) = asked else {
-        let problem = Some(Problem::new("Deleting", "its guest is asked to end"));
+        let problem = Some(Problem::new("Deleting", "its guest is being shut down"));
         let step = Step::ShutDown(object.clone());
         return match machine.tools_running {
             true => Plan { step, problem },
@@ -123,7 +123,7 @@ fn power_down(
             false => Plan::with_problem(
                 Step::Wait(intervals.retry),
                 "Deleting",
-                "its guest cannot be asked to end, as VMware Tools do not run, and powerOffMode \
+                "its guest cannot be shut down, because VMware Tools do not run, and powerOffMode \
                  is soft",
             ),
         };
@@ -134,13 +134,13 @@ fn power_down(
         true => Plan::with_problem(
             Step::Wait(intervals.tasks),
             "Deleting",
-            "its guest is to end",
+            "waiting for its guest to shut down",
         ),
         false if tries => off(),
         false => Plan::with_problem(
             Step::ShutDownAgain(object.clone()),
             "Deleting",
-            "its guest was asked to end and did not in time, and powerOffMode is soft",
+            "its guest did not shut down in time, and powerOffMode is soft",
         ),
     }
 }

@@ -15,7 +15,7 @@ pub(super) async fn check(
     let Some(domain) = domain else {
         let name = &zone.spec.failure_domain;
         found.domain = Some(format!("there is no VSphereFailureDomain {name}"));
-        found.constraint = Some("what it is in is not known".to_owned());
+        found.constraint = Some("its datacenter is not known".to_owned());
         return Ok(found);
     };
     let topology = &domain.spec.topology;
@@ -24,7 +24,7 @@ pub(super) async fn check(
         Err(NotLocated::Error(error)) => return Err(error),
         Err(missing) => {
             found.domain = Some(missing.to_string());
-            found.constraint = Some("what it is in is not known".to_owned());
+            found.constraint = Some("its datacenter is not known".to_owned());
             return Ok(found);
         }
     };

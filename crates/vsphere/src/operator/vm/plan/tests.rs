@@ -112,7 +112,7 @@ fn each_state_has_one_next_step() {
             Some((
                 "NotFoundByBIOSUUID",
                 "there is no virtual machine with the BIOS UUID \
-                 42100000-0000-4000-8000-00000000000b: it was made, and is not made again",
+                 42100000-0000-4000-8000-00000000000b: it was created, and is not created again",
             )),
         ),
         (
@@ -122,17 +122,17 @@ fn each_state_has_one_next_step() {
             retry.clone(),
             Some((
                 "NotFoundByBIOSUUID",
-                "the virtual machine with the BIOS UUID of spec.biosUUID is not this one's",
+                "the virtual machine with the BIOS UUID of spec.biosUUID belongs to another owner",
             )),
         ),
         (
-            "what is there and not to be seen is not made again",
+            "an invisible machine is not created again",
             vm(None),
             Found::Hidden(object()),
             retry.clone(),
             Some((
                 "NotFoundByBIOSUUID",
-                "VirtualMachine:vm-65 is there, and what it is cannot be seen with this account",
+                "VirtualMachine:vm-65 exists, but this account may not see it",
             )),
         ),
         (
@@ -178,7 +178,7 @@ fn each_state_has_one_next_step() {
                 machine.powered_on = false;
             }),
             Step::WriteMetadata(object(), described.clone()),
-            Some(("PoweringOn", "it is told about its network")),
+            Some(("PoweringOn", "its metadata is being written")),
         ),
         (
             "and again if that is not what it was told",
@@ -192,7 +192,7 @@ fn each_state_has_one_next_step() {
             vm(Some(BIOS)),
             without(|machine| machine.cards.clear()),
             Step::Wait(intervals().addresses.0),
-            Some(("WaitingForClone", "its network cards are not there yet")),
+            Some(("WaitingForClone", "its network cards are not known yet")),
         ),
         (
             "it is powered on whenever it is off",
@@ -283,7 +283,7 @@ fn running_task_is_awaited_and_failed_task_pauses() {
             failed("DuplicateName"),
             Found::Nothing,
             pauses(
-                "the folder has a virtual machine \"prod-1\" that is not this one's: it went \
+                "the folder has a virtual machine \"prod-1\" that belongs to another owner: it went \
                  wrong",
             ),
         ),

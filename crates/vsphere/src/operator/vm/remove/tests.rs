@@ -74,8 +74,13 @@ fn deleting(step: Step, message: &str) -> Plan {
 fn running_machine_is_powered_off_and_stopped_one_destroyed() {
     let asked = |since| vec![condition_since(SHUTDOWN, "InProgress", since)];
     let off = || deleting(Step::PowerOff(object()), "it is being powered off");
-    let ask = || deleting(Step::ShutDown(object()), "its guest is asked to end");
-    let wait = || deleting(Step::Wait(intervals().tasks), "its guest is to end");
+    let ask = || deleting(Step::ShutDown(object()), "its guest is being shut down");
+    let wait = || {
+        deleting(
+            Step::Wait(intervals().tasks),
+            "waiting for its guest to shut down",
+        )
+    };
     for (mode, conditions, found, expected) in [
         (None, vec![], found(true, true), off()),
         (Some("hard"), vec![], found(true, true), off()),
@@ -88,7 +93,7 @@ fn running_machine_is_powered_off_and_stopped_one_destroyed() {
             found(true, false),
             deleting(
                 Step::Wait(intervals().retry),
-                "its guest cannot be asked to end, as VMware Tools do not run, and powerOffMode \
+                "its guest cannot be shut down, because VMware Tools do not run, and powerOffMode \
                  is soft",
             ),
         ),
@@ -101,7 +106,7 @@ fn running_machine_is_powered_off_and_stopped_one_destroyed() {
             found(true, true),
             deleting(
                 Step::ShutDownAgain(object()),
-                "its guest was asked to end and did not in time, and powerOffMode is soft",
+                "its guest did not shut down in time, and powerOffMode is soft",
             ),
         ),
         (
@@ -140,7 +145,7 @@ fn finalizer_stays_while_a_clone_may_still_appear() {
     let maybe = |seconds| {
         deleting(
             Step::Wait(Duration::from_secs(seconds)),
-            "it may be about to be made: the vCenter did not say what became of its clone",
+            "it may still appear: the outcome of its clone is not known",
         )
     };
     let gone = || Plan::without_problem(Step::RemoveFinalizer);
@@ -164,8 +169,8 @@ fn finalizer_stays_while_a_clone_may_still_appear() {
 fn fr5_foreign_machine_is_kept_and_does_not_block_deletion() {
     let waits = deleting(
         Step::Wait(intervals().retry),
-        "the virtual machine with its UUID is not this one's and stays, and what became of this \
-         one's is not known",
+        "the virtual machine with its UUID belongs to another owner and stays, and the state of its \
+         own is not known",
     );
     let status = |change: fn(&mut VSphereVMStatus)| {
         let mut status = VSphereVMStatus::default();
@@ -207,7 +212,7 @@ fn invisible_machine_is_not_treated_as_gone() {
     );
     let expected = deleting(
         Step::Wait(intervals().retry),
-        "VirtualMachine:vm-65 is there, and what it is cannot be seen with this account",
+        "VirtualMachine:vm-65 exists, but this account may not see it",
     );
     assert_eq!(plan, expected);
 }
