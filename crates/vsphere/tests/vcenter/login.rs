@@ -182,7 +182,7 @@ async fn r1_late_session_is_closed_before_shutdown() {
         .log_in(&place, &Trust::Anybody, &credential("a", "p"))
         .await;
     assert_eq!(late.expect_err("too late").reason, Reason::Unreachable);
-    vcenters.finish(TIMEOUT).await;
+    vcenters.drain(TIMEOUT).await;
     assert_eq!((fake.logins().len(), fake.called("Logout")), (1, 1));
     assert_eq!(fake.open_sessions().len(), 0);
 }
