@@ -92,7 +92,7 @@ async fn x4_wrong_password_is_tried_once_and_a_changed_one_at_once() -> anyhow::
     }
     for number in 0..5 {
         let cluster = here
-            .is("a", &format!("c{number}"), "InvalidCredentials")
+            .wait_for_reason("a", &format!("c{number}"), "InvalidCredentials")
             .await?;
         assert!(
             !message(&cluster).contains("wrong"),

@@ -77,7 +77,10 @@ async fn g1_o04_spaces_with_equal_names_keep_their_own_accounts() -> anyhow::Res
     let labels = json!({"metadata": {"labels": {"team": "x"}}});
     patched(&world.here().all::<Namespace>(), "a", labels.clone()).await?;
     for space in [None, Some("t2")] {
-        world.space(space).is("a", "prod", "Available").await?;
+        world
+            .space(space)
+            .wait_for_reason("a", "prod", "Available")
+            .await?;
     }
     one.wait_for_reason("a", "prod", "NamespaceNotAllowed")
         .await?;
