@@ -97,8 +97,8 @@ async fn clone_with_lost_response_stays_in_doubt() -> anyhow::Result<()> {
     let mut settings = settings(&["team-a"]);
     // Time to set the outcome of the next clone, and for the first one to appear.
     settings.sessions.unreachable_for = (Duration::from_secs(1), Duration::from_secs(1));
-    settings.intervals.again = Duration::from_secs(5);
-    settings.intervals.lost = Duration::from_secs(60);
+    settings.intervals.retry = Duration::from_secs(5);
+    settings.intervals.lost_clone = Duration::from_secs(60);
     let operator = Running::new(world.admin.clone(), settings);
     vcenter.tasks_take(Duration::from_secs(4));
     vcenter.drop_connection_after("CloneVM_Task");
@@ -195,7 +195,7 @@ async fn watch_filter_applies_to_the_created_vsphere_vm() -> anyhow::Result<()> 
 async fn stuck_guest_shutdown_is_repeated_rarely() -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     let mut settings = settings(&["team-a"]);
-    settings.intervals.again = Duration::from_secs(600);
+    settings.intervals.retry = Duration::from_secs(600);
     let operator = Running::new(world.admin.clone(), settings);
     vcenter.shutdown_takes(Duration::MAX);
     let spec = json!({"powerOffMode": "soft", "guestSoftPowerOffTimeoutSeconds": 1});

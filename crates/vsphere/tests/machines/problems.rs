@@ -342,7 +342,7 @@ async fn fault_message_of_the_vcenter_is_reported() -> anyhow::Result<()> {
     let (world, vcenter) = (World::new().await?, FakeVCenter::start(&[ACCOUNT]).await?);
     world.team("team-a", &vcenter, ACCOUNT).await?;
     let mut settings = crate::world::settings(&["team-a"]);
-    settings.intervals.again = Duration::from_secs(60);
+    settings.intervals.retry = Duration::from_secs(60);
     let operator = crate::world::Running::new(world.admin.clone(), settings);
     vcenter.fault_next("CloneVM_Task", Fault::new("NoPermission", "not yours"));
     world.machine("team-a", "m", json!({})).await?;
