@@ -1,6 +1,6 @@
 //! Writing: until committed or refused, load, apply, default, prepare, validate, commit.
 
-mod admission;
+pub mod admission;
 mod allocate;
 mod apply;
 pub mod bootstrap_objects;
@@ -13,15 +13,12 @@ pub(crate) mod ownership;
 mod patch;
 mod propagation;
 pub mod quota;
-mod ranges;
-pub(crate) mod rights;
 pub(crate) mod rules;
 pub(crate) mod scale;
 mod update;
-pub mod webhooks;
 
 pub use crate::registry::encoding::encoded;
-pub use admission::insula_extra;
+pub use admission::certificate_requester::insula_extra;
 pub use apply::{Config, apply};
 pub use create::{create, create_object};
 pub use delete::{

@@ -14,7 +14,7 @@ use crate::registry::Registry;
 use crate::request::negotiate::{Accepted, Media};
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
-use crate::write::webhooks::{self, Act, Body};
+use crate::write::admission::webhooks::{self, Act, Body};
 use crate::write::{DeleteOptions, Modified, Modify, Owner, modify, remove};
 
 /// How many evictions may be waiting to be seen by whoever keeps the budget.

@@ -14,7 +14,7 @@ use crate::registry::Registry;
 use crate::request::negotiate::Accepted;
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
-use crate::write::webhooks::{self, Act, Body};
+use crate::write::admission::webhooks::{self, Act, Body};
 use crate::write::{Modified, Modify, Owner, modify};
 use insula_kinds::core_kind;
 

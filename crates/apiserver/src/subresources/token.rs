@@ -16,7 +16,7 @@ use crate::registry::Registry;
 use crate::request::negotiate::Accepted;
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
-use crate::write::webhooks::{self, Act, Body};
+use crate::write::admission::webhooks::{self, Act, Body};
 use insula_kinds::core_kind;
 
 /// How long a token is good for that asks for nothing.

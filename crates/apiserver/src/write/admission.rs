@@ -1,188 +1,181 @@
-//! What is given to new objects of a few kinds that depends on other objects, or on who
-//! asks.
+//! Admission: what may change or refuse a write after the request was authorized.
+//!
+//! Creates and changes run the same ordered [`CHAIN`]. Its phases stand between the stages of
+//! a write that are no admission: naming, preparing and validating the object. Quotas come
+//! last of all and are no step: they are charged in the transaction itself.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use insula_access::CertificateRequest;
-use insula_core::{MASTERS, Principal};
-use insula_kinds::{Object, Value, kinds, prepare};
-use serde_json::json;
+mod certificate_approval;
+pub mod certificate_requester;
+mod certificate_subject;
+pub mod lifecycle;
+mod limit_ranger;
+mod owner_references;
+mod policy_params;
+mod priority;
+mod published_definitions;
+mod rbac_escalation;
+mod service_account;
+pub mod webhooks;
 
+use std::pin::Pin;
+
+use insula_admission::Operation;
+use insula_core::MASTERS;
+use insula_kinds::{Object, core_kind};
+
+use crate::pipeline::authorize::Caller;
+use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry};
-use crate::status::{Result, StatusError};
-use insula_kinds::core_kind;
+use crate::status::Result;
+use lifecycle::Lifecycle;
 
-/// The classes that every cluster has, whether or not somebody made objects of them.
-const BUILT_IN: [(&str, i64); 2] = [
-    ("system-cluster-critical", 2_000_000_000),
-    ("system-node-critical", 2_000_001_000),
+/// A step of the chain: its phase, whether it applies, and what it does.
+macro_rules! step {
+    ($phase:ident, $applies:path, $run:path) => {
+        Step {
+            phase: Phase::$phase,
+            applies: $applies,
+            run: |admission| Box::pin($run(admission)),
+        }
+    };
+}
+
+/// Every admission step, in the order in which the steps run.
+const CHAIN: &[Step] = &[
+    // Defaults and mutating webhooks, before a name is generated.
+    step!(Mutate, limit_ranger::fills, limit_ranger::admit),
+    step!(Mutate, is_requested, webhooks::mutate_object),
+    // The object has its name, and the server has not filled it in yet.
+    step!(Name, is_create, published_definitions::admit),
+    step!(Name, is_create, lifecycle::admit),
+    step!(Name, is_new_pod, service_account::admit),
+    step!(Name, is_new_pod, priority::admit),
+    // The server has filled the object in.
+    step!(
+        Content,
+        certificate_requester::applies,
+        certificate_requester::admit
+    ),
+    step!(
+        Content,
+        certificate_requester::applies,
+        certificate_subject::admit
+    ),
+    step!(Content, needs_rights, rbac_escalation::admit),
+    step!(Content, needs_rights, certificate_approval::admit),
+    step!(Content, needs_rights, owner_references::admit),
+    step!(Content, needs_rights, policy_params::admit),
+    // The object is valid.
+    step!(Validate, limit_ranger::limits, limit_ranger::validate),
+    step!(Validate, is_requested, webhooks::validate_object),
+    step!(
+        Validate,
+        published_definitions::withdraws,
+        published_definitions::validate
+    ),
 ];
 
-/// The signer of certificates that clients of the server show.
-const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-
-/// What a new pod gets from other objects; it comes before `prepare::create`, which gives
-/// what nobody else gave.
-pub async fn admit_pod(registry: &Registry, address: &Address, pod: &mut Object) -> Result<()> {
-    if address.kind.is(core_kind("pods")) {
-        prepare::admit_service_account(pod);
-        admit_priority(registry, address, pod).await?;
-    }
-    Ok(())
+/// When a step runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The object is defaulted and in the version that is validated; a new one may have no name.
+    Mutate,
+    /// The object has its name.
+    Name,
+    /// The server has set its own fields.
+    Content,
+    /// The object is valid.
+    Validate,
 }
 
-/// Who asks for a certificate; it follows `prepare::create`, which forgets whom the client
-/// named.
-pub fn admit_request(address: &Address, object: &mut Object, by: Option<&Principal>) {
-    let requests = kinds().find("certificates.k8s.io", "v1", "certificatesigningrequests");
-    if let (true, Some(by)) = (address.kind.id() == requests, by) {
-        let extra = insula_extra(by);
-        let requester = prepare::Requester {
-            username: &by.user,
-            uid: by.uid.as_deref().unwrap_or(""),
-            groups: &by.groups,
-            extra: &extra,
-        };
-        prepare::set_requester(object, requester);
-    }
+/// One step of the chain.
+struct Step {
+    phase: Phase,
+    /// Whether the step has anything to do, so that most steps cost a comparison.
+    applies: fn(&Admission<'_>) -> bool,
+    run: for<'a> fn(&'a mut Admission<'_>) -> Running<'a>,
 }
 
-/// Refuses requests for certificates that would make masters, whoever asks: those have all
-/// rights everywhere, and nothing takes a certificate back.
-pub fn refuse_masters(address: &Address, object: &Object) -> Result<()> {
-    let requests = kinds().find("certificates.k8s.io", "v1", "certificatesigningrequests");
-    let text = |member: &str| {
-        let value = object.get("spec").and_then(|spec| spec.get(member));
-        value.and_then(Value::as_str).unwrap_or("")
-    };
-    if address.kind.id() != requests || text("signerName") != CLIENT_SIGNER {
-        return Ok(());
-    }
-    let pem = STANDARD.decode(text("request")).unwrap_or_default();
-    // What cannot be read is refused for that, by who validates and by who signs.
-    let request = CertificateRequest::from_pem(&String::from_utf8_lossy(&pem));
-    let groups = request.map_or_else(|_| Vec::new(), |request| request.subject.groups);
-    if !groups.iter().any(|group| group == MASTERS) {
-        return Ok(());
-    }
-    let why = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
-    Err(StatusError::not_allowed(address.of(), &address.name, &why))
+type Running<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+
+/// A write on its way through the chain.
+pub struct Admission<'a> {
+    /// The objects of all spaces.
+    pub registry: &'a Registry,
+    /// The caller; `None` if the server itself writes.
+    pub caller: Option<Caller<'a>>,
+    /// Create or update.
+    pub operation: Operation,
+    /// The resource in the caller's version.
+    pub resource: &'a Resource,
+    /// The object, as it is stored; a new one may have no name yet.
+    pub address: &'a Address,
+    /// The subresource that is written, if any.
+    pub subresource: Option<&'a str>,
+    /// Whether nothing is to be committed.
+    pub dry_run: bool,
+    /// The object before a change.
+    pub old: Option<&'a Object>,
+    /// The object that is written, in the version that is validated.
+    pub object: &'a mut Object,
+    /// What a create depends on, once [`lifecycle`] has found it.
+    pub lifecycle: Option<Lifecycle>,
 }
 
-/// What is known of a principal beside names: what its credential says, and where it
-/// belongs.
-pub fn insula_extra(principal: &Principal) -> Object {
-    let said = principal.extra.iter();
-    let mut extra: Object = said.map(|(key, all)| (key.clone(), json!(all))).collect();
-    extra.insert(
-        "insula.dev/tenant".to_owned(),
-        json!([principal.home.to_string()]),
-    );
-    extra
+/// The content that a write sets, for steps that compare it with the caller's rights.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// The object.
+    pub address: &'a Address,
+    /// The subresource that is written, if any.
+    pub subresource: Option<&'a str>,
+    /// The object before; `None` on create.
+    pub old: Option<&'a Object>,
+    /// The object that is written.
+    pub new: &'a Object,
 }
 
-/// A class of priority.
-struct Class {
-    name: String,
-    value: i64,
-    preemption: String,
-}
-
-/// Gives a pod the priority of its class, or that of the space's default class.
-async fn admit_priority(registry: &Registry, pod: &Address, object: &mut Object) -> Result<()> {
-    let refuse = |why: String| StatusError::not_allowed(pod.of(), &pod.name, &why);
-    let asked = |member: &str| {
-        object
-            .get("spec")
-            .and_then(|spec| spec.get(member))
-            .cloned()
-    };
-    let name = asked("priorityClassName").and_then(|name| name.as_str().map(str::to_owned));
-    let class = match name.filter(|name| !name.is_empty()) {
-        Some(name) => {
-            let found = find_class(registry, pod, &name).await?;
-            found.ok_or_else(|| refuse(format!("no PriorityClass with name {name} was found")))?
+impl<'a> Admission<'a> {
+    /// Runs the steps of a phase.
+    ///
+    /// # Errors
+    ///
+    /// The first refusal.
+    pub async fn run(&mut self, phase: Phase) -> Result<()> {
+        for step in CHAIN.iter().filter(|step| step.phase == phase) {
+            if (step.applies)(self) {
+                (step.run)(self).await?;
+            }
         }
-        None => match default_class(registry, pod) {
-            Some(class) => class,
-            None => Class {
-                name: String::new(),
-                value: 0,
-                preemption: "PreemptLowerPriority".to_owned(),
-            },
-        },
-    };
-    let given = asked("priority").and_then(|value| value.as_i64());
-    if let Some(given) = given.filter(|given| *given != class.value) {
-        return Err(refuse(format!(
-            "the integer value of priority ({given}) must not be provided in pod spec; priority \
-             admission controller computed {} from the given PriorityClass name",
-            class.value
-        )));
+        Ok(())
     }
-    let policy = asked("preemptionPolicy").and_then(|policy| policy.as_str().map(str::to_owned));
-    if let Some(policy) = policy.filter(|policy| *policy != class.preemption) {
-        return Err(refuse(format!(
-            "the string value of PreemptionPolicy ({policy}) must not be provided in pod spec; \
-             priority admission controller computed {} from the given PriorityClass name",
-            class.preemption
-        )));
-    }
-    let priority = prepare::Priority {
-        class: &class.name,
-        value: class.value,
-        preemption: &class.preemption,
-    };
-    prepare::admit_priority(object, priority);
-    Ok(())
-}
 
-async fn find_class(registry: &Registry, pod: &Address, name: &str) -> Result<Option<Class>> {
-    let Some(kind) = kinds().find("scheduling.k8s.io", "v1", "priorityclasses") else {
-        return Ok(None);
-    };
-    let address = Address {
-        kind: kind.into(),
-        space: pod.space.clone(),
-        namespace: None,
-        name: name.to_owned(),
-    };
-    let found = match registry.cached(&address) {
-        Some(found) => Some(found),
-        None => registry.fresh(&address).await?,
-    };
-    let built_in = BUILT_IN.iter().find(|(known, _)| *known == name);
-    Ok(match (found, built_in) {
-        (Some(found), _) => Some(Class::read(name, &found.tree())),
-        (None, Some((_, value))) => Some(Class {
-            name: name.to_owned(),
-            value: *value,
-            preemption: "PreemptLowerPriority".to_owned(),
-        }),
-        (None, None) => None,
-    })
-}
-
-/// The smallest of those that call themselves the default.
-fn default_class(registry: &Registry, pod: &Address) -> Option<Class> {
-    let kind = kinds().find("scheduling.k8s.io", "v1", "priorityclasses")?;
-    let classes = registry.cache().find(kind, &pod.space)?;
-    let all = classes.snapshot("", None).objects;
-    let default = all.iter().filter_map(|class| {
-        let tree = class.tree();
-        let default = tree.get("globalDefault").and_then(Value::as_bool);
-        (default == Some(true)).then(|| Class::read(class.name(), &tree))
-    });
-    default.min_by_key(|class| class.value)
-}
-
-impl Class {
-    fn read(name: &str, class: &Object) -> Self {
-        let policy = class.get("preemptionPolicy").and_then(Value::as_str);
-        Self {
-            name: name.to_owned(),
-            value: class.get("value").and_then(Value::as_i64).unwrap_or(0),
-            preemption: policy.unwrap_or("PreemptLowerPriority").to_owned(),
+    /// The content that is written.
+    pub fn change(&self) -> Change<'_> {
+        Change {
+            address: self.address,
+            subresource: self.subresource,
+            old: self.old,
+            new: self.object,
         }
     }
+}
+
+fn is_create(admission: &Admission<'_>) -> bool {
+    admission.operation == Operation::Create
+}
+
+fn is_new_pod(admission: &Admission<'_>) -> bool {
+    is_create(admission) && admission.address.kind.is(core_kind("pods"))
+}
+
+fn is_requested(admission: &Admission<'_>) -> bool {
+    admission.caller.is_some()
+}
+
+/// Whether the caller needs rights for the content that it writes. The server itself needs
+/// none, and members of `system:masters` have all.
+fn needs_rights(admission: &Admission<'_>) -> bool {
+    let caller = admission.caller;
+    caller.is_some_and(|caller| !caller.principal().is_in(MASTERS))
 }

@@ -6,27 +6,26 @@ use bytes::Bytes;
 use insula_admission::Operation;
 use insula_core::Space;
 use insula_custom::Verdict;
-use insula_kinds::{FieldError, Kind, Object, kinds, prepare, time};
-use insula_store::{Entry, Expect, Outcome, Transaction};
+use insula_kinds::{FieldError, Object, prepare, time};
+use insula_store::{Entry, Outcome, Transaction};
 use uuid::Uuid;
 
+use super::admission::lifecycle::Lifecycle;
+use super::admission::{Admission, Phase};
 use super::modify::Owner;
-use super::ownership::{self, Ownership};
-use super::{Done, admission, metadata, ranges, rights, rules};
+use super::ownership::Ownership;
+use super::{Done, metadata, rules};
 use crate::codec::input::Sent;
 use crate::pipeline::authorize::Caller;
-use crate::registry::apis;
 use crate::registry::built_in;
-use crate::registry::publish;
 use crate::registry::resource::Resource;
-use crate::registry::{Address, Registry, namespace_address, no_such_tenant, tenant_address};
+use crate::registry::{Address, Registry};
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
 use crate::write::allocate::Allocator;
 use crate::write::bootstrap_objects;
 use crate::write::names;
 use crate::write::quota;
-use crate::write::webhooks::{self, Act};
 use insula_cache::Stored;
 use insula_cache::expiry;
 use insula_kinds::core_kind;
@@ -36,13 +35,6 @@ const NAMES_TRIED: usize = 8;
 
 /// What is said to names that some kinds allow and no key has room for.
 const LONGEST_NAME: usize = 1024;
-
-/// What a new object has not, whatever anybody says.
-const SERVERS: &[&str] = &[
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "resourceVersion",
-];
 
 /// Creates the object in the body.
 pub async fn create(
@@ -124,7 +116,6 @@ impl CreateRequest<'_> {
             ownership.note_new(&mut self.object).await?;
         }
         rules::to_judged(kind, &mut self.object);
-        ranges::fill(registry, kind, self.space, self.namespace, &mut self.object);
         self.mutate(registry).await?;
         let stored = kind.storage();
         if stored.is(core_kind("limitranges"))
@@ -165,11 +156,8 @@ impl CreateRequest<'_> {
         Err(StatusError::no_name_found(kind, &address.name))
     }
 
-    /// Lets others change it who may, before it has a name that it does not bring along.
+    /// Runs the mutating admission steps, before a name is generated.
     async fn mutate(&mut self, registry: &Registry) -> Result<()> {
-        let Some(by) = self.by else {
-            return Ok(());
-        };
         let address = Address {
             kind: self.kind.storage(),
             space: self.space.clone(),
@@ -178,28 +166,33 @@ impl CreateRequest<'_> {
                 .unwrap_or("")
                 .to_owned(),
         };
-        let mut act = Act::new(registry, by, Operation::Create, self.kind, &address);
-        act.dry_run = self.dry_run;
-        if !act.concerns_anybody() {
-            return Ok(());
+        let mut object = std::mem::take(&mut self.object);
+        let admitted = self
+            .admission(registry, &address, &mut object)
+            .run(Phase::Mutate)
+            .await;
+        self.object = object;
+        admitted
+    }
+
+    fn admission<'a>(
+        &'a self,
+        registry: &'a Registry,
+        address: &'a Address,
+        object: &'a mut Object,
+    ) -> Admission<'a> {
+        Admission {
+            registry,
+            caller: self.by,
+            operation: Operation::Create,
+            resource: self.kind,
+            address,
+            subresource: None,
+            dry_run: self.dry_run,
+            old: None,
+            object,
+            lifecycle: None,
         }
-        // Who creates into nothing is told so, and nobody else is.
-        Gate::open(registry, self.kind, &address).await?;
-        metadata::place(&mut self.object, self.kind, &address)?;
-        let own = metadata::of(&mut self.object).clone();
-        webhooks::mutate(&act, Some(&mut self.object), None).await?;
-        let metadata = metadata::of(&mut self.object);
-        SERVERS
-            .iter()
-            .for_each(|member| drop(metadata.remove(*member)));
-        for member in ["uid", "creationTimestamp"] {
-            metadata.extend(own.get(member).map(|is| (member.to_owned(), is.clone())));
-        }
-        // The name may be another now.
-        metadata.remove("selfLink");
-        let owned = own.get("managedFields").cloned();
-        by.context.warn(ownership::guard(owned, &mut self.object));
-        Ok(())
     }
 
     async fn commit(
@@ -214,38 +207,26 @@ impl CreateRequest<'_> {
             return Err(StatusError::already_exists(kind, &address.name));
         }
         metadata::place(&mut object, kind, address)?;
-        publish::admit(registry, address, &object).await?;
-        let gate = Gate::open(registry, kind, address).await?;
-        admission::admit_pod(registry, address, &mut object).await?;
-        complete(registry, kind, address, &mut object, now);
-        let by = self.by.map(|by| by.granted.principal().as_ref());
-        admission::admit_request(address, &mut object, by);
-        admission::refuse_masters(address, &object)?;
-        let change = rights::Change {
-            address,
-            subresource: None,
-            old: None,
-            new: &object,
-        };
-        rights::check(registry, self.by, change).await?;
+        let mut admission = self.admission(registry, address, &mut object);
+        admission.run(Phase::Name).await?;
+        complete(registry, kind, address, admission.object, now);
+        admission.run(Phase::Content).await?;
         let Verdict {
             mut errors,
             warnings,
-        } = rules::judge_new(self.by, kind, &object).await?;
+        } = rules::judge_new(self.by, kind, admission.object).await?;
         if errors.is_empty() && registry.key(address).len() > Transaction::MAX_KEY_BYTES {
             errors.push(FieldError::too_long("metadata.name", LONGEST_NAME));
         }
         if !errors.is_empty() {
             return Err(StatusError::invalid(kind, &address.name, &errors).warned(warnings));
         }
-        ranges::check(registry, address, &object)?;
-        if let Some(by) = self.by {
-            let mut act = Act::new(registry, by, Operation::Create, kind, address);
-            act.dry_run = self.dry_run;
-            webhooks::validate(&act, Some(&object), None).await?;
-        }
+        admission.run(Phase::Validate).await?;
+        let lifecycle = admission.lifecycle.take();
+        let lifecycle =
+            lifecycle.ok_or_else(|| StatusError::internal("no lifecycle was checked"))?;
         let value = rules::stored(registry, self.by, kind, object).await?;
-        let object = put(registry, self, address, gate, value, now).await?;
+        let object = put(registry, self, address, lifecycle, value, now).await?;
         Ok(Done {
             object,
             created: true,
@@ -259,7 +240,7 @@ async fn put(
     registry: &Registry,
     draft: &CreateRequest<'_>,
     address: &Address,
-    mut gate: Gate,
+    mut lifecycle: Lifecycle,
     value: Bytes,
     now: &str,
 ) -> Result<Arc<Stored>> {
@@ -277,7 +258,7 @@ async fn put(
     loop {
         let stored = expiry::stored(&address.kind, value.clone());
         let mut transaction = Transaction::create(registry.key(address), stored);
-        transaction = gate.guard(registry, transaction);
+        transaction = lifecycle.guard(registry, transaction);
         let guards = transaction.checks().len();
         if address.kind.is(core_kind("namespaces")) {
             transaction =
@@ -313,7 +294,7 @@ async fn put(
             // The tenant, the namespace or a quota is no longer as it was: look again.
             Outcome::Conflict(conflict) => {
                 registry.cache().reach(conflict.revision).await;
-                gate = Gate::open(registry, kind, address).await?;
+                lifecycle = Lifecycle::check(registry, kind, address).await?;
             }
         }
     }
@@ -362,145 +343,9 @@ fn complete(
 /// What the server says about every new object.
 fn stamp(object: &mut Object, now: &str) {
     let metadata = metadata::of(object);
-    for member in SERVERS {
+    for member in metadata::SERVER_OWNED_FIELDS {
         metadata.remove(*member);
     }
     metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".to_owned(), now.into());
-}
-
-/// What must hold while an object comes about: its space and its namespace are there and
-/// not going away. The transaction itself checks it, so that nothing is created into what
-/// was deleted a moment ago.
-pub(super) struct Gate {
-    tenant: Option<(Address, Arc<Stored>)>,
-    namespace: Option<(Address, Arc<Stored>)>,
-    definition: Option<Defining>,
-}
-
-/// The definition that an object is one of, and the space's own of that name, which there
-/// must not be if it is the system's.
-struct Defining {
-    address: Address,
-    found: Arc<Stored>,
-    own: Option<Address>,
-}
-
-impl Gate {
-    /// What closes it is looked at twice: the namespace that the cache shows may have been
-    /// replaced by another of its name.
-    pub(super) async fn open(
-        registry: &Registry,
-        kind: &Resource,
-        address: &Address,
-    ) -> Result<Self> {
-        match Self::try_open(registry, kind, address).await {
-            Err(_) => {
-                registry.catch_up().await?;
-                Self::try_open(registry, kind, address).await
-            }
-            opened => opened,
-        }
-    }
-
-    async fn try_open(registry: &Registry, kind: &Resource, address: &Address) -> Result<Self> {
-        let mut gate = Self {
-            tenant: None,
-            namespace: None,
-            definition: Defining::find(registry, kind, address)?,
-        };
-        if let Some(tenant) = address.space.tenant() {
-            let name = tenant.as_str();
-            let found = registry.find_tenant(name).await?;
-            let found = found.ok_or_else(|| no_such_tenant(name))?;
-            if found.terminating {
-                let why = format!(
-                    "unable to create new content in tenant {name} because it is being terminated"
-                );
-                return Err(StatusError::not_allowed(kind, &address.name, &why));
-            }
-            gate.tenant = Some((tenant_address(name), found.object));
-        }
-        if let Some(name) = &address.namespace {
-            let namespace = namespace_address(&address.space, name);
-            let found = registry.cached(&namespace);
-            let missing = || StatusError::not_found(kinds().get(core_kind("namespaces")), name);
-            let found = found.ok_or_else(missing)?;
-            if found.is_terminating() {
-                return Err(namespace_terminating(kind, &address.name, name));
-            }
-            gate.namespace = Some((namespace, found));
-        }
-        Ok(gate)
-    }
-
-    pub(super) fn guard(&self, registry: &Registry, mut transaction: Transaction) -> Transaction {
-        for (address, seen) in [&self.tenant, &self.namespace].into_iter().flatten() {
-            let unchanged = Expect::At(seen.revision);
-            transaction = transaction.check(registry.key(address), unchanged);
-        }
-        if let Some(definition) = &self.definition {
-            let unchanged = Expect::At(definition.found.revision);
-            transaction = transaction.check(registry.key(&definition.address), unchanged);
-            if let Some(own) = &definition.own {
-                transaction = transaction.check(registry.key(own), Expect::Absent);
-            }
-        }
-        transaction
-    }
-}
-
-impl Defining {
-    /// What must not change while an object of a kind comes about that users define: nothing
-    /// is created by a definition that is being deleted, or that is published no more.
-    fn find(registry: &Registry, kind: &Resource, address: &Address) -> Result<Option<Self>> {
-        let Some(custom) = kind.custom() else {
-            return Ok(None);
-        };
-        let apis = registry.apis(&address.space);
-        let offer = apis
-            .as_ref()
-            .and_then(|apis| apis.offer(&kind.group, &kind.resource));
-        let offer = offer.ok_or_else(StatusError::no_such_path)?;
-        if offer.terminating {
-            let why = "create not allowed while custom resource definition is terminating";
-            return Err(StatusError::not_allowed(kind, &address.name, why));
-        }
-        if offer.defined.id() != custom.defined().id() {
-            let why = "what defines this kind has changed; please try again";
-            return Err(StatusError::conflict(kind, &address.name, why));
-        }
-        let name = offer.name();
-        let source = apis::definition_address(&offer.source, &name);
-        let found = registry
-            .cached(&source)
-            .ok_or_else(StatusError::no_such_path)?;
-        let own = (offer.source != address.space)
-            .then(|| apis::definition_address(&address.space, &name));
-        if own
-            .as_ref()
-            .is_some_and(|own| registry.cached(own).is_some())
-        {
-            let why = "this space has a definition of its own of this name, which will be served \
-                       when no object of the published one is left";
-            return Err(StatusError::not_allowed(kind, &address.name, why));
-        }
-        Ok(Some(Self {
-            address: source,
-            found,
-            own,
-        }))
-    }
-}
-
-fn namespace_terminating(kind: &Kind, name: &str, namespace: &str) -> StatusError {
-    let why = format!(
-        "unable to create new content in namespace {namespace} because it is being terminated"
-    );
-    let cause = format!("namespace {namespace} is being terminated");
-    StatusError::not_allowed(kind, name, &why).cause(
-        "NamespaceTerminating",
-        &cause,
-        "metadata.namespace",
-    )
 }

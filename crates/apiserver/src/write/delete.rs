@@ -30,7 +30,7 @@ use crate::registry::versions;
 use crate::registry::{Address, Registry};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
-use crate::write::webhooks::{self, Act};
+use crate::write::admission::webhooks::{self, Act};
 use insula_cache::Stored;
 use insula_cache::bootstrap_objects::NAMESPACES;
 use insula_cache::expiry;

@@ -6,6 +6,13 @@ use insula_kinds::{Kind, Object, Value};
 use crate::registry::Address;
 use crate::status::{Result, StatusError};
 
+/// Metadata fields that are always reset on create.
+pub const SERVER_OWNED_FIELDS: &[&str] = &[
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "resourceVersion",
+];
+
 /// The metadata of an object, which it gets if it has none.
 pub fn of(object: &mut Object) -> &mut Object {
     let metadata = object
@@ -108,4 +115,31 @@ pub fn held_by_spec<'a>(kind: &Kind, object: &'a Object) -> impl Iterator<Item =
 fn strings(list: Option<&Value>) -> impl Iterator<Item = &str> {
     let items = list.and_then(Value::as_array).into_iter().flatten();
     items.filter_map(Value::as_str)
+}
+
+/// Restores the metadata of a changed object that is the server's, where the change left it out.
+pub fn restore(new: &mut Object, kind: &Kind, address: &Address, old: &Object) -> Result<()> {
+    place(new, kind, address)?;
+    let kept = of(new);
+    if kept
+        .get("name")
+        .and_then(Value::as_str)
+        .unwrap_or("")
+        .is_empty()
+    {
+        kept.insert("name".to_owned(), address.name.as_str().into());
+    }
+    if let Some(was) = old.get("metadata").and_then(Value::as_object) {
+        for member in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ] {
+            if let (false, Some(value)) = (kept.contains_key(member), was.get(member)) {
+                kept.insert(member.to_owned(), value.clone());
+            }
+        }
+    }
+    Ok(())
 }

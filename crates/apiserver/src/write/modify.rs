@@ -10,10 +10,10 @@ use insula_ownership::managers::times;
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
-use super::create::Gate;
-use super::ownership::{self, Ownership};
-use super::scale;
-use super::{Done, metadata, ranges, rights, rules};
+use super::admission::lifecycle::Lifecycle;
+use super::admission::{Admission, Phase};
+use super::ownership::Ownership;
+use super::{Done, metadata, rules};
 use crate::pipeline::authorize::Caller;
 use crate::registry::publish;
 use crate::registry::resource::Resource;
@@ -21,7 +21,6 @@ use crate::registry::{Address, Registry};
 use crate::status::{Result, StatusError};
 use crate::write::allocate;
 use crate::write::quota;
-use crate::write::webhooks::{self, Act};
 use insula_cache::Stored;
 use insula_cache::expiry;
 
@@ -68,27 +67,6 @@ impl<'a> Modify<'a> {
             by: None,
             owner: Owner::Caller,
         }
-    }
-}
-
-impl<'a> Modify<'a> {
-    /// As those see it who admit it; nothing if it is the server itself, or was admitted
-    /// before as something else.
-    fn act(&self, registry: &'a Registry) -> Option<Act<'a>> {
-        if self.subresource == Some("binding") {
-            return None;
-        }
-        let mut act = Act::new(
-            registry,
-            self.by?,
-            Operation::Update,
-            self.kind,
-            self.address,
-        );
-        act.subresource = self.subresource;
-        act.dry_run = self.dry_run;
-        act.body = (self.subresource == Some("scale")).then_some(webhooks::Body::SCALE);
-        act.concerns_anybody().then_some(act)
     }
 }
 
@@ -226,40 +204,32 @@ async fn settle(
     let (kind, name) = (request.kind, &request.address.name);
     check_preconditions(registry, request, current, &old, &new)?;
     rules::to_judged(kind, &mut new);
-    settle_metadata(request, &old, &mut new)?;
-    let (address, subresource) = (request.address, request.subresource);
-    ranges::fill_changed(registry, address, subresource, &old, &mut new);
-    let act = request.act(registry);
-    if let Some(act) = &act {
-        let owned = metadata::of(&mut new).get("managedFields").cloned();
-        if mutate(act, &old, &mut new).await? {
-            settle_metadata(request, &old, &mut new)?;
-            act.by.context.warn(ownership::guard(owned, &mut new));
-        }
-    }
-    rules::prepare_changed(judged, request.subresource, &old, &mut new, &time::now());
-    allocate::for_update(registry, request.address, &mut new);
-    let change = rights::Change {
+    metadata::restore(&mut new, kind, request.address, &old)?;
+    let mut admission = Admission {
+        registry,
+        caller: request.by,
+        operation: Operation::Update,
+        resource: kind,
         address: request.address,
         subresource: request.subresource,
+        dry_run: request.dry_run,
         old: Some(&old),
-        new: &new,
+        object: &mut new,
+        lifecycle: None,
     };
-    rights::check(registry, request.by, change).await?;
-    let (by, part) = (request.by, request.subresource);
-    let verdict = rules::judge_change(by, kind, judged, part, &old, &new).await?;
+    admission.run(Phase::Mutate).await?;
+    let part = request.subresource;
+    rules::prepare_changed(judged, part, &old, admission.object, &time::now());
+    allocate::for_update(registry, request.address, admission.object);
+    admission.run(Phase::Content).await?;
+    let verdict =
+        rules::judge_change(request.by, kind, judged, part, &old, admission.object).await?;
     let warnings = verdict.warnings;
     if !verdict.errors.is_empty() {
         return Err(StatusError::invalid(kind, name, &verdict.errors).warned(warnings));
     }
-    ranges::check_changed(registry, address, subresource, &old, &new)?;
-    if let Some(act) = &act {
-        validate(act, &old, &new).await?;
-    }
+    admission.run(Phase::Validate).await?;
     let withdraws = publish::is_withdrawal(request.address, &old, &new);
-    if withdraws {
-        publish::check_withdrawal(registry, request.address).await?;
-    }
     metadata::of(&mut new).remove("resourceVersion");
     metadata::of(&mut old).remove("resourceVersion");
     times::keep(&old, &mut new);
@@ -298,8 +268,8 @@ async fn settle(
     let mut transaction = Transaction::new().check(key.clone(), current.expected());
     if current.built_in {
         // What every space has is stored from here on: it comes about where it is put.
-        let gate = Gate::open(registry, kind, request.address).await?;
-        transaction = gate.guard(registry, transaction);
+        let lifecycle = Lifecycle::check(registry, kind, request.address).await?;
+        transaction = lifecycle.guard(registry, transaction);
     }
     let _turn = write.turn().await;
     let stored = expiry::stored(&request.address.kind, value.clone());
@@ -318,30 +288,6 @@ async fn settle(
         }
         Outcome::Conflict(conflict) => Ok(Attempt::Lost(conflict.revision)),
     }
-}
-
-/// Lets others change it who may. Of something that is scaled they see the scale.
-async fn mutate(act: &Act<'_>, old: &Object, new: &mut Object) -> Result<bool> {
-    if act.body.is_none() {
-        return webhooks::mutate(act, Some(new), Some(old)).await;
-    }
-    let before = scale::current(act.kind, old)?;
-    let mut scale = scale::current(act.kind, new)?;
-    let changed = webhooks::mutate(act, Some(&mut scale), Some(&before)).await?;
-    if changed {
-        scale::put(act.kind, new, &scale, act.name)?;
-    }
-    Ok(changed)
-}
-
-/// Lets others judge it.
-async fn validate(act: &Act<'_>, old: &Object, new: &Object) -> Result<()> {
-    if act.body.is_none() {
-        return webhooks::validate(act, Some(new), Some(old)).await;
-    }
-    let before = scale::current(act.kind, old)?;
-    let scale = scale::current(act.kind, new)?;
-    webhooks::validate(act, Some(&scale), Some(&before)).await
 }
 
 /// Whether the object is the one, and in the version, that the caller means.
@@ -377,33 +323,6 @@ fn check_preconditions(
             })?;
             if revision != current.revision.get() {
                 return Err(StatusError::modified(kind, name));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The parts of the metadata that are the server's.
-fn settle_metadata(request: &Modify<'_>, old: &Object, new: &mut Object) -> Result<()> {
-    metadata::place(new, request.kind, request.address)?;
-    let kept = metadata::of(new);
-    if kept
-        .get("name")
-        .and_then(insula_kinds::Value::as_str)
-        .unwrap_or("")
-        .is_empty()
-    {
-        kept.insert("name".to_owned(), request.address.name.as_str().into());
-    }
-    if let Some(was) = old.get("metadata").and_then(insula_kinds::Value::as_object) {
-        for member in [
-            "uid",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-        ] {
-            if let (false, Some(value)) = (kept.contains_key(member), was.get(member)) {
-                kept.insert(member.to_owned(), value.clone());
             }
         }
     }

@@ -3,13 +3,20 @@
 use insula_access::rbac::ResourceAttributes;
 use insula_kinds::{Object, Value, kinds};
 
-use super::Change;
+use super::{Admission, Change};
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::status::{Result, StatusError};
 
 /// Refuses who approves or signs for a signer that they do not answer for.
-pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
+    match admission.caller {
+        Some(caller) => check(admission.registry, caller, admission.change()).await,
+        None => Ok(()),
+    }
+}
+
+async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     let requests = kinds().find("certificates.k8s.io", "v1", "certificatesigningrequests");
     if change.address.kind.id() != requests {
         return Ok(());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use insula_access::rbac::{Policy, RbacKind, ResourceAttributes, RoleRef, Rule, Rules, escalation};
 use insula_kinds::{Object, Value};
 
-use super::Change;
+use super::{Admission, Change};
 use crate::pipeline::authorize::{self, Caller};
 use crate::pipeline::policy;
 use crate::registry::rbac_kinds::rbac_kind;
@@ -20,7 +20,14 @@ use crate::status::{Result, StatusError};
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Refuses who gives away what they do not have.
-pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
+    match admission.caller {
+        Some(caller) => check(admission.registry, caller, admission.change()).await,
+        None => Ok(()),
+    }
+}
+
+async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     match change.address.kind.id().and_then(rbac_kind) {
         Some(RbacKind::Role | RbacKind::ClusterRole) => role(registry, by, change).await,
         Some(RbacKind::RoleBinding | RbacKind::ClusterRoleBinding) => {

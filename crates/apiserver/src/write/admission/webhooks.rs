@@ -26,12 +26,15 @@ use uuid::Uuid;
 
 pub use configured::Configured;
 
+use super::Admission;
+use super::certificate_requester::insula_extra;
+use super::lifecycle::Lifecycle;
 use crate::egress::{ANSWER, Call};
 use crate::pipeline::authorize::Caller;
 use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry, namespace_address};
 use crate::status::{Result, StatusError};
-use crate::write::insula_extra;
+use crate::write::{metadata, ownership, scale};
 use authorizer::Decider;
 use insula_kinds::core_kind;
 use version::{Equivalents, Versions};
@@ -206,6 +209,96 @@ pub async fn validate(act: &Act<'_>, object: Option<&Object>, old: Option<&Objec
         }
     }
     refusal.map_or(Ok(()), Err)
+}
+
+/// The mutating step of the admission chain.
+pub async fn mutate_object(admission: &mut Admission<'_>) -> Result<()> {
+    let Some(act) = attributes(admission) else {
+        return Ok(());
+    };
+    match admission.old {
+        None => mutate_new(&act, admission.object).await,
+        Some(old) => mutate_changed(&act, old, admission.object).await,
+    }
+}
+
+/// The validating step of the admission chain.
+pub async fn validate_object(admission: &mut Admission<'_>) -> Result<()> {
+    let Some(act) = attributes(admission) else {
+        return Ok(());
+    };
+    match (act.body, admission.old) {
+        // Of an object that is scaled, webhooks see the scale.
+        (Some(Body::SCALE), Some(old)) => {
+            let before = scale::current(act.kind, old)?;
+            let scale = scale::current(act.kind, admission.object)?;
+            validate(&act, Some(&scale), Some(&before)).await
+        }
+        (_, old) => validate(&act, Some(admission.object), old).await,
+    }
+}
+
+/// The request as webhooks see it; `None` if none is configured, or if the request was admitted
+/// before as a binding.
+fn attributes<'a>(admission: &Admission<'a>) -> Option<Act<'a>> {
+    let subresource = admission.subresource;
+    if subresource == Some("binding") {
+        return None;
+    }
+    let mut act = Act::new(
+        admission.registry,
+        admission.caller?,
+        admission.operation,
+        admission.resource,
+        admission.address,
+    );
+    act.subresource = subresource;
+    act.dry_run = admission.dry_run;
+    act.body = (subresource == Some("scale")).then_some(Body::SCALE);
+    act.concerns_anybody().then_some(act)
+}
+
+/// Calls the mutating webhooks for a new object, which may have no name yet.
+async fn mutate_new(act: &Act<'_>, object: &mut Object) -> Result<()> {
+    // Report a missing namespace before any webhook sees the object.
+    Lifecycle::check(act.registry, act.kind, act.address).await?;
+    metadata::place(object, act.kind, act.address)?;
+    let own = metadata::of(object).clone();
+    mutate(act, Some(object), None).await?;
+    let metadata = metadata::of(object);
+    for member in metadata::SERVER_OWNED_FIELDS {
+        metadata.remove(*member);
+    }
+    for member in ["uid", "creationTimestamp"] {
+        metadata.extend(own.get(member).map(|is| (member.to_owned(), is.clone())));
+    }
+    // A webhook may have changed the name that it contains.
+    metadata.remove("selfLink");
+    let owned = own.get("managedFields").cloned();
+    act.by.context.warn(ownership::guard(owned, object));
+    Ok(())
+}
+
+/// Calls the mutating webhooks for a change. Of an object that is scaled they see the scale.
+async fn mutate_changed(act: &Act<'_>, old: &Object, object: &mut Object) -> Result<()> {
+    let owned = metadata::of(object).get("managedFields").cloned();
+    let changed = match act.body {
+        None => mutate(act, Some(object), Some(old)).await?,
+        Some(_) => {
+            let before = scale::current(act.kind, old)?;
+            let mut scale = scale::current(act.kind, object)?;
+            let changed = mutate(act, Some(&mut scale), Some(&before)).await?;
+            if changed {
+                scale::put(act.kind, object, &scale, act.name)?;
+            }
+            changed
+        }
+    };
+    if changed {
+        metadata::restore(object, act.kind, act.address, old)?;
+        act.by.context.warn(ownership::guard(owned, object));
+    }
+    Ok(())
 }
 
 impl<'a> Act<'a> {

@@ -5,7 +5,7 @@ use insula_access::rbac::ResourceAttributes;
 use insula_core::Space;
 use insula_kinds::{Object, Value, kinds};
 
-use super::Change;
+use super::{Admission, Change};
 use crate::pipeline::authorize::Caller;
 use crate::registry::{Address, Registry};
 use crate::status::{Result, StatusError};
@@ -13,7 +13,14 @@ use crate::status::{Result, StatusError};
 const GROUP: &str = "admissionregistration.k8s.io";
 
 /// Refuses parameters that the caller may not read.
-pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
+    match admission.caller {
+        Some(caller) => check(admission.registry, caller, admission.change()).await,
+        None => Ok(()),
+    }
+}
+
+async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     let kind = change.address.of();
     if kind.group != GROUP {
         return Ok(());

@@ -5,14 +5,21 @@ use insula_access::rbac::ResourceAttributes;
 use insula_core::Space;
 use insula_kinds::{Kind, Object, Value};
 
-use super::Change;
+use super::{Admission, Change};
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::resource::Resource;
 use crate::status::{Result, StatusError};
 
 /// Refuses references to owners that give the caller more than its rights.
-pub async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
+    match admission.caller {
+        Some(caller) => check(admission.registry, caller, admission.change()).await,
+        None => Ok(()),
+    }
+}
+
+async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
     let (old, new) = (owners(change.old), owners(Some(change.new)));
     if old == new {
         return Ok(());
