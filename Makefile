@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test check peers record brokers vsphere stores bench crash power-cuts syncs-matter protogen
+.PHONY: test check peers record brokers vsphere stores bench crash power-cuts syncs-matter protogen kinds kinds-check
 
 ## test: install what the tests need, then run all of them
 test:
@@ -60,3 +60,11 @@ syncs-matter:
 ## protogen: generate the wire types of etcd again
 protogen:
 	$(CARGO) run --manifest-path tools/protogen/Cargo.toml
+
+## kinds: generate the tables of Kubernetes facts; needs Go, and 10 minutes the first time
+kinds:
+	tools/kindgen/generate
+
+## kinds-check: fail if the tables are not those of the Kubernetes that they are generated from
+kinds-check:
+	tools/kindgen/generate --check

@@ -51,7 +51,7 @@ pub fn create(kind: &Kind, object: &mut Object, with: &mut CreateContext<'_>) {
     if reset::is_reset(kind, None, "status") && !node {
         object.remove("status");
     }
-    if tracks_generation(kind) {
+    if kind.generation {
         tree::child_mut(object, "metadata").insert("generation".to_owned(), 1.into());
     }
     match (kind.group.as_str(), kind.kind.as_str()) {
@@ -111,7 +111,6 @@ pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &mut Ob
         }
         ("apps", "DaemonSet", sub) => workload::update_daemon_set(kind, sub, old, new),
         ("apiextensions.k8s.io", _, None) => cluster::add_stored_version(new),
-        ("apiregistration.k8s.io", _, Some("status")) => reset::restore_user_metadata(old, new),
         ("flowcontrol.apiserver.k8s.io", _, Some("status")) => reset::restore_metadata(old, new),
         ("coordination.k8s.io", "Lease", None) => {
             cluster::drop_coordinated_election(new, Some(old))
@@ -187,11 +186,6 @@ fn update_metadata(kind: &Kind, old: &Object, new: &mut Object) {
     }
 }
 
-fn tracks_generation(kind: &Kind) -> bool {
-    // The responses from which the table was made do not include ResourceSlices.
-    kind.generation || kind.kind == "ResourceSlice"
-}
-
 /// Whether the update increments the generation.
 fn bumps_generation(kind: &Kind, old: &Object, new: &Object) -> bool {
     if kind.is_custom() {
@@ -202,7 +196,7 @@ fn bumps_generation(kind: &Kind, old: &Object, new: &Object) -> bool {
         "PriorityClass" => false,
         // It is created without a generation, but counts changes.
         "CSIDriver" => !equal::specs(kind, old, new),
-        _ if !tracks_generation(kind) => false,
+        _ if !kind.generation => false,
         "Deployment" => !equal::specs(kind, old, new) || !equal::metadata(old, new, "annotations"),
         "EndpointSlice" => !equal::specs(kind, old, new) || !equal::metadata(old, new, "labels"),
         _ => !equal::specs(kind, old, new),
