@@ -8,6 +8,7 @@
 //! Documents are pure functions of what they describe; the caller caches the bytes.
 
 mod custom;
+mod descriptions;
 mod discovery;
 mod gnostic;
 mod operation;
@@ -17,7 +18,8 @@ mod v2;
 mod v3;
 
 pub use custom::{V2Part, schema_name, v3_custom_document};
-pub use gnostic::{v2_protobuf, v3_protobuf};
+pub use descriptions::Descriptions;
+pub use gnostic::{v2_protobuf, v2_protobuf_described, v3_protobuf};
 pub use v2::{V2Base, v2_document};
 pub use v3::{v3_document, v3_paths};
 

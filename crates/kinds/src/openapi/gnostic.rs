@@ -4,6 +4,7 @@
 mod message;
 mod v3;
 
+use super::descriptions::Descriptions;
 use super::v2::{Document, document};
 use crate::{Kind, Object, Value};
 
@@ -13,6 +14,20 @@ pub use v3::v3_protobuf;
 
 /// Builds the version 2 document of all kinds that `filter` accepts, in protobuf.
 pub fn v2_protobuf(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
+    encode(document(filter))
+}
+
+/// The same document with descriptions.
+pub fn v2_protobuf_described(
+    filter: &dyn Fn(&Kind) -> bool,
+    descriptions: &Descriptions,
+) -> Vec<u8> {
+    let mut document = document(filter);
+    descriptions.describe_schemas(&mut document.definitions);
+    encode(document)
+}
+
+fn encode(document: Document) -> Vec<u8> {
     let Document {
         swagger,
         info,
@@ -20,7 +35,7 @@ pub fn v2_protobuf(filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
         definitions,
         security_definitions,
         security,
-    } = document(filter);
+    } = document;
     let mut out = Message::default();
     out.text(1, swagger);
     out.nested(2, |out| {
