@@ -15,7 +15,7 @@ use http::request::Parts;
 use insula_core::Space;
 use insula_custom::openapi as custom;
 use insula_kinds::discovery::{self, Catalog, Root};
-use insula_kinds::openapi::V2Base;
+use insula_kinds::openapi::{Descriptions, V2Base};
 use insula_kinds::{Kind, openapi, protobuf};
 use serde_json::json;
 
@@ -45,6 +45,8 @@ pub struct Documents {
     /// The parts of OpenAPI's third version that all tenants have, and the system: their
     /// paths and hashes.
     common: [OnceLock<Vec<(String, String)>>; 2],
+    /// Descriptions that OpenAPI documents are served with.
+    descriptions: Option<Descriptions>,
     /// When these documents came about, which change with the program only.
     since: Since,
 }
@@ -126,8 +128,14 @@ const YEAR: i64 = 365 * 86_400;
 
 impl Documents {
     /// The documents of a server that is reached at `address`.
-    pub fn new(address: String, accounts: Option<Arc<Accounts>>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(
+        address: String,
+        accounts: Option<Arc<Accounts>>,
+        metrics: Arc<Metrics>,
+        descriptions: Option<Descriptions>,
+    ) -> Self {
         Self {
+            descriptions,
             address,
             accounts,
             metrics,
@@ -371,13 +379,13 @@ impl Documents {
             let paths = openapi::v3_paths(&filter).into_iter();
             let hashes = paths.map(|path| {
                 let part = openapi::v3_document(&path, &filter).unwrap_or_default();
-                (path, hash(&part))
+                (path, hash(&self.described(part)))
             });
             hashes.collect()
         });
         let customs = of.v3_paths().into_iter().map(|path| {
             let part = of.v3_custom(&path);
-            (path, hash(&part))
+            (path, hash(&self.described(part)))
         });
         let all = common.iter().cloned().chain(customs).map(|(path, hash)| {
             let url = format!("/openapi/v3/{path}?hash={hash}");
@@ -391,23 +399,41 @@ impl Documents {
         let filter = |kind: &Kind| name.system || !kind.system_only;
         match &name.what {
             What::Aggregated(root) => of.catalog().aggregated(*root).into_json(),
-            What::V2 if of.apis.fingerprint() == 0 => openapi::v2_document(&filter),
-            What::V2 => V2Base::new(&filter).with(&custom::v2_part(of.apis.versions())),
-            What::V2Protobuf if of.apis.fingerprint() == 0 => openapi::v2_protobuf(&filter),
+            What::V2 if of.apis.fingerprint() == 0 => self.described(openapi::v2_document(&filter)),
+            What::V2 => {
+                let part = custom::v2_part(of.apis.versions());
+                self.described(V2Base::new(&filter).with(&part))
+            }
+            What::V2Protobuf if of.apis.fingerprint() == 0 => self.v2_protobuf(&filter),
             What::V2Protobuf => {
-                let mut document = openapi::v2_protobuf(&filter);
+                let mut document = self.v2_protobuf(&filter);
                 document.extend(custom::v2_part(of.apis.versions()).protobuf());
                 document
             }
-            What::V3(path) => match openapi::v3_document(path, &filter) {
-                Some(document) => document,
-                None => of.v3_custom(path),
-            },
+            What::V3(path) => {
+                let document = openapi::v3_document(path, &filter);
+                self.described(document.unwrap_or_else(|| of.v3_custom(path)))
+            }
             What::V3Protobuf(path) => {
                 let document = self.make(of, &Name::of(of, What::V3(path.clone())));
                 openapi::v3_protobuf(&document)
             }
             What::V3Index => self.v3_index(of),
+        }
+    }
+
+    /// The document, with descriptions if the server has any.
+    fn described(&self, document: Vec<u8>) -> Vec<u8> {
+        match &self.descriptions {
+            Some(descriptions) => descriptions.describe(document),
+            None => document,
+        }
+    }
+
+    fn v2_protobuf(&self, filter: &dyn Fn(&Kind) -> bool) -> Vec<u8> {
+        match &self.descriptions {
+            Some(descriptions) => openapi::v2_protobuf_described(filter, descriptions),
+            None => openapi::v2_protobuf(filter),
         }
     }
 }

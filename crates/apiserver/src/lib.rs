@@ -38,5 +38,6 @@ mod subresources;
 pub mod write;
 
 pub use flow_control::Limits;
+pub use insula_kinds::openapi::Descriptions;
 pub use registry::Registry;
 pub use server::{Error, Options, Server};

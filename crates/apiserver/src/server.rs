@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use insula_access::TokenFile;
 use insula_core::{Layout, Space};
+use insula_kinds::openapi::Descriptions;
 use insula_store::Store;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
@@ -63,6 +64,8 @@ pub struct Options {
     pub egress: egress::Settings,
     /// What the server's certificate is verified with, in PEM, to be told to every namespace.
     pub root_ca: Option<String>,
+    /// Descriptions that OpenAPI documents are served with.
+    pub descriptions: Option<Descriptions>,
 }
 
 /// A server that is ready to be told to serve.
@@ -124,7 +127,12 @@ impl Server {
             Arc::clone(&guests),
         ));
         let address = listener.local_addr()?.to_string();
-        let documents = Documents::new(address, accounts.clone(), Arc::clone(&metrics));
+        let documents = Documents::new(
+            address,
+            accounts.clone(),
+            Arc::clone(&metrics),
+            options.descriptions,
+        );
         let app = App {
             registry,
             authenticator: Authenticator {

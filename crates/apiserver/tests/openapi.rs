@@ -4,7 +4,7 @@ use std::io::Read;
 
 use http::Method;
 use insula_kinds::openapi;
-use insula_testkit::server::{Client, TestServer};
+use insula_testkit::server::{Client, Setup, TestServer};
 use serde_json::Value;
 
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -182,5 +182,65 @@ async fn documents_can_be_built_concurrently() -> anyhow::Result<()> {
         sizes.insert(read??);
     }
     assert_eq!(sizes.len(), 2, "{sizes:?}");
+    Ok(())
+}
+
+const DESCRIPTIONS: &str = r#"{
+    "io.k8s.api.core.v1.ConfigMap": {
+        "description": "Holds small settings.",
+        "properties": {"data": "The settings themselves."}
+    }
+}"#;
+
+#[tokio::test]
+async fn supplied_descriptions_are_in_every_document() -> anyhow::Result<()> {
+    let setup = Setup {
+        descriptions: Some(DESCRIPTIONS.to_owned()),
+        ..Setup::default()
+    };
+    let server = TestServer::start_with(setup).await?;
+    let client = server.tenant("t1").await?;
+    let index = index(&client).await?;
+    // The hash of the index is that of the document with descriptions.
+    let part = client.get(url(&index, "api/v1")).await?;
+    assert_eq!(part.status, 200);
+    let version_2 = client.get("/openapi/v2").await?.json();
+    for schemas in [
+        &part.json()["components"]["schemas"],
+        &version_2["definitions"],
+    ] {
+        let config_map = &schemas["io.k8s.api.core.v1.ConfigMap"];
+        assert_eq!(config_map["description"], "Holds small settings.");
+        let data = &config_map["properties"]["data"];
+        assert_eq!(data["description"], "The settings themselves.");
+        assert_eq!(data["type"], "object");
+    }
+    for (path, accept) in [
+        ("/openapi/v2", PROTOBUF),
+        (
+            "/openapi/v3/api/v1",
+            &PROTOBUF.replace("v2.v1.0", "v3.v1.0"),
+        ),
+    ] {
+        let sealed = client.accept(path, accept).await?;
+        assert_eq!(sealed.status, 200, "{path}");
+        let described = b"The settings themselves.";
+        let found = sealed.body.windows(described.len());
+        assert!(found.into_iter().any(|part| part == described), "{path}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn documents_have_no_other_descriptions_than_those_supplied() -> anyhow::Result<()> {
+    let server = TestServer::start().await?;
+    let client = server.tenant("t1").await?;
+    let part = client.get("/openapi/v3/api/v1").await?.json();
+    let config_map = &part["components"]["schemas"]["io.k8s.api.core.v1.ConfigMap"];
+    assert_eq!(
+        config_map["description"],
+        "ConfigMap of the core group, version v1."
+    );
+    assert!(config_map["properties"]["data"]["description"].is_null());
     Ok(())
 }

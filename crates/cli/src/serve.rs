@@ -109,6 +109,7 @@ fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
         limits: Limits::default(),
         egress: prepared.egress,
         root_ca: Some(prepared.root_ca),
+        descriptions: prepared.descriptions,
     };
     Ok((options, prepared.ca))
 }

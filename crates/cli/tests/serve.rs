@@ -177,6 +177,14 @@ fn invalid_files_are_named() {
             vec!["--token-auth-file", "missing"],
             "missing: No such file",
         ),
+        (
+            vec!["--openapi-descriptions", "missing"],
+            "missing: No such file",
+        ),
+        (
+            vec!["--openapi-descriptions", &key],
+            "cannot use the descriptions in",
+        ),
     ] {
         let refused = run(&[&["serve", "--data-dir", &at("")], &arguments[..]].concat());
         assert_eq!(refused.status.code(), Some(1), "{arguments:?}");

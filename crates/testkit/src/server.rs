@@ -15,7 +15,7 @@ use insula_apiserver::egress;
 use insula_apiserver::pipeline::oidc::Provider;
 use insula_apiserver::pipeline::service_account::{Accounts, Issuer};
 use insula_apiserver::server::tls::Certificates;
-use insula_apiserver::{Limits, Options, Registry, Server};
+use insula_apiserver::{Descriptions, Limits, Options, Registry, Server};
 use insula_core::{Layout, Space};
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::{self, Etcd};
@@ -93,6 +93,8 @@ pub struct Setup {
     pub limits: Option<Limits>,
     /// Where webhooks may be.
     pub egress: egress::Settings,
+    /// Descriptions for the OpenAPI documents, in JSON.
+    pub descriptions: Option<String>,
     /// How the controllers are to be.
     pub loops: insula_controllers::Settings,
 }
@@ -184,6 +186,10 @@ impl TestServer {
             audit: setup.audit.map(|audit| audit.sink()).transpose()?,
             limits: setup.limits.unwrap_or_default(),
             egress: setup.egress,
+            descriptions: match &setup.descriptions {
+                Some(json) => Some(Descriptions::parse(json.as_bytes())?),
+                None => None,
+            },
             // What looks after it is a controller.
             root_ca: setup
                 .controllers

@@ -53,6 +53,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub audit_log_path: Option<PathBuf>,
 
+    /// Descriptions for the OpenAPI documents, as tools/kindgen collects them; default: none
+    #[arg(long, value_name = "FILE")]
+    pub openapi_descriptions: Option<PathBuf>,
+
     /// Lifetime of events after their last update; 0s keeps them forever
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     #[arg(value_parser = duration::parse)]

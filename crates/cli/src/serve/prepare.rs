@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use insula_access::{Authority, TokenFile};
-use insula_apiserver::egress;
 use insula_apiserver::pipeline::audit;
 use insula_apiserver::pipeline::oidc::Provider;
 use insula_apiserver::pipeline::service_account::Issuer;
 use insula_apiserver::server::tls::Certificates;
+use insula_apiserver::{Descriptions, egress};
 use insula_core::{Layout, Space};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -41,6 +41,8 @@ pub struct Prepared {
     pub client_cas: Vec<CertificateDer<'static>>,
     /// The static tokens.
     pub tokens: Option<TokenFile>,
+    /// Descriptions for the OpenAPI documents.
+    pub descriptions: Option<Descriptions>,
     /// The space of credentials that name no tenant.
     pub default_tenant: Option<Space>,
     /// The CA that signs client certificates.
@@ -130,6 +132,8 @@ pub struct ServerConfig {
     pub client_cas: Vec<CertificateDer<'static>>,
     /// The static tokens.
     pub tokens: Option<TokenFile>,
+    /// Descriptions for the OpenAPI documents.
+    pub descriptions: Option<Descriptions>,
     /// The issuer URL of service account tokens, if not the server URL.
     pub issuer_url: Option<String>,
     /// The OIDC provider.
@@ -194,6 +198,7 @@ pub fn prepare(
         certificates: Arc::clone(&certificates),
         client_cas: std::iter::once(own_ca).chain(given.client_cas).collect(),
         tokens: given.tokens,
+        descriptions: given.descriptions,
         default_tenant: given.default_tenant,
         ca: Arc::clone(&ca),
         issuer_url,
@@ -360,6 +365,7 @@ mod tests {
                 certificates_last: Duration::from_secs(3600),
                 client_cas: Vec::new(),
                 tokens: None,
+                descriptions: None,
                 issuer_url: issuer.map(str::to_owned),
                 oidc: None,
                 audit_log: None,

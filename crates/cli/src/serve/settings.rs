@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use insula_access::TokenFile;
-use insula_apiserver::egress;
+use insula_apiserver::{Descriptions, egress};
 use insula_core::Layout;
 use insula_store::etcd;
 
@@ -43,6 +43,7 @@ impl Settings {
     pub fn of(args: Args) -> Result<Self, Failure> {
         let client_cas = args.client_ca_file.as_deref().map(certificates);
         let tokens = args.token_auth_file.as_deref().map(tokens);
+        let descriptions = args.openapi_descriptions.as_deref().map(descriptions);
         Ok(Self {
             store: match args.store {
                 Engine::Memory => StoreSettings::Memory,
@@ -54,6 +55,7 @@ impl Settings {
                 certificates_last: args.tls.certificates_last,
                 client_cas: client_cas.transpose()?.unwrap_or_default(),
                 tokens: tokens.transpose()?,
+                descriptions: descriptions.transpose()?,
                 issuer_url: args.service_account_issuer,
                 oidc: Oidc::of(args.oidc)?,
                 layout: Layout::new(&args.etcd.prefix),
@@ -110,5 +112,13 @@ fn tokens(path: &Path) -> Result<TokenFile, Failure> {
     TokenFile::load(path).map_err(|error| {
         Failure::new(&attempted, error)
             .hint("each line is token,user,uid,\"group,group\"; the groups are optional")
+    })
+}
+
+fn descriptions(path: &Path) -> Result<Descriptions, Failure> {
+    let json = read(path)?;
+    Descriptions::parse(&json).map_err(|error| {
+        let attempted = format!("cannot use the descriptions in {}", path.display());
+        Failure::new(&attempted, error).hint("tools/kindgen/README.md says how to collect them")
     })
 }

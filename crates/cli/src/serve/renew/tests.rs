@@ -22,6 +22,7 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
         certificates_last: LEAF_LASTS,
         client_cas: Vec::new(),
         tokens: None,
+        descriptions: None,
         issuer_url: None,
         oidc: None,
         audit_log: None,
