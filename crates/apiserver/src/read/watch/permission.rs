@@ -1,0 +1,119 @@
+//! Whether a watch may go on: the caller still has the right, and the resource is still served
+//! as it was.
+
+use std::sync::Arc;
+
+use insula_cache::{Derived, Lost, SpaceState};
+use insula_core::{Revision, Space, Spaces};
+
+use super::too_old;
+use crate::pipeline::authorize::Granted;
+use crate::registry::Registry;
+use crate::registry::apis::Offer;
+use crate::status::{Result, StatusError};
+
+/// The right to watch, checked again whenever it may have been taken away.
+pub(super) struct Permission {
+    registry: Arc<Registry>,
+    granted: Granted,
+    /// The space that the caller's rights come from.
+    home: Arc<SpaceState>,
+    /// The revision of the rights that were checked last.
+    checked: Revision,
+    /// The space that defines the resource, if it is a custom one.
+    definer: Option<Arc<SpaceState>>,
+}
+
+impl Permission {
+    /// The permission of a request that was granted. It is checked once more before the first
+    /// event, because rights may have changed since.
+    pub fn new(registry: &Arc<Registry>, granted: &Granted) -> Result<Self> {
+        let cache = registry.cache();
+        let home = cache.space_state(&granted.principal().home);
+        let home =
+            home.ok_or_else(|| StatusError::expired("the space that was watched is gone"))?;
+        let custom = granted.path().kind.custom();
+        Ok(Self {
+            registry: Arc::clone(registry),
+            granted: granted.clone(),
+            home,
+            checked: Revision::ZERO,
+            definer: custom.and_then(|_| cache.space_state(defining_space(granted))),
+        })
+    }
+
+    /// What was granted.
+    pub const fn granted(&self) -> &Granted {
+        &self.granted
+    }
+
+    /// The space that the caller's rights come from.
+    pub const fn home(&self) -> &Arc<SpaceState> {
+        &self.home
+    }
+
+    /// The space that defines the resource, if it is a custom one.
+    pub const fn definer(&self) -> Option<&Arc<SpaceState>> {
+        self.definer.as_ref()
+    }
+
+    /// Whether the caller still has the right to watch. Rights are evaluated only if something
+    /// changed that can take them away.
+    pub fn check(&mut self, seen: Revision) -> Result<()> {
+        let now = self.home.revision_of(Derived::Access);
+        if self.home.is_over() {
+            return Err(too_old(Lost::Closed, seen));
+        }
+        if now <= self.checked {
+            return Ok(());
+        }
+        self.checked = now;
+        let still = self.granted.still(&self.registry);
+        // Rights that end with their tenant were not revoked: the watch is over, not forbidden.
+        match self.is_home_terminating() {
+            true => still.map_err(|_| too_old(Lost::Closed, seen)),
+            false => still,
+        }
+    }
+
+    /// Whether a custom resource is still defined as it was when the watch began. If it is not,
+    /// clients begin again and see it as it is defined now.
+    pub fn check_served(&self) -> Result<()> {
+        let Some(custom) = self.granted.path().kind.custom() else {
+            return Ok(());
+        };
+        let offer = self.offer();
+        match offer.is_some_and(|offer| offer.defined.id() == custom.defined().id()) {
+            true => Ok(()),
+            false => Err(StatusError::expired(
+                "what is watched is defined anew, or no more",
+            )),
+        }
+    }
+
+    /// Whether the resource is no longer served at all.
+    pub fn is_withdrawn(&self) -> bool {
+        self.offer().is_none()
+    }
+
+    fn offer(&self) -> Option<Offer> {
+        let kind = &self.granted.path().kind;
+        let apis = self.registry.apis(defining_space(&self.granted))?;
+        apis.offer(&kind.group, &kind.resource).cloned()
+    }
+
+    fn is_home_terminating(&self) -> bool {
+        let tenant = self.granted.principal().home.tenant();
+        let state = tenant.map(|name| self.registry.tenant(name.as_str()));
+        state.is_some_and(|state| state.is_none_or(|tenant| tenant.terminating))
+    }
+}
+
+/// The space with the definition of what is watched: over all spaces, only resources that the
+/// system publishes are served.
+const fn defining_space(granted: &Granted) -> &Space {
+    match granted.spaces() {
+        Spaces::One(space) => space,
+        Spaces::All => &Space::System,
+    }
+}
