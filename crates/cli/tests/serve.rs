@@ -245,7 +245,7 @@ fn unwritable_audit_log_is_named_with_a_hint() {
     let expected = format!("error: cannot write the audit log {}: ", log.display());
     assert!(said.starts_with(&expected), "{said}");
     assert!(
-        said.contains("\nhint: --audit-log-path is a file"),
+        said.contains("\nhint: --audit-log-path must be a file"),
         "{said}"
     );
 }
@@ -293,7 +293,10 @@ fn corrupt_store_is_refused_with_a_hint() {
     assert_eq!(refused.status.code(), Some(1));
     let said = stderr(&refused);
     assert!(said.contains("newer version"), "{said}");
-    assert!(said.ends_with("or move it away to begin anew\n"), "{said}");
+    assert!(
+        said.ends_with("or move it away to start with an empty store\n"),
+        "{said}"
+    );
     assert_eq!(
         std::fs::read_to_string(&format).unwrap(),
         "insula store, format 9\n"
@@ -347,7 +350,7 @@ fn provider_with_the_servers_issuer_url_is_refused_with_a_hint() {
         assert_eq!(refused.status.code(), Some(1), "{more:?}");
         let said = format!(
             "error: --oidc-issuer-url and the issuer of service accounts' tokens are both {}\n\
-             hint: the provider is another server; if it is right, give this one another name \
+             hint: the provider must be another server; if the URL is right, choose another one \
              with --service-account-issuer\n",
             more[0]
         );

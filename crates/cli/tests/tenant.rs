@@ -179,7 +179,7 @@ fn delete_waits_until_the_tenant_is_gone() {
     let said = fail(&admin, &["delete", "t2", "--timeout", "2s"]);
     let expected = "waiting for tenant t2 to be gone (ContentRemaining: 3 pods are left)\n\
          error: tenant t2 is not gone after 2s (ContentRemaining: 3 pods are left)\n\
-         hint: its deletion goes on";
+         hint: the deletion continues";
     assert!(said.starts_with(expected), "{said}");
 }
 

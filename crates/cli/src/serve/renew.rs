@@ -52,19 +52,19 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 impl Renewal {
     /// Runs until it is aborted.
     pub async fn run(self) {
-        let mut look = interval(self.interval());
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(self.interval());
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first tick is immediate, and everything was just checked.
-        look.tick().await;
+        ticks.tick().await;
         let mut renewal = self;
         loop {
-            look.tick().await;
+            ticks.tick().await;
             // Files are read, and synced after writing.
-            let looked = spawn_blocking(move || {
+            let checked = spawn_blocking(move || {
                 renewal.check(SystemTime::now());
                 renewal
             });
-            renewal = match looked.await {
+            renewal = match checked.await {
                 Ok(renewal) => renewal,
                 Err(error) => {
                     tracing::error!(%error, "certificate renewal stopped");

@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(value_name = "ID", value_parser = id)]
     id: Option<RequestedId>,
 
-    /// IsolationArg the tenant is isolated from others
+    /// How the tenant is isolated from others
     #[arg(long, value_enum, default_value = "namespace")]
     isolation: IsolationArg,
 
@@ -41,7 +41,7 @@ pub struct Args {
     #[command(flatten)]
     file: FileArgs,
 
-    /// IsolationArg long to wait until it is provisioned
+    /// How long to wait until it is provisioned
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     timeout: Duration,
 }

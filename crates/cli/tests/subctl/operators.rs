@@ -260,11 +260,11 @@ fn unknown_operator_is_a_usage_error() {
             &["serve", "--operators", "nope"][..],
             "[possible values: broker, vsphere]",
         ),
-        (&["operator"], "  broker   Make the tenants"),
+        (&["operator"], "  broker   Provision the tenants"),
         (&["operator", "nope"], "unrecognized subcommand 'nope'"),
         (
             &["operator", "vsphere", "--mode", "webhooks"],
-            "there are no webhooks: rules in its definitions and policies take their place, so that `watchers` is the only mode",
+            "there are no webhooks: validation rules and admission policies take their place, so that `watchers` is the only mode",
         ),
         (
             &["operator", "vsphere", "--allowed-server", "https://v"],

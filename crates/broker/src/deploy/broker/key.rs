@@ -28,7 +28,7 @@ pub enum PskSource {
     Generated,
 }
 
-/// The keys in the files. NoKey was sent yet.
+/// The keys in the files. Nothing was sent yet.
 pub(super) struct Candidates {
     given: Option<Secret>,
     replaced: PreviousFile,
