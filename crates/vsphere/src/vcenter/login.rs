@@ -42,7 +42,7 @@ pub struct VCenters {
     logins: Arc<Logins>,
 }
 
-/// Logins in progress, including those whose callers have left.
+/// Logins in progress, including abandoned ones.
 #[derive(Default)]
 struct Logins {
     accounts: Mutex<HashMap<Account, Login>>,
@@ -115,7 +115,7 @@ impl VCenters {
         }
     }
 
-    /// Waits at most this long for logins whose callers have left, so that their sessions are
+    /// Waits at most this long for abandoned logins, so that their sessions are
     /// logged out.
     pub async fn drain(&self, within: Duration) {
         let mut tasks = std::mem::take(&mut *lock(&self.logins.tasks));

@@ -166,8 +166,8 @@ async fn operator_respects_namespaces_and_watch_filter() -> anyhow::Result<()> {
     let _running = world.start_with(settings);
     here.wait_for_reason("c", "prod", "Available").await?;
     // An identity without the label is not reconciled, but its changes are watched.
-    let nobody = json!({"spec": {"allowedNamespaces": null}});
-    here.change_identity("shared", nobody).await?;
+    let no_namespace = json!({"spec": {"allowedNamespaces": null}});
+    here.change_identity("shared", no_namespace).await?;
     here.wait_for_reason("c", "prod", "NamespaceNotAllowed")
         .await?;
     let identity = here.all::<VSphereClusterIdentity>().get("shared").await?;

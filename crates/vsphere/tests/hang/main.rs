@@ -238,10 +238,7 @@ async fn r1_shutdown_closes_sessions_despite_a_hanging_vcenter() -> anyhow::Resu
     let running = fixture.world.start_with(settings);
     fixture.wait_for_reason(HEALTHY, "Available").await?;
     let hangs = |hanging: &FakeVCenter| hanging.called("RetrievePropertiesEx") > 0;
-    fixture
-        .hanging
-        .wait_for("somebody who hangs", hangs)
-        .await?;
+    fixture.hanging.wait_for("a hanging call", hangs).await?;
     assert_eq!(fixture.healthy.open_sessions().len(), TEAMS.len());
     let told = Instant::now();
     running.stop().await?;

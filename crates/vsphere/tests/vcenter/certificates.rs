@@ -169,7 +169,7 @@ async fn closed_port_or_plain_text_server_is_unreachable() {
         let refused = vcenters
             .log_in(&place, &Trust::Anybody, &credential("u", "p"))
             .await;
-        let refused = refused.expect_err("nobody there");
+        let refused = refused.expect_err("no server");
         assert_eq!(refused.reason, Reason::Unreachable);
         let expected = format!("{address} cannot be used: {start}");
         assert!(refused.message.starts_with(&expected), "{refused}");

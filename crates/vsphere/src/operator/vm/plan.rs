@@ -165,8 +165,8 @@ pub(super) fn after_task(
     Some(match observed.task.as_ref()? {
         Task::Running => Plan::without_problem(Step::Wait(intervals.tasks)),
         Task::Done(_) | Task::Unknown => Plan::without_problem(Step::ClearTask),
-        // The power state was already changed, by another client or by an earlier call whose
-        // response was lost.
+        // The power state was already changed, by another client or by an earlier call with a lost
+        // response.
         Task::Failed { fault, .. }
             if fault == "InvalidPowerState" && has_desired_power_state(vm, observed) =>
         {
