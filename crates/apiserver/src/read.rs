@@ -39,6 +39,6 @@ pub async fn await_named(registry: &Registry, query: &Query) -> Result<()> {
 /// Waits until the cache is not older than `revision`.
 async fn not_older(registry: &Registry, revision: Revision) -> Result<()> {
     let cache = registry.cache();
-    let reached = tokio::time::timeout(PATIENCE, cache.reach(revision)).await;
+    let reached = tokio::time::timeout(PATIENCE, cache.await_applied(revision)).await;
     reached.map_err(|_| StatusError::future(revision, cache.applied()))
 }

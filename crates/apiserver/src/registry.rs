@@ -203,7 +203,7 @@ impl Registry {
     /// Waits until the cache shows everything that was acknowledged before the call.
     pub async fn catch_up(&self) -> Result<Revision> {
         let revision = self.store.revision().await?;
-        self.cache.reach(revision).await;
+        self.cache.await_applied(revision).await;
         Ok(revision)
     }
 
@@ -211,7 +211,7 @@ impl Registry {
     /// a right away is obeyed from the next request on, without a question to the store.
     pub async fn await_own_writes(&self) {
         let committed = Revision::new(self.committed.load(Ordering::Acquire));
-        self.cache.reach(committed).await;
+        self.cache.await_applied(committed).await;
     }
 
     /// The object as the cache has it, which may be behind; or as every space has it.

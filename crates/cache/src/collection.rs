@@ -1,4 +1,4 @@
-//! The objects of one kind in one space, and the log of what happened to them.
+//! The objects of one kind in one space, and the log of their events.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -13,8 +13,8 @@ use crate::entry::Stored;
 
 /// The objects of one kind in one space.
 ///
-/// Its watchers are cursors on its log: a slow one costs nobody else anything, and is told
-/// when the log has passed it.
+/// A watch is a cursor on the log: a slow one costs no other, and gets an error when the log no
+/// longer reaches back to it.
 #[derive(Debug)]
 pub struct Collection {
     state: RwLock<State>,
@@ -35,85 +35,85 @@ struct State {
     closed: bool,
 }
 
-/// Something that happened to an object.
+/// A change to an object.
 #[derive(Debug)]
 pub struct Event {
-    /// When.
+    /// The revision of the change.
     pub revision: Revision,
-    /// What.
+    /// The sort of change.
     pub change: Change,
-    /// The object as it is now; for a deletion as it was last, at the deletion's revision.
+    /// The object after the change; of a deletion, its last state at the deletion's revision.
     pub object: Arc<Stored>,
-    /// The object as it was before, if it was.
+    /// The object before the change, if it existed.
     pub before: Option<Arc<Stored>>,
     time: Instant,
     frame: OnceLock<Bytes>,
 }
 
-/// What happened.
+/// The sort of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It came about.
+    /// The object was created.
     Added,
-    /// It changed.
+    /// The object was changed.
     Modified,
-    /// It is gone.
+    /// The object was deleted.
     Deleted,
 }
 
-/// A place in a log.
+/// A position in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor(u64);
 
-/// Why a log cannot be read from a place.
+/// Why a log cannot be read from a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The log begins after it, at this revision.
+    /// The log begins later, at this revision.
     Passed(Revision),
-    /// The collection is gone, with its space.
+    /// The collection was dropped, with its space.
     Closed,
 }
 
 /// A change on its way into a collection.
 #[derive(Debug)]
 pub(super) enum Put {
-    /// The object came about or changed.
+    /// The object was created or changed.
     Object(Stored),
-    /// The object that every space has is stored in this one from now on.
+    /// The object takes the place of a built-in one.
     Shadow(Stored, Arc<Stored>),
-    /// The object at this key is gone.
+    /// The object at this key was deleted.
     Gone(Arc<str>),
 }
 
-/// What became of a transaction's changes.
+/// The changes of a transaction, as recorded.
 #[derive(Debug)]
 pub(super) struct Recorded {
-    /// They, in their order.
+    /// The events, in their order.
     pub events: Vec<Arc<Event>>,
     /// Whether the log was empty before.
     pub began: bool,
 }
 
-/// Objects and the place in the log that they are the state of.
+/// The objects at one position of the log.
 #[derive(Debug)]
 pub struct Snapshot {
     /// The objects in key order.
     pub objects: Vec<Arc<Stored>>,
-    /// Where changes to them begin.
+    /// The position.
     pub cursor: Cursor,
     /// The revision of the collection's last change.
     pub last: Revision,
 }
 
-/// The most events in a log: what a client misses while it connects again is far less.
+/// The most events in a log: far more than a client misses while it reconnects.
 const MAX_EVENTS: usize = 1024;
 
-/// The most bytes that a log holds on to, so that a tenant with large objects cannot fill
-/// the memory of all with history.
+/// The most bytes of a log, so that a tenant with large objects cannot fill the memory with
+/// history.
 const MAX_WEIGHT: usize = 4 << 20;
 
 impl Collection {
-    /// An empty one, of which nothing before `floor` is known.
+    /// An empty collection, with no events known up to `floor`.
     pub fn new(floor: Revision) -> Self {
         let state = State {
             objects: BTreeMap::new(),
@@ -130,12 +130,12 @@ impl Collection {
         }
     }
 
-    /// The object at `key`.
+    /// Returns the object at `key`.
     pub fn get(&self, key: &str) -> Option<Arc<Stored>> {
         self.read().objects.get(key).cloned()
     }
 
-    /// The objects whose keys begin with `prefix` and are larger than `after`.
+    /// Returns the objects with keys that begin with `prefix` and follow `after`.
     pub fn snapshot(&self, prefix: &str, after: Option<&str>) -> Snapshot {
         let state = self.read();
         let objects = state.range(prefix, after).cloned().collect();
@@ -146,7 +146,7 @@ impl Collection {
         }
     }
 
-    /// At most `limit` of them, and how many are left.
+    /// Returns at most `limit` of them, and how many are left.
     pub fn page(&self, prefix: &str, after: Option<&str>, limit: usize) -> (Snapshot, usize) {
         let state = self.read();
         let mut rest = state.range(prefix, after);
@@ -162,7 +162,7 @@ impl Collection {
         )
     }
 
-    /// The objects as they were right after `revision`, in key order.
+    /// Returns the objects as of `revision`, in key order.
     pub fn at(&self, revision: Revision) -> Result<Vec<Arc<Stored>>, Lost> {
         let state = self.read();
         let later = state.later(revision)?;
@@ -180,7 +180,7 @@ impl Collection {
         Ok(objects.into_values().collect())
     }
 
-    /// The object at `key` as it was right after `revision`.
+    /// Returns the object at `key` as of `revision`.
     pub fn get_at(&self, key: &str, revision: Revision) -> Result<Option<Arc<Stored>>, Lost> {
         let state = self.read();
         let later = state.later(revision)?;
@@ -191,17 +191,17 @@ impl Collection {
         })
     }
 
-    /// How many keys begin with `prefix`, counted up to `most`.
-    pub fn count(&self, prefix: &str, most: usize) -> usize {
-        self.read().range(prefix, None).take(most).count()
+    /// Returns how many keys begin with `prefix`, counted up to `max`.
+    pub fn count(&self, prefix: &str, max: usize) -> usize {
+        self.read().range(prefix, None).take(max).count()
     }
 
-    /// The revision of the last change.
+    /// Returns the revision of the last change.
     pub fn last(&self) -> Revision {
         self.read().last
     }
 
-    /// Where the events after `revision` begin.
+    /// Returns the position after `revision`.
     pub fn after(&self, revision: Revision) -> Result<Cursor, Lost> {
         let state = self.read();
         if state.closed {
@@ -210,7 +210,7 @@ impl Collection {
         Ok(Cursor(state.first + state.later(revision)? as u64))
     }
 
-    /// Moves what happened since `cursor` to `events`, which is at most `limit`.
+    /// Appends the events since `cursor`, at most `limit`, and moves the cursor.
     pub fn read_on(
         &self,
         cursor: &mut Cursor,
@@ -225,7 +225,7 @@ impl Collection {
         Ok(())
     }
 
-    /// The same for what happened up to a revision, however much it is.
+    /// Appends all events since `cursor` up to a revision, and moves the cursor.
     pub fn read_until(
         &self,
         cursor: &mut Cursor,
@@ -241,18 +241,18 @@ impl Collection {
         Ok(())
     }
 
-    /// Is notified at every change.
+    /// Notified at every change.
     pub fn changed(&self) -> &Notify {
         &self.changed
     }
 
-    /// The end of the log, and the revision of the last change.
+    /// Returns the end of the log, and the revision of the last change.
     pub(super) fn end(&self) -> (Cursor, Revision) {
         let state = self.read();
         (state.end(), state.last)
     }
 
-    /// Puts an object that was there before anybody watched.
+    /// Adds an object that existed when the cache was loaded: there is no event for it.
     pub(super) fn load(&self, object: Stored) {
         let mut state = self.write();
         state.last = state.last.max(object.revision);
@@ -261,7 +261,7 @@ impl Collection {
             .insert(Arc::clone(&object.key), Arc::new(object));
     }
 
-    /// What one transaction did: all of it, before anybody sees any.
+    /// Applies the changes of a transaction, all under one lock.
     pub(super) fn apply(&self, changes: Vec<Put>, revision: Revision) -> Recorded {
         let mut state = self.write();
         let mut recorded = Recorded {
@@ -287,7 +287,7 @@ impl Collection {
         recorded
     }
 
-    /// Events of other collections, for a log over all spaces. Says whether it was empty.
+    /// Adds events of other collections to a log over all spaces. Returns whether it was empty.
     pub(super) fn record(&self, events: Vec<Arc<Event>>) -> bool {
         let mut state = self.write();
         let began = state.log.is_empty() && !events.is_empty();
@@ -299,7 +299,7 @@ impl Collection {
         began
     }
 
-    /// Forgets what happened before `time`, and says when the oldest did that is left.
+    /// Drops events from before `time`. Returns the time of the oldest that is left.
     pub(super) fn forget(&self, time: Instant) -> Option<Instant> {
         let mut state = self.write();
         while state.log.front().is_some_and(|event| event.time < time) {
@@ -312,7 +312,7 @@ impl Collection {
         oldest
     }
 
-    /// Ends all watches: the space is gone.
+    /// Ends all watches, because the space is gone.
     pub(super) fn close(&self) {
         self.write().closed = true;
         self.changed.notify_waiters();
@@ -346,7 +346,7 @@ impl State {
         Cursor(self.first + self.log.len() as u64)
     }
 
-    /// How many events were read. What happened before it was closed is told to the end.
+    /// Returns how many events precede the cursor. A closed log is readable to its end.
     fn unread(&self, cursor: Cursor) -> Result<usize, Lost> {
         let read = cursor.0.checked_sub(self.first);
         let read = read.ok_or(Lost::Passed(self.floor))? as usize;
@@ -356,7 +356,7 @@ impl State {
         }
     }
 
-    /// The place of the first event after `revision`.
+    /// Returns the index of the first event after `revision`.
     fn later(&self, revision: Revision) -> Result<usize, Lost> {
         if revision < self.floor {
             return Err(Lost::Passed(self.floor));
@@ -402,7 +402,7 @@ impl State {
 }
 
 impl Event {
-    /// Something that happened to an object.
+    /// A change to an object.
     pub fn new(
         revision: Revision,
         change: Change,
@@ -419,8 +419,8 @@ impl Event {
         }
     }
 
-    /// The event as a line of a JSON watch, made once for all watchers. One of what is shared
-    /// is made for each: kept, it would be a whole copy after all.
+    /// Returns the event as a line of a JSON watch, encoded once for all watchers. Lines of
+    /// shared objects are not kept: each would be a full copy.
     pub fn frame(&self) -> Bytes {
         let make = || frame(self.change, &self.object.body());
         match self.object.is_shared() {
@@ -433,14 +433,14 @@ impl Event {
         self.before.as_ref().filter(|before| !before.built_in)
     }
 
-    /// What is there now.
+    /// Returns the object that is stored after the change.
     pub(super) fn stored_after(&self) -> Option<&Arc<Stored>> {
         (self.change != Change::Deleted).then_some(&self.object)
     }
 
     fn weight(&self) -> usize {
-        // The state before is the previous event's or nobody's: it is held by this one. The
-        // line for watchers is another copy, once there is one.
+        // This event may be the last holder of the state before. The line for watchers is
+        // another copy, once it is encoded.
         let before = self.before.as_ref().map_or(0, |before| before.weight());
         let line = match self.object.is_shared() {
             true => 0,
@@ -451,7 +451,7 @@ impl Event {
 }
 
 impl Change {
-    /// As watches name it.
+    /// The name of the change in watch events.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -482,7 +482,7 @@ mod tests {
         Put::Object(Stored::new(key.into(), revision, json.as_bytes()))
     }
 
-    /// `a` at 1, `b` at 2, `a` anew at 3, `b` gone at 4, `c` at 5.
+    /// `a` created at 1, `b` at 2, `a` again at 3, `b` deleted at 4, `c` created at 5.
     fn collection() -> Collection {
         let collection = Collection::new(Revision::ZERO);
         let changes = [
@@ -508,7 +508,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_log_remembers_every_state() {
+    fn every_state_in_the_log_can_be_read() {
         let collection = collection();
         for (revision, wanted) in (0..).zip(STATES) {
             let at = Revision::new(revision);
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_read_up_to_a_revision_and_to_its_end_after_it_is_closed() {
+    fn closed_log_can_be_read_to_its_end() {
         let collection = collection();
         let (mut cursor, mut events) = (collection.after(Revision::new(1)).unwrap(), Vec::new());
         let until = Revision::new(3);
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_go_when_neither_an_object_nor_the_log_has_them() {
+    fn shared_chunks_are_freed_with_their_last_holder() {
         let pool = Arc::new(Pool::default());
         let text: String = (0..8_000).map(|n| format!("{n:05}")).collect();
         let json = format!(r#"{{"kind":"K","metadata":{{"uid":"u"}},"spec":"{text}"}}"#);
@@ -569,7 +569,7 @@ mod tests {
             let object = Stored::shared("a".into(), at, json.as_bytes(), &pool);
             collection.apply(vec![Put::Object(object)], at);
         }
-        // Five hundred copies would be too much to remember; what they share is not.
+        // The log could not hold five hundred copies; it holds what they share.
         assert_eq!(collection.after(Revision::ZERO), Ok(Cursor(0)));
         assert!(pool.count() < 80, "{}", pool.count());
         collection.apply(vec![Put::Gone("a".into())], Revision::new(501));

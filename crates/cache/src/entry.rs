@@ -1,4 +1,4 @@
-//! One object in the cache: its bytes, once.
+//! One object in the cache: the bytes that are sent.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,10 +26,9 @@ pub struct Stored {
     pub revision: Revision,
     /// The JSON, beginning with `{"kind":"…","apiVersion":"…",`.
     text: Text,
-    /// Whether it is in every space and in no store: a built-in object.
+    /// Whether it is a built-in object, which every space has and no store.
     pub built_in: bool,
-    /// When it was written, in seconds since 1970, if it is one of those that
-    /// [expire](crate::expiry); else zero.
+    /// When it was last written, in seconds since 1970, if it [expires](crate::expiry); else zero.
     pub written: u32,
     labels: OnceLock<Labels>,
     /// Of custom objects only.
@@ -45,12 +44,12 @@ impl Stored {
         Self::of(key, revision, Text::whole(value, revision))
     }
 
-    /// The same, of which large parts may be what others have too.
+    /// The same, with its chunks shared through the pool.
     pub fn shared(key: Arc<str>, revision: Revision, value: &[u8], pool: &Arc<Pool>) -> Self {
         Self::of(key, revision, Text::shared(value, revision, pool))
     }
 
-    /// The same, of one that every space has.
+    /// The same, held as a template and the values that fill it.
     pub fn templated(key: Arc<str>, revision: Revision, value: &[u8], pool: &Arc<Pool>) -> Self {
         Self::of(key, revision, Text::templated(value, revision, pool))
     }
@@ -72,13 +71,13 @@ impl Stored {
         }
     }
 
-    /// The same, which was written then.
+    /// The same, last written at this time.
     pub const fn dated(mut self, written: u32) -> Self {
         self.written = written;
         self
     }
 
-    /// The object that every space has, and no store.
+    /// A built-in object, which every space has and no store.
     pub fn built_in(key: Arc<str>, revision: Revision, value: &[u8]) -> Self {
         Self {
             built_in: true,
@@ -86,7 +85,7 @@ impl Stored {
         }
     }
 
-    /// The same object in another form.
+    /// The same object with another body.
     pub fn shown_as(&self, body: Bytes) -> Self {
         Self {
             revision: self.revision,
@@ -99,7 +98,7 @@ impl Stored {
         self.versions.get_or_init(Box::default)
     }
 
-    /// What a transaction expects that changes it.
+    /// Returns the precondition of a transaction that changes the object.
     pub const fn expected(&self) -> Expect {
         match self.built_in {
             true => Expect::Absent,
@@ -107,49 +106,49 @@ impl Stored {
         }
     }
 
-    /// The same object as it was last seen, at the revision of its deletion.
+    /// The last state of the object, at the revision of its deletion.
     pub fn deleted(&self, revision: Revision) -> Self {
         Self::of(Arc::clone(&self.key), revision, self.text.at(revision))
     }
 
-    /// The JSON as it is sent. It costs nothing, but for what is
-    /// [shared](Self::is_shared), which is put together.
+    /// Returns the JSON as it is sent. That copies nothing, unless the object is
+    /// [shared](Self::is_shared) and has to be assembled.
     pub fn body(&self) -> Cow<'_, Bytes> {
         self.text.bytes()
     }
 
-    /// How the JSON begins, at most so many bytes of it.
-    pub fn beginning(&self, most: usize) -> Cow<'_, [u8]> {
-        self.text.beginning(most)
+    /// Returns the beginning of the JSON, at most `max` bytes.
+    pub fn beginning(&self, max: usize) -> Cow<'_, [u8]> {
+        self.text.beginning(max)
     }
 
-    /// Whether its JSON is in pieces, which others have too.
+    /// Whether the JSON is held in chunks that other objects share.
     pub const fn is_shared(&self) -> bool {
         self.text.is_shared()
     }
 
-    /// Its namespace; `None` where there are no namespaces.
+    /// The namespace; `None` of a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         self.key.split_once('/').map(|(namespace, _)| namespace)
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &str {
         self.key.rsplit('/').next().unwrap_or(&self.key)
     }
 
-    /// Writes the JSON without `kind` and `apiVersion`, as items of lists are: what comes
-    /// after the opening brace.
+    /// Writes the JSON as an item of a list: without `kind` and `apiVersion`, from after the
+    /// opening brace.
     pub fn write_item(&self, kind: &Kind, out: &mut impl BufMut) {
         self.text.write(head_length(kind), out);
     }
 
-    /// How long that is.
+    /// The length of [`write_item`](Self::write_item)'s output.
     pub fn item_length(&self, kind: &Kind) -> usize {
         self.text.length().saturating_sub(head_length(kind))
     }
 
-    /// The value of a label. Labels are read once, when somebody first selects by them.
+    /// Returns the value of a label. Labels are parsed once, at the first selection by labels.
     pub fn label(&self, name: &str) -> Option<&str> {
         let labels = self.labels.get_or_init(|| read_labels(&self.body()));
         let found = labels
@@ -158,27 +157,27 @@ impl Stored {
         Some(&labels[found].1)
     }
 
-    /// The value of an annotation.
+    /// Returns the value of an annotation.
     pub fn annotation(&self, name: &str) -> Option<String> {
-        // Most objects have no such text anywhere.
+        // Most objects do not contain the name anywhere.
         let body = self.body();
         memmem::find(&body, name.as_bytes())?;
         let mut annotations = read_metadata::<Annotated>(&body).annotations;
         annotations.remove(name).map(String::from)
     }
 
-    /// The tenant whose it is, as it says itself; none if it is the system's.
+    /// Returns the tenant that the metadata names; `None` of an object of the system.
     pub fn tenant(&self) -> Option<Box<str>> {
         let tenant = read_metadata::<Owned>(&self.body()).tenant;
         tenant.filter(|tenant| !tenant.is_empty())
     }
 
-    /// Its UID. Every stored object has one, near its beginning.
+    /// The UID. Every stored object has one, near its beginning.
     pub fn uid(&self) -> Option<&str> {
         self.text.uid()
     }
 
-    /// When it was created, in seconds since 1970.
+    /// The creation time, in seconds since 1970.
     pub fn created(&self) -> Option<i64> {
         let tree = self.tree();
         let text = tree.get("metadata")?.get("creationTimestamp")?.as_str()?;
@@ -186,10 +185,10 @@ impl Stored {
         Some(time.as_second())
     }
 
-    /// How many bytes the store holds of it.
+    /// The length of the value in the store.
     pub fn stored_length(&self) -> usize {
         let length = self.text.length();
-        // What was never stored says no revision, and neither does what has no uid.
+        // An object that was never stored, or has no UID, contains no resourceVersion.
         if self.revision == Revision::ZERO || self.uid().is_none() {
             return length;
         }
@@ -210,12 +209,12 @@ impl Stored {
                 .is_some_and(|meta| meta.get("deletionTimestamp").is_some())
     }
 
-    /// The whole object as a tree.
+    /// Parses the whole object.
     pub fn tree(&self) -> Object {
         serde_json::from_slice(&self.body()).unwrap_or_default()
     }
 
-    /// Whether the store holds it as these bytes.
+    /// Whether these bytes are the value in the store.
     pub fn is_stored_as(&self, value: &[u8]) -> bool {
         let body = self.body();
         let Some(revision) = revision_member(&body) else {
@@ -227,14 +226,14 @@ impl Stored {
             && value.ends_with(after)
     }
 
-    /// How much memory it takes, roughly: of what is shared, what was not there before.
+    /// Returns roughly how much memory the object takes; of shared chunks, those it added.
     pub fn weight(&self) -> usize {
         self.text.weight() + self.key.len() + size_of::<Self>()
     }
 }
 
-/// How many bytes `{"kind":"…","apiVersion":"…",` has. Items of kinds that users define keep
-/// it: what the list is called need not say what they are.
+/// The length of `{"kind":"…","apiVersion":"…",`. Items of custom resources keep it, because the
+/// kind of a list does not determine the kind of its items.
 fn head_length(kind: &Kind) -> usize {
     if kind.is_custom() {
         return 1;
@@ -242,8 +241,8 @@ fn head_length(kind: &Kind) -> usize {
     r#"{"kind":"","apiVersion":"","#.len() + kind.kind.len() + kind.api_version().len()
 }
 
-/// Where the uid is, which every stored object has and whose fields before it cannot hold
-/// this text (names and paths have no quotes).
+/// Returns the range of the UID. Every stored object has one, and the fields before it cannot
+/// contain this text (names and paths have no quotes).
 pub(super) fn uid(json: &[u8]) -> Option<Range<usize>> {
     const MARK: &[u8] = br#""uid":""#;
     let at = json.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
@@ -251,12 +250,12 @@ pub(super) fn uid(json: &[u8]) -> Option<Range<usize>> {
     Some(at..at + length)
 }
 
-/// Where the resourceVersion goes: right after the uid.
+/// Returns the offset at which the resourceVersion is inserted: right after the UID.
 pub(super) fn after_uid(json: &[u8]) -> Option<usize> {
     uid(json).map(|uid| uid.end + 1)
 }
 
-/// The JSON with its resourceVersion.
+/// Returns the JSON with its resourceVersion.
 pub fn with_revision(json: &[u8], revision: Revision) -> Bytes {
     let Some(at) = after_uid(json) else {
         return Bytes::copy_from_slice(json);
@@ -269,7 +268,7 @@ pub fn with_revision(json: &[u8], revision: Revision) -> Bytes {
     whole.into()
 }
 
-/// The JSON as the store holds it.
+/// Returns the JSON as it is stored.
 pub fn without_revision(json: &[u8]) -> Bytes {
     match revision_member(json) {
         None => Bytes::copy_from_slice(json),
@@ -277,7 +276,7 @@ pub fn without_revision(json: &[u8]) -> Bytes {
     }
 }
 
-/// Where the resourceVersion is, with the comma before it.
+/// Returns the range of the resourceVersion, with the comma before it.
 fn revision_member(json: &[u8]) -> Option<Range<usize>> {
     const MARK: &[u8] = br#","resourceVersion":""#;
     let at = after_uid(json).filter(|at| json[*at..].starts_with(MARK))?;
@@ -287,7 +286,7 @@ fn revision_member(json: &[u8]) -> Option<Range<usize>> {
     Some(at..end)
 }
 
-/// Reads the labels and stops: what comes after the metadata is not looked at.
+/// Parses the labels, and nothing after the metadata.
 fn read_labels(json: &[u8]) -> Labels {
     let labels = read_metadata::<Labelled>(json).labels;
     labels.into_iter().collect()
@@ -296,7 +295,7 @@ fn read_labels(json: &[u8]) -> Labels {
 pub(super) fn read_metadata<'de, M: Deserialize<'de> + Default>(json: &'de [u8]) -> M {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let mut metadata = M::default();
-    // Whoever stops before the end is told so, and has what they wanted.
+    // Stopping after the metadata is an error to serde; the metadata is read by then.
     reader.deserialize_map(Members(&mut metadata)).ok();
     metadata
 }
@@ -318,7 +317,7 @@ struct Owned {
     tenant: Option<Box<str>>,
 }
 
-/// Puts there what the metadata says.
+/// Deserializes the metadata into `M`, and stops.
 struct Members<'a, M>(&'a mut M);
 
 impl<'de, M: Deserialize<'de>> Visitor<'de> for Members<'_, M> {
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_resource_version_comes_right_after_the_uid() {
+    fn resource_version_follows_the_uid() {
         let stored = stored();
         let body = stored.body();
         let text = std::str::from_utf8(&body).unwrap();
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_holds_has_no_revision_in_it() {
+    fn stored_value_contains_no_revision() {
         for revision in [1, 9, 10, 99, 100, 123_456, u64::MAX] {
             let stored = Stored::new("n/a".into(), Revision::new(revision), OBJECT.as_bytes());
             assert_eq!(stored.stored_length(), OBJECT.len(), "{revision}");
@@ -378,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_shows_the_last_state_at_its_own_revision() {
+    fn deletion_has_the_last_state_at_its_own_revision() {
         let deleted = stored().deleted(Revision::new(9));
         let body = deleted.body();
         let text = std::str::from_utf8(&body).unwrap();
@@ -386,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_of_a_list_has_no_kind() {
+    fn list_item_has_no_kind() {
         let id = kinds().find("", "v1", "configmaps").unwrap();
         let kind = kinds().get(id);
         let mut item = Vec::new();
@@ -396,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_the_metadata_is_not_looked_at() {
+    fn nothing_after_the_metadata_is_parsed() {
         let json = r#"{"kind":"K","metadata":{"uid":"u","annotations":{"a":"1"},"tenant":"t1"},"#;
         let stored = Stored::new("a".into(), Revision::new(7), json.as_bytes());
         assert_eq!(stored.tenant().as_deref(), Some("t1"));

@@ -111,7 +111,7 @@ async fn load_tenants(
         for entry in &page.entries {
             if let Some(found) = cache.parse(&entry.key) {
                 let tenant = Stored::new(found.key.into(), entry.modified, &entry.value);
-                cache.note_birth(&tenant, entry.created);
+                cache.note_space(&tenant, entry.created);
             }
         }
         let last = page.entries.last().map(|entry| entry.key.clone());
@@ -236,7 +236,7 @@ impl Feed {
                 let tenants = self.cache.collection(found.shelf, &found.space);
                 if tenants.get(found.key).is_none() {
                     let tenant = Stored::new(found.key.into(), revision, &entry.value);
-                    self.cache.born(&tenant, revision);
+                    self.cache.add_space(&tenant, revision);
                 }
             }
         }
@@ -250,9 +250,9 @@ impl Feed {
         charged: bool,
     ) {
         let cache = Arc::clone(&self.cache);
-        let shelf = cache.shelf(mark);
+        let shelf = cache.collections(mark);
         let mut events = Vec::new();
-        shelf.turn();
+        shelf.bump_version();
         for part in parts {
             let collection = cache.collection(mark, &part.space);
             let recorded = collection.apply(part.puts, revision);
@@ -275,7 +275,7 @@ impl Feed {
             self.remember(&collection, recorded.began);
         }
         let began = shelf.everywhere.record(events);
-        shelf.turn();
+        shelf.bump_version();
         self.remember(&shelf.everywhere, began);
     }
 

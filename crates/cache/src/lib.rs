@@ -1,8 +1,12 @@
-//! Every object once, as it is sent.
+//! A watch cache: every object once, as the bytes that are sent.
 //!
-//! One feed from the store keeps it; requests only read. It is never ahead of the store,
-//! and [`Cache::reach`] waits until it is not behind what a caller has seen. What one
-//! transaction changed is seen whole, in one space and over all.
+//! A [`Feed`] follows the store and fills it; requests only read. The cache is never ahead of
+//! the store, and [`Cache::await_applied`] waits until it is not behind a revision. Readers see
+//! a transaction whole, in one space and across spaces.
+//!
+//! The crate knows neither HTTP nor RBAC nor admission: what the layers above derive from
+//! objects is kept in slots that they fill ([`Derived`]), and what depends on the meaning of
+//! objects is asked of them ([`Hooks`]).
 
 pub mod bootstrap_objects;
 mod collection;
@@ -54,27 +58,24 @@ use bootstrap_objects::BootstrapObjects;
 #[derive(Debug)]
 pub struct Cache {
     layout: Layout,
-    shelves: Vec<Arc<KindCollections>>,
-    /// Those of kinds that users define: by group and plural.
-    customs: RwLock<HashMap<Box<str>, Group>>,
-    /// What objects of many spaces have in common.
+    /// The collections of built-in kinds, by the index of the kind.
+    built_in: Vec<Arc<KindCollections>>,
+    /// The collections of custom resources, by group and plural.
+    custom: RwLock<HashMap<Box<str>, Group>>,
+    /// Chunks that objects of many spaces share.
     pool: Arc<Pool>,
-    /// What every space has.
     bootstrap_objects: BootstrapObjects,
     hooks: Box<dyn Hooks>,
-    /// The revision at which a collection of such a kind was last given up.
+    /// The revision at which a collection of a custom resource was last dropped.
     cleared: AtomicU64,
-    /// Everything that happened after it is told to watchers.
+    /// Watches can start from here on.
     start: Revision,
-    /// Who depends on whom.
     owner_graph: OwnerGraph,
-    /// The spaces that there are.
-    lives: RwLock<HashMap<Space, Arc<SpaceState>>>,
-    /// The spaces whose policies are in memory, so that those that nobody asks are found
-    /// without a look at all.
-    compiled: Mutex<Vec<Weak<SpaceState>>>,
-    /// When a write last needed more of what a tenant may have, by tenant: see
-    /// [`quota`](crate::write::quota).
+    spaces: RwLock<HashMap<Space, Arc<SpaceState>>>,
+    /// The spaces with derived values in memory, so that idle ones are found without a scan of
+    /// all spaces.
+    with_derived: Mutex<Vec<Weak<SpaceState>>>,
+    /// The revision of the last write that was charged to a tenant's quota, by tenant.
     fences: RwLock<HashMap<TenantName, Revision>>,
     dirty_quotas: DirtyQuotas,
     applied: AtomicU64,
@@ -82,50 +83,50 @@ pub struct Cache {
     progress_wanted: Notify,
 }
 
-/// The kinds of a group that users define, by their plurals.
+/// The custom resources of a group, by plural.
 type Group = HashMap<Box<str>, Arc<KindCollections>>;
 
 /// The collections of one kind.
 #[derive(Debug)]
 struct KindCollections {
     spaces: RwLock<HashMap<Space, Arc<Collection>>>,
-    /// What happened in all spaces, for those who watch all.
+    /// The events of all spaces, for watches across spaces.
     everywhere: Arc<Collection>,
-    /// Grows before and after a transaction changes the shelf: odd in between.
+    /// Incremented before and after a transaction is applied: odd in between.
     version: AtomicU64,
 }
 
-/// The objects of a kind in every space, all of one moment.
+/// The objects of a kind in every space, at one revision.
 #[derive(Debug)]
 pub struct AllSpacesSnapshot {
     /// The objects in the order of spaces and keys.
     pub objects: Vec<(Space, Arc<Stored>)>,
-    /// What happens in every space, as [`Cache::log_of_all`] has it.
+    /// The events of every space, as in [`Cache::log_of_all`].
     pub log: Arc<Collection>,
-    /// Where changes to them begin in that log.
+    /// The position of the snapshot in that log.
     pub cursor: Cursor,
     /// The revision of the last change.
     pub last: Revision,
 }
 
-/// How often progress is asked for while somebody waits: once at once, and again in case
-/// the store grows where the cache does not look.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// How often progress is requested from the store while a reader waits: at once, and again in
+/// case the store's revision grows by keys that the cache does not watch.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Cache {
     fn new(layout: Layout, at: Revision, hooks: Box<dyn Hooks>) -> Self {
         Self {
             layout,
-            shelves: kinds().iter().map(|_| KindCollections::new(at)).collect(),
-            customs: RwLock::default(),
+            built_in: kinds().iter().map(|_| KindCollections::new(at)).collect(),
+            custom: RwLock::default(),
             pool: Arc::default(),
             bootstrap_objects: BootstrapObjects::new(),
             hooks,
             cleared: AtomicU64::new(0),
             start: at,
             owner_graph: OwnerGraph::default(),
-            lives: RwLock::default(),
-            compiled: Mutex::default(),
+            spaces: RwLock::default(),
+            with_derived: Mutex::default(),
             fences: RwLock::default(),
             dirty_quotas: DirtyQuotas::default(),
             applied: AtomicU64::new(at.get()),
@@ -134,79 +135,84 @@ impl Cache {
         }
     }
 
-    /// The objects of a kind in a space, if there ever was one.
+    /// Returns the collection of a kind in a space, if it ever had an object.
     pub fn find(&self, kind: impl Keyed, space: &Space) -> Option<Arc<Collection>> {
-        self.find_shelf(kind.collection_key())?.find(space)
+        self.find_collections(kind.collection_key())?.find(space)
     }
 
-    /// The objects of a kind in a space.
+    /// Returns the collection of a kind in a space.
     pub fn collection(&self, kind: impl Keyed, space: &Space) -> Arc<Collection> {
-        let mark = kind.collection_key();
-        let shelf = self.shelf(mark);
-        if let Some(found) = shelf.find(space) {
+        let key = kind.collection_key();
+        let collections = self.collections(key);
+        if let Some(found) = collections.find(space) {
             return found;
         }
-        let mut spaces = shelf.spaces.write().unwrap_or_else(PoisonError::into_inner);
-        let floor = self.first_of(space).max(self.first_on(mark));
-        let made = spaces.entry(space.clone());
-        Arc::clone(made.or_insert_with(|| Arc::new(Collection::new(floor))))
+        let mut spaces = collections
+            .spaces
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let floor = self.first_of(space).max(self.floor_of(key));
+        let entry = spaces.entry(space.clone());
+        Arc::clone(entry.or_insert_with(|| Arc::new(Collection::new(floor))))
     }
 
-    /// The collections of a kind, in the order of their spaces.
+    /// Returns the collections of a kind, sorted by space.
     pub fn everywhere(&self, kind: impl Keyed) -> Vec<(Space, Arc<Collection>)> {
-        let shelf = self.find_shelf(kind.collection_key());
-        shelf.map(|shelf| shelf.all()).unwrap_or_default()
+        let collections = self.find_collections(kind.collection_key());
+        collections
+            .map(|collections| collections.all())
+            .unwrap_or_default()
     }
 
-    /// The objects of a kind in every space whose keys begin with `prefix`; `None` if a
-    /// transaction changed some while they were collected.
+    /// Returns the objects of a kind in every space with keys that begin with `prefix`; `None`
+    /// if a transaction was applied meanwhile.
     pub fn snapshot_all_spaces(&self, kind: impl Keyed, prefix: &str) -> Option<AllSpacesSnapshot> {
-        let shelf = self.shelf(kind.collection_key());
-        let version = shelf.version.load(Ordering::Acquire);
-        let (cursor, last) = shelf.everywhere.end();
+        let collections = self.collections(kind.collection_key());
+        let version = collections.version.load(Ordering::Acquire);
+        let (cursor, last) = collections.everywhere.end();
         let mut objects = Vec::new();
-        for (space, collection) in shelf.all() {
+        for (space, collection) in collections.all() {
             let found = collection.snapshot(prefix, None).objects.into_iter();
             objects.extend(found.map(|object| (space.clone(), object)));
         }
-        // Who sees part of a transaction in a collection sees this number changed too: the
-        // collection's lock is taken in between.
+        // A reader that saw part of a transaction in a collection also sees the new version: it
+        // took the collection's lock in between.
         let untouched =
-            version.is_multiple_of(2) && shelf.version.load(Ordering::Acquire) == version;
+            version.is_multiple_of(2) && collections.version.load(Ordering::Acquire) == version;
         untouched.then_some(AllSpacesSnapshot {
             objects,
-            log: Arc::clone(&shelf.everywhere),
+            log: Arc::clone(&collections.everywhere),
             cursor,
             last,
         })
     }
 
-    /// The revision of the last change to an object of a kind in any space.
+    /// Returns the revision of the last change to an object of a kind in any space.
     pub fn last_of_all(&self, kind: impl Keyed) -> Revision {
-        self.shelf(kind.collection_key()).everywhere.last()
+        self.collections(kind.collection_key()).everywhere.last()
     }
 
-    /// What happens to objects of a kind in every space: a log without objects.
+    /// Returns the log of a kind over all spaces, without objects.
     pub fn log_of_all(&self, kind: impl Keyed) -> Arc<Collection> {
-        Arc::clone(&self.shelf(kind.collection_key()).everywhere)
+        Arc::clone(&self.collections(kind.collection_key()).everywhere)
     }
 
-    /// Who depends on whom, in every space.
+    /// Owners and dependents, in every space.
     pub const fn owner_graph(&self) -> &OwnerGraph {
         &self.owner_graph
     }
 
-    /// Everything up to this revision is in it.
+    /// Returns the revision up to which everything is applied.
     pub fn applied(&self) -> Revision {
         Revision::new(self.applied.load(Ordering::Acquire))
     }
 
-    /// Waits until everything up to `revision` is in it.
-    pub async fn reach(&self, revision: Revision) {
+    /// Waits until everything up to `revision` is applied.
+    pub async fn await_applied(&self, revision: Revision) {
         if self.applied() >= revision {
             return;
         }
-        let mut ask = tokio::time::interval(ASK_AGAIN);
+        let mut ask = tokio::time::interval(PROGRESS_INTERVAL);
         while self.applied() < revision {
             let advanced = self.advanced.notified();
             if self.applied() >= revision {
@@ -219,33 +225,33 @@ impl Cache {
         }
     }
 
-    /// Is notified whenever more is in it.
+    /// Notified whenever a revision is applied.
     pub const fn advanced(&self) -> &Notify {
         &self.advanced
     }
 
-    fn find_shelf(&self, mark: CollectionKey<'_>) -> Option<Arc<KindCollections>> {
-        match mark {
-            CollectionKey::BuiltIn(id) => self.shelves.get(id.index()).cloned(),
+    fn find_collections(&self, key: CollectionKey<'_>) -> Option<Arc<KindCollections>> {
+        match key {
+            CollectionKey::BuiltIn(id) => self.built_in.get(id.index()).cloned(),
             CollectionKey::Custom { group, resource } => {
-                let customs = self.customs.read().unwrap_or_else(PoisonError::into_inner);
-                customs.get(group)?.get(resource).cloned()
+                let custom = self.custom.read().unwrap_or_else(PoisonError::into_inner);
+                custom.get(group)?.get(resource).cloned()
             }
         }
     }
 
-    fn shelf(&self, mark: CollectionKey<'_>) -> Arc<KindCollections> {
-        if let Some(found) = self.find_shelf(mark) {
+    fn collections(&self, key: CollectionKey<'_>) -> Arc<KindCollections> {
+        if let Some(found) = self.find_collections(key) {
             return found;
         }
-        let floor = self.start.max(self.first_on(mark));
-        let (group, resource) = match mark {
+        let floor = self.start.max(self.floor_of(key));
+        let (group, resource) = match key {
             CollectionKey::Custom { group, resource } => (group, resource),
-            // The table has a shelf for each of its kinds.
+            // The table has collections for each of its kinds.
             CollectionKey::BuiltIn(_) => return KindCollections::new(floor),
         };
-        let mut customs = self.customs.write().unwrap_or_else(PoisonError::into_inner);
-        let group = customs.entry(group.into()).or_default();
+        let mut custom = self.custom.write().unwrap_or_else(PoisonError::into_inner);
+        let group = custom.entry(group.into()).or_default();
         Arc::clone(
             group
                 .entry(resource.into())
@@ -253,44 +259,44 @@ impl Cache {
         )
     }
 
-    /// The revision after which nothing of the kind was given up.
-    fn first_on(&self, mark: CollectionKey<'_>) -> Revision {
-        match mark {
+    /// Returns the revision after which no collection of the kind was dropped.
+    fn floor_of(&self, key: CollectionKey<'_>) -> Revision {
+        match key {
             CollectionKey::BuiltIn(_) => Revision::ZERO,
             CollectionKey::Custom { .. } => Revision::new(self.cleared.load(Ordering::Acquire)),
         }
     }
 
-    /// The kinds that users define of which the space has, or had, objects.
-    pub fn customs_of(&self, space: &Space) -> Vec<(Box<str>, Box<str>)> {
-        let customs = self.customs.read().unwrap_or_else(PoisonError::into_inner);
-        let all = customs.iter().flat_map(|(group, shelves)| {
+    /// Returns group and plural of the custom resources that the space has, or had, objects of.
+    pub fn custom_resources(&self, space: &Space) -> Vec<(Box<str>, Box<str>)> {
+        let custom = self.custom.read().unwrap_or_else(PoisonError::into_inner);
+        let all = custom.iter().flat_map(|(group, shelves)| {
             let in_space = shelves
                 .iter()
-                .filter(|(_, shelf)| shelf.find(space).is_some());
+                .filter(|(_, collections)| collections.find(space).is_some());
             in_space.map(move |(resource, _)| (group.clone(), resource.clone()))
         });
         all.collect()
     }
 
-    /// Forgets the objects of a kind in a space that does not serve it any more: its watches
-    /// end, its memory is given back.
+    /// Drops the collection of a custom resource that the space no longer serves: its watches
+    /// end and its memory is freed.
     pub(crate) fn clear(&self, group: &str, resource: &str, space: &Space, revision: Revision) {
         self.cleared.fetch_max(revision.get(), Ordering::AcqRel);
-        let mut customs = self.customs.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(shelves) = customs.get_mut(group) else {
+        let mut custom = self.custom.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(shelves) = custom.get_mut(group) else {
             return;
         };
         if shelves
             .get(resource)
-            .is_some_and(|shelf| shelf.clear(space))
-            && let Some(shelf) = shelves.remove(resource)
+            .is_some_and(|collections| collections.clear(space))
+            && let Some(collections) = shelves.remove(resource)
         {
-            // Who watches all spaces reads a log that is written no more, and begins again.
-            shelf.everywhere.close();
+            // Watches across spaces end, because nothing is added to this log any more.
+            collections.everywhere.close();
         }
         if shelves.is_empty() {
-            customs.remove(group);
+            custom.remove(group);
         }
     }
 
@@ -299,23 +305,23 @@ impl Cache {
         self.advanced.notify_waiters();
     }
 
-    /// The revision after which everything that happened in the space is known.
+    /// Returns the revision after which every event of the space is known.
     pub fn first_of(&self, space: &Space) -> Revision {
         self.birth(space).max(self.start)
     }
 
-    /// The revision at which the space came about: what was there before was not its own.
-    /// The system's was always there.
+    /// Returns the revision at which the space was created: earlier objects under its name
+    /// belonged to another tenant. The system's space always existed.
     pub fn birth(&self, space: &Space) -> Revision {
         match space {
             Space::System => Revision::ZERO,
             Space::Tenant(_) => self
                 .space_state(space)
-                .map_or(Revision::ZERO, |life| life.birth),
+                .map_or(Revision::ZERO, |state| state.birth),
         }
     }
 
-    /// The revision of a tenant's fence, if it has one.
+    /// Returns the revision of a tenant's fence, if it has one.
     pub fn fence(&self, tenant: &TenantName) -> Option<Revision> {
         let fences = self.fences.read().unwrap_or_else(PoisonError::into_inner);
         fences.get(tenant).copied()
@@ -329,83 +335,89 @@ impl Cache {
         };
     }
 
-    /// Where something changed that is limited.
+    /// Quotas with a usage that may be stale.
     pub const fn dirty_quotas(&self) -> &DirtyQuotas {
         &self.dirty_quotas
     }
 
-    /// The space, if there is such a tenant.
+    /// Returns the state of a space, if its tenant exists.
     pub fn space_state(&self, space: &Space) -> Option<Arc<SpaceState>> {
-        let lives = self.lives.read().unwrap_or_else(PoisonError::into_inner);
-        lives.get(space).cloned()
+        let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
+        spaces.get(space).cloned()
     }
 
-    /// Notes whose policy is in memory now.
-    pub(crate) fn note_derived(&self, life: &Arc<SpaceState>) {
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if !life.noted.swap(true, Ordering::AcqRel) {
-            compiled.push(Arc::downgrade(life));
+    /// Notes that the space has derived values in memory.
+    pub(crate) fn note_derived(&self, state: &Arc<SpaceState>) {
+        let mut with_derived = self
+            .with_derived
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !state.noted.swap(true, Ordering::AcqRel) {
+            with_derived.push(Arc::downgrade(state));
         }
     }
 
     /// Makes the served resources of every space stale.
     fn invalidate_all_apis(&self, revision: Revision) {
-        let lives = self.lives.read().unwrap_or_else(PoisonError::into_inner);
-        for life in lives.values() {
-            life.invalidate(Derived::Apis, revision);
+        let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
+        for state in spaces.values() {
+            state.invalidate(Derived::Apis, revision);
         }
     }
 
-    /// Gives back the memory of policies that nobody asked since the last call but one.
+    /// Drops derived values that were not read since the last call but one.
     fn evict_idle(&self) {
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        compiled.retain(|life| {
-            let Some(life) = life.upgrade() else {
+        let mut with_derived = self
+            .with_derived
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        with_derived.retain(|state| {
+            let Some(state) = state.upgrade() else {
                 return false;
             };
-            let kept = life.evict_idle();
-            life.noted.store(kept, Ordering::Release);
+            let kept = state.evict_idle();
+            state.noted.store(kept, Ordering::Release);
             kept
         });
     }
 
-    fn born(&self, tenant: &Stored, revision: Revision) {
-        // Nothing that was made under the name of a former tenant is left to this one.
+    fn add_space(&self, tenant: &Stored, revision: Revision) {
+        // A new tenant inherits nothing of a former one of its name.
         self.close(tenant.name());
-        self.note_birth(tenant, revision);
+        self.note_space(tenant, revision);
     }
 
-    fn note_birth(&self, tenant: &Stored, revision: Revision) {
+    fn note_space(&self, tenant: &Stored, revision: Revision) {
         if let Ok(space) = Space::parse(tenant.name()) {
-            let life = Arc::new(SpaceState::of(tenant, revision));
-            let mut lives = self.lives.write().unwrap_or_else(PoisonError::into_inner);
-            lives.insert(space, life);
+            let state = Arc::new(SpaceState::of(tenant, revision));
+            let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+            spaces.insert(space, state);
         }
     }
 
-    /// Forgets a tenant's space: its watches end, its memory is given back.
+    /// Drops a tenant's space: its watches end and its memory is freed.
     fn close(&self, tenant: &str) {
         let Ok(tenant) = TenantName::parse(tenant) else {
             return;
         };
         let space = Space::Tenant(tenant);
         self.owner_graph.close(&space);
-        for shelf in &self.shelves {
-            shelf.clear(&space);
+        for collections in &self.built_in {
+            collections.clear(&space);
         }
-        for (group, resource) in self.customs_of(&space) {
+        for (group, resource) in self.custom_resources(&space) {
             self.clear(&group, &resource, &space, self.applied());
         }
-        let mut lives = self.lives.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(life) = lives.remove(&space) {
-            life.end();
+        let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = spaces.remove(&space) {
+            state.end();
         }
-        give_back(&mut lives);
+        shrink(&mut spaces);
     }
 }
 
-/// Most of what was there is gone: so is the room for it.
-fn give_back<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
+/// Frees the capacity of a map that has lost most of its entries.
+fn shrink<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
     if map.capacity() > 1024 && map.len() < map.capacity() / 4 {
         map.shrink_to_fit();
     }
@@ -425,17 +437,17 @@ impl KindCollections {
         spaces.get(space).cloned()
     }
 
-    /// Forgets a space. Says whether no other is left.
+    /// Drops the collection of a space. Returns whether no other is left.
     fn clear(&self, space: &Space) -> bool {
         let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(collection) = spaces.remove(space) {
             collection.close();
         }
-        give_back(&mut spaces);
+        shrink(&mut spaces);
         spaces.is_empty()
     }
 
-    /// Every space's collection, in the order of the spaces.
+    /// Returns every space's collection, sorted by space.
     fn all(&self) -> Vec<(Space, Arc<Collection>)> {
         let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
         let all = spaces
@@ -447,8 +459,8 @@ impl KindCollections {
         all
     }
 
-    /// Marks the begin or the end of a transaction's changes.
-    fn turn(&self) {
+    /// Marks the beginning or the end of a transaction.
+    fn bump_version(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 }

@@ -111,7 +111,7 @@ impl Expiry {
             last = last.max(self.remove_batch(batch).await?);
         }
         // What is removed is not looked at again.
-        self.registry.cache().reach(last).await;
+        self.registry.cache().await_applied(last).await;
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl Expiry {
                 Outcome::Committed(revision) | Outcome::Unchanged(revision) => return Ok(revision),
                 Outcome::Conflict(conflict) => {
                     last = conflict.revision;
-                    self.registry.cache().reach(last).await;
+                    self.registry.cache().await_applied(last).await;
                     batch.remove(conflict.check);
                     batch.retain(|due| self.is_there(due));
                 }

@@ -46,7 +46,7 @@ pub async fn release(registry: &Registry, address: &Address) -> Result<bool> {
             .await?
         {
             Outcome::Committed(_) | Outcome::Unchanged(_) => return Ok(true),
-            Outcome::Conflict(conflict) => registry.cache().reach(conflict.revision).await,
+            Outcome::Conflict(conflict) => registry.cache().await_applied(conflict.revision).await,
         }
     }
 }

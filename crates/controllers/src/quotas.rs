@@ -86,7 +86,7 @@ async fn count(registry: &Registry, quota: &Address) -> Result<()> {
         let Some(found) = registry.cached(quota) else {
             return Ok(());
         };
-        registry.cache().reach(found.revision).await;
+        registry.cache().await_applied(found.revision).await;
         let Some(value) = counted(registry, quota, &found) else {
             return Ok(());
         };
@@ -94,7 +94,7 @@ async fn count(registry: &Registry, quota: &Address) -> Result<()> {
         match registry.commit(change).await? {
             Outcome::Committed(_) | Outcome::Unchanged(_) => return Ok(()),
             Outcome::Conflict(conflict) => {
-                registry.cache().reach(conflict.revision).await;
+                registry.cache().await_applied(conflict.revision).await;
                 if turn.is_none() {
                     let namespace = quota.namespace.as_deref().map(Into::into);
                     let place = (quota.space.clone(), namespace);

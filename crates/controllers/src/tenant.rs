@@ -75,7 +75,7 @@ async fn empty(extent: &Extent<'_>) -> Result<Left> {
 /// go of it, and must not be there for the next tenant of the name.
 async fn sweep(extent: &Extent<'_>) -> Result<()> {
     let (cache, layout) = (extent.registry.cache(), extent.registry.layout());
-    for (group, resource) in cache.customs_of(extent.space) {
+    for (group, resource) in cache.custom_resources(extent.space) {
         let (group, resource) = (&*group, &*resource);
         let Some(objects) = cache.find(CollectionKey::Custom { group, resource }, extent.space)
         else {

@@ -99,7 +99,10 @@ impl Extent<'_> {
             }
             let removed = self.remove_all(&free).await?;
             let marked = self.mark_all(&unmarked).await?;
-            self.registry.cache().reach(removed.max(marked)).await;
+            self.registry
+                .cache()
+                .await_applied(removed.max(marked))
+                .await;
         }
         Ok(left)
     }

@@ -293,7 +293,7 @@ async fn put(
             }
             // The tenant, the namespace or a quota is no longer as it was: look again.
             Outcome::Conflict(conflict) => {
-                registry.cache().reach(conflict.revision).await;
+                registry.cache().await_applied(conflict.revision).await;
                 lifecycle = Lifecycle::check(registry, kind, address).await?;
             }
         }

@@ -249,7 +249,7 @@ pub async fn remove_for(
             Ok(Attempt::Done(deleted)) => return Ok(Some(deleted)),
             Ok(Attempt::Unchanged(deleted)) if certain => return Ok(Some(deleted)),
             Ok(Attempt::Lost(at)) => {
-                registry.cache().reach(at).await;
+                registry.cache().await_applied(at).await;
                 current = registry.cached(address);
             }
             Err(refusal) if certain => return Err(refusal),

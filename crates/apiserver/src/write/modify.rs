@@ -102,7 +102,7 @@ pub async fn modify(
         match attempt {
             Ok(Attempt::Done(done)) => return Ok(Some(done)),
             Ok(Attempt::Lost(at)) => {
-                registry.cache().reach(at).await;
+                registry.cache().await_applied(at).await;
                 current = registry.cached(request.address);
             }
             Ok(Attempt::Unchanged(done)) if certain => return Ok(Some(done)),

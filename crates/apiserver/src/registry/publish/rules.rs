@@ -112,7 +112,7 @@ pub async fn confirm_withdrawal(
     before: &Stored,
     revision: Revision,
 ) -> Result<()> {
-    registry.cache().reach(revision).await;
+    registry.cache().await_applied(revision).await;
     let holders = Holders::of(registry, &address.name);
     if holders.is_empty() {
         return Ok(());

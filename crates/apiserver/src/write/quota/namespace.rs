@@ -172,7 +172,7 @@ async fn recount(write: &Write<'_>, found: &Stored, quota: &Quota) -> Result<Amo
     let cache = write.registry.cache();
     // What the quota was charged for must be there to be counted: it may be the half of a
     // transaction that is seen last.
-    cache.reach(found.revision).await;
+    cache.await_applied(found.revision).await;
     let count = || usage::recount(cache, space, namespace, quota);
     match usage::effort(cache, space, namespace, quota, MANY) < MANY {
         true => Ok(count()),

@@ -148,7 +148,7 @@ async fn attempt(
     };
     // First the fence, then what is behind it, all of it: who comes in between has moved it.
     let fence = cache.fence(tenant);
-    cache.reach(fence.unwrap_or_default()).await;
+    cache.await_applied(fence.unwrap_or_default()).await;
     let expect = fence.map_or(Expect::Absent, Expect::At);
     let used = cache.space_state(space).map(|life| life.usage());
     if let Some([more, used, limit]) = limit.exceeded(used.unwrap_or_default(), more) {
