@@ -4,9 +4,9 @@ use insula_cel::{Activation, Authorizer, Map, Resource, Value as Cel};
 use insula_kinds::{Object, Value};
 use serde_json::json;
 
-use crate::evaluation::{self, CONDITIONS, Outcome, Variable};
+use crate::evaluation::{self, CONDITIONS_COST_BUDGET, Outcome, Variable};
 use crate::expression::{Compiler, Expression, Role};
-use crate::request::{Request, Subject, Target};
+use crate::request::{Request, Target, VersionedObjects};
 use crate::webhook::FailurePolicy;
 
 /// The variables of admission expressions.
@@ -14,9 +14,9 @@ pub struct Context<'a> {
     /// The request.
     pub request: &'a Request<'a>,
     /// The objects, in the version of the target.
-    pub subject: Subject<'a>,
+    pub subject: VersionedObjects<'a>,
     authorizer: &'a dyn Authorizer,
-    asked: Value,
+    request_variable: Value,
     namespace: Value,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Context<'a> {
     pub fn new(
         request: &'a Request<'a>,
         target: &Target,
-        subject: Subject<'a>,
+        subject: VersionedObjects<'a>,
         namespace: Option<&Object>,
         authorizer: &'a dyn Authorizer,
     ) -> Self {
@@ -38,8 +38,8 @@ impl<'a> Context<'a> {
             request,
             subject,
             authorizer,
-            asked: asked(request, target),
-            namespace: namespace.map_or(Value::Null, shown),
+            request_variable: request_variable(request, target),
+            namespace: namespace.map_or(Value::Null, namespace_variable),
         }
     }
 
@@ -61,7 +61,7 @@ impl<'a> Context<'a> {
             .with("object", object(self.subject.object))
             .with("oldObject", object(self.subject.old))
             .with("params", object(params))
-            .with("request", Cel::dynamic(&self.asked))
+            .with("request", Cel::dynamic(&self.request_variable))
             .with("namespaceObject", Cel::dynamic(&self.namespace))
             .with("authorizer", Cel::authorizer(self.authorizer))
             .with(
@@ -80,9 +80,9 @@ pub(crate) struct Conditions {
 
 /// The result of evaluating match conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Met {
-    Yes,
-    No,
+pub(crate) enum MatchResult {
+    Match,
+    NoMatch,
     /// An evaluation failed, for this reason.
     Failed(String),
 }
@@ -104,48 +104,48 @@ impl Conditions {
     }
 
     /// Evaluates the conditions. A false one takes precedence over errors.
-    pub fn met(
+    pub fn evaluate(
         &self,
         context: &Context<'_>,
         params: Option<&Object>,
         variables: &[Variable],
-    ) -> Met {
+    ) -> MatchResult {
         if self.is_empty() {
-            return Met::Yes;
+            return MatchResult::Match;
         }
         let all: Vec<_> = self.expressions.iter().map(Some).collect();
-        let mut left = CONDITIONS;
+        let mut left = CONDITIONS_COST_BUDGET;
         let activation = context.activation(params);
-        let outcomes = match evaluation::run(&all, variables, activation, &mut left) {
+        let outcomes = match evaluation::evaluate_all(&all, variables, activation, &mut left) {
             Ok(outcomes) => outcomes,
             Err(why) => return self.failed(why),
         };
         let mut faults: Vec<String> = Vec::new();
         for outcome in outcomes.into_iter().flatten() {
             match outcome {
-                Ok(Outcome::Bool(false)) => return Met::No,
+                Ok(Outcome::Bool(false)) => return MatchResult::NoMatch,
                 Ok(_) => {}
                 Err(fault) if faults.contains(&fault) => {}
                 Err(fault) => faults.push(fault),
             }
         }
         match faults.as_slice() {
-            [] => Met::Yes,
+            [] => MatchResult::Match,
             [one] => self.failed(one.clone()),
             several => self.failed(format!("[{}]", several.join(", "))),
         }
     }
 
-    fn failed(&self, why: String) -> Met {
+    fn failed(&self, why: String) -> MatchResult {
         match self.failure {
-            FailurePolicy::Fail => Met::Failed(why),
-            FailurePolicy::Ignore => Met::No,
+            FailurePolicy::Fail => MatchResult::Failed(why),
+            FailurePolicy::Ignore => MatchResult::NoMatch,
         }
     }
 }
 
 /// Builds the variable `request`.
-fn asked(request: &Request<'_>, target: &Target) -> Value {
+fn request_variable(request: &Request<'_>, target: &Target) -> Value {
     let mut asked = json!({
         "uid": "",
         "kind": target.kind,
@@ -171,7 +171,7 @@ fn asked(request: &Request<'_>, target: &Target) -> Value {
 }
 
 /// Builds the variable `namespaceObject`.
-fn shown(namespace: &Object) -> Value {
+fn namespace_variable(namespace: &Object) -> Value {
     let members = [
         "name",
         "generateName",

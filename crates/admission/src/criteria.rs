@@ -4,7 +4,7 @@ use insula_kinds::selector::LabelSelector;
 use insula_kinds::{Object, Value};
 
 use crate::refusal::Refusal;
-use crate::request::{GroupVersionResource, Operation, Request, Subject, Target};
+use crate::request::{GroupVersionResource, Operation, Request, Target, VersionedObjects};
 
 /// The match criteria of a webhook, policy or binding.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Criteria {
 }
 
 /// Knowledge about the resources that are served where the request is made.
-pub trait Served {
+pub trait EquivalentResources {
     /// The other groups and versions in which the objects of a resource are served. The
     /// resource itself may be included.
     fn equivalents(&self, resource: &GroupVersionResource, subresource: &str) -> Vec<Target>;
@@ -48,7 +48,7 @@ enum Scope {
 
 impl Criteria {
     /// The criteria of a webhook.
-    pub fn of_webhook(hook: &Value) -> Self {
+    pub fn from_webhook(hook: &Value) -> Self {
         Self {
             rules: Some(rules(&hook["rules"])),
             ..Self::selecting(hook)
@@ -56,7 +56,7 @@ impl Criteria {
     }
 
     /// The criteria of a policy or binding. Without rules, every resource matches.
-    pub fn of_resources(constraints: &Value) -> Self {
+    pub fn from_match_resources(constraints: &Value) -> Self {
         let rules = rules(&constraints["resourceRules"]);
         Self {
             rules: Some(rules).filter(|rules| !rules.is_empty()),
@@ -81,20 +81,20 @@ impl Criteria {
     pub fn matches(
         &self,
         request: &Request<'_>,
-        subject: Subject<'_>,
+        subject: VersionedObjects<'_>,
         namespace: Option<&Object>,
-        served: &dyn Served,
+        equivalents: &dyn EquivalentResources,
     ) -> Result<Option<Target>, Refusal> {
         let in_namespace = self.matches_namespace(request, subject, namespace);
         if in_namespace == Ok(false) {
             return Ok(None);
         }
         let selected = self.matches_object(subject);
-        if selected == Ok(false) || self.find(&self.excluded, request, served).is_some() {
+        if selected == Ok(false) || self.find(&self.excluded, request, equivalents).is_some() {
             return Ok(None);
         }
         let found = match &self.rules {
-            Some(rules) => self.find(rules, request, served),
+            Some(rules) => self.find(rules, request, equivalents),
             None => Some(request.target.clone()),
         };
         if found.is_some() {
@@ -107,7 +107,7 @@ impl Criteria {
     fn matches_namespace(
         &self,
         request: &Request<'_>,
-        subject: Subject<'_>,
+        subject: VersionedObjects<'_>,
         namespace: Option<&Object>,
     ) -> Result<bool, Refusal> {
         let of_namespaces = request.target.resource.resource == "namespaces";
@@ -129,7 +129,7 @@ impl Criteria {
         Ok(selector.matches_labels(labels(Some(namespace))))
     }
 
-    fn matches_object(&self, subject: Subject<'_>) -> Result<bool, Refusal> {
+    fn matches_object(&self, subject: VersionedObjects<'_>) -> Result<bool, Refusal> {
         let selector = self.objects.as_ref();
         let selector = selector.map_err(|why| Refusal::internal(why))?;
         let one =
@@ -138,7 +138,12 @@ impl Criteria {
     }
 
     /// Finds a matching rule, first for the request's own resource, then for equivalents.
-    fn find(&self, rules: &[Rule], request: &Request<'_>, served: &dyn Served) -> Option<Target> {
+    fn find(
+        &self,
+        rules: &[Rule],
+        request: &Request<'_>,
+        equivalents: &dyn EquivalentResources,
+    ) -> Option<Target> {
         let asked = &request.target.resource;
         if rules.iter().any(|rule| rule.matches(request, asked)) {
             return Some(request.target.clone());
@@ -146,7 +151,7 @@ impl Criteria {
         if !self.equivalent || rules.is_empty() {
             return None;
         }
-        let others = served.equivalents(asked, request.subresource);
+        let others = equivalents.equivalents(asked, request.subresource);
         rules.iter().find_map(|rule| {
             let mut others = others.iter().filter(|other| other.resource != *asked);
             let found = others.find(|other| rule.matches(request, &other.resource));

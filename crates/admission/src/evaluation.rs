@@ -20,27 +20,27 @@ pub(crate) enum Outcome {
 pub(crate) type Variable = (String, Expression);
 
 /// Cost budget of all match conditions of a webhook or policy.
-pub(crate) const CONDITIONS: u64 = 2_500_000;
+pub(crate) const CONDITIONS_COST_BUDGET: u64 = 2_500_000;
 
 /// Cost budget of all expressions of one role in a policy.
-pub(crate) const EXPRESSIONS: u64 = 10_000_000;
+pub(crate) const EXPRESSIONS_COST_BUDGET: u64 = 10_000_000;
 
 /// The error when a budget is exhausted.
-pub(crate) const SPENT: &str =
+pub(crate) const BUDGET_EXHAUSTED: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// Maximum nesting of variables, as the sum of their expressions' depths.
-const DEEPEST: usize = 2000;
+const MAX_VARIABLES_DEPTH: usize = 2000;
 
 /// Nesting up to which evaluation runs on the caller's stack; beyond, a larger one is used.
-const SHALLOW: usize = 48;
+const MAX_INLINE_DEPTH: usize = 48;
 
 /// Stack size for the maximum nesting, sufficient for unoptimised builds.
-const STACK: usize = 128 << 20;
+const STACK_SIZE: usize = 128 << 20;
 
 /// Evaluates expressions in order. Each may fail individually; exhausting the budget `left`
 /// fails all.
-pub(crate) fn run<'a>(
+pub(crate) fn evaluate_all<'a>(
     expressions: &[Option<&Expression>],
     variables: &'a [Variable],
     activation: Activation<'a>,
@@ -48,17 +48,17 @@ pub(crate) fn run<'a>(
 ) -> Result<Vec<Option<Result<Outcome, String>>>, String> {
     let depths = variables.iter().map(|(_, variable)| variable.depth + 1);
     let depth: usize = depths.sum();
-    if depth > DEEPEST {
+    if depth > MAX_VARIABLES_DEPTH {
         return Err("the variables are nested too deeply".to_owned());
     }
-    let activation = composed(activation, variables);
-    let mut work = || all(expressions, &activation, left);
-    if depth < SHALLOW {
+    let activation = with_variables(activation, variables);
+    let mut work = || evaluate_in_order(expressions, &activation, left);
+    if depth < MAX_INLINE_DEPTH {
         return work();
     }
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("insula-policy".to_owned());
-        let worker = thread.stack_size(STACK).spawn_scoped(scope, work);
+        let worker = thread.stack_size(STACK_SIZE).spawn_scoped(scope, work);
         let worker = worker.map_err(|error| error.to_string())?;
         let panicked = |_| Err("an expression could not be evaluated".to_owned());
         worker.join().unwrap_or_else(panicked)
@@ -66,7 +66,7 @@ pub(crate) fn run<'a>(
 }
 
 /// Adds the variables. One that no longer compiles has no value.
-fn composed<'a>(activation: Activation<'a>, variables: &'a [Variable]) -> Activation<'a> {
+fn with_variables<'a>(activation: Activation<'a>, variables: &'a [Variable]) -> Activation<'a> {
     variables.iter().fold(
         activation,
         |activation, (name, expression)| match &expression.plan {
@@ -76,7 +76,7 @@ fn composed<'a>(activation: Activation<'a>, variables: &'a [Variable]) -> Activa
     )
 }
 
-fn all(
+fn evaluate_in_order(
     expressions: &[Option<&Expression>],
     activation: &Activation<'_>,
     left: &mut u64,
@@ -94,17 +94,17 @@ fn all(
                 let cost = done.cost.saturating_add(activation.take_composed_cost());
                 let rest = left.checked_sub(cost);
                 *left = rest.unwrap_or_default();
-                rest.ok_or(SPENT)?;
+                rest.ok_or(BUDGET_EXHAUSTED)?;
                 let source = &expression.source;
                 let failed = |error| format!("expression '{source}' resulted in error: {error}");
-                done.result.map(|value| owned(&value)).map_err(failed)
+                done.result.map(|value| outcome_of(&value)).map_err(failed)
             }
         }));
     }
     Ok(outcomes)
 }
 
-fn owned(value: &Value<'_>) -> Outcome {
+fn outcome_of(value: &Value<'_>) -> Outcome {
     match value {
         Value::Bool(value) => Outcome::Bool(*value),
         Value::Null => Outcome::Null,

@@ -22,8 +22,8 @@ pub mod validate;
 pub mod webhook;
 
 pub use condition::Context;
-pub use criteria::{Criteria, Served};
+pub use criteria::{Criteria, EquivalentResources};
 pub use refusal::Refusal;
 pub use request::{
-    GroupVersionKind, GroupVersionResource, Operation, Request, Requester, Subject, Target,
+    GroupVersionKind, GroupVersionResource, Operation, Request, Target, UserInfo, VersionedObjects,
 };

@@ -1,22 +1,22 @@
 //! Validating admission policies and their bindings.
 
 mod binding;
-mod judge;
+mod evaluate;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use insula_kinds::{Object, Value};
 
-pub use binding::{Binding, Wanted};
-pub use judge::Judgement;
+pub use binding::{Binding, Params};
+pub use evaluate::PolicyDecision;
 
 use crate::condition::Conditions;
-use crate::criteria::{Criteria, Served};
+use crate::criteria::{Criteria, EquivalentResources};
 use crate::evaluation::Variable;
 use crate::expression::{Compiler, Expression, Role};
 use crate::refusal::Refusal;
-use crate::request::{Request, Subject, Target, meta};
+use crate::request::{Request, Target, VersionedObjects, meta};
 use crate::webhook::{ADMIT_TENANTS, FailurePolicy};
 
 /// All policies and bindings of a space.
@@ -59,7 +59,7 @@ pub struct ParamKind {
 struct Validation {
     expression: Expression,
     message: String,
-    says: Option<Expression>,
+    message_expression: Option<Expression>,
     reason: String,
 }
 
@@ -131,7 +131,9 @@ impl Policy {
                 api_version: text(&kind["apiVersion"]).to_owned(),
                 kind: text(&kind["kind"]).to_owned(),
             }),
-            criteria: spec.get("matchConstraints").map(Criteria::of_resources),
+            criteria: spec
+                .get("matchConstraints")
+                .map(Criteria::from_match_resources),
             failure,
             conditions: Conditions::new(&spec["matchConditions"], &compiler, failure),
             variables,
@@ -156,15 +158,15 @@ impl Policy {
     pub fn matches(
         &self,
         request: &Request<'_>,
-        subject: Subject<'_>,
+        subject: VersionedObjects<'_>,
         namespace: Option<&Object>,
-        served: &dyn Served,
+        equivalents: &dyn EquivalentResources,
     ) -> Result<Option<Target>, Refusal> {
         if request.target.is_admission() || request.target.is_review() {
             return Ok(None);
         }
         match &self.criteria {
-            Some(criteria) => criteria.matches(request, subject, namespace, served),
+            Some(criteria) => criteria.matches(request, subject, namespace, equivalents),
             None => {
                 let why = "policy contained no match constraints, a required field";
                 Err(Refusal::internal(why))
@@ -175,11 +177,12 @@ impl Policy {
 
 impl Validation {
     fn read(validation: &Value, compiler: &Compiler) -> Self {
-        let says = text(&validation["messageExpression"]);
+        let message_expression = text(&validation["messageExpression"]);
         Self {
             expression: compiler.expression(text(&validation["expression"]), Role::Validation),
             message: text(&validation["message"]).trim().to_owned(),
-            says: (!says.trim().is_empty()).then(|| compiler.expression(says, Role::Message)),
+            message_expression: (!message_expression.trim().is_empty())
+                .then(|| compiler.expression(message_expression, Role::Message)),
             reason: match text(&validation["reason"]) {
                 "" => "Invalid".to_owned(),
                 reason => reason.to_owned(),

@@ -3,7 +3,7 @@
 use insula_kinds::Value;
 use serde_json::json;
 
-use crate::request::{Request, Subject, meta};
+use crate::request::{Request, VersionedObjects, meta};
 
 /// A rejection, which becomes a `Status` object.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +65,11 @@ impl Refusal {
     }
 
     /// The operation is forbidden. Without a name, the object's `generateName` is reported.
-    pub(crate) fn forbidden_object(request: &Request<'_>, subject: Subject<'_>, why: &str) -> Self {
+    pub(crate) fn forbidden_object(
+        request: &Request<'_>,
+        subject: VersionedObjects<'_>,
+        why: &str,
+    ) -> Self {
         let names = [
             request.name,
             meta(subject.object, "name"),

@@ -19,7 +19,7 @@ pub struct Request<'a> {
     /// The namespace; empty for cluster-scoped kinds. A Namespace counts as being in itself.
     pub namespace: &'a str,
     /// The user who makes the request.
-    pub user: &'a Requester,
+    pub user: &'a UserInfo,
     /// Whether the request is a dry run.
     pub dry_run: bool,
     /// The options of the operation, as an object.
@@ -28,7 +28,7 @@ pub struct Request<'a> {
 
 /// The old and new states of the object, in one version.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Subject<'a> {
+pub struct VersionedObjects<'a> {
     /// The new state; `None` on deletion.
     pub object: Option<&'a Object>,
     /// The old state; `None` on creation.
@@ -81,7 +81,7 @@ pub struct GroupVersionResource {
 
 /// The user who makes a request, as reported to webhooks and expressions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Requester {
+pub struct UserInfo {
     /// The user name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub username: String,

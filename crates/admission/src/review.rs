@@ -6,7 +6,9 @@ mod http;
 use insula_kinds::{Object, Value};
 use serde::Serialize;
 
-use crate::request::{GroupVersionKind, GroupVersionResource, Request, Requester, Subject, Target};
+use crate::request::{
+    GroupVersionKind, GroupVersionResource, Request, Target, UserInfo, VersionedObjects,
+};
 use crate::webhook::{Failure, Webhook};
 
 pub use answer::{Answer, Patch};
@@ -43,7 +45,7 @@ pub struct Review {
 
 impl Version {
     /// Parses the name of a version.
-    pub fn called(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "v1" => Some(Self::V1),
             "v1beta1" => Some(Self::V1Beta1),
@@ -81,19 +83,19 @@ impl Review {
         mode: Mode,
         request: &Request<'_>,
         target: &Target,
-        subject: Subject<'_>,
+        subject: VersionedObjects<'_>,
         uid: String,
     ) -> Result<Self, Failure> {
         let Some(version) = webhook.version else {
-            return Err(webhook.unasked(
+            return Err(webhook.call_failure(
                 "could not create admission objects: webhook does not accept known \
                  AdmissionReview versions (v1, v1beta1)",
             ));
         };
-        let question = Question {
+        let review = AdmissionReview {
             kind: "AdmissionReview",
             api_version: format!("admission.k8s.io/{}", version.as_str()),
-            request: Asked {
+            request: AdmissionRequest {
                 uid: &uid,
                 kind: &target.kind,
                 resource: &target.resource,
@@ -112,7 +114,7 @@ impl Review {
             },
         };
         // Serialization cannot fail: all keys are strings and all numbers are JSON numbers.
-        let body = serde_json::to_vec(&question).unwrap_or_default();
+        let body = serde_json::to_vec(&review).unwrap_or_default();
         Ok(Self {
             uid,
             body,
@@ -132,16 +134,16 @@ impl Review {
 }
 
 #[derive(Serialize)]
-struct Question<'a> {
+struct AdmissionReview<'a> {
     kind: &'static str,
     #[serde(rename = "apiVersion")]
     api_version: String,
-    request: Asked<'a>,
+    request: AdmissionRequest<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked<'a> {
+struct AdmissionRequest<'a> {
     uid: &'a str,
     kind: &'a GroupVersionKind,
     resource: &'a GroupVersionResource,
@@ -156,7 +158,7 @@ struct Asked<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     namespace: &'a str,
     operation: &'static str,
-    user_info: &'a Requester,
+    user_info: &'a UserInfo,
     object: Option<&'a Object>,
     old_object: Option<&'a Object>,
     dry_run: bool,

@@ -23,7 +23,7 @@ const STATIC: &str = ".static.k8s.io";
 
 /// The result of validating a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ValidationResult {
     /// The errors.
     pub errors: Vec<FieldError>,
     /// Warnings for the client.
@@ -31,19 +31,19 @@ pub struct Verdict {
 }
 
 /// Reports whether objects of this kind are validated here.
-pub fn judges(kind: &Kind) -> bool {
+pub fn handles(kind: &Kind) -> bool {
     kind.group == GROUP && rules(&kind.kind).is_some()
 }
 
 /// Validates a new configuration.
-pub fn create(kind: &Kind, object: &Object) -> Verdict {
+pub fn create(kind: &Kind, object: &Object) -> ValidationResult {
     let new = Node::root(object);
     let mut errors = Vec::new();
     meta::create(kind, &new, &mut errors);
     if let Some(rules) = rules(&kind.kind) {
         rules(None, &new, &mut errors);
     }
-    Verdict {
+    ValidationResult {
         errors,
         warnings: warnings(kind, &new),
     }
@@ -51,7 +51,12 @@ pub fn create(kind: &Kind, object: &Object) -> Verdict {
 
 /// Validates an update of a configuration or of its subresource. Violations that existed
 /// before and are unchanged remain allowed.
-pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &Object) -> Verdict {
+pub fn update(
+    kind: &Kind,
+    subresource: Option<&str>,
+    old: &Object,
+    new: &Object,
+) -> ValidationResult {
     let (old, new) = (Node::root(old), Node::root(new));
     let mut errors = Vec::new();
     meta::update(&old, &new, &mut errors);
@@ -61,7 +66,7 @@ pub fn update(kind: &Kind, subresource: Option<&str>, old: &Object, new: &Object
         meta::create(kind, &new, &mut errors);
         rules(Some(&old), &new, &mut errors);
     }
-    Verdict {
+    ValidationResult {
         errors,
         warnings: warnings(kind, &new),
     }
@@ -83,7 +88,7 @@ fn rules(kind: &str) -> Option<Rules> {
 
 fn warnings(kind: &Kind, object: &Node<'_>) -> Vec<String> {
     let name = object.get("metadata").get("name").text();
-    if !judges(kind) || !name.ends_with(STATIC) {
+    if !handles(kind) || !name.ends_with(STATIC) {
         return Vec::new();
     }
     vec![format!(

@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use insula_kinds::{Object, Value};
 
-use crate::condition::{Conditions, Context, Met};
-use crate::criteria::{Criteria, Served};
+use crate::condition::{Conditions, Context, MatchResult};
+use crate::criteria::{Criteria, EquivalentResources};
 use crate::expression::Compiler;
 use crate::refusal::Refusal;
-use crate::request::{Request, Subject, Target, meta};
+use crate::request::{Request, Target, VersionedObjects, meta};
 use crate::review::Version;
 
 /// Annotation that extends a configuration of the system to requests in tenants.
 pub const ADMIT_TENANTS: &str = "multi-tenancy.k8s.io/admit-tenants";
 
 /// The default timeout, in seconds.
-const TIMEOUT: u64 = 10;
+const DEFAULT_TIMEOUT_SECONDS: u64 = 10;
 
 /// The maximum timeout, in seconds.
-const LONGEST_TIMEOUT: u64 = 30;
+const MAX_TIMEOUT_SECONDS: u64 = 30;
 
 /// All mutating, or all validating, webhooks of a space.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,7 @@ enum SideEffects {
     /// None, at least for dry-run requests.
     None,
     Some,
-    Unsaid,
+    Unspecified,
 }
 
 impl Webhooks {
@@ -156,7 +156,9 @@ impl Configuration {
 
 impl Webhook {
     fn read(configuration: &str, hook: &Value) -> Self {
-        let seconds = hook["timeoutSeconds"].as_u64().unwrap_or(TIMEOUT);
+        let seconds = hook["timeoutSeconds"]
+            .as_u64()
+            .unwrap_or(DEFAULT_TIMEOUT_SECONDS);
         let failure = FailurePolicy::read(&hook["failurePolicy"]);
         let versions = hook["admissionReviewVersions"].as_array();
         let versions = versions.map_or(&[][..], Vec::as_slice).iter();
@@ -164,16 +166,18 @@ impl Webhook {
             configuration: configuration.to_owned(),
             name: text(&hook["name"]),
             client: Client::read(&hook["clientConfig"]),
-            timeout: Duration::from_secs(seconds.clamp(1, LONGEST_TIMEOUT)),
+            timeout: Duration::from_secs(seconds.clamp(1, MAX_TIMEOUT_SECONDS)),
             failure,
             reinvoked: hook["reinvocationPolicy"] == "IfNeeded",
-            version: versions.filter_map(Value::as_str).find_map(Version::called),
+            version: versions
+                .filter_map(Value::as_str)
+                .find_map(Version::from_name),
             side_effects: match hook["sideEffects"].as_str() {
-                None => SideEffects::Unsaid,
+                None => SideEffects::Unspecified,
                 Some("None" | "NoneOnDryRun") => SideEffects::None,
                 Some(_) => SideEffects::Some,
             },
-            criteria: Criteria::of_webhook(hook),
+            criteria: Criteria::from_webhook(hook),
             conditions: Conditions::new(&hook["matchConditions"], &Compiler::new(false), failure),
         }
     }
@@ -187,14 +191,15 @@ impl Webhook {
     pub fn matches(
         &self,
         request: &Request<'_>,
-        subject: Subject<'_>,
+        subject: VersionedObjects<'_>,
         namespace: Option<&Object>,
-        served: &dyn Served,
+        equivalents: &dyn EquivalentResources,
     ) -> Result<Option<Target>, Refusal> {
         if request.target.is_admission() {
             return Ok(None);
         }
-        self.criteria.matches(request, subject, namespace, served)
+        self.criteria
+            .matches(request, subject, namespace, equivalents)
     }
 
     /// Evaluates the match conditions.
@@ -203,10 +208,10 @@ impl Webhook {
     ///
     /// If a condition cannot be evaluated and the failure policy is `Fail`.
     pub fn applies(&self, context: &Context<'_>) -> Result<bool, Refusal> {
-        match self.conditions.met(context, None, &[]) {
-            Met::Yes => Ok(true),
-            Met::No => Ok(false),
-            Met::Failed(why) => {
+        match self.conditions.evaluate(context, None, &[]) {
+            MatchResult::Match => Ok(true),
+            MatchResult::NoMatch => Ok(false),
+            MatchResult::Failed(why) => {
                 let request = context.request;
                 Err(Refusal::forbidden(request, request.name, &why))
             }
@@ -223,7 +228,7 @@ impl Webhook {
     /// # Errors
     ///
     /// If the call could have side effects.
-    pub fn allows(&self, request: &Request<'_>) -> Result<(), Failure> {
+    pub fn check_dry_run(&self, request: &Request<'_>) -> Result<(), Failure> {
         match self.side_effects {
             _ if !request.dry_run => Ok(()),
             SideEffects::None => Ok(()),
@@ -232,12 +237,12 @@ impl Webhook {
                 let why = format!("admission webhook \"{name}\" does not support dry run");
                 Err(Failure::Refused(Refusal::bad_request(why)))
             }
-            SideEffects::Unsaid => Err(self.unasked("Webhook SideEffects is nil")),
+            SideEffects::Unspecified => Err(self.call_failure("Webhook SideEffects is nil")),
         }
     }
 
     /// The failure of a call without a valid response. `why` follows the webhook's name.
-    pub fn unasked(&self, why: &str) -> Failure {
+    pub fn call_failure(&self, why: &str) -> Failure {
         let why = format!("failed calling webhook \"{}\": {why}", self.name);
         match self.failure {
             FailurePolicy::Fail => Failure::Refused(Refusal::internal(&why)),
@@ -307,14 +312,14 @@ impl Rounds {
 
     /// Reports whether a webhook is called in this round. A webhook that did not run in the
     /// first round does not run in the second.
-    pub fn asks(&self, index: usize) -> bool {
+    pub fn includes(&self, index: usize) -> bool {
         self.round == 0 || self.due.contains(&index)
     }
 
     /// Records a call, and whether it changed the object.
-    pub fn asked(&mut self, index: usize, reinvoked: bool, changed: bool) {
+    pub fn record_call(&mut self, index: usize, reinvoked: bool, changed: bool) {
         if changed {
-            self.changed();
+            self.record_change();
         }
         if reinvoked {
             self.waiting.insert(index);
@@ -322,13 +327,13 @@ impl Rounds {
     }
 
     /// Records that another admission step changed the object.
-    pub fn changed(&mut self) {
+    pub fn record_change(&mut self) {
         self.due.append(&mut self.waiting);
         self.again = true;
     }
 
     /// Starts the second round, if one is needed.
-    pub fn go_again(&mut self) -> bool {
+    pub fn start_second(&mut self) -> bool {
         let again = self.round == 0 && self.again;
         if again {
             self.round = 1;

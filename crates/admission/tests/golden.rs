@@ -37,8 +37,8 @@ fn variations_of_valid_configurations_are_validated_as_in_kubernetes() {
             }
         }
         let object = changed.as_object().unwrap();
-        let verdict = validate::create(kind_of(object), object);
-        let said: Value = verdict.errors.iter().map(ToString::to_string).collect();
+        let result = validate::create(kind_of(object), object);
+        let said: Value = result.errors.iter().map(ToString::to_string).collect();
         assert_eq!(said, row["says"], "{} {}", row["of"], row["set"]);
     }
 }
@@ -61,16 +61,16 @@ fn create(body: &Object) -> (u16, Value) {
     let kind = kind_of(body);
     let mut object = body.clone();
     defaults::apply(kind, &mut object);
-    let verdict = validate::create(kind, &object);
-    assert_eq!(verdict.warnings, Vec::<String>::new());
-    if verdict.errors.is_empty() {
+    let result = validate::create(kind, &object);
+    assert_eq!(result.warnings, Vec::<String>::new());
+    if result.errors.is_empty() {
         return (201, Value::Null);
     }
     let name = object["metadata"]["name"].as_str().unwrap();
-    let causes = verdict.errors.iter().map(|error| {
+    let causes = result.errors.iter().map(|error| {
         json!({"reason": error.error_type.reason(), "message": error.body, "field": error.field})
     });
-    let found = insula_kinds::validate::message(&verdict.errors);
+    let found = insula_kinds::validate::message(&result.errors);
     let response = json!({
         "reason": "Invalid",
         "message": format!("{} \"{name}\" is invalid: {found}", kind.qualified_kind()),

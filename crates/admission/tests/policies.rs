@@ -1,20 +1,20 @@
 //! Evaluation of policies and match conditions.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use insula_admission::policy::{Judgement, Policies, Wanted};
+use insula_admission::policy::{Params, Policies, PolicyDecision};
 use insula_admission::webhook::Webhooks;
 use insula_admission::{
-    Context, GroupVersionKind, GroupVersionResource, Operation, Refusal, Request, Requester,
-    Served, Subject, Target,
+    Context, EquivalentResources, GroupVersionKind, GroupVersionResource, Operation, Refusal,
+    Request, Target, UserInfo, VersionedObjects,
 };
 use insula_cel::{AuthorizationRequest, Authorizer, Decision, Target as Asked};
 use insula_kinds::{Object, Scope, Value};
 use serde_json::json;
 
 /// Serves every resource in one version only.
-struct Once;
+struct SingleVersion;
 
-impl Served for Once {
+impl EquivalentResources for SingleVersion {
     fn equivalents(&self, _: &GroupVersionResource, _: &str) -> Vec<Target> {
         Vec::new()
     }
@@ -56,7 +56,7 @@ fn config_maps() -> Target {
     }
 }
 
-fn request(user: &Requester) -> Request<'_> {
+fn request(user: &UserInfo) -> Request<'_> {
     Request {
         operation: Operation::Create,
         target: config_maps(),
@@ -91,37 +91,37 @@ fn policies(spec: Value, binding: Value) -> Policies {
 }
 
 /// Evaluates a policy for a ConfigMap with this data.
-fn judged(spec: Value, binding: Value, data: Value, params: Option<Value>) -> Judgement {
+fn evaluated(spec: Value, binding: Value, data: Value, params: Option<Value>) -> PolicyDecision {
     let policies = policies(spec, binding);
-    let user = Requester {
+    let user = UserInfo {
         username: "alice".to_owned(),
         groups: vec!["g".to_owned()],
-        ..Requester::default()
+        ..UserInfo::default()
     };
     let request = request(&user);
     let written = object(json!({"metadata": {"name": "z"}, "data": data}));
-    let subject = Subject {
+    let subject = VersionedObjects {
         object: Some(&written),
         old: None,
     };
     let namespace = object(json!({"metadata": {"name": "n1", "labels": {"l": "v"}}}));
     let params = params.map(object);
-    let mut judgement = Judgement::default();
+    let mut decision = PolicyDecision::default();
     for (policy, bindings) in policies.active() {
-        let target = policy.matches(&request, subject, Some(&namespace), &Once);
+        let target = policy.matches(&request, subject, Some(&namespace), &SingleVersion);
         let target = target.unwrap().unwrap();
         for binding in bindings {
             assert!(
                 binding
-                    .matches(&request, subject, Some(&namespace), &Once)
+                    .matches(&request, subject, Some(&namespace), &SingleVersion)
                     .unwrap()
             );
             let context = Context::new(&request, &target, subject, Some(&namespace), &Readers);
-            judgement.ask(policy, binding, &context, params.as_ref());
+            decision.evaluate(policy, binding, &context, params.as_ref());
         }
-        judgement.close(policy);
+        decision.finish(policy);
     }
-    judgement
+    decision
 }
 
 fn valid(expression: &str) -> Value {
@@ -130,7 +130,7 @@ fn valid(expression: &str) -> Value {
 
 /// The message of the rejection, without the common prefix.
 fn denied(spec: Value, data: Value) -> Option<String> {
-    let refusal = judged(spec, json!({}), data, None).refusal?;
+    let refusal = evaluated(spec, json!({}), data, None).refusal?;
     let head = "configmaps \"z\" is forbidden: ValidatingAdmissionPolicy 'p1' with binding 'b1' denied request: ";
     Some(refusal.message.strip_prefix(head).unwrap().to_owned())
 }
@@ -138,17 +138,17 @@ fn denied(spec: Value, data: Value) -> Option<String> {
 #[test]
 fn denial_uses_kubernetes_wording() {
     let message = "ValidatingAdmissionPolicy 'p1' with binding 'b1' denied request: failed expression: object.data.a == 'c'";
-    for (reason, code, told) in [
+    for (reason, code, expected_reason) in [
         (Value::Null, 422, "Invalid"),
         (json!("Forbidden"), 403, "Forbidden"),
         (json!("RequestEntityTooLarge"), 413, "RequestEntityTooLarge"),
     ] {
         let validation = json!({"expression": " object.data.a == 'c' ", "reason": reason});
         let spec = json!({"validations": [validation]});
-        let found = judged(spec, json!({}), json!({"a": "b"}), None);
+        let found = evaluated(spec, json!({}), json!({"a": "b"}), None);
         let expected = Refusal {
             code,
-            reason: told.to_owned(),
+            reason: expected_reason.to_owned(),
             message: format!("configmaps \"z\" is forbidden: {message}"),
             details: Some(json!({
                 "name": "z", "kind": "configmaps", "causes": [{"message": message}],
@@ -217,7 +217,7 @@ fn warnings_and_audit_annotations_use_kubernetes_wording() {
         {"expression": "true"}, {"expression": "false", "message": "ww"},
     ]});
     let binding = json!({"validationActions": ["Warn", "Audit"]});
-    let found = judged(spec, binding, json!({}), None);
+    let found = evaluated(spec, binding, json!({}), None);
     assert_eq!(found.refusal, None);
     let why = "Validation failed for ValidatingAdmissionPolicy 'p1' with binding 'b1': ww";
     assert_eq!(found.warnings, [why]);
@@ -237,24 +237,24 @@ fn audit_annotations_are_recorded_once_per_value() {
     policies.put_binding(&object(json!({
         "metadata": {"name": "b2"}, "spec": {"policyName": "p1", "validationActions": ["Deny"]},
     })));
-    let user = Requester::default();
+    let user = UserInfo::default();
     let request = request(&user);
     let written = object(json!({"data": {"a": "1"}}));
-    let subject = Subject {
+    let subject = VersionedObjects {
         object: Some(&written),
         old: None,
     };
-    let mut judgement = Judgement::default();
+    let mut decision = PolicyDecision::default();
     for (policy, bindings) in policies.active() {
         assert_eq!(bindings.len(), 2);
         for binding in bindings {
             let context = Context::new(&request, &request.target, subject, None, &Readers);
-            judgement.ask(policy, binding, &context, None);
+            decision.evaluate(policy, binding, &context, None);
         }
-        judgement.close(policy);
+        decision.finish(policy);
     }
     assert_eq!(
-        judgement.annotations,
+        decision.annotations,
         [("p1/k".to_owned(), "v-1".to_owned())]
     );
     let failing = json!({"auditAnnotations": [{"key": "k", "valueExpression": "object.data.q"}]});
@@ -362,31 +362,31 @@ fn binding_resolves_its_parameter_reference() {
     });
     let binding = json!({"paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}});
     let params = json!({"data": {"want": "b"}});
-    let found = judged(
+    let found = evaluated(
         spec.clone(),
         binding.clone(),
         json!({"a": "b"}),
         Some(params.clone()),
     );
     assert_eq!(found.refusal, None);
-    let found = judged(
+    let found = evaluated(
         spec.clone(),
         binding.clone(),
         json!({"a": "c"}),
         Some(params),
     );
     assert!(found.refusal.is_some());
-    let user = Requester::default();
+    let user = UserInfo::default();
     let mut request = request(&user);
     let wants = |binding: Value, request: &Request<'_>, scope: Option<Scope>| {
         let policies = policies(spec.clone(), binding);
         let (policy, bindings) = policies.active().next().unwrap();
         bindings[0]
-            .wants(policy, request, scope)
+            .resolve_params(policy, request, scope)
             .map(|wanted| match wanted {
-                Wanted::Nothing => "nothing".to_owned(),
-                Wanted::One { namespace, name } => format!("{namespace:?} {name}"),
-                Wanted::All { namespace, .. } => format!("{namespace:?} selected"),
+                Params::None => "nothing".to_owned(),
+                Params::One { namespace, name } => format!("{namespace:?} {name}"),
+                Params::Selected { namespace, .. } => format!("{namespace:?} selected"),
             })
     };
     let (within, without) = (Some(Scope::Namespaced), Some(Scope::Cluster));
@@ -427,18 +427,18 @@ fn missing_required_parameters_reject_the_request() {
     let binding = json!({"paramRef": {"name": "x", "parameterNotFoundAction": "Deny"}});
     let policies = policies(valid("true"), binding);
     let (policy, bindings) = policies.active().next().unwrap();
-    let why = bindings[0].without_params().unwrap_err();
-    let user = Requester::default();
-    let mut judgement = Judgement::default();
-    judgement.misconfigured(
+    let why = bindings[0].handle_missing_params().unwrap_err();
+    let user = UserInfo::default();
+    let mut decision = PolicyDecision::default();
+    decision.record_misconfiguration(
         &request(&user),
-        Subject::default(),
+        VersionedObjects::default(),
         policy,
         Some(bindings[0]),
         &why,
     );
     let message = "configmaps \"z\" is forbidden: ValidatingAdmissionPolicy 'p1' with binding 'b1' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
-    assert_eq!(judgement.refusal.unwrap().message, message);
+    assert_eq!(decision.refusal.unwrap().message, message);
 }
 
 #[test]
@@ -479,10 +479,10 @@ fn policies_are_ordered_by_name_and_inactive_without_bindings() {
 
 #[test]
 fn match_conditions_decide_whether_a_webhook_is_called() {
-    let user = Requester::default();
+    let user = UserInfo::default();
     let request = request(&user);
     let written = object(json!({"data": {"a": "b"}}));
-    let subject = Subject {
+    let subject = VersionedObjects {
         object: Some(&written),
         old: None,
     };

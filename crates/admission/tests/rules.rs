@@ -1,7 +1,7 @@
 //! Validation of configurations, beyond the recorded cases.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use insula_admission::validate::{self, Verdict};
+use insula_admission::validate::{self, ValidationResult};
 use insula_kinds::{Kind, Object, Value, defaults, kinds};
 use serde_json::json;
 
@@ -16,8 +16,8 @@ fn object(of: &str, value: Value) -> Object {
     object
 }
 
-fn errors(verdict: &Verdict) -> Vec<String> {
-    verdict.errors.iter().map(ToString::to_string).collect()
+fn errors(result: &ValidationResult) -> Vec<String> {
+    result.errors.iter().map(ToString::to_string).collect()
 }
 
 fn created(of: &str, value: Value) -> Vec<String> {
@@ -350,8 +350,8 @@ fn unchanged_match_conditions_are_not_validated_again() {
 #[test]
 fn names_reserved_for_static_manifests_cause_a_warning() {
     let named = json!({"metadata": {"name": "a.static.k8s.io"}, "webhooks": []});
-    let verdict = validate::create(kind(VALIDATING), &object(VALIDATING, named));
+    let result = validate::create(kind(VALIDATING), &object(VALIDATING, named));
     let why = "metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based configurations and cannot be managed via the API";
-    assert_eq!(verdict.warnings, [why]);
-    assert_eq!(verdict.errors, []);
+    assert_eq!(result.warnings, [why]);
+    assert_eq!(result.errors, []);
 }

@@ -4,9 +4,9 @@ use insula_kinds::selector::LabelSelector;
 use insula_kinds::{Object, Scope, Value};
 
 use super::{ParamKind, Policy, list, text};
-use crate::criteria::{Criteria, Served};
+use crate::criteria::{Criteria, EquivalentResources};
 use crate::refusal::Refusal;
-use crate::request::{Request, Subject, meta};
+use crate::request::{Request, VersionedObjects, meta};
 
 /// A ValidatingAdmissionPolicyBinding.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub struct Binding {
 
 /// The parameters that a policy is evaluated with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted<'a> {
+pub enum Params<'a> {
     /// The policy is evaluated once, without parameters.
-    Nothing,
+    None,
     /// The policy is evaluated with one object.
     One {
         /// The object's namespace, if its kind is namespaced.
@@ -34,7 +34,7 @@ pub enum Wanted<'a> {
         name: &'a str,
     },
     /// The policy is evaluated once for each selected object.
-    All {
+    Selected {
         /// The objects' namespace, if their kind is namespaced.
         namespace: Option<String>,
         /// The selector.
@@ -61,7 +61,7 @@ impl Binding {
             name: meta(Some(object), "name").to_owned(),
             policy: text(&spec["policyName"]).to_owned(),
             actions: actions.map(str::to_owned).collect(),
-            criteria: resources.map(Criteria::of_resources),
+            criteria: resources.map(Criteria::from_match_resources),
             params: reference.map(ParamRef::read),
         }
     }
@@ -74,14 +74,14 @@ impl Binding {
     pub fn matches(
         &self,
         request: &Request<'_>,
-        subject: Subject<'_>,
+        subject: VersionedObjects<'_>,
         namespace: Option<&Object>,
-        served: &dyn Served,
+        equivalents: &dyn EquivalentResources,
     ) -> Result<bool, Refusal> {
         let Some(criteria) = &self.criteria else {
             return Ok(true);
         };
-        let found = criteria.matches(request, subject, namespace, served)?;
+        let found = criteria.matches(request, subject, namespace, equivalents)?;
         Ok(found.is_some())
     }
 
@@ -91,14 +91,14 @@ impl Binding {
     /// # Errors
     ///
     /// If the reference cannot be used for this request, with the reason.
-    pub fn wants(
+    pub fn resolve_params(
         &self,
         policy: &Policy,
         request: &Request<'_>,
         scope: Option<Scope>,
-    ) -> Result<Wanted<'_>, String> {
+    ) -> Result<Params<'_>, String> {
         let (Some(kind), Some(params)) = (&policy.param_kind, &self.params) else {
-            return Ok(Wanted::Nothing);
+            return Ok(Params::None);
         };
         let scope = scope.ok_or_else(|| unknown(kind))?;
         let namespace = match (scope, params.namespace.as_str(), request.namespace) {
@@ -120,7 +120,7 @@ impl Binding {
             }
         };
         match (params.name.as_str(), &params.selector) {
-            ("", Some(Ok(selector))) => Ok(Wanted::All {
+            ("", Some(Ok(selector))) => Ok(Params::Selected {
                 namespace,
                 selector,
             }),
@@ -129,7 +129,7 @@ impl Binding {
             (_, Some(_)) => {
                 Err("paramRef.name and paramRef.selector are mutually exclusive".to_owned())
             }
-            (name, None) => Ok(Wanted::One { namespace, name }),
+            (name, None) => Ok(Params::One { namespace, name }),
         }
     }
 
@@ -138,7 +138,7 @@ impl Binding {
     /// # Errors
     ///
     /// If the binding requires parameters, with the reason.
-    pub fn without_params(&self) -> Result<(), String> {
+    pub fn handle_missing_params(&self) -> Result<(), String> {
         match &self.params {
             Some(params) if params.needed => Err(
                 "no params found for policy binding with `Deny` parameterNotFoundAction".to_owned(),

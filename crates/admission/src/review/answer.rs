@@ -46,7 +46,7 @@ impl Patch {
             Ok(false) => Ok(false),
             Err(WebhookPatchError::Undecodable(why)) => {
                 let why = format!("received undecodable patch in webhook response: {why}");
-                Err(webhook.unasked(&why))
+                Err(webhook.call_failure(&why))
             }
             _ if object.is_none() => {
                 let why = format!(
@@ -82,11 +82,11 @@ struct Response {
 }
 
 pub(super) fn read(review: &Review, webhook: &Webhook, body: &[u8]) -> Result<Answer, Failure> {
-    let undecoded = |why: String| webhook.unasked(&format!("failed to call webhook: {why}"));
+    let undecoded = |why: String| webhook.call_failure(&format!("failed to call webhook: {why}"));
     let answer = document(review.version, body).map_err(undecoded)?;
     let response = response(&answer).map_err(undecoded)?;
     let invalid =
-        |why: String| webhook.unasked(&format!("received invalid webhook response: {why}"));
+        |why: String| webhook.call_failure(&format!("received invalid webhook response: {why}"));
     let mut response = response.ok_or_else(|| invalid("webhook response was absent".to_owned()))?;
     verify(review, &answer, &mut response).map_err(invalid)?;
     let named = |(key, value)| (format!("{}/{key}", webhook.name), value);
@@ -94,7 +94,7 @@ pub(super) fn read(review: &Review, webhook: &Webhook, body: &[u8]) -> Result<An
     // Kubernetes only checks the patch type of allowed responses with a patch.
     let strange = response.patch_type.filter(|of| of != "JSONPatch");
     if let (true, Some(_), Some(of)) = (response.allowed, &patch, strange) {
-        return Err(webhook.unasked(&format!("unsupported patch type {}", quote(&of))));
+        return Err(webhook.call_failure(&format!("unsupported patch type {}", quote(&of))));
     }
     Ok(Answer {
         refusal: (!response.allowed).then(|| denial(&webhook.name, response.status)),

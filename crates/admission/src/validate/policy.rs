@@ -31,7 +31,7 @@ enum Verb {
 /// Validates a ValidatingAdmissionPolicy.
 pub(super) fn validating(old: Option<&Node<'_>>, object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
-    let mut compiler = head(old, &spec, Verb::Validate, errors);
+    let mut compiler = common(old, &spec, Verb::Validate, errors);
     variables(&spec, &mut compiler, errors);
     let (validations, annotations) = (spec.get("validations"), spec.get("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
@@ -39,7 +39,7 @@ pub(super) fn validating(old: Option<&Node<'_>>, object: &Node<'_>, errors: &mut
         errors.push(annotations.required(NOTHING_TO_DO));
         return;
     }
-    if few(&validations, MAX_EXPRESSIONS, errors) {
+    if check_length(&validations, MAX_EXPRESSIONS, errors) {
         for one in validations.items() {
             validation(&one, &compiler, errors);
         }
@@ -65,13 +65,13 @@ pub(super) fn validating(old: Option<&Node<'_>>, object: &Node<'_>, errors: &mut
 /// Validates a MutatingAdmissionPolicy.
 pub(super) fn mutating(old: Option<&Node<'_>>, object: &Node<'_>, errors: &mut Errors) {
     let spec = object.get("spec");
-    let mut compiler = head(old, &spec, Verb::Mutate, errors);
+    let mut compiler = common(old, &spec, Verb::Mutate, errors);
     variables(&spec, &mut compiler, errors);
     let mutations = spec.get("mutations");
     if mutations.is_empty() {
         errors.push(mutations.required("mutations must contain at least one item"));
     }
-    if few(&mutations, MAX_EXPRESSIONS, errors) {
+    if check_length(&mutations, MAX_EXPRESSIONS, errors) {
         for one in mutations.items() {
             mutation(&one, &compiler, errors);
         }
@@ -96,7 +96,7 @@ pub(super) fn status(status: &Node<'_>, errors: &mut Errors) {
 }
 
 /// Validates the common part of all policies, and returns the compiler for the rest.
-fn head(old: Option<&Node<'_>>, spec: &Node<'_>, verb: Verb, errors: &mut Errors) -> Compiler {
+fn common(old: Option<&Node<'_>>, spec: &Node<'_>, verb: Verb, errors: &mut Errors) -> Compiler {
     check::one_of(&spec.get("failurePolicy"), rule::FAILURE_POLICIES, errors);
     let of = spec.get("paramKind");
     if of.is_set() {
@@ -174,7 +174,7 @@ fn group_version(node: &Node<'_>, errors: &mut Errors) {
 }
 
 fn variables(spec: &Node<'_>, compiler: &mut Compiler, errors: &mut Errors) {
-    if !few(&spec.get("variables"), MAX_VARIABLES, errors) {
+    if !check_length(&spec.get("variables"), MAX_VARIABLES, errors) {
         return;
     }
     for variable in spec.get("variables").items() {
@@ -195,7 +195,7 @@ fn variables(spec: &Node<'_>, compiler: &mut Compiler, errors: &mut Errors) {
 }
 
 /// Checks a list's length. Items of a list that is too long are not validated.
-fn few(list: &Node<'_>, most: usize, errors: &mut Errors) -> bool {
+fn check_length(list: &Node<'_>, most: usize, errors: &mut Errors) -> bool {
     let few = list.list().len() <= most;
     if !few {
         errors.push(list.too_many(most));
@@ -216,11 +216,11 @@ fn validation(validation: &Node<'_>, compiler: &Compiler, errors: &mut Errors) {
     } else {
         compiles(&expression, compiler, Role::Validation, errors);
     }
-    let says = validation.get("messageExpression");
-    if !says.is_empty() && says.text().trim().is_empty() {
-        errors.push(says.invalid("must be non-empty if specified"));
-    } else if !says.is_empty() {
-        compiles(&says, compiler, Role::Message, errors);
+    let message_expression = validation.get("messageExpression");
+    if !message_expression.is_empty() && message_expression.text().trim().is_empty() {
+        errors.push(message_expression.invalid("must be non-empty if specified"));
+    } else if !message_expression.is_empty() {
+        compiles(&message_expression, compiler, Role::Message, errors);
     }
     let message = validation.get("message");
     if !message.is_empty() && message.text().trim().is_empty() {

@@ -15,7 +15,7 @@ const ANY_SIDE_EFFECTS: [&str; 4] = ["None", "NoneOnDryRun", "Some", "Unknown"];
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// The checks that apply. A violation that existed before an update remains allowed.
-struct Demands {
+struct Requirements {
     conditions: bool,
     no_side_effects: bool,
     known_version: bool,
@@ -23,8 +23,8 @@ struct Demands {
     right_selectors: bool,
 }
 
-impl Demands {
-    fn on(old: Option<&Node<'_>>, new: &Node<'_>) -> Self {
+impl Requirements {
+    fn of(old: Option<&Node<'_>>, new: &Node<'_>) -> Self {
         let Some(old) = old else {
             return Self {
                 conditions: true,
@@ -55,38 +55,38 @@ impl Demands {
 
 /// Validates a webhook configuration.
 pub(super) fn all(old: Option<&Node<'_>>, new: &Node<'_>, errors: &mut Errors) {
-    let demands = Demands::on(old, new);
+    let requirements = Requirements::of(old, new);
     let mut names = HashSet::new();
     for hook in new.get("webhooks").items() {
-        webhook(&hook, &demands, errors);
-        review_versions(&hook.get("admissionReviewVersions"), &demands, errors);
+        webhook(&hook, &requirements, errors);
+        review_versions(&hook.get("admissionReviewVersions"), &requirements, errors);
         let name = hook.get("name");
-        if demands.unique_names && !name.is_empty() && !names.insert(name.text()) {
+        if requirements.unique_names && !name.is_empty() && !names.insert(name.text()) {
             errors.push(name.duplicate());
         }
     }
 }
 
-fn webhook(hook: &Node<'_>, demands: &Demands, errors: &mut Errors) {
+fn webhook(hook: &Node<'_>, requirements: &Requirements, errors: &mut Errors) {
     qualified_name(&hook.get("name"), errors);
     for rule in hook.get("rules").items() {
         rule::with_operations(&rule, errors);
     }
     check::one_of_if_set(&hook.get("failurePolicy"), rule::FAILURE_POLICIES, errors);
     check::one_of_if_set(&hook.get("matchPolicy"), rule::MATCH_POLICIES, errors);
-    side_effects(&hook.get("sideEffects"), demands, errors);
+    side_effects(&hook.get("sideEffects"), requirements, errors);
     let timeout = hook.get("timeoutSeconds");
     let out_of_range = |seconds| !(1..=30).contains(&seconds);
     if timeout.int().is_some_and(out_of_range) {
         errors.push(timeout.invalid("the timeout value must be between 1 and 30 seconds"));
     }
-    if demands.right_selectors {
+    if requirements.right_selectors {
         errors.extend(selector_faults(hook));
     }
     let reinvocation = hook.get("reinvocationPolicy");
     check::one_of_if_set(&reinvocation, rule::REINVOCATION_POLICIES, errors);
     client::config(&hook.get("clientConfig"), errors);
-    if demands.conditions {
+    if requirements.conditions {
         let compiler = Compiler::new(false);
         rule::match_conditions(&hook.get("matchConditions"), &compiler, errors);
     }
@@ -105,8 +105,8 @@ fn qualified_name(name: &Node<'_>, errors: &mut Errors) {
     }
 }
 
-fn side_effects(effects: &Node<'_>, demands: &Demands, errors: &mut Errors) {
-    let allowed: &[&str] = if demands.no_side_effects {
+fn side_effects(effects: &Node<'_>, requirements: &Requirements, errors: &mut Errors) {
+    let allowed: &[&str] = if requirements.no_side_effects {
         &SIDE_EFFECTS
     } else {
         &ANY_SIDE_EFFECTS
@@ -125,7 +125,7 @@ fn selector_faults(hook: &Node<'_>) -> Errors {
     errors
 }
 
-fn review_versions(versions: &Node<'_>, demands: &Demands, errors: &mut Errors) {
+fn review_versions(versions: &Node<'_>, requirements: &Requirements, errors: &mut Errors) {
     if versions.is_empty() {
         let detail = format!("must specify one of {}", VERSIONS.join(", "));
         errors.push(versions.required(&detail));
@@ -139,7 +139,7 @@ fn review_versions(versions: &Node<'_>, demands: &Demands, errors: &mut Errors) 
         }
         check::format(&version, text::dns1035_label, errors);
     }
-    if demands.known_version && !knows_a_version(versions) {
+    if requirements.known_version && !knows_a_version(versions) {
         let detail = format!("must include at least one of {}", VERSIONS.join(", "));
         errors.push(versions.invalid(&detail));
     }

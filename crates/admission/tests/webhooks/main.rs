@@ -7,25 +7,26 @@ mod rounds;
 
 use insula_admission::webhook::{Webhook, Webhooks};
 use insula_admission::{
-    GroupVersionKind, GroupVersionResource, Operation, Request, Requester, Served, Target,
+    EquivalentResources, GroupVersionKind, GroupVersionResource, Operation, Request, Target,
+    UserInfo,
 };
 use insula_kinds::{Object, Value};
 use serde_json::json;
 use std::sync::Arc;
 
 /// Serves every resource in one version only.
-struct Once;
+struct SingleVersion;
 
-impl Served for Once {
+impl EquivalentResources for SingleVersion {
     fn equivalents(&self, _: &GroupVersionResource, _: &str) -> Vec<Target> {
         Vec::new()
     }
 }
 
 /// Serves HorizontalPodAutoscalers in two versions.
-struct Twice;
+struct TwoVersions;
 
-impl Served for Twice {
+impl EquivalentResources for TwoVersions {
     fn equivalents(&self, of: &GroupVersionResource, _: &str) -> Vec<Target> {
         if of.resource != "horizontalpodautoscalers" {
             return vec![];
@@ -50,7 +51,7 @@ fn target(group: &str, version: &str, resource: &str, kind: &str) -> Target {
     }
 }
 
-fn request<'a>(user: &'a Requester, operation: Operation, target: Target) -> Request<'a> {
+fn request<'a>(user: &'a UserInfo, operation: Operation, target: Target) -> Request<'a> {
     Request {
         operation,
         target,

@@ -1,9 +1,11 @@
 use insula_admission::webhook::Webhooks;
-use insula_admission::{Operation, Refusal, Requester, Served, Subject, Target};
+use insula_admission::{
+    EquivalentResources, Operation, Refusal, Target, UserInfo, VersionedObjects,
+};
 use insula_kinds::{Object, Value};
 use serde_json::json;
 
-use super::{Once, Twice, hook, object, request, target};
+use super::{SingleVersion, TwoVersions, hook, object, request, target};
 
 fn config_maps() -> Target {
     target("", "v1", "configmaps", "ConfigMap")
@@ -18,7 +20,7 @@ fn matched(rule: Value, resource: &str, subresource: &str) -> bool {
     for (member, value) in object(rule) {
         whole[member] = value;
     }
-    let user = Requester::default();
+    let user = UserInfo::default();
     let asked = target("", "v1", resource, "K");
     let mut request = request(&user, Operation::Create, asked);
     request.subresource = subresource;
@@ -26,7 +28,7 @@ fn matched(rule: Value, resource: &str, subresource: &str) -> bool {
         request.namespace = "";
     }
     let hook = hook(json!({"rules": [whole]}));
-    let found = hook.matches(&request, Subject::default(), None, &Once);
+    let found = hook.matches(&request, VersionedObjects::default(), None, &SingleVersion);
     found.unwrap().is_some()
 }
 
@@ -76,7 +78,7 @@ fn labelled(labels: Value) -> Object {
 
 #[test]
 fn written_namespace_is_selected_by_its_new_labels() {
-    let user = Requester::default();
+    let user = UserInfo::default();
     let hook = hook(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}));
     let (yes, no) = (labelled(json!({"a": "b"})), labelled(json!({})));
     let namespaces = || target("", "v1", "namespaces", "Namespace");
@@ -88,42 +90,42 @@ fn written_namespace_is_selected_by_its_new_labels() {
         (namespaces(), Operation::Delete, &no, &yes, true),
     ] {
         let request = request(&user, operation, of.clone());
-        let subject = Subject {
+        let subject = VersionedObjects {
             object: Some(object),
             old: None,
         };
-        let found = hook.matches(&request, subject, Some(namespace), &Once);
+        let found = hook.matches(&request, subject, Some(namespace), &SingleVersion);
         assert_eq!(found.unwrap().is_some(), expected, "{of:?} {operation:?}");
     }
 }
 
 #[test]
 fn cluster_scoped_objects_match_any_namespace_selector() {
-    let user = Requester::default();
+    let user = UserInfo::default();
     let hook = hook(json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}));
     let mut request = request(&user, Operation::Create, target("", "v1", "nodes", "Node"));
     request.namespace = "";
-    let found = hook.matches(&request, Subject::default(), None, &Once);
+    let found = hook.matches(&request, VersionedObjects::default(), None, &SingleVersion);
     assert!(found.unwrap().is_some());
 }
 
 #[test]
 fn missing_namespace_is_an_error_only_if_the_rules_match() {
-    let user = Requester::default();
+    let user = UserInfo::default();
     let selecting = json!({"matchLabels": {"a": "b"}});
     let asked = request(&user, Operation::Create, config_maps());
     let called = hook(json!({"namespaceSelector": selecting}));
-    let refused = called.matches(&asked, Subject::default(), None, &Once);
+    let refused = called.matches(&asked, VersionedObjects::default(), None, &SingleVersion);
     assert_eq!(refused, Err(Refusal::no_namespace("n1")));
     assert_eq!(refused.unwrap_err().message, "namespaces \"n1\" not found");
     let other = hook(json!({"namespaceSelector": selecting, "rules": []}));
-    let passed = other.matches(&asked, Subject::default(), None, &Once);
+    let passed = other.matches(&asked, VersionedObjects::default(), None, &SingleVersion);
     assert_eq!(passed, Ok(None));
 }
 
 #[test]
 fn object_is_selected_by_its_old_or_new_labels() {
-    let user = Requester::default();
+    let user = UserInfo::default();
     let hook = hook(json!({"objectSelector": {"matchExpressions": [
         {"key": "a", "operator": "In", "values": ["b", "c"]},
     ]}}));
@@ -136,14 +138,19 @@ fn object_is_selected_by_its_old_or_new_labels() {
         (None, Some(&yes), true),
         (None, None, false),
     ] {
-        let found = hook.matches(&request, Subject { object, old }, None, &Once);
+        let found = hook.matches(
+            &request,
+            VersionedObjects { object, old },
+            None,
+            &SingleVersion,
+        );
         assert_eq!(found.unwrap().is_some(), expected);
     }
 }
 
 #[test]
 fn rule_matches_equivalent_versions_unless_exact() {
-    let user = Requester::default();
+    let user = UserInfo::default();
     let asked = target("autoscaling", "v1", "horizontalpodautoscalers", "HPA");
     let request = request(&user, Operation::Create, asked.clone());
     let rule = |version: &str| {
@@ -152,21 +159,27 @@ fn rule_matches_equivalent_versions_unless_exact() {
             "resources": ["horizontalpodautoscalers"], "operations": ["*"],
         }])
     };
-    let find = |version: &str, policy: &str, served: &dyn Served| {
+    let find = |version: &str, policy: &str, equivalents: &dyn EquivalentResources| {
         let hook = hook(json!({"rules": rule(version), "matchPolicy": policy}));
-        let found = hook.matches(&request, Subject::default(), None, served);
+        let found = hook.matches(&request, VersionedObjects::default(), None, equivalents);
         found.unwrap().map(|target| target.resource.version)
     };
-    assert_eq!(find("v1", "Equivalent", &Twice).as_deref(), Some("v1"));
-    assert_eq!(find("v2", "Equivalent", &Twice).as_deref(), Some("v2"));
-    assert_eq!(find("v2", "Exact", &Twice), None);
-    assert_eq!(find("v2", "Equivalent", &Once), None);
-    assert_eq!(find("v3", "Equivalent", &Twice), None);
+    assert_eq!(
+        find("v1", "Equivalent", &TwoVersions).as_deref(),
+        Some("v1")
+    );
+    assert_eq!(
+        find("v2", "Equivalent", &TwoVersions).as_deref(),
+        Some("v2")
+    );
+    assert_eq!(find("v2", "Exact", &TwoVersions), None);
+    assert_eq!(find("v2", "Equivalent", &SingleVersion), None);
+    assert_eq!(find("v3", "Equivalent", &TwoVersions), None);
 }
 
 #[test]
 fn webhooks_are_not_called_for_admission_configuration() {
-    let user = Requester::default();
+    let user = UserInfo::default();
     let hook = hook(json!({}));
     for kind in [
         "MutatingWebhookConfiguration",
@@ -178,11 +191,11 @@ fn webhooks_are_not_called_for_admission_configuration() {
     ] {
         let of = target("admissionregistration.k8s.io", "v1", "x", kind);
         let asked = request(&user, Operation::Delete, of);
-        let found = hook.matches(&asked, Subject::default(), None, &Once);
+        let found = hook.matches(&asked, VersionedObjects::default(), None, &SingleVersion);
         assert_eq!(found, Ok(None), "{kind}");
     }
     let asked = request(&user, Operation::Delete, config_maps());
-    let found = hook.matches(&asked, Subject::default(), None, &Once);
+    let found = hook.matches(&asked, VersionedObjects::default(), None, &SingleVersion);
     assert_eq!(found, Ok(Some(config_maps())));
 }
 

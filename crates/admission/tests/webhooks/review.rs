@@ -2,14 +2,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use insula_admission::review::{Answer, Mode, Review};
 use insula_admission::webhook::{Failure, Webhook};
-use insula_admission::{Operation, Refusal, Requester, Subject};
+use insula_admission::{Operation, Refusal, UserInfo, VersionedObjects};
 use insula_kinds::Value;
 use serde_json::json;
 
 use super::{hook, object, request, target};
 
 fn asked(hook: &Webhook, mode: Mode) -> Review {
-    let user = Requester::default();
+    let user = UserInfo::default();
     let of = target("", "v1", "configmaps", "ConfigMap");
     let request = request(&user, Operation::Create, of.clone());
     Review::new(
@@ -17,7 +17,7 @@ fn asked(hook: &Webhook, mode: Mode) -> Review {
         mode,
         &request,
         &of,
-        Subject::default(),
+        VersionedObjects::default(),
         "u1".to_owned(),
     )
     .unwrap()
@@ -44,7 +44,7 @@ fn failed(why: &str) -> Failure {
 
 #[test]
 fn review_is_serialized_as_in_kubernetes() {
-    let user = Requester {
+    let user = UserInfo {
         username: "alice".to_owned(),
         uid: String::new(),
         groups: vec!["g".to_owned()],
@@ -58,7 +58,7 @@ fn review_is_serialized_as_in_kubernetes() {
     request.dry_run = true;
     request.options = Some(&options);
     let object = object(json!({"metadata": {"name": "z"}}));
-    let subject = Subject {
+    let subject = VersionedObjects {
         object: Some(&object),
         old: None,
     };
@@ -98,7 +98,7 @@ fn review_is_serialized_as_in_kubernetes() {
 #[test]
 fn webhook_without_a_known_review_version_fails() {
     let hook = hook(json!({"admissionReviewVersions": ["v9"]}));
-    let user = Requester::default();
+    let user = UserInfo::default();
     let of = target("", "v1", "configmaps", "ConfigMap");
     let request = request(&user, Operation::Create, of.clone());
     let made = Review::new(
@@ -106,7 +106,7 @@ fn webhook_without_a_known_review_version_fails() {
         Mode::Mutating,
         &request,
         &of,
-        Subject::default(),
+        VersionedObjects::default(),
         "u".to_owned(),
     );
     let why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
@@ -313,25 +313,25 @@ fn call_failures_can_be_ignored_but_inapplicable_patches_cannot() {
 
 #[test]
 fn dry_run_is_rejected_by_webhooks_with_side_effects() {
-    let user = Requester::default();
+    let user = UserInfo::default();
     let of = target("", "v1", "configmaps", "ConfigMap");
     let mut request = request(&user, Operation::Create, of);
     for effects in [json!("Some"), json!("Unknown"), Value::Null] {
         assert_eq!(
-            hook(json!({"sideEffects": effects})).allows(&request),
+            hook(json!({"sideEffects": effects})).check_dry_run(&request),
             Ok(())
         );
     }
     request.dry_run = true;
     for effects in ["None", "NoneOnDryRun"] {
         assert_eq!(
-            hook(json!({"sideEffects": effects})).allows(&request),
+            hook(json!({"sideEffects": effects})).check_dry_run(&request),
             Ok(())
         );
     }
-    let refused = hook(json!({"sideEffects": "Some"})).allows(&request);
+    let refused = hook(json!({"sideEffects": "Some"})).check_dry_run(&request);
     let why = "admission webhook \"v1.ex.io\" does not support dry run".to_owned();
     assert_eq!(refused, Err(Failure::Refused(Refusal::bad_request(why))));
-    let refused = hook(json!({"sideEffects": null})).allows(&request);
+    let refused = hook(json!({"sideEffects": null})).check_dry_run(&request);
     assert_eq!(refused, Err(failed("Webhook SideEffects is nil")));
 }

@@ -17,7 +17,8 @@ use futures_util::future::join_all;
 use insula_admission::review::{Answer, Mode, Review};
 use insula_admission::webhook::{Failure, Rounds, Webhook};
 use insula_admission::{
-    Context, GroupVersionKind, GroupVersionResource, Operation, Request, Requester, Subject, Target,
+    Context, GroupVersionKind, GroupVersionResource, Operation, Request, Target, UserInfo,
+    VersionedObjects,
 };
 use insula_core::Space;
 use insula_kinds::{Kind, Object, Value};
@@ -105,7 +106,7 @@ struct Hook {
 
 /// What is the same for everybody who is asked.
 struct Frame {
-    user: Requester,
+    user: UserInfo,
     target: Target,
     namespace: Option<Object>,
     options: Value,
@@ -135,7 +136,7 @@ pub async fn mutate(
             let Some(target) = act.matches(hook, &frame, &versions)? else {
                 continue;
             };
-            if !rounds.asks(index) {
+            if !rounds.includes(index) {
                 continue;
             }
             let Some(mutated) = act
@@ -144,10 +145,10 @@ pub async fn mutate(
             else {
                 continue;
             };
-            rounds.asked(index, hook.webhook.reinvoked, mutated);
+            rounds.record_call(index, hook.webhook.reinvoked, mutated);
             changed |= mutated;
         }
-        if !rounds.go_again() {
+        if !rounds.start_second() {
             break;
         }
     }
@@ -384,7 +385,7 @@ impl<'a> Act<'a> {
             self.registry.cached(&address)
         });
         Frame {
-            user: Requester {
+            user: UserInfo {
                 username: principal.user.clone(),
                 uid: principal.uid.clone().unwrap_or_default(),
                 groups: principal.groups.clone(),
@@ -537,7 +538,7 @@ impl<'a> Act<'a> {
             .egress()
             .post(&**self.registry.cache(), call)
             .await;
-        let answer = answer.map_err(|error| hook.webhook.unasked(&error.to_string()))?;
+        let answer = answer.map_err(|error| hook.webhook.call_failure(&error.to_string()))?;
         review.read(&hook.webhook, &answer)
     }
 
@@ -582,7 +583,7 @@ fn applies(
     frame: &Frame,
     request: &Request<'_>,
     target: &Target,
-    subject: Subject<'_>,
+    subject: VersionedObjects<'_>,
 ) -> Result<bool> {
     if !hook.webhook.has_conditions() {
         return Ok(true);
@@ -600,10 +601,10 @@ fn review(
     mode: Mode,
     request: &Request<'_>,
     target: &Target,
-    subject: Subject<'_>,
+    subject: VersionedObjects<'_>,
 ) -> Result<Review, Failure> {
     let webhook = &hook.webhook;
-    webhook.allows(request)?;
+    webhook.check_dry_run(request)?;
     let uid = Uuid::new_v4().to_string();
     Review::new(webhook, mode, request, target, subject, uid)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use insula_admission::Context;
-use insula_admission::policy::{Binding, Judgement, Policy, Wanted};
+use insula_admission::policy::{Binding, Params, Policy, PolicyDecision};
 use insula_core::Space;
 use insula_kinds::{Object, kinds};
 
@@ -22,7 +22,7 @@ use insula_cache::Stored;
 ///
 /// If one of them refuses the request.
 pub(super) async fn judge(act: &Act<'_>, frame: &Frame, versions: &Versions<'_>) -> Result<()> {
-    let mut judgement = Judgement::default();
+    let mut judgement = PolicyDecision::default();
     for (owner, configured) in act.owners() {
         let theirs = owner != act.address.space;
         for (policy, bindings) in configured.policies().active() {
@@ -56,7 +56,11 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    async fn judge(&self, bindings: &[&Arc<Binding>], judgement: &mut Judgement) -> Result<()> {
+    async fn judge(
+        &self,
+        bindings: &[&Arc<Binding>],
+        judgement: &mut PolicyDecision,
+    ) -> Result<()> {
         let request = self.act.request(self.frame);
         let subject = self.versions.judged();
         let namespace = self.frame.namespace.as_ref();
@@ -67,7 +71,7 @@ impl Asked<'_> {
             Ok(None) => return Ok(()),
             Err(error) => {
                 let why = &error.message;
-                judgement.misconfigured(&request, subject, self.policy, None, why);
+                judgement.record_misconfiguration(&request, subject, self.policy, None, why);
                 return Ok(());
             }
         };
@@ -83,18 +87,18 @@ impl Asked<'_> {
             match found {
                 Ok(params) => {
                     for params in params {
-                        judgement.ask(self.policy, binding, &context, params.as_ref());
+                        judgement.evaluate(self.policy, binding, &context, params.as_ref());
                         // Others have waited long enough.
                         tokio::task::yield_now().await;
                     }
                 }
                 Err(why) => {
                     let (policy, binding) = (self.policy, Some(&***binding));
-                    judgement.misconfigured(&request, subject, policy, binding, &why);
+                    judgement.record_misconfiguration(&request, subject, policy, binding, &why);
                 }
             }
         }
-        judgement.close(self.policy);
+        judgement.finish(self.policy);
         Ok(())
     }
 
@@ -104,7 +108,7 @@ impl Asked<'_> {
         let kind = self.param_kind();
         let request = self.act.request(self.frame);
         let scope = kind.as_ref().map(|kind| kind.scope);
-        let wanted = match binding.wants(self.policy, &request, scope) {
+        let wanted = match binding.resolve_params(self.policy, &request, scope) {
             Ok(wanted) => wanted,
             Err(why) => return Ok(Err(why)),
         };
@@ -113,8 +117,8 @@ impl Asked<'_> {
         };
         let registry = self.act.registry;
         let found: Vec<Arc<Stored>> = match wanted {
-            Wanted::Nothing => return Ok(Ok(vec![None])),
-            Wanted::One { namespace, name } => {
+            Params::None => return Ok(Ok(vec![None])),
+            Params::One { namespace, name } => {
                 let address = Address {
                     kind: kind.storage(),
                     space: self.owner.clone(),
@@ -123,7 +127,7 @@ impl Asked<'_> {
                 };
                 registry.cached(&address).into_iter().collect()
             }
-            Wanted::All {
+            Params::Selected {
                 namespace,
                 selector,
             } => {
@@ -143,7 +147,7 @@ impl Asked<'_> {
             params.push(Some(shown));
         }
         if params.is_empty()
-            && let Err(why) = binding.without_params()
+            && let Err(why) = binding.handle_missing_params()
         {
             return Ok(Err(why));
         }

@@ -1,6 +1,6 @@
 //! Objects in the versions in which somebody wants to see them.
 
-use insula_admission::{GroupVersionResource, Served as ServedAs, Subject, Target};
+use insula_admission::{EquivalentResources, GroupVersionResource, Target, VersionedObjects};
 use insula_kinds::{Object, Value, convert, decode, kinds};
 
 use super::{Act, Body, target_of};
@@ -41,7 +41,7 @@ impl<'a> Equivalents<'a> {
     }
 }
 
-impl ServedAs for Equivalents<'_> {
+impl EquivalentResources for Equivalents<'_> {
     fn equivalents(&self, _: &GroupVersionResource, _: &str) -> Vec<Target> {
         match self.0 {
             None => Vec::new(),
@@ -61,8 +61,8 @@ impl ServedAs for Equivalents<'_> {
 }
 
 impl Shown {
-    pub fn subject(&self) -> Subject<'_> {
-        Subject {
+    pub fn subject(&self) -> VersionedObjects<'_> {
+        VersionedObjects {
             object: self.object.as_ref(),
             old: self.old.as_ref(),
         }
@@ -87,8 +87,8 @@ impl<'a> Versions<'a> {
     }
 
     /// As it is judged: labels are the same in all versions.
-    pub fn judged(&self) -> Subject<'_> {
-        Subject {
+    pub fn judged(&self) -> VersionedObjects<'_> {
+        VersionedObjects {
             object: self.object.as_ref(),
             old: self.old,
         }

@@ -6,15 +6,15 @@ use insula_kinds::Object;
 use serde::Serialize;
 
 use super::{Binding, Policy, Validation};
-use crate::condition::{Context, Met};
-use crate::evaluation::{self, EXPRESSIONS, Outcome, SPENT};
+use crate::condition::{Context, MatchResult};
+use crate::evaluation::{self, BUDGET_EXHAUSTED, EXPRESSIONS_COST_BUDGET, Outcome};
 use crate::refusal::Refusal;
-use crate::request::{Request, Subject};
+use crate::request::{Request, VersionedObjects};
 use crate::webhook::FailurePolicy;
 
 /// The combined result of all policies for one request.
 #[derive(Debug, Default)]
-pub struct Judgement {
+pub struct PolicyDecision {
     /// The rejection by the first policy that denied the request.
     pub refusal: Option<Refusal>,
     /// Warnings for the client.
@@ -29,18 +29,18 @@ pub struct Judgement {
 
 /// Cost budget of all policies for one request. Kubernetes limits each policy, but not their
 /// number.
-const REQUEST: u64 = 50_000_000;
+const REQUEST_COST_BUDGET: u64 = 50_000_000;
 
 /// Maximum length of an evaluated message, in bytes.
-const MESSAGE: usize = 5 << 10;
+const MAX_MESSAGE_BYTES: usize = 5 << 10;
 
 /// Maximum length of an evaluated audit annotation, in bytes.
-const ANNOTATION: usize = 10 << 10;
+const MAX_ANNOTATION_BYTES: usize = 10 << 10;
 
-const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
+const FAILURE_ANNOTATION: &str = "validation.policy.admission.k8s.io/validation_failure";
 
 /// A failed validation.
-struct Decision {
+struct FailedValidation {
     message: String,
     reason: String,
 }
@@ -54,7 +54,7 @@ enum Audit<'a> {
 /// A failed validation in the form of its audit annotation.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Noted<'a> {
+struct ValidationFailure<'a> {
     message: &'a str,
     policy: &'a str,
     binding: &'a str,
@@ -62,12 +62,12 @@ struct Noted<'a> {
     validation_actions: &'a [String],
 }
 
-impl Judgement {
+impl PolicyDecision {
     /// Records that a policy or binding cannot be used as configured.
-    pub fn misconfigured(
+    pub fn record_misconfiguration(
         &mut self,
         request: &Request<'_>,
-        subject: Subject<'_>,
+        subject: VersionedObjects<'_>,
         policy: &Policy,
         binding: Option<&Binding>,
         why: &str,
@@ -80,7 +80,7 @@ impl Judgement {
         } else {
             "policy"
         };
-        let decision = Decision {
+        let decision = FailedValidation {
             message: format!("failed to configure {what}: {why}"),
             reason: String::new(),
         };
@@ -88,7 +88,7 @@ impl Judgement {
     }
 
     /// Evaluates a policy for one binding and its parameters.
-    pub fn ask(
+    pub fn evaluate(
         &mut self,
         policy: &Policy,
         binding: &Binding,
@@ -96,33 +96,36 @@ impl Judgement {
         params: Option<&Object>,
     ) {
         let (request, subject) = (context.request, context.subject);
-        if self.spent > REQUEST {
-            let failed = [(0, policy.failed(SPENT.to_owned()))];
-            return self.act(request, subject, policy, binding, failed);
+        if self.spent > REQUEST_COST_BUDGET {
+            let failed = [(0, policy.failed(BUDGET_EXHAUSTED.to_owned()))];
+            return self.apply_actions(request, subject, policy, binding, failed);
         }
-        match policy.conditions.met(context, params, &policy.variables) {
-            Met::Yes => {}
-            Met::No => return,
-            Met::Failed(why) => {
+        match policy
+            .conditions
+            .evaluate(context, params, &policy.variables)
+        {
+            MatchResult::Match => {}
+            MatchResult::NoMatch => return,
+            MatchResult::Failed(why) => {
                 let failed = [(0, policy.failed(why))];
-                return self.act(request, subject, policy, binding, failed);
+                return self.apply_actions(request, subject, policy, binding, failed);
             }
         }
         let decisions = policy.decide(context, params, &mut self.spent);
         match policy.audit(context, params, &mut self.spent) {
             Ok(audits) => {
-                self.act(request, subject, policy, binding, decisions);
-                self.note(request, subject, policy, binding, audits);
+                self.apply_actions(request, subject, policy, binding, decisions);
+                self.collect_audits(request, subject, policy, binding, audits);
             }
             Err(why) => {
                 let failed = [(0, policy.failed(why))];
-                self.act(request, subject, policy, binding, failed);
+                self.apply_actions(request, subject, policy, binding, failed);
             }
         }
     }
 
     /// Completes a policy after all its bindings were evaluated.
-    pub fn close(&mut self, policy: &Policy) {
+    pub fn finish(&mut self, policy: &Policy) {
         for (key, values) in std::mem::take(&mut self.collected) {
             let key = format!("{}/{key}", policy.name);
             self.annotations.push((key, values.join(", ")));
@@ -130,13 +133,13 @@ impl Judgement {
     }
 
     /// Applies the binding's actions to each failed validation.
-    fn act(
+    fn apply_actions(
         &mut self,
         request: &Request<'_>,
-        subject: Subject<'_>,
+        subject: VersionedObjects<'_>,
         policy: &Policy,
         binding: &Binding,
-        decisions: impl IntoIterator<Item = (usize, Option<Decision>)>,
+        decisions: impl IntoIterator<Item = (usize, Option<FailedValidation>)>,
     ) {
         for (index, decision) in decisions {
             let Some(decision) = decision else {
@@ -150,7 +153,7 @@ impl Judgement {
                          '{}': {}",
                         policy.name, binding.name, decision.message
                     )),
-                    "Audit" => self.record(policy, binding, index, &decision),
+                    "Audit" => self.record_failure(policy, binding, index, &decision),
                     _ => {}
                 }
             }
@@ -160,10 +163,10 @@ impl Judgement {
     fn deny(
         &mut self,
         request: &Request<'_>,
-        subject: Subject<'_>,
+        subject: VersionedObjects<'_>,
         policy: &Policy,
         binding: Option<&Binding>,
-        decision: &Decision,
+        decision: &FailedValidation,
     ) {
         if self.refusal.is_some() {
             return;
@@ -190,8 +193,14 @@ impl Judgement {
         self.refusal = Some(refusal.caused_by(&message));
     }
 
-    fn record(&mut self, policy: &Policy, binding: &Binding, index: usize, decision: &Decision) {
-        let noted = [Noted {
+    fn record_failure(
+        &mut self,
+        policy: &Policy,
+        binding: &Binding,
+        index: usize,
+        decision: &FailedValidation,
+    ) {
+        let failure = [ValidationFailure {
             message: &decision.message,
             policy: &policy.name,
             binding: &binding.name,
@@ -199,14 +208,15 @@ impl Judgement {
             validation_actions: &binding.actions,
         }];
         // Serialization cannot fail: there are only strings and numbers.
-        let noted = serde_json::to_string(&noted).unwrap_or_default();
-        self.annotations.push((FAILURE.to_owned(), noted));
+        let failure = serde_json::to_string(&failure).unwrap_or_default();
+        self.annotations
+            .push((FAILURE_ANNOTATION.to_owned(), failure));
     }
 
-    fn note(
+    fn collect_audits(
         &mut self,
         request: &Request<'_>,
-        subject: Subject<'_>,
+        subject: VersionedObjects<'_>,
         policy: &Policy,
         binding: &Binding,
         audits: Vec<Audit<'_>>,
@@ -220,7 +230,7 @@ impl Judgement {
                     }
                 }
                 Audit::Failed(message) => {
-                    let decision = Decision {
+                    let decision = FailedValidation {
                         message,
                         reason: String::new(),
                     };
@@ -233,8 +243,8 @@ impl Judgement {
 
 impl Policy {
     /// The result if an evaluation fails, according to the failure policy.
-    fn failed(&self, message: String) -> Option<Decision> {
-        let decision = Decision {
+    fn failed(&self, message: String) -> Option<FailedValidation> {
+        let decision = FailedValidation {
             message,
             reason: String::new(),
         };
@@ -247,35 +257,36 @@ impl Policy {
         context: &Context<'_>,
         params: Option<&Object>,
         spent: &mut u64,
-    ) -> Vec<(usize, Option<Decision>)> {
+    ) -> Vec<(usize, Option<FailedValidation>)> {
         let all: Vec<_> = self
             .validations
             .iter()
             .map(|one| Some(&one.expression))
             .collect();
         let activation = context.activation(params);
-        let mut left = EXPRESSIONS;
-        let outcomes = evaluation::run(&all, &self.variables, activation, &mut left);
+        let mut left = EXPRESSIONS_COST_BUDGET;
+        let outcomes = evaluation::evaluate_all(&all, &self.variables, activation, &mut left);
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
             Err(why) => {
-                *spent += EXPRESSIONS;
+                *spent += EXPRESSIONS_COST_BUDGET;
                 return vec![(0, self.failed(why))];
             }
         };
-        *spent += EXPRESSIONS - left;
+        *spent += EXPRESSIONS_COST_BUDGET - left;
         let holds = |outcome: &Option<_>| matches!(outcome, Some(Ok(Outcome::Bool(true))) | None);
         if outcomes.iter().all(holds) {
             return Vec::new();
         }
         // Messages are only evaluated if a validation failed.
-        let says: Vec<_> = self
+        let expressions: Vec<_> = self
             .validations
             .iter()
-            .map(|one| one.says.as_ref())
+            .map(|one| one.message_expression.as_ref())
             .collect();
         let activation = context.activation(params);
-        let messages = evaluation::run(&says, &self.variables, activation, &mut left);
+        let messages =
+            evaluation::evaluate_all(&expressions, &self.variables, activation, &mut left);
         let decide = |(index, outcome): (usize, Option<Result<Outcome, String>>)| {
             let decision = match (outcome?, &messages) {
                 (Err(why), _) => self.failed(why),
@@ -303,16 +314,16 @@ impl Policy {
     ) -> Result<Vec<Audit<'_>>, String> {
         let all: Vec<_> = self.audits.iter().map(|(_, one)| Some(one)).collect();
         let activation = context.activation(params);
-        let mut left = EXPRESSIONS;
-        let outcomes = evaluation::run(&all, &self.variables, activation, &mut left);
-        *spent += EXPRESSIONS - left;
+        let mut left = EXPRESSIONS_COST_BUDGET;
+        let outcomes = evaluation::evaluate_all(&all, &self.variables, activation, &mut left);
+        *spent += EXPRESSIONS_COST_BUDGET - left;
         let outcomes = outcomes?;
         let mut audits = Vec::new();
         for ((key, expression), outcome) in self.audits.iter().zip(outcomes) {
             match outcome {
                 Some(Ok(Outcome::Text(text))) if !text.trim().is_empty() => {
                     let text = text.trim();
-                    let end = text.floor_char_boundary(ANNOTATION.min(text.len()));
+                    let end = text.floor_char_boundary(MAX_ANNOTATION_BYTES.min(text.len()));
                     audits.push(Audit::Publish(key, text[..end].to_owned()));
                 }
                 Some(Ok(Outcome::Bool(_))) => {
@@ -334,18 +345,18 @@ impl Policy {
 impl Validation {
     /// Builds a denial from the evaluated message if it is usable, otherwise from the static
     /// message, otherwise from the expression.
-    fn denial(&self, said: Option<Result<Outcome, String>>) -> Decision {
+    fn denial(&self, said: Option<Result<Outcome, String>>) -> FailedValidation {
         let said = match said {
             Some(Ok(Outcome::Text(text))) => text.trim().to_owned(),
             _ => String::new(),
         };
-        let fits = said.len() <= MESSAGE && !said.contains('\n');
+        let fits = said.len() <= MAX_MESSAGE_BYTES && !said.contains('\n');
         let message = match (said.as_str(), self.message.as_str()) {
             (said, _) if fits && !said.is_empty() => said.to_owned(),
             (_, "") => format!("failed expression: {}", self.expression.source.trim()),
             (_, message) => message.to_owned(),
         };
-        Decision {
+        FailedValidation {
             message,
             reason: self.reason.clone(),
         }
