@@ -15,7 +15,7 @@ use insula_cache::CollectionKey;
 use insula_cache::{Cache, Stored};
 use insula_core::{Revision, Space};
 use insula_custom::condition::{self, Condition};
-use insula_custom::definition::has_sound_ca;
+use insula_custom::definition::has_valid_ca_bundle;
 use insula_custom::names::{Names, accept};
 use insula_custom::{approval, set_condition};
 use insula_kinds::{Object, Value, time};
@@ -83,7 +83,7 @@ async fn tend_tenants(registry: &Registry, address: &Address) -> Result<()> {
 /// Decides about the names, and serves the kind once they are its own.
 async fn introduce(registry: &Registry, address: &Address, definition: &Object) -> Result<bool> {
     let others = names_of_others(registry, address);
-    let (own, before) = (Names::wanted(definition), Names::accepted(definition));
+    let (own, before) = (Names::requested(definition), Names::accepted(definition));
     let accepted = accept(&own, &before, others.iter());
     let obstacle = obstacle(registry, address, definition);
     let named = accepted.condition.holds;
@@ -116,7 +116,7 @@ fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Opti
     if condition::holds(definition, condition::ESTABLISHED) {
         return None;
     }
-    if !has_sound_ca(definition) {
+    if !has_valid_ca_bundle(definition) {
         return Some(Condition::invalid_ca_bundle());
     }
     if address.space.is_system() {

@@ -5,32 +5,32 @@
 //! and unknown fields are gone. Field paths are those of Kubernetes' internal form.
 //!
 //! ```text
-//! form         the internal form: properties that all versions share are lifted
-//! terms        the requirements on a new definition, relaxed for an existing one
-//! spec         group, scope, names, versions, conversion
-//! schema       structural schemas, defaults, OpenAPI keywords, list types, CEL rules
-//! status       accepted names, stored versions
-//! formats      warnings for the client
+//! internal_form   the internal form: properties that all versions share are lifted
+//! requirements    the requirements on a new definition, relaxed for an existing one
+//! spec            group, scope, names, versions, conversion
+//! schema          structural schemas, defaults, OpenAPI keywords, list types, CEL rules
+//! status          accepted names, stored versions
+//! formats         warnings for the client
 //! ```
 
 mod cel;
 mod conversion;
 mod defaults;
 mod field_path;
-mod form;
 mod formats;
+mod internal_form;
 mod lists;
 mod openapi;
 mod place;
 mod prepare;
 mod print;
 mod props;
+mod requirements;
 mod rules;
 mod schema;
 mod spec;
 mod status;
 mod structural;
-mod terms;
 mod version;
 
 pub use prepare::{default, prepare_create, prepare_status, prepare_update};
@@ -41,12 +41,12 @@ use insula_kinds::{FieldError, Kind, Object, Value, kinds, validate};
 use crate::approval::{self, ANNOTATION, Approval};
 use crate::condition::{ESTABLISHED, holds};
 use crate::structural::rules_below;
-use form::Form;
+use internal_form::InternalForm;
 use place::{Place, Report};
-use terms::Terms;
+use requirements::Requirements;
 
 /// Maximum nesting depth of a definition. Requests cannot be deeper.
-const DEEPEST: usize = 256;
+const MAX_DEPTH: usize = 256;
 
 /// The result of validating a definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,16 +62,16 @@ pub fn create(object: &Object) -> Verdict {
     if let Some(refusal) = too_deep(object) {
         return refusal;
     }
-    with_stack(rules_of(object), || judge_new(object))
+    with_stack(rules_of(object), || validate_new(object))
 }
 
-fn judge_new(object: &Object) -> Verdict {
-    let form = Form::of(object);
+fn validate_new(object: &Object) -> Verdict {
+    let form = InternalForm::of(object);
     let mut report = Report::default();
     let metadata = validate::create(kind(), object);
     metadata.into_iter().for_each(|error| report.push(error));
-    spec::judge(&form, &Terms::new(), &mut report);
-    judge_rest(None, object, &form, &mut report);
+    spec::validate(&form, &Requirements::new(), &mut report);
+    validate_rest(None, object, &form, &mut report);
     verdict(report, || formats::warn(&form, None))
 }
 
@@ -80,18 +80,20 @@ pub fn update(old: &Object, new: &Object) -> Verdict {
     if let Some(refusal) = too_deep(new) {
         return refusal;
     }
-    with_stack(rules_of(new), || judge_change(old, new))
+    with_stack(rules_of(new), || validate_update(old, new))
 }
 
-fn judge_change(old: &Object, new: &Object) -> Verdict {
-    let form = Form::of(new);
+fn validate_update(old: &Object, new: &Object) -> Verdict {
+    let form = InternalForm::of(new);
     let mut report = Report::default();
     let metadata = validate::update(kind(), None, old, new);
     metadata.into_iter().for_each(|error| report.push(error));
-    spec::judge(&form, &Terms::to_change(old, &form), &mut report);
-    spec::judge_change(old, &form, holds(old, ESTABLISHED), &mut report);
-    judge_rest(Some(old), new, &form, &mut report);
-    verdict(report, || formats::warn(&form, Some(&Form::of(old))))
+    spec::validate(&form, &Requirements::for_update(old, &form), &mut report);
+    spec::validate_update(old, &form, holds(old, ESTABLISHED), &mut report);
+    validate_rest(Some(old), new, &form, &mut report);
+    verdict(report, || {
+        formats::warn(&form, Some(&InternalForm::of(old)))
+    })
 }
 
 /// Validates an update of the status subresource.
@@ -99,14 +101,14 @@ pub fn update_status(old: &Object, new: &Object) -> Verdict {
     let mut report = Report::default();
     let metadata = validate::update(kind(), Some("status"), old, new);
     metadata.into_iter().for_each(|error| report.push(error));
-    status::judge_names(new, &mut report);
+    status::validate_names(new, &mut report);
     verdict(report, Vec::new)
 }
 
 /// Reports whether the CA bundle of the conversion webhook is valid, if there is one. A new
 /// definition may have an invalid one, but is not established with it.
-pub fn has_sound_ca(object: &Object) -> bool {
-    !conversion::has_unsound_ca(Form::of(object).spec)
+pub fn has_valid_ca_bundle(object: &Object) -> bool {
+    !conversion::has_invalid_ca_bundle(InternalForm::of(object).spec)
 }
 
 fn rules_of(definition: &Object) -> usize {
@@ -114,11 +116,11 @@ fn rules_of(definition: &Object) -> usize {
 }
 
 /// Validates what follows the specification.
-fn judge_rest(old: Option<&Object>, new: &Object, form: &Form<'_>, report: &mut Report) {
-    status::judge_names(new, report);
-    status::judge_stored_versions(new, form, report);
-    judge_approval(old, new, form, report);
-    let preserved = old.is_some_and(|old| Form::of(old).preserves_unknown());
+fn validate_rest(old: Option<&Object>, new: &Object, form: &InternalForm<'_>, report: &mut Report) {
+    status::validate_names(new, report);
+    status::validate_stored_versions(new, form, report);
+    validate_approval(old, new, form, report);
+    let preserved = old.is_some_and(|old| InternalForm::of(old).preserves_unknown());
     if form.preserves_unknown() && !preserved {
         let place = Place::root("spec");
         let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
@@ -126,7 +128,12 @@ fn judge_rest(old: Option<&Object>, new: &Object, form: &Form<'_>, report: &mut 
     }
 }
 
-fn judge_approval(old: Option<&Object>, new: &Object, form: &Form<'_>, report: &mut Report) {
+fn validate_approval(
+    old: Option<&Object>,
+    new: &Object,
+    form: &InternalForm<'_>,
+    report: &mut Report,
+) {
     let approval = Approval::of(new);
     let same = old.is_some_and(|old| Approval::of(old) == approval);
     if !approval::is_protected(form.spec.text("group")) || same {
@@ -156,7 +163,7 @@ fn verdict(report: Report, warnings: impl FnOnce() -> Vec<String>) -> Verdict {
 /// for decoded requests only; this protects against other callers.
 fn too_deep(object: &Object) -> Option<Verdict> {
     let mut level: Vec<&Value> = object.values().collect();
-    for _ in 0..DEEPEST {
+    for _ in 0..MAX_DEPTH {
         if level.is_empty() {
             return None;
         }

@@ -19,8 +19,8 @@
 //!
 //! A write passes through [`Schema::prune`], [`Schema::fill`] and [`Schema::coerce_embedded`] in
 //! this order, then through admission, then through [`Schema::validate`], and finally through
-//! [`settle_numbers`] before it is stored. A read passes through `fill`, `prune` and
-//! [`Schema::repair_embedded`], unless [`Schema::is_settled`].
+//! [`normalize_numbers`] before it is stored. A read passes through `fill`, `prune` and
+//! [`Schema::repair_embedded`], unless [`Schema::is_normalized`].
 
 pub mod approval;
 pub mod condition;
@@ -30,19 +30,19 @@ mod fill;
 pub mod format;
 pub mod kind;
 pub mod names;
+mod normalized;
 mod number;
 pub mod openapi;
 pub mod path;
 pub mod pattern;
 mod prune;
 pub mod scale;
-mod settled;
 mod structural;
 pub mod table;
 mod validate;
 
 pub use condition::{Condition, set_condition};
 pub use kind::Definition;
-pub use number::settle_numbers;
+pub use number::normalize_numbers;
 pub use structural::{CompileError, Schema};
 pub use validate::{Change, Scale, Verdict};

@@ -35,7 +35,7 @@ pub struct Accepted {
 
 impl Names {
     /// The requested names: `spec.names`.
-    pub fn wanted(definition: &Object) -> Self {
+    pub fn requested(definition: &Object) -> Self {
         Self::at(definition, "spec", "names")
     }
 
@@ -100,7 +100,7 @@ pub fn accept<'a>(
         condition: Condition::no_conflicts(),
     };
     let Accepted { names, condition } = &mut accepted;
-    let settle = |reason, wish: &str, mine: &mut String, used: &HashSet<&str>| {
+    let accept_name = |reason, wish: &str, mine: &mut String, used: &HashSet<&str>| {
         if wish == mine || !used.contains(wish) {
             wish.clone_into(mine);
             None
@@ -110,16 +110,16 @@ pub fn accept<'a>(
     };
     let resources = &used.resources;
     let conflicts = [
-        settle("PluralConflict", &own.plural, &mut names.plural, resources),
-        settle(
+        accept_name("PluralConflict", &own.plural, &mut names.plural, resources),
+        accept_name(
             "SingularConflict",
             &own.singular,
             &mut names.singular,
             resources,
         ),
-        settle_short_names(own, names, resources),
-        settle("KindConflict", &own.kind, &mut names.kind, &used.kinds),
-        settle(
+        accept_short_names(own, names, resources),
+        accept_name("KindConflict", &own.kind, &mut names.kind, &used.kinds),
+        accept_name(
             "ListKindConflict",
             &own.list_kind,
             &mut names.list_kind,
@@ -151,11 +151,11 @@ impl<'a> Used<'a> {
     }
 }
 
-fn settle_short_names(own: &Names, mine: &mut Names, used: &HashSet<&str>) -> Option<Condition> {
+fn accept_short_names(own: &Names, mine: &mut Names, used: &HashSet<&str>) -> Option<Condition> {
     let before: HashSet<_> = mine.short_names.iter().map(String::as_str).collect();
-    let (mut problems, mut told) = (Vec::new(), HashSet::new());
+    let (mut problems, mut reported) = (Vec::new(), HashSet::new());
     for name in own.short_names.iter().map(String::as_str) {
-        if !before.contains(name) && used.contains(name) && told.insert(name) {
+        if !before.contains(name) && used.contains(name) && reported.insert(name) {
             problems.push(in_use(name));
         }
     }
@@ -187,7 +187,7 @@ mod tests {
         let Value::Object(definition) = json!({"spec": {"names": value}}) else {
             unreachable!("it is an object");
         };
-        Names::wanted(&definition)
+        Names::requested(&definition)
     }
 
     fn foo() -> Value {

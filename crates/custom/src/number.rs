@@ -6,11 +6,11 @@ use serde_json::Value;
 /// Converts floats with an integral value to integers. Go writes them without a decimal point
 /// and therefore reads them back as integers. To be applied just before storing, because
 /// Kubernetes distinguishes `2.0` from `2` until then.
-pub fn settle_numbers(object: &mut Object) {
-    object.values_mut().for_each(settle);
+pub fn normalize_numbers(object: &mut Object) {
+    object.values_mut().for_each(normalize);
 }
 
-fn settle(value: &mut Value) {
+fn normalize(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
             let float = number.as_f64().unwrap_or_default();
@@ -20,8 +20,8 @@ fn settle(value: &mut Value) {
                 *value = Value::from(float as i64);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(settle),
-        Value::Object(members) => settle_numbers(members),
+        Value::Array(items) => items.iter_mut().for_each(normalize),
+        Value::Object(members) => normalize_numbers(members),
         _ => {}
     }
 }
@@ -36,8 +36,8 @@ mod tests {
         let object =
             json!({"a": 2.0, "b": [{"c": -3.0, "d": 2.5}], "e": 1e20, "f": "2.0", "g": -0.0});
         let mut object = object.as_object().expect("an object").clone();
-        settle_numbers(&mut object);
-        let settled = json!({"a": 2, "b": [{"c": -3, "d": 2.5}], "e": 1e20, "f": "2.0", "g": 0});
-        assert_eq!(Value::Object(object), settled);
+        normalize_numbers(&mut object);
+        let normalized = json!({"a": 2, "b": [{"c": -3, "d": 2.5}], "e": 1e20, "f": "2.0", "g": 0});
+        assert_eq!(Value::Object(object), normalized);
     }
 }

@@ -10,7 +10,7 @@ use regex::Regex;
 pub struct Pattern {
     text: Box<str>,
     /// The compiled form. `None` if it is compiled on each use.
-    kept: Option<Compiled>,
+    cached: Option<Compiled>,
     /// An estimate of the number of states that are active during matching.
     weight: u64,
 }
@@ -18,25 +18,25 @@ pub struct Pattern {
 type Compiled = Result<Regex, Box<str>>;
 
 /// Texts up to this length are matched in negligible time by any expression.
-const SHORT: usize = 256;
+const MAX_SHORT_LENGTH: usize = 256;
 /// The cost of compiling, in validation steps.
-const COMPILING: u64 = 20_000;
+const COMPILATION_COST: u64 = 20_000;
 
 impl Pattern {
     /// Compiles an expression.
     pub fn new(text: &str) -> Self {
         Self {
-            kept: Some(compile(text)),
-            ..Self::unkept(text)
+            cached: Some(compile(text)),
+            ..Self::uncached(text)
         }
     }
 
     /// A pattern that is compiled on each use, trading time for memory. For schemas with too
     /// many patterns.
-    pub(crate) fn unkept(text: &str) -> Self {
+    pub(crate) fn uncached(text: &str) -> Self {
         Self {
             text: text.into(),
-            kept: None,
+            cached: None,
             weight: text.len() as u64 * largest_count(text),
         }
     }
@@ -60,8 +60,8 @@ impl Pattern {
     }
 
     fn compiled(&self) -> Cow<'_, Compiled> {
-        match &self.kept {
-            Some(kept) => Cow::Borrowed(kept),
+        match &self.cached {
+            Some(cached) => Cow::Borrowed(cached),
             None => Cow::Owned(compile(&self.text)),
         }
     }
@@ -70,11 +70,15 @@ impl Pattern {
     /// repetitions, such as `.*a.{900}b`, are expensive for long texts.
     pub(crate) fn work(&self, text: &str) -> u64 {
         let length = text.len() as u64;
-        let matching = match text.len() <= SHORT {
+        let matching = match text.len() <= MAX_SHORT_LENGTH {
             true => length / 32,
             false => length.saturating_mul(self.weight) / 512,
         };
-        let compiling = if self.kept.is_none() { COMPILING } else { 0 };
+        let compiling = if self.cached.is_none() {
+            COMPILATION_COST
+        } else {
+            0
+        };
         matching.saturating_add(compiling)
     }
 
@@ -122,7 +126,7 @@ mod tests {
 
     #[test]
     fn unkept_pattern_matches_alike_at_a_higher_cost() {
-        let pattern = Pattern::unkept("^a{1,3}$");
+        let pattern = Pattern::uncached("^a{1,3}$");
         assert!(pattern.matches("aaa") && !pattern.matches("aaaa"));
         assert_eq!(pattern.fault(), None);
         assert_eq!(pattern.work("aaa"), 20_000);

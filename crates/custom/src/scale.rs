@@ -34,7 +34,7 @@ pub enum ScaleError {
     /// A path does not fit the object. Reported without a reason on read, and as a bad request
     /// on write.
     #[error("{0}")]
-    Misfit(String),
+    Mismatch(String),
     /// Neither the Scale nor the object has a replica count. Reported as a bad request.
     #[error("the spec replicas field {path:?} cannot be empty")]
     Empty {
@@ -44,7 +44,7 @@ pub enum ScaleError {
 }
 
 /// Marks a missing replica count. No valid Scale has this value.
-const UNSET: i64 = i32::MIN as i64;
+const UNSET_REPLICAS: i64 = i32::MIN as i64;
 
 impl FieldPath {
     /// Parses a path with or without a leading dot.
@@ -82,7 +82,7 @@ impl FieldPath {
                     Some(member) => member,
                     None => return Ok(None),
                 },
-                other => return Err(self.misfit(at + 2, other, "map[string]interface{}")),
+                other => return Err(self.mismatch(at + 2, other, "map[string]interface{}")),
             };
         }
         Ok(Some(value))
@@ -93,7 +93,7 @@ impl FieldPath {
             None => Ok(None),
             Some(value) => match value.as_i64() {
                 Some(number) => Ok(Some(number)),
-                None => Err(self.misfit(self.names.len(), value, "int64")),
+                None => Err(self.mismatch(self.names.len(), value, "int64")),
             },
         }
     }
@@ -102,11 +102,11 @@ impl FieldPath {
         match self.find(object)? {
             None => Ok(""),
             Some(Value::String(text)) => Ok(text),
-            Some(other) => Err(self.misfit(self.names.len(), other, "string")),
+            Some(other) => Err(self.mismatch(self.names.len(), other, "string")),
         }
     }
 
-    fn misfit(&self, names: usize, value: &Value, wanted: &str) -> String {
+    fn mismatch(&self, names: usize, value: &Value, wanted: &str) -> String {
         let path = self.names.get(..names).unwrap_or(&self.names).join(".");
         let found = match value {
             Value::Null => "<nil>",
@@ -169,7 +169,7 @@ impl ScalePaths {
     pub fn current(&self, object: &Object) -> Result<Object, ScaleError> {
         let (replicas, mut scale) = self.read(object)?;
         if replicas.is_none() {
-            scale.insert("spec".to_owned(), json!({"replicas": UNSET}));
+            scale.insert("spec".to_owned(), json!({"replicas": UNSET_REPLICAS}));
         }
         Ok(scale)
     }
@@ -178,13 +178,13 @@ impl ScalePaths {
     pub fn put(&self, object: &mut Object, scale: &Object) -> Result<(), ScaleError> {
         let replicas = scale.get("spec").and_then(|spec| spec.get("replicas"));
         let replicas = replicas.and_then(Value::as_i64).unwrap_or(0);
-        if replicas == UNSET {
+        if replicas == UNSET_REPLICAS {
             return Err(ScaleError::Empty {
                 path: self.spec.text.clone(),
             });
         }
         let set = self.spec.set(object, replicas.into());
-        set.map_err(ScaleError::Misfit)
+        set.map_err(ScaleError::Mismatch)
     }
 
     /// Validates the object's desired replica count.
@@ -205,10 +205,10 @@ impl ScalePaths {
     }
 
     fn read(&self, object: &Object) -> Result<(Option<i64>, Object), ScaleError> {
-        let spec = self.spec.integer(object).map_err(ScaleError::Misfit)?;
-        let status = self.status.integer(object).map_err(ScaleError::Misfit)?;
+        let spec = self.spec.integer(object).map_err(ScaleError::Mismatch)?;
+        let status = self.status.integer(object).map_err(ScaleError::Mismatch)?;
         let selector = match &self.selector {
-            Some(path) => path.string(object).map_err(ScaleError::Misfit)?,
+            Some(path) => path.string(object).map_err(ScaleError::Mismatch)?,
             None => "",
         };
         let mut status = json!({"replicas": as_go(status)});
@@ -232,7 +232,7 @@ fn as_go(number: Option<i64>) -> i32 {
 
 /// The metadata of a Scale.
 fn metadata(object: &Object) -> Value {
-    const TOLD: [&str; 5] = [
+    const SHOWN: [&str; 5] = [
         "name",
         "namespace",
         "uid",
@@ -240,11 +240,11 @@ fn metadata(object: &Object) -> Value {
         "creationTimestamp",
     ];
     let metadata = object.get("metadata");
-    let told = TOLD.iter().filter_map(|name| {
+    let shown = SHOWN.iter().filter_map(|name| {
         let value = metadata?.get(name)?;
         Some(((*name).to_owned(), value.clone()))
     });
-    Value::Object(told.collect())
+    Value::Object(shown.collect())
 }
 
 fn check(path: &FieldPath, object: &Object) -> Option<FieldError> {

@@ -21,7 +21,7 @@ pub struct Schema {
     /// Whether any node has effective CEL rules.
     ruled: bool,
     /// The nesting depth of the deepest rule.
-    deepest: usize,
+    max_rule_depth: usize,
 }
 
 /// Why a schema cannot be compiled. Accepted definitions always compile.
@@ -66,8 +66,8 @@ impl Schema {
     }
 
     /// The nesting depth of the deepest rule.
-    pub(crate) fn deepest(&self) -> usize {
-        self.deepest
+    pub(crate) fn max_rule_depth(&self) -> usize {
+        self.max_rule_depth
     }
 
     /// Estimated memory use in bytes.

@@ -1,9 +1,9 @@
 //! Validation of objects, in Kubernetes' wording.
 
 mod allowed;
-mod fault;
+mod error;
+mod json_type;
 mod junctor;
-mod kind;
 mod list;
 mod number;
 mod path;
@@ -14,7 +14,7 @@ mod scale;
 mod text;
 mod value;
 
-use path::NOWHERE;
+use path::ROOT_FIELD;
 pub(crate) use path::{Path, Step, Style};
 
 use insula_cel::{Budget, with_stack};
@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::embedded;
 use crate::structural::{NodeId, Schema};
-use value::Judge;
+use value::Validator;
 
 /// A write of an object.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl<'a> Change<'a> {
 
 /// The budget of one validation.
 #[derive(Clone, Copy, Debug)]
-struct Effort {
+struct Limits {
     /// The number of schema checks.
     checks: u64,
     /// The total cost of all rules.
@@ -94,10 +94,10 @@ struct Effort {
     call: Budget,
 }
 
-impl Effort {
+impl Limits {
     const FULL: Self = Self {
         checks: MAX_CHECKS,
-        rules: rule::WRITE,
+        rules: rule::MAX_WRITE_COST,
         call: Budget::CALL,
     };
 
@@ -112,21 +112,21 @@ impl Effort {
 impl Schema {
     /// Validates a write.
     pub fn validate(&self, change: Change<'_>) -> Verdict {
-        self.judge(&change, Effort::FULL).0
+        self.validate_within(&change, Limits::FULL).0
     }
 
     /// Validates a write if that is cheap enough for a thread with other work to do; otherwise
     /// returns `None`.
     pub fn validate_briefly(&self, change: Change<'_>) -> Option<Verdict> {
-        let (verdict, sufficed) = self.judge(&change, Effort::BRIEF);
+        let (verdict, sufficed) = self.validate_within(&change, Limits::BRIEF);
         sufficed.then_some(verdict)
     }
 
     /// Validates a write, and reports whether the budget sufficed.
-    fn judge(&self, change: &Change<'_>, effort: Effort) -> (Verdict, bool) {
+    fn validate_within(&self, change: &Change<'_>, limits: Limits) -> (Verdict, bool) {
         let mut errors = change.known.to_vec();
-        let mut sufficed = self.validate_values(change, effort.checks, &mut errors);
-        if !sufficed && effort.checks < MAX_CHECKS {
+        let mut sufficed = self.validate_values(change, limits.checks, &mut errors);
+        if !sufficed && limits.checks < MAX_CHECKS {
             return (Verdict::default(), false);
         }
         if let Some(scale) = &change.scale {
@@ -142,11 +142,11 @@ impl Schema {
         let mut warnings = Vec::new();
         if self.is_ruled() {
             if errors.iter().any(|error| blocks_rules(error.error_type)) {
-                errors.push(FieldError::invalid(NOWHERE, &Value::Null, NOT_ASKED));
+                errors.push(FieldError::invalid(ROOT_FIELD, &Value::Null, RULES_SKIPPED));
             } else {
                 // Switch stacks once for all rules and values rather than for each.
-                sufficed &= with_stack(self.deepest(), || {
-                    rule::ask(self, change, effort, &mut errors, &mut warnings)
+                sufficed &= with_stack(self.max_rule_depth(), || {
+                    rule::evaluate_rules(self, change, limits, &mut errors, &mut warnings)
                 });
             }
         }
@@ -166,14 +166,14 @@ impl Schema {
         if change.status_only {
             return self.validate_status(change, checks, errors);
         }
-        let mut judge = Judge::with_checks(self, checks);
-        let mut found = judge.judge_object(change.new, None);
+        let mut validator = Validator::with_checks(self, checks);
+        let mut found = validator.validate_object(change.new, None);
         if change.old.is_some() && !found.is_empty() {
-            judge = Judge::with_checks(self, checks);
-            found = judge.judge_object(change.new, change.old);
+            validator = Validator::with_checks(self, checks);
+            found = validator.validate_object(change.new, change.old);
         }
         errors.append(&mut found);
-        judge.checks() > 0
+        validator.checks() > 0
     }
 
     /// Validates the status alone. Paths in errors are relative to it.
@@ -192,30 +192,30 @@ impl Schema {
         let old = change
             .old
             .map(|old| old.get(STATUS).unwrap_or(&Value::Null));
-        let under = Some(STATUS);
-        let new = || Judge {
-            under,
-            ..Judge::with_checks(self, checks)
+        let prefix = Some(STATUS);
+        let new = || Validator {
+            prefix,
+            ..Validator::with_checks(self, checks)
         };
-        let mut judge = new();
-        let mut found = judge.judge(node, status, None);
+        let mut validator = new();
+        let mut found = validator.validate(node, status, None);
         if old.is_some() && !found.is_empty() {
-            judge = new();
-            found = judge.judge(node, status, old);
+            validator = new();
+            found = validator.validate(node, status, old);
         }
         errors.append(&mut found);
-        judge.checks() > 0
+        validator.checks() > 0
     }
 
     /// Checks list types. If the old object has duplicates anywhere, those in the new one are
     /// tolerated.
     fn validate_lists(&self, change: &Change<'_>, errors: &mut Vec<FieldError>) {
         let mut found = list::duplicates(self, change.new);
-        let forgiven = change
+        let tolerated = change
             .old
             .filter(|_| !found.is_empty())
             .is_some_and(|old| !list::duplicates(self, old).is_empty());
-        if !forgiven {
+        if !tolerated {
             errors.append(&mut found);
         }
     }
@@ -225,20 +225,20 @@ impl Schema {
 pub(crate) const MAX_CHECKS: u64 = value::MAX_CHECKS;
 
 /// Validates a value at a node, within the budget `left`.
-pub(crate) fn judge_value(
+pub(crate) fn validate_value(
     schema: &Schema,
     id: NodeId,
     value: &Value,
     left: &mut u64,
 ) -> Vec<FieldError> {
-    let mut judge = Judge::with_checks(schema, *left);
-    let errors = judge.judge(schema.node(id), value, None);
-    *left = judge.checks();
+    let mut validator = Validator::with_checks(schema, *left);
+    let errors = validator.validate(schema.node(id), value, None);
+    *left = validator.checks();
     errors
 }
 
 const STATUS: &str = "status";
-const NOT_ASKED: &str = "some validation rules were not checked because the object was invalid; \
+const RULES_SKIPPED: &str = "some validation rules were not checked because the object was invalid; \
     correct the existing errors to complete validation";
 
 /// Rules are not evaluated for objects with these errors.

@@ -68,9 +68,9 @@ fn with(mut schema: Value, name: &str, value: Value) -> Value {
 }
 
 /// Validates a definition as a creation and as an update, and returns the numbers of errors.
-fn judge(what: &str, body: Value) -> (usize, usize) {
+fn validate(what: &str, body: Value) -> (usize, usize) {
     let what = what.to_owned();
-    let judged = std::thread::Builder::new()
+    let thread = std::thread::Builder::new()
         .stack_size(STACK)
         .spawn(move || {
             let began = Instant::now();
@@ -89,7 +89,7 @@ fn judge(what: &str, body: Value) -> (usize, usize) {
             assert!(began.elapsed() < DEADLINE, "{what}: {:?}", began.elapsed());
             (created.errors.len(), updated.errors.len())
         });
-    judged.unwrap().join().unwrap()
+    thread.unwrap().join().unwrap()
 }
 
 #[test]
@@ -99,14 +99,14 @@ fn wide_schemas_are_validated() {
         let properties = fill(|index| (format!("p{index}"), each(index)));
         with(json!({"type": "object"}), "properties", properties)
     };
-    assert_eq!(judge("right", definition(wide(&text))), (0, 0));
-    let (errors, _) = judge("wrong", definition(wide(&|_| json!({}))));
+    assert_eq!(validate("right", definition(wide(&text))), (0, 0));
+    let (errors, _) = validate("wrong", definition(wide(&|_| json!({}))));
     assert!(errors > 1000, "{errors}");
     let ruled = |_| json!({"type": "string", "maxLength": 1, "x-kubernetes-validations": [{"rule": "self == 'a'"}]});
-    assert_eq!(judge("rules", definition(wide(&ruled))), (0, 0));
+    assert_eq!(validate("rules", definition(wide(&ruled))), (0, 0));
     let default = |_| json!({"type": "string", "default": "a"});
-    assert_eq!(judge("defaults", definition(wide(&default))), (0, 0));
-    let (errors, _) = judge(
+    assert_eq!(validate("defaults", definition(wide(&default))), (0, 0));
+    let (errors, _) = validate(
         "wrong defaults",
         definition(wide(&|_| json!({"type": "string", "default": 1}))),
     );
@@ -121,13 +121,13 @@ fn deep_schemas_are_validated() {
     let ruled = |schema| with(schema, "x-kubernetes-validations", rules.clone());
     for name in ["a", "a b"] {
         let schema = chain(name, wide(), ruled);
-        judge(&format!("rules at every level, {name}"), definition(schema));
+        validate(&format!("rules at every level, {name}"), definition(schema));
     }
     let defaulted = |schema| with(schema, "default", json!({}));
     let schema = chain("a", wide(), defaulted);
-    judge("defaults at every level", definition(schema));
+    validate("defaults at every level", definition(schema));
     let broken = |schema| with(schema, "type", json!(""));
-    judge("nothing typed", definition(chain("a", wide(), broken)));
+    validate("nothing typed", definition(chain("a", wide(), broken)));
     let junctors = |schema| {
         with(
             json!({"type": "object"}),
@@ -135,7 +135,7 @@ fn deep_schemas_are_validated() {
             Value::Array(vec![schema]),
         )
     };
-    judge("junctors", definition(chain("a", wide(), junctors)));
+    validate("junctors", definition(chain("a", wide(), junctors)));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn long_names_are_not_repeated_without_bound() {
     members = members.into_iter().take(half).collect();
     let inner = json!({"type": "object", "properties": members});
     let schema = json!({"type": "object", "properties": {long.clone(): inner}});
-    judge("wrong below a long name", definition(schema));
+    validate("wrong below a long name", definition(schema));
     let wide: Object = members
         .into_iter()
         .map(|(name, _)| (name, json!({"type": "object"})))
@@ -156,7 +156,7 @@ fn long_names_are_not_repeated_without_bound() {
     let rules = json!([{"rule": "true"}]);
     let schema =
         json!({"type": "object", "properties": {long: inner}, "x-kubernetes-validations": rules});
-    judge("types below a long name", definition(schema));
+    validate("types below a long name", definition(schema));
 }
 
 #[test]
@@ -169,24 +169,24 @@ fn long_lists_are_validated() {
         json!({"name": format!("v{index}"), "served": true, "storage": index == 0,
                "schema": {"openAPIV3Schema": {"type": "object"}}})
     });
-    assert_eq!(judge("versions", many.clone()), (0, 0));
+    assert_eq!(validate("versions", many.clone()), (0, 0));
     many["spec"]["versions"] = list(7_000, &|index| {
         json!({"name": "v1", "storage": true,
                "schema": {"openAPIV3Schema": {"type": "object", "description": format!("{index}")}}})
     });
-    judge("versions of one name", many);
+    validate("versions of one name", many);
     let mut many = definition(schema());
     many["spec"]["names"]["shortNames"] = list(100_000, &|_| json!("-"));
-    judge("short names", many);
+    validate("short names", many);
     let mut many = definition(schema());
     many["spec"]["versions"][0]["selectableFields"] = list(30_000, &|_| json!({"jsonPath": ".a"}));
-    judge("selectable fields", many);
+    validate("selectable fields", many);
     let keys = json!({"type": "object", "properties": {"a": {
         "type": "array", "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": list(100_000, &|_| json!("z")),
         "items": {"type": "object", "properties": {"k": {"type": "string"}}},
     }}});
-    judge("keys", definition(keys));
+    validate("keys", definition(keys));
     let rules = with(
         schema(),
         "x-kubernetes-validations",
@@ -195,10 +195,10 @@ fn long_lists_are_validated() {
             &|_| json!({"rule": "has(self.a)", "fieldPath": ".a", "messageExpression": "'a'"}),
         ),
     );
-    judge("rules", definition(rules));
+    validate("rules", definition(rules));
     let branches = json!({"type": "object", "properties": {"a": {
         "type": "array", "default": list(1000, &|_| json!("a")),
         "items": {"type": "string", "allOf": list(100_000, &|_| json!({"minLength": 1}))},
     }}});
-    judge("branches", definition(branches));
+    validate("branches", definition(branches));
 }

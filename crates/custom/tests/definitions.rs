@@ -13,7 +13,7 @@ const EXPRESSIONS: &str = include_str!("data/golden-crd-cel.jsonl");
 /// Cases with errors in random order, because Go iterates over maps in random order.
 const UNORDERED: &[&str] = &["cost total"];
 
-fn judge(body: &Value) -> Verdict {
+fn create(body: &Value) -> Verdict {
     let mut object = body.as_object().cloned().unwrap_or_default();
     definition::default(&mut object);
     definition::prepare_create(&mut object);
@@ -49,7 +49,7 @@ fn text(value: &Value) -> &str {
 
 /// Compares one case, and returns the difference.
 fn compare(case: &Value) -> Result<(), String> {
-    let verdict = judge(&case["body"]);
+    let verdict = create(&case["body"]);
     let name = text(&case["body"]["metadata"]["name"]);
     if case["response"].is_null() {
         if !verdict.errors.is_empty() {
@@ -130,11 +130,11 @@ fn errors_of_definitions_are_those_of_kubernetes() {
         count += 1;
         let verdict = match (&case["old"], &case["schema"]) {
             (Value::Object(old), _) => change(old, &case["new"]),
-            (_, Value::Null) => judge(&case["new"]),
-            (_, schema) => judge(&of_schema(schema)),
+            (_, Value::Null) => create(&case["new"]),
+            (_, schema) => create(&of_schema(schema)),
         };
-        let say = |error: &FieldError| format!("{} {error}", error.error_type.reason());
-        let mut got: Vec<_> = verdict.errors.iter().map(say).collect();
+        let describe = |error: &FieldError| format!("{} {error}", error.error_type.reason());
+        let mut got: Vec<_> = verdict.errors.iter().map(describe).collect();
         if case["unordered"] == true {
             got.sort();
         }
@@ -228,7 +228,7 @@ fn definition_deeper_than_any_request_is_rejected() {
         outer["not"] = inner;
         outer
     });
-    let verdict = judge(&of_schema(&deep));
+    let verdict = create(&of_schema(&deep));
     let got: Vec<_> = verdict.errors.iter().map(ToString::to_string).collect();
     assert_eq!(got, ["spec: Forbidden: exceeded max depth"]);
 }
@@ -253,9 +253,9 @@ fn invalid_ca_bundles_are_detected() {
             "clientConfig": {"url": "https://x", "caBundle": bundle},
         }});
         let object = body.as_object().cloned().unwrap();
-        assert_eq!(definition::has_sound_ca(&object), sound, "{bundle}");
+        assert_eq!(definition::has_valid_ca_bundle(&object), sound, "{bundle}");
         // A new definition may have an invalid bundle.
-        assert_eq!(judge(&body).errors, []);
+        assert_eq!(create(&body).errors, []);
     }
 }
 

@@ -134,7 +134,7 @@ fn compiled(json: &Value) -> Schema {
     Schema::compile(json).expect("the schema compiles")
 }
 
-fn settled(schema: &Schema, object: &Object) -> Object {
+fn normalized(schema: &Schema, object: &Object) -> Object {
     let mut object = object.clone();
     schema.fill(&mut object);
     schema.prune(&mut object, &mut Vec::new());
@@ -173,16 +173,16 @@ proptest! {
         object in object(),
     ) {
         let schema = compiled(&json);
-        let after = settled(&schema, &object);
-        prop_assert_eq!(schema.is_settled(&object), after == object);
-        prop_assert!(schema.is_settled(&after));
+        let after = normalized(&schema, &object);
+        prop_assert_eq!(schema.is_normalized(&object), after == object);
+        prop_assert!(schema.is_normalized(&after));
     }
 
     #[test]
     fn valid_objects_stay_valid_when_settled(json in root(Sort::Plain), object in object()) {
         let schema = compiled(&json);
         if schema.validate(Change::create(&object)).errors.is_empty() {
-            let after = settled(&schema, &object);
+            let after = normalized(&schema, &object);
             prop_assert_eq!(schema.validate(Change::create(&after)).errors, []);
         }
     }
@@ -190,7 +190,7 @@ proptest! {
     #[test]
     fn unchanged_violations_are_tolerated(json in root(Sort::Closed), object in object()) {
         let schema = compiled(&json);
-        let mut object = settled(&schema, &object);
+        let mut object = normalized(&schema, &object);
         // These are not pruned, and violations in `kind` are never tolerated.
         object.remove("kind");
         object.remove("metadata");
@@ -221,7 +221,7 @@ proptest! {
             schema.prune(&mut other, &mut Vec::new());
             let _ = schema.coerce_embedded(&mut other, &mut Vec::new());
             schema.repair_embedded(&mut other);
-            schema.is_settled(&other);
+            schema.is_normalized(&other);
             schema.validate(Change::update(&object, &other));
             schema.validate(Change { status_only: true, ..Change::update(&other, &object) });
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use insula_admission::validate as admission;
 use insula_core::Revision;
-use insula_custom::{Change, Verdict, definition, settle_numbers};
+use insula_custom::{Change, Verdict, definition, normalize_numbers};
 use insula_kinds::{FieldError, Object, Value, convert, defaults, prepare, validate};
 
 use super::metadata;
@@ -161,7 +161,7 @@ fn new_verdict(kind: &Resource, object: &Object) -> Result<Verdict> {
         Resource::BuiltIn(id) if *id == insula_cache::definitions() => {
             of(definition::create(object))
         }
-        Resource::BuiltIn(_) if admission::judges(&stored) => {
+        Resource::BuiltIn(_) if admission::handles(&stored) => {
             admitted(admission::create(&stored, object))
         }
         Resource::BuiltIn(_) if stored.group != kind.group => {
@@ -228,7 +228,7 @@ fn changed_verdict(
     new: &Object,
 ) -> Verdict {
     if !kind.is(insula_cache::definitions()) {
-        return match admission::judges(kind) {
+        return match admission::handles(kind) {
             true => admitted(admission::update(kind, subresource, old, new)),
             false => only(validate::update(kind, subresource, old, new)),
         };
@@ -260,7 +260,7 @@ fn is_brief(kind: &Resource, object: &Object) -> bool {
         return false;
     }
     let mut room = LARGE;
-    let computes = kind.is(insula_cache::definitions()) || admission::judges(&judged_as(kind));
+    let computes = kind.is(insula_cache::definitions()) || admission::handles(&judged_as(kind));
     !computes || object.values().all(|value| fits(value, &mut room))
 }
 
@@ -302,7 +302,7 @@ pub async fn stored(
             let mut object =
                 versions::convert(registry, by.map(|by| by.context), custom, &storage, object)
                     .await?;
-            settle_numbers(&mut object);
+            normalize_numbers(&mut object);
             object
         }
     };
@@ -363,7 +363,7 @@ fn of(verdict: definition::Verdict) -> Verdict {
     }
 }
 
-fn admitted(verdict: admission::Verdict) -> Verdict {
+fn admitted(verdict: admission::ValidationResult) -> Verdict {
     Verdict {
         errors: verdict.errors,
         warnings: verdict.warnings,

@@ -51,7 +51,7 @@ pub fn current(kind: &Resource, object: &Object) -> Result<Object> {
 pub fn refuse(error: ScaleError) -> StatusError {
     match error {
         ScaleError::Missing { .. } => StatusError::internal(error),
-        ScaleError::Misfit(why) => StatusError::plain_error(why),
+        ScaleError::Mismatch(why) => StatusError::plain_error(why),
         ScaleError::Empty { .. } => StatusError::bad_request(error.to_string()),
     }
 }

@@ -30,9 +30,9 @@ pub(super) struct Cel<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Types<'a> {
     /// Not needed so far: no rule here or above.
-    Unasked { root: bool },
+    NotNeeded { root: bool },
     /// Needed by rules above, but not determined by the schema above.
-    Untold,
+    Undeclared,
     /// Known.
     Known(&'a Type, &'a Extent),
     /// Cannot be determined.
@@ -45,18 +45,18 @@ impl<'a> Cel<'a> {
         Self {
             budget,
             cardinality: Some(1),
-            types: Types::Unasked { root: true },
+            types: Types::NotNeeded { root: true },
         }
     }
 
     /// Declares the types of this schema, if they are needed and not yet known.
     pub fn declare(&self, schema: Props<'_>) -> Option<Declaration> {
         let root = match self.types {
-            Types::Unasked { root } if !schema.list(RULES).is_empty() => root,
-            Types::Untold => false,
+            Types::NotNeeded { root } if !schema.list(RULES).is_empty() => root,
+            Types::Undeclared => false,
             _ => return None,
         };
-        if !self.budget.affords(schema) {
+        if !self.budget.reserve_types(schema) {
             None
         } else if root {
             declare::root(schema.value(), "selfType")
@@ -70,8 +70,8 @@ impl<'a> Cel<'a> {
         let asked = !schema.list(RULES).is_empty();
         let types = match (self.types, declared) {
             (_, Some(declared)) => Types::Known(&declared.of, &declared.extent),
-            (Types::Untold, None) => Types::Unknown,
-            (Types::Unasked { .. }, None) if asked => Types::Unknown,
+            (Types::Undeclared, None) => Types::Unknown,
+            (Types::NotNeeded { .. }, None) if asked => Types::Unknown,
             (types, None) => types,
         };
         Cel { types, ..*self }
@@ -115,18 +115,17 @@ impl<'a> Cel<'a> {
             budget: self.budget,
             cardinality: cardinality.map(|(times, most)| times.saturating_mul(most)),
             types: match self.types {
-                Types::Known(of, extent) => {
-                    find(of, extent).map_or(Types::Untold, |(of, extent)| Types::Known(of, extent))
-                }
-                Types::Unasked { .. } => Types::Unasked { root: false },
-                Types::Untold | Types::Unknown => Types::Unknown,
+                Types::Known(of, extent) => find(of, extent)
+                    .map_or(Types::Undeclared, |(of, extent)| Types::Known(of, extent)),
+                Types::NotNeeded { .. } => Types::NotNeeded { root: false },
+                Types::Undeclared | Types::Unknown => Types::Unknown,
             },
         }
     }
 }
 
 /// Validates the expressions of a schema's rules.
-pub(super) fn judge(schema: Props<'_>, place: Place<'_>, scope: Scope<'_>, report: &mut Report) {
+pub(super) fn validate(schema: Props<'_>, place: Place<'_>, scope: Scope<'_>, report: &mut Report) {
     let Some(cel) = scope.cel.filter(|_| !schema.list(RULES).is_empty()) else {
         return;
     };
@@ -141,7 +140,7 @@ pub(super) fn judge(schema: Props<'_>, place: Place<'_>, scope: Scope<'_>, repor
             rule,
             place: at.index(index),
         };
-        rule.judge(&cel, scope.uncorrelatable, report);
+        rule.validate(&cel, scope.uncorrelatable, report);
     }
 }
 
@@ -154,7 +153,7 @@ struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    fn judge(&self, cel: &Cel<'_>, uncorrelatable: Option<Place<'_>>, report: &mut Report) {
+    fn validate(&self, cel: &Cel<'_>, uncorrelatable: Option<Place<'_>>, report: &mut Report) {
         let environment = Environment::rule(self.of, self.old_self());
         let compiled = Program::compile(&environment, self.rule.text("rule"));
         let fault = fault(&compiled, &Type::Bool);
@@ -174,11 +173,11 @@ impl Rule<'_> {
             };
             report.invalid_as(place, || print::rule(self.rule), &detail);
         } else {
-            self.judge_message(&environment, cel, report);
+            self.validate_message(&environment, cel, report);
         }
         let typed = !matches!(fault, Some(Fault::Compile(_) | Fault::Type));
         let uses_old = typed && compiled.is_ok_and(|program| program.uses("oldSelf"));
-        self.judge_old_self(uses_old, uncorrelatable, report);
+        self.validate_old_self(uses_old, uncorrelatable, report);
     }
 
     fn old_self(&self) -> OldSelf {
@@ -189,7 +188,7 @@ impl Rule<'_> {
         }
     }
 
-    fn judge_message(&self, environment: &Environment, cel: &Cel<'_>, report: &mut Report) {
+    fn validate_message(&self, environment: &Environment, cel: &Cel<'_>, report: &mut Report) {
         let expression = self.rule.text("messageExpression");
         if expression.is_empty() {
             return;
@@ -213,7 +212,12 @@ impl Rule<'_> {
     }
 
     /// `oldSelf` can only be used where old values can be correlated with new ones.
-    fn judge_old_self(&self, used: bool, uncorrelatable: Option<Place<'_>>, report: &mut Report) {
+    fn validate_old_self(
+        &self,
+        used: bool,
+        uncorrelatable: Option<Place<'_>>,
+        report: &mut Report,
+    ) {
         if let Some(above) = uncorrelatable.filter(|_| used) {
             let detail = format!(
                 "oldSelf cannot be used on the uncorrelatable portion of the schema within {above}"

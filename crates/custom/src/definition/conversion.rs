@@ -8,18 +8,23 @@ use insula_gotext::url::Url;
 use insula_kinds::validate::{dns_subdomain, dns1035_label};
 use x509_parser::pem::Pem;
 
-use super::form::Form;
+use super::internal_form::InternalForm;
 use super::place::{Place, Report};
 use super::print;
 use super::props::Props;
-use super::terms::Terms;
+use super::requirements::Requirements;
 
 const STRATEGIES: &[&str] = &["None", "Webhook"];
 const REVIEWS: &[&str] = &["v1", "v1beta1"];
 const FORMAT: &str = "; desired format: https://host[/path]";
 
 /// Validates the conversion; `place` is the `spec`.
-pub(super) fn judge(form: &Form<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Report) {
+pub(super) fn validate(
+    form: &InternalForm<'_>,
+    place: Place<'_>,
+    requirements: &Requirements<'_>,
+    report: &mut Report,
+) {
     let Some(conversion) = form.spec.child("conversion") else {
         return;
     };
@@ -41,10 +46,10 @@ pub(super) fn judge(form: &Form<'_>, place: Place<'_>, terms: &Terms<'_>, report
     let webhook = webhook.unwrap_or(Props::of(None));
     if strategy == "Webhook" {
         match client {
-            Some(client) => self::client(client, at, terms, report),
+            Some(client) => self::client(client, at, requirements, report),
             None => report.required(at, "required when strategy is set to Webhook"),
         }
-        self::reviews(webhook, reviews, terms, report);
+        self::reviews(webhook, reviews, requirements, report);
         return;
     }
     let detail = "should not be set when strategy is not set to Webhook";
@@ -68,21 +73,26 @@ pub(super) fn has_known_review(spec: Props<'_>) -> bool {
 }
 
 /// Reports whether the webhook has an invalid CA bundle.
-pub(super) fn has_unsound_ca(spec: Props<'_>) -> bool {
+pub(super) fn has_invalid_ca_bundle(spec: Props<'_>) -> bool {
     let conversion = spec.child("conversion");
     let webhook = conversion.and_then(|conversion| conversion.child("webhook"));
     let client = webhook.and_then(|webhook| webhook.child("clientConfig"));
     client.is_some_and(|client| ca_fault(client.text("caBundle")).is_some())
 }
 
-fn client(client: Props<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Report) {
+fn client(
+    client: Props<'_>,
+    place: Place<'_>,
+    requirements: &Requirements<'_>,
+    report: &mut Report,
+) {
     match (client.maybe_text("url"), client.child("service")) {
         (Some(url), None) => self::url(url, place.field("url"), report),
         (None, Some(service)) => self::service(service, place.field("service"), report),
         _ => report.required(place, "exactly one of url or service is required"),
     }
     let bundle = client.text("caBundle");
-    if let Some(fault) = ca_fault(bundle).filter(|_| terms.sound_ca) {
+    if let Some(fault) = ca_fault(bundle).filter(|_| requirements.valid_ca_bundle) {
         report.invalid_as(
             place.field("caBundle"),
             || print::json(client.get("caBundle")),
@@ -91,7 +101,12 @@ fn client(client: Props<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut R
     }
 }
 
-fn reviews(webhook: Props<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Report) {
+fn reviews(
+    webhook: Props<'_>,
+    place: Place<'_>,
+    requirements: &Requirements<'_>,
+    report: &mut Report,
+) {
     let name = "conversionReviewVersions";
     if webhook.list(name).is_empty() {
         return report.required(place, "");
@@ -108,7 +123,7 @@ fn reviews(webhook: Props<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut
         }
         known = known || REVIEWS.contains(&version);
     }
-    if terms.known_reviews && !known {
+    if requirements.known_reviews && !known {
         let detail = format!("must include at least one of {}", REVIEWS.join(", "));
         report.invalid_as(place, || print::json(webhook.get(name)), &detail);
     }
@@ -145,9 +160,9 @@ fn url(url: &str, place: Place<'_>, report: &mut Report) {
 
 fn service(service: Props<'_>, place: Place<'_>, report: &mut Report) {
     // Kubernetes swaps the two paths.
-    for (told, asked) in [("name", "namespace"), ("namespace", "name")] {
-        if service.text(asked).is_empty() {
-            report.required(place.field(told), "");
+    for (reported, checked) in [("name", "namespace"), ("namespace", "name")] {
+        if service.text(checked).is_empty() {
+            report.required(place.field(reported), "");
         }
     }
     let port = service.int("port").unwrap_or_default();

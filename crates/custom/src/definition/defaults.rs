@@ -6,16 +6,20 @@ use serde_json::json;
 use super::place::{Place, Report};
 use super::print;
 use super::props::{Props, SchemaOrBool};
-use super::terms::Terms;
+use super::requirements::Requirements;
 use crate::embedded;
 use crate::prune;
 use crate::structural::{Additional, CompileError, NodeId, Schema};
-use crate::validate::{MAX_CHECKS, judge_value, rule};
+use crate::validate::{MAX_CHECKS, rule, validate_value};
 
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
 /// Validates all defaults of a structural schema.
-pub(super) fn judge(schema: Props<'_>, place: Place<'_>, terms: &Terms<'_>) -> Report {
+pub(super) fn validate(
+    schema: Props<'_>,
+    place: Place<'_>,
+    requirements: &Requirements<'_>,
+) -> Report {
     let mut report = Report::default();
     if !schema.any(|schema| schema.has("default")) {
         return report;
@@ -31,9 +35,9 @@ pub(super) fn judge(schema: Props<'_>, place: Place<'_>, terms: &Terms<'_>) -> R
         schema: &compiled,
         untyped: untyped.as_ref().unwrap_or(&compiled),
         checks: MAX_CHECKS,
-        cost: rule::WRITE,
+        cost: rule::MAX_WRITE_COST,
         spent: false,
-        terms,
+        requirements,
         report: &mut report,
     };
     walk.node(schema, NodeId::ROOT, place, Around::root(NodeId::ROOT));
@@ -99,7 +103,7 @@ struct Walk<'a> {
     cost: u64,
     /// Whether the budget of rules is exhausted, which ends the validation.
     spent: bool,
-    terms: &'a Terms<'a>,
+    requirements: &'a Requirements<'a>,
     report: &'a mut Report,
 }
 
@@ -192,7 +196,7 @@ impl Walk<'_> {
 
     fn default(&mut self, default: &Value, id: NodeId, place: Place<'_>) {
         let whole = is_whole(id, self.schema.node(id).embedded);
-        if !is_pruned(self.schema, id, default) && self.terms.pruned_defaults() {
+        if !is_pruned(self.schema, id, default) && self.requirements.pruned_defaults() {
             let detail = "must not have unknown fields";
             self.report
                 .invalid_as(place, || print::json(Some(default)), detail);
@@ -231,7 +235,7 @@ impl Walk<'_> {
 
     /// Validates a default against the schema and its rules.
     fn value(&mut self, value: &Value, id: NodeId, place: Place<'_>) {
-        let errors = judge_value(self.untyped, id, value, &mut self.checks);
+        let errors = validate_value(self.untyped, id, value, &mut self.checks);
         if errors.is_empty() {
             return self.rules(value, id, place);
         }
@@ -249,7 +253,8 @@ impl Walk<'_> {
         let budget = self.cost;
         for old in [Some(value), None] {
             let (mut left, mut errors) = (budget, Vec::new());
-            let done = rule::ask_value(self.schema, id, value, old, &mut left, &mut errors);
+            let done =
+                rule::evaluate_value_rules(self.schema, id, value, old, &mut left, &mut errors);
             self.cost = self.cost.min(left);
             self.spent |= !done;
             let wrong = !errors.is_empty();

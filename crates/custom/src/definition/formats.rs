@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use insula_gotext::quote;
 
-use super::form::Form;
+use super::internal_form::InternalForm;
 
 /// The recognized string formats, without dashes.
 const TEXT: &[&str] = &[
@@ -37,17 +37,17 @@ const TEXT: &[&str] = &[
 ];
 
 /// Warns about every unrecognized format that the old definition did not have.
-pub(super) fn warn(form: &Form<'_>, before: Option<&Form<'_>>) -> Vec<String> {
+pub(super) fn warn(form: &InternalForm<'_>, before: Option<&InternalForm<'_>>) -> Vec<String> {
     let old: HashSet<_> = before.map(unknown).into_iter().flatten().collect();
-    let mut told = HashSet::new();
+    let mut reported = HashSet::new();
     let mut new = unknown(form);
-    new.retain(|format| !old.contains(format) && told.insert(*format));
+    new.retain(|format| !old.contains(format) && reported.insert(*format));
     new.into_iter()
         .map(|format| format!("unrecognized format {}", quote(format)))
         .collect()
 }
 
-fn unknown<'a>(form: &Form<'a>) -> Vec<&'a str> {
+fn unknown<'a>(form: &InternalForm<'a>) -> Vec<&'a str> {
     let mut found = Vec::new();
     for schema in form.schemas() {
         schema.walk(&mut |schema| {

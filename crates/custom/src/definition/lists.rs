@@ -5,14 +5,19 @@ use std::collections::HashSet;
 use super::place::{Place, Report};
 use super::print;
 use super::props::{Items, Props};
-use super::terms::Terms;
+use super::requirements::Requirements;
 
 const LIST: &str = "x-kubernetes-list-type";
 const MAP: &str = "x-kubernetes-map-type";
 const KEYS: &str = "x-kubernetes-list-map-keys";
 
 /// Validates the list type and the map type of a schema.
-pub(super) fn judge(schema: Props<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Report) {
+pub(super) fn validate(
+    schema: Props<'_>,
+    place: Place<'_>,
+    requirements: &Requirements<'_>,
+    report: &mut Report,
+) {
     if let Some(kind) = schema.maybe_text(MAP) {
         let detail = "must be object if x-kubernetes-map-type is specified";
         of_type(schema, "object", detail, place, report);
@@ -24,7 +29,7 @@ pub(super) fn judge(schema: Props<'_>, place: Place<'_>, terms: &Terms<'_>, repo
     if let Some(kind) = schema.maybe_text(LIST) {
         let detail = "must be array if x-kubernetes-list-type is specified";
         let right = of_type(schema, "array", detail, place, report);
-        if right && terms.atomic_sets {
+        if right && requirements.atomic_sets {
             atomic_items(schema, place, report);
         }
         let known = ["atomic", "set", "map"];
@@ -43,7 +48,7 @@ pub(super) fn judge(schema: Props<'_>, place: Place<'_>, terms: &Terms<'_>, repo
     if schema.text(LIST) == "map" {
         by_keys(schema, place, report);
     }
-    if terms.sound_keys {
+    if requirements.valid_keys {
         keys(schema, place, report);
     }
 }
@@ -54,7 +59,7 @@ pub(super) fn has_loose_set(schema: Props<'_>) -> bool {
 }
 
 /// Reports whether list-map keys are invalid.
-pub(super) fn has_unsound_keys(schema: Props<'_>) -> bool {
+pub(super) fn has_invalid_keys(schema: Props<'_>) -> bool {
     let mut report = Report::default();
     keys(schema, Place::root(""), &mut report);
     !report.is_empty()

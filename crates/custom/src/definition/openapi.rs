@@ -5,8 +5,8 @@ use super::cel::{self, Cel};
 use super::lists;
 use super::place::{Place, Report};
 use super::props::{Items, Props, SchemaOrBool};
+use super::requirements::Requirements;
 use super::rules;
-use super::terms::Terms;
 
 /// The types, in the order in which errors list them.
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
@@ -66,19 +66,19 @@ impl<'a> Scope<'a> {
 }
 
 /// Validates a schema and all below.
-pub(super) fn judge(
+pub(super) fn validate(
     schema: Props<'_>,
     place: Place<'_>,
     scope: Scope<'_>,
-    terms: &Terms<'_>,
+    requirements: &Requirements<'_>,
     findings: &mut Findings,
 ) {
-    let walk = Walk { terms };
+    let walk = Walk { requirements };
     walk.node(schema, place, scope, true, findings);
 }
 
 struct Walk<'t> {
-    terms: &'t Terms<'t>,
+    requirements: &'t Requirements<'t>,
 }
 
 impl Walk<'_> {
@@ -111,18 +111,18 @@ impl Walk<'_> {
                 .schema
                 .invalid(place.field(preserve), &false.into(), detail);
         }
-        lists::judge(schema, place, self.terms, &mut findings.schema);
-        rules::judge_form(schema, place, scope, &mut findings.schema);
+        lists::validate(schema, place, self.requirements, &mut findings.schema);
+        rules::validate_rules(schema, place, scope, &mut findings.schema);
         // Errors of rules in an invalid schema would be misleading.
         if findings.schema.found() == before {
-            cel::judge(schema, place, scope, &mut findings.rules);
+            cel::validate(schema, place, scope, &mut findings.rules);
         }
     }
 
     /// Checks for unsupported keywords.
     fn keywords(&self, schema: Props<'_>, place: Place<'_>, scope: Scope<'_>, report: &mut Report) {
         let kind = schema.text("type");
-        if self.terms.valid_types && !kind.is_empty() && !is_type(kind) {
+        if self.requirements.valid_types && !kind.is_empty() && !is_type(kind) {
             report.not_supported(place.field("type"), kind, TYPES);
         }
         if let Some(why) = scope.defaults.filter(|_| schema.has("default")) {

@@ -66,7 +66,7 @@ impl fmt::Display for Place<'_> {
 
 /// Maximum size of collected errors in bytes. Every node of a schema can be invalid, and each
 /// error repeats the path: a request of 3 MiB could otherwise cause gigabytes of errors.
-const ROOM: usize = 1 << 20;
+const MAX_ERRORS_BYTES: usize = 1 << 20;
 
 /// The errors found so far.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Default for Report {
         Self {
             errors: Vec::new(),
             found: 0,
-            room: ROOM,
+            room: MAX_ERRORS_BYTES,
         }
     }
 }
@@ -151,11 +151,11 @@ impl Report {
     }
 
     /// Adds an error at `place`, unless the size limit is reached.
-    pub fn add(&mut self, place: Place<'_>, make: impl FnOnce(String) -> FieldError) {
+    pub fn add(&mut self, place: Place<'_>, build: impl FnOnce(String) -> FieldError) {
         if self.room == 0 {
             self.found += 1;
         } else {
-            self.push(make(place.to_string()));
+            self.push(build(place.to_string()));
         }
     }
 

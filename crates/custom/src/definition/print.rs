@@ -3,11 +3,11 @@
 
 use insula_kinds::Value;
 
-use super::form::{Form, Shared};
+use super::internal_form::{InternalForm, Shared};
 use super::props::Props;
 
 /// Maximum length. A formatted schema has about thirty times its original size.
-const LIMIT: usize = 256 << 10;
+const MAX_LENGTH: usize = 256 << 10;
 
 /// The fields of a schema: Go name, JSON name and format, in Go's order.
 pub(super) const SCHEMA: &[Member] = &[
@@ -161,7 +161,7 @@ pub(super) enum Print {
 }
 
 /// Formats all versions.
-pub(super) fn versions(form: &Form<'_>) -> String {
+pub(super) fn versions(form: &InternalForm<'_>) -> String {
     let mut out = String::from("[");
     for (index, version) in form.versions().enumerate() {
         separate(index, &mut out);
@@ -177,7 +177,7 @@ pub(super) fn versions(form: &Form<'_>) -> String {
             shared.is_some_and(|shared| version.own(shared).is_none())
         };
         members(version.raw, VERSION, &hide, &mut out);
-        if out.len() > LIMIT {
+        if out.len() > MAX_LENGTH {
             break;
         }
     }
@@ -216,7 +216,7 @@ fn object(props: Props<'_>, of: &[Member], out: &mut String) {
 }
 
 fn members(props: Props<'_>, of: &[Member], hide: &dyn Fn(&str) -> bool, out: &mut String) {
-    if out.len() > LIMIT {
+    if out.len() > MAX_LENGTH {
         return;
     }
     out.push('{');
@@ -276,7 +276,7 @@ fn list(value: &Value, of: &[Member], out: &mut String) {
     out.push('[');
     let list = value.as_array().map_or(&[][..], Vec::as_slice);
     for (index, item) in list.iter().enumerate() {
-        if out.len() > LIMIT {
+        if out.len() > MAX_LENGTH {
             break;
         }
         separate(index, out);
@@ -289,7 +289,7 @@ fn map(value: &Value, mixed: bool, out: &mut String) {
     out.push('{');
     let entries = value.as_object().into_iter().flatten();
     for (index, (key, entry)) in entries.enumerate() {
-        if out.len() > LIMIT {
+        if out.len() > MAX_LENGTH {
             break;
         }
         separate(index, out);
@@ -324,8 +324,8 @@ fn separate(index: usize, out: &mut String) {
 }
 
 fn cut(mut out: String) -> String {
-    if out.len() > LIMIT {
-        let end = (0..=LIMIT).rev().find(|at| out.is_char_boundary(*at));
+    if out.len() > MAX_LENGTH {
+        let end = (0..=MAX_LENGTH).rev().find(|at| out.is_char_boundary(*at));
         out.truncate(end.unwrap_or_default());
         out.push('…');
     }
@@ -365,6 +365,6 @@ mod tests {
         let value = json!({"properties": properties});
         let printed = schema(Props::of(Some(&value)));
         assert_eq!(printed.chars().last(), Some('…'));
-        assert!(printed.len() <= LIMIT + 3);
+        assert!(printed.len() <= MAX_LENGTH + 3);
     }
 }

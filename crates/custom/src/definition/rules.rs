@@ -17,7 +17,7 @@ const REASONS: &[&str] = &[
 ];
 
 /// Validates the rules of a schema, except for their expressions.
-pub(super) fn judge_form(
+pub(super) fn validate_rules(
     schema: Props<'_>,
     place: Place<'_>,
     scope: Scope<'_>,

@@ -6,8 +6,8 @@ use super::openapi::{self, Findings, Scope};
 use super::place::{Place, Report};
 use super::print::{self, Print};
 use super::props::Props;
+use super::requirements::Requirements;
 use super::structural;
-use super::terms::Terms;
 
 /// The keywords allowed at the root with a status subresource, by their Go names. Others
 /// would be lost when only the status is validated.
@@ -38,7 +38,7 @@ const AT_ROOT: &[&str] = &[
 
 /// The requirements on one schema.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Demands {
+pub(super) struct SchemaContext {
     /// Objects have a status subresource.
     pub status: bool,
     /// The schema must be structural.
@@ -48,18 +48,18 @@ pub(super) struct Demands {
 }
 
 /// Validates `validation`, or the `schema` of a version.
-pub(super) fn judge(
+pub(super) fn validate(
     validation: Props<'_>,
-    demands: Demands,
+    context: SchemaContext,
     place: Place<'_>,
-    terms: &Terms<'_>,
+    requirements: &Requirements<'_>,
     report: &mut Report,
 ) {
     let Some(schema) = validation.child("openAPIV3Schema") else {
         return;
     };
     let before = report.found();
-    if demands.status {
+    if context.status {
         root(schema, place, report);
     }
     if schema.flag("nullable") {
@@ -68,12 +68,12 @@ pub(super) fn judge(
     }
     let place = place.field("openAPIV3Schema");
     let unsupported = structural::unsupported(schema);
-    let budget = Budget::new(demands.any_cost);
+    let budget = Budget::new(context.any_cost);
     let mut cel = None;
-    if demands.structural && unsupported.is_none() {
-        let faults = structural::judge(schema, place);
+    if context.structural && unsupported.is_none() {
+        let faults = structural::validate(schema, place);
         let faults = if faults.is_empty() {
-            defaults::judge(schema, place, terms)
+            defaults::validate(schema, place, requirements)
         } else {
             faults
         };
@@ -85,15 +85,15 @@ pub(super) fn judge(
     }
     let mut findings = Findings::default();
     let scope = Scope::root(unsupported.is_none(), cel);
-    openapi::judge(schema, place, scope, terms, &mut findings);
+    openapi::validate(schema, place, scope, requirements, &mut findings);
     report.append(findings.schema);
     report.append(findings.rules);
-    if let Some(why) = unsupported.filter(|_| demands.structural)
+    if let Some(why) = unsupported.filter(|_| context.structural)
         && report.found() == before
     {
         report.invalid_text(place, "", why);
     }
-    budget.settle(place, report);
+    budget.report_excess(place, report);
 }
 
 /// Checks that root keywords can also be applied to the status alone.

@@ -6,18 +6,22 @@ use insula_kinds::Object;
 use insula_kinds::validate::{dns_subdomain, dns1035_label};
 
 use super::conversion;
-use super::form::{Form, Shared, Version};
+use super::internal_form::{InternalForm, Shared, Version};
 use super::place::{Place, Report};
 use super::print;
 use super::props::Props;
-use super::schema::{self, Demands};
-use super::terms::Terms;
+use super::requirements::Requirements;
+use super::schema::{self, SchemaContext};
 use super::version;
 
 const SCOPES: &[&str] = &["Cluster", "Namespaced"];
 
 /// Validates the spec.
-pub(super) fn judge(form: &Form<'_>, terms: &Terms<'_>, report: &mut Report) {
+pub(super) fn validate(
+    form: &InternalForm<'_>,
+    requirements: &Requirements<'_>,
+    report: &mut Report,
+) {
     let place = Place::root("spec");
     group(form.spec, place, report);
     let (scope, at) = (form.spec.text("scope"), place.field("scope"));
@@ -26,8 +30,8 @@ pub(super) fn judge(form: &Form<'_>, terms: &Terms<'_>, report: &mut Report) {
     } else if !SCOPES.contains(&scope) {
         report.not_supported(at, scope, SCOPES);
     }
-    schemas(form, place, terms, report);
-    let structural = needs_structure(form, terms);
+    schemas(form, place, requirements, report);
+    let structural = needs_structure(form, requirements);
     if form.preserves_unknown() && has_defaults(form) {
         let detail = "must be false in order to use defaults in the schema";
         report.invalid(place.field("preserveUnknownFields"), &true.into(), detail);
@@ -35,7 +39,7 @@ pub(super) fn judge(form: &Form<'_>, terms: &Terms<'_>, report: &mut Report) {
     let versions = place.field("versions");
     for (index, version) in form.versions().enumerate() {
         let at = versions.index(index);
-        version::judge(&version, form, structural, at, terms, report);
+        version::validate(&version, form, structural, at, requirements, report);
     }
     self::versions(form, place, report);
     for name in ["plural", "singular", "kind", "listKind"] {
@@ -46,12 +50,17 @@ pub(super) fn judge(form: &Form<'_>, terms: &Terms<'_>, report: &mut Report) {
         }
     }
     names(form.spec.child("names"), place.field("names"), report);
-    shared(form, structural, place, terms, report);
-    conversion::judge(form, place, terms, report);
+    shared(form, structural, place, requirements, report);
+    conversion::validate(form, place, requirements, report);
 }
 
 /// Checks immutable fields, some of which are only immutable once established.
-pub(super) fn judge_change(old: &Object, new: &Form<'_>, established: bool, report: &mut Report) {
+pub(super) fn validate_update(
+    old: &Object,
+    new: &InternalForm<'_>,
+    established: bool,
+    report: &mut Report,
+) {
     let old = Props::of(old.get("spec"));
     let place = Place::root("spec");
     let names = |spec: Props<'_>, name: &str| {
@@ -134,9 +143,14 @@ fn group(spec: Props<'_>, place: Place<'_>, report: &mut Report) {
 }
 
 /// Checks that every version has a schema, or at least every served one.
-fn schemas(form: &Form<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Report) {
+fn schemas(
+    form: &InternalForm<'_>,
+    place: Place<'_>,
+    requirements: &Requirements<'_>,
+    report: &mut Report,
+) {
     let has = |schema: Option<Props<'_>>| schema.is_some_and(|it| it.has("openAPIV3Schema"));
-    if has(form.validation()) || !terms.schemas && form.preserves_unknown() {
+    if has(form.validation()) || !requirements.schemas && form.preserves_unknown() {
         return;
     }
     let versions = place.field("versions");
@@ -147,7 +161,7 @@ fn schemas(form: &Form<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Re
         if has(version.schema()) {
             continue;
         }
-        if terms.schemas {
+        if requirements.schemas {
             report.required(at, "");
         } else if version.raw.flag("served") {
             report.required(at, "because otherwise all fields are pruned");
@@ -155,12 +169,12 @@ fn schemas(form: &Form<'_>, place: Place<'_>, terms: &Terms<'_>, report: &mut Re
     }
 }
 
-fn has_defaults(form: &Form<'_>) -> bool {
+fn has_defaults(form: &InternalForm<'_>) -> bool {
     form.any_schema(|schema| schema.has("default"))
 }
 
 /// Pruning, defaults and all Kubernetes extensions require structural schemas.
-fn needs_structure(form: &Form<'_>, terms: &Terms<'_>) -> bool {
+fn needs_structure(form: &InternalForm<'_>, requirements: &Requirements<'_>) -> bool {
     let extended = |schema: Props<'_>| {
         schema.has("default")
             || schema.flag("x-kubernetes-embedded-resource")
@@ -170,11 +184,11 @@ fn needs_structure(form: &Form<'_>, terms: &Terms<'_>) -> bool {
             || schema.has("x-kubernetes-list-type")
             || !schema.list("x-kubernetes-validations").is_empty()
     };
-    terms.structural || !form.preserves_unknown() || form.any_schema(extended)
+    requirements.structural || !form.preserves_unknown() || form.any_schema(extended)
 }
 
 /// Validates the versions as a whole.
-fn versions(form: &Form<'_>, place: Place<'_>, report: &mut Report) {
+fn versions(form: &InternalForm<'_>, place: Place<'_>, report: &mut Report) {
     let (mut names, mut stored) = (HashSet::new(), 0);
     let mut unique = true;
     for version in form.versions() {
@@ -199,26 +213,26 @@ fn versions(form: &Form<'_>, place: Place<'_>, report: &mut Report) {
 
 /// Validates the lifted properties.
 fn shared(
-    form: &Form<'_>,
+    form: &InternalForm<'_>,
     structural: bool,
     place: Place<'_>,
-    terms: &Terms<'_>,
+    requirements: &Requirements<'_>,
     report: &mut Report,
 ) {
     let subresources = form.top(Shared::Subresources);
     let subresources = subresources.map(|subresources| Props::of(Some(subresources)));
     if let Some(validation) = form.validation() {
         let own = |version: Version<'_>| version::has_status(version.subresources());
-        let demands = Demands {
+        let context = SchemaContext {
             status: version::has_status(subresources) || form.versions().any(own),
             structural,
-            any_cost: terms.any_cost(form.version()),
+            any_cost: requirements.any_cost(form.version()),
         };
-        schema::judge(
+        schema::validate(
             validation,
-            demands,
+            context,
             place.field("validation"),
-            terms,
+            requirements,
             report,
         );
     }
@@ -238,7 +252,7 @@ fn shared(
             let schema = validation
                 .child("openAPIV3Schema")
                 .unwrap_or(Props::of(None));
-            let any = terms.any_fields(None);
+            let any = requirements.any_fields(None);
             version::selectable_fields(fields, schema, any, place, report);
         }
     }

@@ -4,21 +4,25 @@ use std::collections::HashMap;
 
 use insula_kinds::Object;
 
-use super::form::Form;
+use super::internal_form::InternalForm;
 use super::place::{Place, Report};
 use super::print;
 use super::props::Props;
 use super::spec;
 
 /// Validates the accepted names.
-pub(super) fn judge_names(definition: &Object, report: &mut Report) {
+pub(super) fn validate_names(definition: &Object, report: &mut Report) {
     let names = Props::of(definition.get("status")).child("acceptedNames");
     let status = Place::root("status");
     spec::names(names, status.field("acceptedNames"), report);
 }
 
 /// Checks that the stored versions include the storage version and still exist.
-pub(super) fn judge_stored_versions(definition: &Object, form: &Form<'_>, report: &mut Report) {
+pub(super) fn validate_stored_versions(
+    definition: &Object,
+    form: &InternalForm<'_>,
+    report: &mut Report,
+) {
     let status = Props::of(definition.get("status"));
     let place = Place::root("status");
     let place = place.field("storedVersions");

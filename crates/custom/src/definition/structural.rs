@@ -56,7 +56,7 @@ pub(super) fn unsupported(schema: Props<'_>) -> Option<&'static str> {
 }
 
 /// Returns what prevents a schema from being structural, sorted by text.
-pub(super) fn judge(schema: Props<'_>, place: Place<'_>) -> Report {
+pub(super) fn validate(schema: Props<'_>, place: Place<'_>) -> Report {
     let mut report = Report::default();
     invariants(schema, Level::Root, place, &mut report);
     complete(schema, schema, place, place, &mut report);
@@ -205,11 +205,11 @@ fn only_names(metadata: Props<'_>) -> bool {
     let known = |name: &str| matches!(name, "name" | "generateName");
     let names = metadata.entries("properties").all(|(name, _)| known(name));
     let open = metadata.has("additionalProperties");
-    names && !open && says_only(metadata, &["type", "default", "properties"])
+    names && !open && has_only(metadata, &["type", "default", "properties"])
 }
 
 /// Reports whether the schema has no keywords other than these.
-fn says_only(schema: Props<'_>, members: &[&str]) -> bool {
+fn has_only(schema: Props<'_>, members: &[&str]) -> bool {
     let nothing = |name: &str, value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
         Value::String(text) => text.is_empty(),
@@ -229,7 +229,7 @@ fn is_int_or_string(schema: Props<'_>) -> bool {
     let mut next = |kind| {
         either
             .next()
-            .is_some_and(|schema| schema.text("type") == kind && says_only(schema, &["type"]))
+            .is_some_and(|schema| schema.text("type") == kind && has_only(schema, &["type"]))
     };
     next("integer") && next("string") && either.next().is_none()
 }

@@ -7,16 +7,16 @@ use insula_kinds::validate::dns1035_label;
 use insula_kinds::{FieldError, Value};
 
 use super::field_path;
-use super::form::{Form, Shared, Version};
+use super::internal_form::{InternalForm, Shared, Version};
 use super::place::{Place, Report};
 use super::print;
 use super::props::Props;
-use super::schema::{self, Demands};
+use super::requirements::Requirements;
+use super::schema::{self, SchemaContext};
 use super::structural;
-use super::terms::Terms;
 
 /// Maximum number of selectable fields.
-pub(super) const MOST_SELECTABLE: usize = 8;
+pub(super) const MAX_SELECTABLE_FIELDS: usize = 8;
 
 const COLUMN_TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: &[&str] = &[
@@ -31,12 +31,12 @@ const COLUMN_FORMATS: &[&str] = &[
 ];
 
 /// Validates one version.
-pub(super) fn judge(
+pub(super) fn validate(
     version: &Version<'_>,
-    form: &Form<'_>,
+    form: &InternalForm<'_>,
     structural: bool,
     place: Place<'_>,
-    terms: &Terms<'_>,
+    requirements: &Requirements<'_>,
     report: &mut Report,
 ) {
     let name = version.raw.text("name");
@@ -51,12 +51,18 @@ pub(super) fn judge(
             Some(shared) => has_status(Some(Props::of(Some(shared)))),
             None => has_status(subresources),
         };
-        let demands = Demands {
+        let context = SchemaContext {
             status,
             structural,
-            any_cost: terms.any_cost(name),
+            any_cost: requirements.any_cost(name),
         };
-        schema::judge(validation, demands, place.field("schema"), terms, report);
+        schema::validate(
+            validation,
+            context,
+            place.field("schema"),
+            requirements,
+            report,
+        );
     }
     self::subresources(subresources, place.field("subresources"), report);
     let columns = place.field("additionalPrinterColumns");
@@ -74,7 +80,7 @@ pub(super) fn judge(
             report.invalid_text(place.field("selectableFields"), "", detail);
         }
         Some(schema) => {
-            let any = terms.any_fields(Some(name));
+            let any = requirements.any_fields(Some(name));
             selectable_fields(list(fields), schema, any, place, report);
         }
     }
@@ -186,9 +192,9 @@ pub(super) fn selectable_fields(
             report.add(at, |field| FieldError::duplicate(field, &path.into()));
         }
     }
-    if seen.len() > MOST_SELECTABLE && !any_number {
+    if seen.len() > MAX_SELECTABLE_FIELDS && !any_number {
         report.add(place, |field| {
-            FieldError::too_many(field, seen.len(), MOST_SELECTABLE)
+            FieldError::too_many(field, seen.len(), MAX_SELECTABLE_FIELDS)
         });
     }
 }

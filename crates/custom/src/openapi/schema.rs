@@ -4,7 +4,7 @@ use insula_kinds::{Object, Value};
 use serde_json::json;
 
 /// Maximum nesting of published schemas. Decoded JSON cannot be deeper.
-const DEEPEST: usize = 256;
+const MAX_DEPTH: usize = 256;
 
 /// The OpenAPI version of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,10 +118,10 @@ fn read(written: &Object, place: Place, depth: usize) -> Object {
     let mut schema = Object::new();
     for (name, value) in written {
         let value = match name.as_str() {
-            name if PLAIN.contains(&name) => told(name, value),
+            name if PLAIN.contains(&name) => meaningful(name, value),
             name if NUMBERS.contains(&name) => number(value),
             name if VALUES.contains(&name) => (!value.is_null()).then(|| value.clone()),
-            _ if depth >= DEEPEST => None,
+            _ if depth >= MAX_DEPTH => None,
             name if JUNCTORS.contains(&name) => all(value, depth + 1),
             "not" => one(value, Place::Condition, depth + 1),
             "items" => one(value, place, depth + 1),
@@ -164,7 +164,7 @@ fn properties(written: &Value, place: Place, depth: usize) -> Option<Value> {
 }
 
 /// The value of a keyword, unless it is empty.
-fn told(name: &str, value: &Value) -> Option<Value> {
+fn meaningful(name: &str, value: &Value) -> Option<Value> {
     let empty = match value {
         Value::Null => true,
         Value::Bool(value) => !value,

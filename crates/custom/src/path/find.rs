@@ -9,10 +9,10 @@ use super::{End, Filter, Operator, Slice, Step};
 
 /// Maximum number of intermediate values. Several recursive descents in one path would find
 /// the same values in a deep object over and over.
-const MOST: usize = 4096;
+const MAX_VALUES: usize = 4096;
 
 /// Maximum nesting of an object. The JSON decoder's limit is lower.
-const DEEPEST: usize = 512;
+const MAX_DEPTH: usize = 512;
 
 /// The path does not fit the object.
 struct Misfit;
@@ -38,7 +38,7 @@ pub(super) fn first<'a>(steps: &'a [Step], object: &'a Object) -> Option<Cow<'a,
 fn walk<'a>(steps: &'a [Step], mut found: Vec<At<'a>>) -> Found<'a> {
     for step in steps {
         found = take(step, found)?;
-        if found.len() > MOST {
+        if found.len() > MAX_VALUES {
             return Err(Misfit);
         }
     }
@@ -106,7 +106,7 @@ impl<'a> At<'a> {
 
 /// Collects every non-empty container and string, outermost first.
 fn descend<'a>(at: At<'a>, all: &mut Vec<At<'a>>, depth: usize) -> Result<(), Misfit> {
-    if depth > DEEPEST || all.len() > MOST {
+    if depth > MAX_DEPTH || all.len() > MAX_VALUES {
         return Err(Misfit);
     }
     let text = matches!(at, At::Value(Value::String(text)) if !text.is_empty());

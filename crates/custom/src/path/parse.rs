@@ -5,7 +5,7 @@ use insula_kinds::Value;
 use super::{End, Filter, Operator, Slice, Step};
 
 /// Maximum nesting of paths in filters. The grammar hardly allows two.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// Why a path is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Step>, PathError> {
 }
 
 fn action(text: &str, depth: usize) -> Result<Vec<Step>, PathError> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return fail("nested too deep");
     }
     let mut parser = Parser {
@@ -379,6 +379,6 @@ mod tests {
     fn unbounded_nesting_is_rejected() {
         assert!(parse(&"[?(".repeat(1000)).is_err());
         assert!(parse(&"[?(')'".repeat(1000)).is_err());
-        assert!(action(".a", DEEPEST + 1).is_err());
+        assert!(action(".a", MAX_DEPTH + 1).is_err());
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn schema(json: &Value) -> Result<Schema, CompileError> {
         .iter()
         .filter_map(|node| node.rules.as_deref());
     let mut schema = Schema {
-        deepest: rules.map(Rules::deepest).max().unwrap_or(0),
+        max_rule_depth: rules.map(Rules::max_rule_depth).max().unwrap_or(0),
         ruled: compiler.nodes[0].ruled,
         nodes: compiler.nodes.into_boxed_slice(),
     };
@@ -286,7 +286,7 @@ impl Compiler {
         if let Some(known) = self.patterns.get(text) {
             return Some(Arc::clone(known));
         }
-        let mut pattern = Pattern::unkept(text);
+        let mut pattern = Pattern::uncached(text);
         let weight = self.weight.saturating_add(pattern.weight());
         if weight <= MAX_WEIGHT {
             self.weight = weight;

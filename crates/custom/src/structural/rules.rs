@@ -68,7 +68,7 @@ impl Rules {
 
 impl Rules {
     /// The nesting depth of the deepest rule.
-    pub(super) fn deepest(&self) -> usize {
+    pub(super) fn max_rule_depth(&self) -> usize {
         let plans = self.list.iter().flat_map(|rule| {
             let asked = match &rule.compiled {
                 Compiled::Ready { plan, .. } => Some(plan),

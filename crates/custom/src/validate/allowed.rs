@@ -5,14 +5,14 @@ use insula_kinds::field::ErrorType;
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 
-use super::fault::joined;
+use super::error::joined;
 use super::number::{self, Num};
 use super::path::Path;
 use super::print;
-use super::value::Judge;
+use super::value::Validator;
 use crate::structural::{Checks, Node};
 
-impl Judge<'_> {
+impl Validator<'_> {
     pub(super) fn allowed(
         &mut self,
         node: &Node,

@@ -4,10 +4,10 @@ use insula_gotext::quote;
 use insula_kinds::FieldError;
 
 use super::path::{Path, Style};
-use super::value::{Judge, Subject};
+use super::value::{Subject, Validator};
 use crate::structural::{Node, NodeId};
 
-impl Judge<'_> {
+impl Validator<'_> {
     /// Validates a value against the junctors, and returns the number of passed checks.
     pub(super) fn junctors(
         &mut self,
@@ -53,10 +53,10 @@ impl Judge<'_> {
             if below.is_empty() {
                 return passed;
             }
-            best.offer(passed, below);
+            best.consider(passed, below);
         }
         self.unfit(path, "must validate at least one schema (anyOf)", errors);
-        best.tell(errors)
+        best.report(errors)
     }
 
     fn one(
@@ -74,7 +74,7 @@ impl Judge<'_> {
             if below.is_empty() {
                 fits.push(passed);
             } else {
-                best.offer(passed, below);
+                best.consider(passed, below);
             }
         }
         let rule = "must validate one and only one schema (oneOf).";
@@ -82,7 +82,7 @@ impl Judge<'_> {
             [passed] => *passed,
             [] => {
                 self.unfit(path, &format!("{rule} Found none valid"), errors);
-                best.tell(errors)
+                best.report(errors)
             }
             several => {
                 let count = several.len();
@@ -136,14 +136,14 @@ struct Best {
 }
 
 impl Best {
-    fn offer(&mut self, passed: u64, errors: Vec<FieldError>) {
+    fn consider(&mut self, passed: u64, errors: Vec<FieldError>) {
         let better = self.found.as_ref().is_none_or(|(most, _)| passed > *most);
         if better {
             self.found = Some((passed, errors));
         }
     }
 
-    fn tell(self, errors: &mut Vec<FieldError>) -> u64 {
+    fn report(self, errors: &mut Vec<FieldError>) -> u64 {
         let Some((passed, mut found)) = self.found else {
             return 0;
         };

@@ -5,7 +5,7 @@ use serde_json::Number;
 
 use super::path::{Path, Style};
 use super::print;
-use super::value::Judge;
+use super::value::Validator;
 use crate::structural::{Checks, Node, Type};
 
 /// A number as Go's decoder reads it: a float if it has a decimal point or an exponent, or
@@ -76,7 +76,7 @@ impl Range {
     }
 }
 
-impl Judge<'_> {
+impl Validator<'_> {
     /// Validates a number, and returns the number of passed checks.
     pub(super) fn number(
         &mut self,

@@ -99,11 +99,11 @@ impl<'a> Path<'a> {
     pub fn field(&self, style: Style) -> String {
         let text = self.print(style);
         if text.is_empty() {
-            return NOWHERE.to_owned();
+            return ROOT_FIELD.to_owned();
         }
         text
     }
 }
 
 /// Go's notation for the path of the object itself.
-pub(crate) const NOWHERE: &str = "<nil>";
+pub(crate) const ROOT_FIELD: &str = "<nil>";

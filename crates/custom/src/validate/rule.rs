@@ -10,32 +10,32 @@ use insula_kinds::field::ErrorType;
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 
-use super::fault::shortened;
+use super::error::shortened;
 use super::path::{Path, Step, Style};
 use super::value::{MAX_ERRORS, Subject};
-use super::{Change, Effort, print, ratchet};
+use super::{Change, Limits, print, ratchet};
 use crate::structural::{Additional, Compiled, Node, NodeId, Rule, Rules, Schema};
 
 /// Cost budget of all rules for one write.
-pub(crate) const WRITE: u64 = 10_000_000;
+pub(crate) const MAX_WRITE_COST: u64 = 10_000_000;
 /// Maximum length of an evaluated message, in bytes.
 const MAX_MESSAGE: usize = 5 << 10;
 
-const SPENT: &str =
+const BUDGET_EXCEEDED: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 /// Evaluates all rules for a write within the budget, and reports whether that sufficed.
-pub(super) fn ask(
+pub(super) fn evaluate_rules(
     schema: &Schema,
     change: &Change<'_>,
-    effort: Effort,
+    limits: Limits,
     errors: &mut Vec<FieldError>,
     warnings: &mut Vec<String>,
 ) -> bool {
-    let mut asker = Asker {
+    let mut evaluator = Evaluator {
         schema,
-        left: effort.rules,
-        call: effort.call,
+        left: limits.rules,
+        call: limits.call,
         spent: false,
         errors,
         warnings,
@@ -44,18 +44,18 @@ pub(super) fn ask(
     let new = Subject::Object(change.new);
     let old = change.old.map(Subject::Object);
     let pair = old.map(|old| Pair::new(root, new, old));
-    let before = Before {
+    let before = Counterparts {
         own: pair.as_ref(),
         above: None,
     };
     // Evaluation ends here in any case, so `Stop` needs no handling.
-    let _ = asker.subject(root, new, old, before, &Path::ROOT);
-    !asker.spent
+    let _ = evaluator.subject(root, new, old, before, &Path::ROOT);
+    !evaluator.spent
 }
 
 /// Evaluates the rules at a node and below for a value, without ratcheting. Reports whether
 /// the budget sufficed.
-pub(crate) fn ask_value(
+pub(crate) fn evaluate_value_rules(
     schema: &Schema,
     id: NodeId,
     value: &Value,
@@ -63,7 +63,7 @@ pub(crate) fn ask_value(
     left: &mut u64,
     errors: &mut Vec<FieldError>,
 ) -> bool {
-    let mut asker = Asker {
+    let mut evaluator = Evaluator {
         schema,
         left: *left,
         call: Budget::CALL,
@@ -71,17 +71,17 @@ pub(crate) fn ask_value(
         errors,
         warnings: &mut Vec::new(),
     };
-    let before = Before {
+    let before = Counterparts {
         own: None,
         above: None,
     };
     let (new, old) = (Subject::Value(value), old.map(Subject::Value));
-    let asked = asker.subject(schema.node(id), new, old, before, &Path::ROOT);
-    *left = asker.left;
+    let asked = evaluator.subject(schema.node(id), new, old, before, &Path::ROOT);
+    *left = evaluator.left;
     asked.is_ok()
 }
 
-struct Asker<'a, 'o> {
+struct Evaluator<'a, 'o> {
     schema: &'a Schema,
     /// The remaining budget.
     left: u64,
@@ -108,19 +108,19 @@ struct Pair<'a> {
 /// The old counterparts for ratcheting: violations of a value that is unchanged, or part of
 /// an unchanged one, are tolerated.
 #[derive(Clone, Copy)]
-struct Before<'p, 'a> {
+struct Counterparts<'p, 'a> {
     own: Option<&'p Pair<'a>>,
     /// The nearest enclosing value with a counterpart.
     above: Option<&'p Pair<'a>>,
 }
 
-impl<'a> Asker<'a, '_> {
+impl<'a> Evaluator<'a, '_> {
     fn subject(
         &mut self,
         node: &'a Node,
         new: Subject<'a>,
         old: Option<Subject<'a>>,
-        before: Before<'_, 'a>,
+        before: Counterparts<'_, 'a>,
         path: &Path<'_>,
     ) -> Result<(), Stop> {
         if !node.ruled || matches!(new, Subject::Value(Value::Null)) {
@@ -158,7 +158,7 @@ impl<'a> Asker<'a, '_> {
         node: &'a Node,
         members: &'a Object,
         old: Option<&'a Object>,
-        before: Before<'_, 'a>,
+        before: Counterparts<'_, 'a>,
         path: &Path<'_>,
     ) -> Result<(), Stop> {
         let at = |name: &str| old.and_then(|old| old.get(name)).map(Subject::Value);
@@ -193,12 +193,12 @@ impl<'a> Asker<'a, '_> {
         rules: &'a Rules,
         new: Subject<'a>,
         old: Option<Subject<'a>>,
-        before: Before<'_, 'a>,
+        before: Counterparts<'_, 'a>,
         path: &Path<'_>,
     ) -> Result<(), Stop> {
         if self.left == 0 {
             self.spent = true;
-            self.wrong(node, path, SPENT);
+            self.report_rule(node, path, BUDGET_EXCEEDED);
             return Err(Stop);
         }
         let place = Place {
@@ -218,7 +218,7 @@ impl<'a> Asker<'a, '_> {
         let (plan, uses_old) = match &rule.compiled {
             Compiled::Empty => return Ok(()),
             Compiled::Broken(fault) => {
-                self.wrong(place.node, path, &format!("rule compile error: {fault}"));
+                self.report_rule(place.node, path, &format!("rule compile error: {fault}"));
                 return Ok(());
             }
             Compiled::Ready { plan, uses_old } => (plan, *uses_old),
@@ -231,8 +231,8 @@ impl<'a> Asker<'a, '_> {
             false => place.old.map(|_| Old::Plain),
         };
         let asked = place.evaluate(plan, old, self.call);
-        self.pay(asked.cost).map_err(|Stop| {
-            self.wrong(place.node, path, SPENT);
+        self.spend(asked.cost).map_err(|Stop| {
+            self.report_rule(place.node, path, BUDGET_EXCEEDED);
             Stop
         })?;
         match asked.result {
@@ -257,7 +257,7 @@ impl<'a> Asker<'a, '_> {
                 "'{text}': no further validation rules will be run due to call cost exceeds \
                  limit for rule: {name}"
             );
-            self.wrong(place.node, path, &text);
+            self.report_rule(place.node, path, &text);
             return Err(Stop);
         }
         let text = if text.starts_with("no such overload") {
@@ -268,7 +268,7 @@ impl<'a> Asker<'a, '_> {
         } else {
             format!("{text} evaluating rule: {name}")
         };
-        self.wrong(place.node, path, &text);
+        self.report_rule(place.node, path, &text);
         Ok(())
     }
 
@@ -284,7 +284,7 @@ impl<'a> Asker<'a, '_> {
             None => Ok(None),
             Some((plan, text)) => self.message(plan, text, place),
         };
-        let forgiven = !uses_old && place.before.forgives(self.schema);
+        let tolerated = !uses_old && place.before.tolerates(self.schema);
         let field = match rule.field_path.is_empty() {
             true => path.field(Style::Field),
             false => path.print_with(Style::Field, &rule.field_path),
@@ -303,7 +303,7 @@ impl<'a> Asker<'a, '_> {
                 (error, Err(Stop))
             }
         };
-        if !forgiven {
+        if !tolerated {
             self.push(error);
         } else if self.warnings.len() < MAX_ERRORS {
             self.warnings.push(shortened(error).to_string());
@@ -320,7 +320,7 @@ impl<'a> Asker<'a, '_> {
         place: &Place<'_, 'a>,
     ) -> Result<Option<String>, String> {
         let made = place.evaluate(plan, place.old.map(|_| Old::Plain), self.call);
-        if self.pay(made.cost).is_err() {
+        if self.spend(made.cost).is_err() {
             let fault = "messageExpression evaluation failed due to running out of cost \
                 budget, no further validation rules will be run";
             return Err(fault.to_owned());
@@ -343,7 +343,7 @@ impl<'a> Asker<'a, '_> {
         }
     }
 
-    fn pay(&mut self, cost: u64) -> Result<(), Stop> {
+    fn spend(&mut self, cost: u64) -> Result<(), Stop> {
         let left = self.left.checked_sub(cost);
         self.spent |= left.is_none();
         self.left = left.ok_or(Stop)?;
@@ -351,7 +351,7 @@ impl<'a> Asker<'a, '_> {
     }
 
     /// Reports a problem with the rules rather than with the value.
-    fn wrong(&mut self, node: &Node, path: &Path<'_>, text: &str) {
+    fn report_rule(&mut self, node: &Node, path: &Path<'_>, text: &str) {
         let field = path.field(Style::Field);
         let printed = quote(kind(node));
         self.push(FieldError::invalid_printed(field, &printed, text));
@@ -370,7 +370,7 @@ struct Place<'p, 'a> {
     rules: &'a Rules,
     new: Subject<'a>,
     old: Option<Subject<'a>>,
-    before: Before<'p, 'a>,
+    before: Counterparts<'p, 'a>,
 }
 
 /// How `oldSelf` is passed to an expression.
@@ -424,8 +424,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-impl<'p, 'a> Before<'p, 'a> {
-    fn forgives(self, schema: &Schema) -> bool {
+impl<'p, 'a> Counterparts<'p, 'a> {
+    fn tolerates(self, schema: &Schema) -> bool {
         let pair = self.own.or(self.above);
         pair.is_some_and(|pair| pair.is_same(schema))
     }
@@ -439,11 +439,11 @@ impl<'p, 'a> Before<'p, 'a> {
     }
 
     /// The counterparts one level below.
-    fn below<'q>(self, pair: Option<&'q Pair<'a>>) -> Before<'q, 'a>
+    fn below<'q>(self, pair: Option<&'q Pair<'a>>) -> Counterparts<'q, 'a>
     where
         'p: 'q,
     {
-        Before {
+        Counterparts {
             own: pair,
             above: self.own.or(self.above),
         }
@@ -451,13 +451,13 @@ impl<'p, 'a> Before<'p, 'a> {
 
     /// The counterparts of a field. apiVersion and kind of the object cannot change, so they
     /// never count as unchanged.
-    fn member<'q>(self, name: &str, pair: Option<&'q Pair<'a>>) -> Before<'q, 'a>
+    fn member<'q>(self, name: &str, pair: Option<&'q Pair<'a>>) -> Counterparts<'q, 'a>
     where
         'p: 'q,
     {
         let top = self.own.is_some() && self.above.is_none();
         if top && matches!(name, "apiVersion" | "kind") {
-            return Before {
+            return Counterparts {
                 own: None,
                 above: None,
             };

@@ -91,7 +91,7 @@ mod tests {
             status: ".status.replicas",
             selector: Some(".status.selector"),
         };
-        for (object, told) in [
+        for (object, expected) in [
             (json!({}), vec![]),
             (
                 json!({"spec": {"replicas": 3}, "status": {"replicas": 0, "selector": "a"}}),
@@ -137,7 +137,7 @@ mod tests {
             spec(&scale, object, &mut errors);
             status(&scale, object, &mut errors);
             let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
-            assert_eq!(errors, told);
+            assert_eq!(errors, expected);
         }
     }
 }

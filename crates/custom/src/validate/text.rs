@@ -4,10 +4,10 @@ use insula_gotext::quote;
 use insula_kinds::FieldError;
 
 use super::path::{Path, Style};
-use super::value::Judge;
+use super::value::Validator;
 use crate::structural::{Checks, Node};
 
-impl Judge<'_> {
+impl Validator<'_> {
     pub(super) fn text(
         &mut self,
         node: &Node,

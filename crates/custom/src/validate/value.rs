@@ -6,9 +6,9 @@
 use insula_kinds::{FieldError, Object};
 use serde_json::Value;
 
-use super::kind::Form;
+use super::json_type::JsonType;
 use super::number::Num;
-use super::path::{NOWHERE, Path, Step, Style};
+use super::path::{Path, ROOT_FIELD, Step, Style};
 use super::ratchet;
 use crate::structural::{Additional, Node, NodeId, Schema};
 
@@ -20,20 +20,20 @@ pub(super) const MAX_ERRORS: usize = 1_000;
 pub(super) const MAX_CHECKS: u64 = 20_000_000;
 
 /// The validation of one object.
-pub(super) struct Judge<'a> {
+pub(super) struct Validator<'a> {
     pub schema: &'a Schema,
     /// Prefix of paths, if only a part of the object is validated.
-    pub under: Option<&'static str>,
+    pub prefix: Option<&'static str>,
     /// The remaining number of checks.
     pub left: u64,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> Validator<'a> {
     /// Creates a validator for a whole object, limited to this many checks.
     pub fn with_checks(schema: &'a Schema, left: u64) -> Self {
         Self {
             schema,
-            under: None,
+            prefix: None,
             left,
         }
     }
@@ -44,17 +44,17 @@ impl<'a> Judge<'a> {
     }
 
     /// Validates a value. Violations in parts that equal `old` are tolerated.
-    pub fn judge(&mut self, node: &Node, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    pub fn validate(&mut self, node: &Node, value: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         self.value(node, value, old, &Path::ROOT, &mut errors);
         self.finish(errors)
     }
 
     /// Validates a whole object.
-    pub fn judge_object(&mut self, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
+    pub fn validate_object(&mut self, object: &Object, old: Option<&Object>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let root = self.schema.root();
-        self.kind(root, Form::Object, &Path::ROOT, &mut errors);
+        self.kind(root, JsonType::Object, &Path::ROOT, &mut errors);
         self.junctors(root, Subject::Object(object), &Path::ROOT, &mut errors);
         self.bounds_of_whole(root, object, &mut errors);
         self.members(root, object, old, &Path::ROOT, &mut errors);
@@ -75,7 +75,7 @@ impl<'a> Judge<'a> {
         }
         if self.left == 0 {
             let text = "the object takes too many checks against its schema";
-            errors.push(FieldError::invalid_text(NOWHERE, "", text));
+            errors.push(FieldError::invalid_text(ROOT_FIELD, "", text));
         }
         errors
     }
@@ -93,7 +93,7 @@ impl<'a> Judge<'a> {
             return 0;
         }
         let before = errors.len();
-        let passed = self.plainly(node, value, old, path, errors);
+        let passed = self.without_ratcheting(node, value, old, path, errors);
         if let Some(old) = old
             && errors.len() > before
             && ratchet::same(self.schema, node, value, old)
@@ -103,7 +103,7 @@ impl<'a> Judge<'a> {
         passed
     }
 
-    fn plainly(
+    fn without_ratcheting(
         &mut self,
         node: &Node,
         value: &Value,
@@ -111,8 +111,8 @@ impl<'a> Judge<'a> {
         path: &Path<'_>,
         errors: &mut Vec<FieldError>,
     ) -> u64 {
-        let form = Form::of(value);
-        if let Form::Null = form {
+        let form = JsonType::of(value);
+        if let JsonType::Null = form {
             let passed = self.kind(node, form, path, errors);
             self.allowed(node, value, path, errors);
             return passed;
@@ -277,7 +277,7 @@ pub(super) enum Subject<'a> {
     Object(&'a Object),
 }
 
-impl Judge<'_> {
+impl Validator<'_> {
     /// Validates against a branch of a junctor, without ratcheting.
     pub(super) fn branch(
         &mut self,
@@ -293,7 +293,7 @@ impl Judge<'_> {
             Subject::Object(object) => {
                 let mut passed = 0;
                 if node.is_typed() || self.format(node).is_some() {
-                    passed += self.kind(node, Form::Object, path, errors) + 1;
+                    passed += self.kind(node, JsonType::Object, path, errors) + 1;
                 }
                 passed += self.junctors(node, subject, path, errors) + 2;
                 self.bounds_of_whole(node, object, errors);
@@ -316,10 +316,10 @@ mod tests {
         let schema = Schema::compile(&schema).expect("it compiles");
         let object = json!({"l": vec![1; 1_000]});
         let object = object.as_object().expect("an object");
-        let mut judge = Judge::with_checks(&schema, MAX_CHECKS);
-        assert_eq!(judge.judge_object(object, None), []);
-        judge.left = 100_000;
-        let errors = judge.judge_object(object, None);
+        let mut validator = Validator::with_checks(&schema, MAX_CHECKS);
+        assert_eq!(validator.validate_object(object, None), []);
+        validator.left = 100_000;
+        let errors = validator.validate_object(object, None);
         let last = errors.last().expect("an error").to_string();
         let text =
             "<nil>: Invalid value: \"\": the object takes too many checks against its schema";

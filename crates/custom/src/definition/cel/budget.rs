@@ -6,17 +6,17 @@ use super::super::place::{Place, Report};
 use super::super::props::Props;
 
 /// Maximum cost of one expression.
-const MOST: u64 = 10_000_000;
+const MAX_EXPRESSION_COST: u64 = 10_000_000;
 /// Maximum total cost of all expressions of a schema.
-const MOST_IN_ALL: u64 = 100_000_000;
+const MAX_TOTAL_COST: u64 = 100_000_000;
 /// How many of the most expensive expressions are reported.
-const TOLD: usize = 4;
+const MAX_REPORTED: usize = 4;
 /// Maximum estimated memory for the types of a schema. A type's name includes those of all
 /// types above it, and types can be needed at every level: three megabytes of schema could
 /// otherwise require gigabytes of types.
-const TYPES: u64 = 256 << 20;
+const MAX_TYPES_BYTES: u64 = 256 << 20;
 /// The estimated size of a node's type, besides its name.
-const NODE: u64 = 256;
+const TYPE_BYTES: u64 = 256;
 
 /// The costs of the expressions of one schema.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Budget {
     /// Whether the cost of a single expression is not limited.
     any_cost: bool,
     total: Cell<u64>,
-    dearest: RefCell<Vec<(String, u64)>>,
+    most_expensive: RefCell<Vec<(String, u64)>>,
     types: Cell<u64>,
 }
 
@@ -35,13 +35,13 @@ impl Budget {
         Self {
             any_cost,
             total: Cell::new(0),
-            dearest: RefCell::default(),
-            types: Cell::new(TYPES),
+            most_expensive: RefCell::default(),
+            types: Cell::new(MAX_TYPES_BYTES),
         }
     }
 
     /// Reserves memory for the types of a schema, and reports whether there was enough.
-    pub fn affords(&self, schema: Props<'_>) -> bool {
+    pub fn reserve_types(&self, schema: Props<'_>) -> bool {
         let left = take(schema, 0, self.types.get());
         self.types.set(left.unwrap_or(0));
         left.is_some()
@@ -49,38 +49,40 @@ impl Budget {
 
     /// Adds the estimated cost of an expression, and reports an error if it is too high.
     pub fn charge(&self, what: &str, cost: u64, place: Place<'_>, report: &mut Report) {
-        if cost > MOST && !self.any_cost {
-            let detail = excess(&format!("estimated {what} cost"), cost, MOST);
+        if cost > MAX_EXPRESSION_COST && !self.any_cost {
+            let detail = excess(&format!("estimated {what} cost"), cost, MAX_EXPRESSION_COST);
             report.forbidden(place, &detail);
         }
         self.total.set(self.total.get().saturating_add(cost));
-        let mut dearest = self.dearest.borrow_mut();
-        let least = dearest.get(TOLD - 1).map_or(0, |(_, cost)| *cost);
-        if cost >= MOST_IN_ALL / 100 && cost > least {
-            dearest.push((place.to_string(), cost));
-            dearest.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
-            dearest.truncate(TOLD);
+        let mut most_expensive = self.most_expensive.borrow_mut();
+        let least = most_expensive
+            .get(MAX_REPORTED - 1)
+            .map_or(0, |(_, cost)| *cost);
+        if cost >= MAX_TOTAL_COST / 100 && cost > least {
+            most_expensive.push((place.to_string(), cost));
+            most_expensive.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
+            most_expensive.truncate(MAX_REPORTED);
         }
     }
 
     /// Reports an error if the total cost is too high; `place` is the schema.
-    pub fn settle(self, place: Place<'_>, report: &mut Report) {
+    pub fn report_excess(self, place: Place<'_>, report: &mut Report) {
         let total = self.total.get();
-        if total <= MOST_IN_ALL {
+        if total <= MAX_TOTAL_COST {
             return;
         }
-        for (field, _) in self.dearest.into_inner() {
+        for (field, _) in self.most_expensive.into_inner() {
             let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
             report.push(insula_kinds::FieldError::forbidden(field, detail));
         }
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
-        report.forbidden(place, &excess(what, total, MOST_IN_ALL));
+        report.forbidden(place, &excess(what, total, MAX_TOTAL_COST));
     }
 }
 
 /// What is left of `room` after reserving memory for the types of all nodes.
 fn take(schema: Props<'_>, names: u64, room: u64) -> Option<u64> {
-    let mut room = room.checked_sub(NODE + names)?;
+    let mut room = room.checked_sub(TYPE_BYTES + names)?;
     for (name, property) in schema.entries("properties") {
         // Escaped names are longer: a dash takes eight bytes.
         room = take(property, names + 8 * name.len() as u64 + 1, room)?;

@@ -15,7 +15,7 @@ const SHARED: [Shared; 4] = [
 
 /// A definition in its internal form.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Form<'a> {
+pub(super) struct InternalForm<'a> {
     /// The `spec` as written.
     pub spec: Props<'a>,
     versions: &'a [Value],
@@ -47,7 +47,7 @@ impl Shared {
     }
 }
 
-impl<'a> Form<'a> {
+impl<'a> InternalForm<'a> {
     /// Converts a definition to its internal form.
     pub fn of(definition: &'a Object) -> Self {
         let spec = Props::of(definition.get("spec"));
@@ -303,7 +303,7 @@ mod tests {
         let Value::Object(definition) = definition else {
             unreachable!("it is an object");
         };
-        let form = Form::of(&definition);
+        let form = InternalForm::of(&definition);
         assert!(form.validation().is_some());
         assert!(form.versions().all(|version| version.schema().is_none()));
         let own: Vec<_> = form

@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::number::{self, Num};
 use super::path::Path;
-use super::value::Judge;
+use super::value::Validator;
 use crate::structural::{Node, Type};
 
-impl Judge<'_> {
+impl Validator<'_> {
     /// Checks the type, and returns the number of passed checks.
     pub(super) fn kind(
         &mut self,
         node: &Node,
-        form: Form,
+        form: JsonType,
         path: &Path<'_>,
         errors: &mut Vec<FieldError>,
     ) -> u64 {
@@ -37,7 +37,7 @@ impl Judge<'_> {
 
 /// The type of a value in Go's JSON decoder.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum JsonType {
     Null,
     Bool,
     Int,
@@ -47,7 +47,7 @@ pub(super) enum Form {
     Object,
 }
 
-impl Form {
+impl JsonType {
     pub(super) fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -82,7 +82,7 @@ impl Form {
 fn wrong_kind<'n>(
     node: &Node,
     format: Option<&'n str>,
-    form: Form,
+    form: JsonType,
 ) -> Option<(&'n str, &'static str)> {
     let (kind, name, native) = form.names();
     let Some(kind) = kind else {
@@ -90,12 +90,12 @@ fn wrong_kind<'n>(
         return wrong.then_some((node.types(), name));
     };
     let near = match form {
-        Form::Float { whole } => whole && node.has_type(Type::Integer),
-        Form::Int => node.has_type(Type::Number),
+        JsonType::Float { whole } => whole && node.has_type(Type::Integer),
+        JsonType::Int => node.has_type(Type::Number),
         _ => false,
     };
     let fits = node.has_type(kind) || near;
-    let textual = matches!(form, Form::Text | Form::Array);
+    let textual = matches!(form, JsonType::Text | JsonType::Array);
     match format {
         Some(format) if !textual && !fits && format != native => Some((format, native)),
         // Formats of strings are checked later, and those of lists never.

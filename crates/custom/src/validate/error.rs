@@ -5,12 +5,12 @@ use insula_kinds::FieldError;
 use insula_kinds::field::ErrorType;
 use serde_json::Value;
 
-use super::path::{NOWHERE, Path, Style};
-use super::value::{Judge, MAX_ERRORS};
+use super::path::{Path, ROOT_FIELD, Style};
+use super::value::{MAX_ERRORS, Validator};
 
 /// Maximum length of an error message in bytes. Values and alternatives shown in errors may
 /// have megabytes, and there may be a thousand errors.
-const LONGEST: usize = 8 << 10;
+const MAX_ERROR_LENGTH: usize = 8 << 10;
 
 /// Shortens an error to a readable length.
 pub(super) fn shortened(mut error: FieldError) -> FieldError {
@@ -21,9 +21,9 @@ pub(super) fn shortened(mut error: FieldError) -> FieldError {
 
 /// Omits the middle, because the reason follows the value at the end.
 fn shorten(text: &mut String) {
-    if text.len() > LONGEST {
-        let head = text.floor_char_boundary(LONGEST / 2);
-        let tail = text.ceil_char_boundary(text.len() - LONGEST / 2);
+    if text.len() > MAX_ERROR_LENGTH {
+        let head = text.floor_char_boundary(MAX_ERROR_LENGTH / 2);
+        let tail = text.ceil_char_boundary(text.len() - MAX_ERROR_LENGTH / 2);
         *text = format!("{}…{}", &text[..head], &text[tail..]);
     }
 }
@@ -36,14 +36,14 @@ pub(super) fn joined(texts: impl Iterator<Item = String>) -> String {
             row.push_str(", ");
         }
         row.push_str(&text);
-        if row.len() > LONGEST {
+        if row.len() > MAX_ERROR_LENGTH {
             break;
         }
     }
     row
 }
 
-impl Judge<'_> {
+impl Validator<'_> {
     /// Appends an error, unless the limit is reached.
     pub(super) fn push(&self, errors: &mut Vec<FieldError>, error: impl FnOnce() -> FieldError) {
         if errors.len() < MAX_ERRORS {
@@ -55,11 +55,11 @@ impl Judge<'_> {
     pub(super) fn field(&self, path: &Path<'_>) -> String {
         let name = path.print(Style::Schema);
         let name = name.strip_prefix('.').unwrap_or(&name);
-        match (self.under, name.is_empty()) {
-            (None, true) => NOWHERE.to_owned(),
+        match (self.prefix, name.is_empty()) {
+            (None, true) => ROOT_FIELD.to_owned(),
             (None, false) => name.to_owned(),
-            (Some(under), true) => under.to_owned(),
-            (Some(under), false) => format!("{under}.{name}"),
+            (Some(prefix), true) => prefix.to_owned(),
+            (Some(prefix), false) => format!("{prefix}.{name}"),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::structural::{Additional, Node, Schema};
 impl Schema {
     /// Reports whether [`fill`](Schema::fill) and [`prune`](Schema::prune) would leave the
     /// object unchanged. This holds for most stored objects, which then need no copy.
-    pub fn is_settled(&self, object: &Object) -> bool {
+    pub fn is_normalized(&self, object: &Object) -> bool {
         let root = self.root();
         members(self, root, object, Unknown::of(root), true)
     }

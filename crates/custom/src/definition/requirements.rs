@@ -8,18 +8,18 @@ use insula_kinds::{Object, Value};
 
 use super::conversion;
 use super::defaults;
-use super::form::{Form, Shared, same_part};
+use super::internal_form::{InternalForm, Shared, same_part};
 use super::lists;
 use super::openapi;
 use super::place::Place;
 use super::props::Props;
 use super::structural;
-use super::version::MOST_SELECTABLE;
+use super::version::MAX_SELECTABLE_FIELDS;
 use crate::condition::{ESTABLISHED, holds};
 
 /// The requirements on a definition.
 #[derive(Clone, Debug)]
-pub(super) struct Terms<'a> {
+pub(super) struct Requirements<'a> {
     /// The webhook accepts a known version of ConversionReview.
     pub known_reviews: bool,
     /// Every version has a schema.
@@ -31,9 +31,9 @@ pub(super) struct Terms<'a> {
     /// Items of sets are atomic.
     pub atomic_sets: bool,
     /// List-map keys are valid.
-    pub sound_keys: bool,
+    pub valid_keys: bool,
     /// The CA bundle of the webhook is valid.
-    pub sound_ca: bool,
+    pub valid_ca_bundle: bool,
     /// Versions with an unchanged schema, which exempts its rules from cost limits.
     unchanged: HashSet<&'a str>,
     /// Versions that keep more selectable fields than the limit.
@@ -41,12 +41,12 @@ pub(super) struct Terms<'a> {
     /// Whether the lifted selectable fields keep exceeding the limit.
     many_shared_fields: bool,
     /// The old definition.
-    before: Option<Form<'a>>,
+    before: Option<InternalForm<'a>>,
     /// Whether the old definition has defaults with unspecified fields, computed on first use.
     unpruned: OnceCell<bool>,
 }
 
-impl<'a> Terms<'a> {
+impl<'a> Requirements<'a> {
     /// The requirements on a new definition.
     pub fn new() -> Self {
         Self {
@@ -55,9 +55,9 @@ impl<'a> Terms<'a> {
             valid_types: true,
             structural: true,
             atomic_sets: true,
-            sound_keys: true,
+            valid_keys: true,
             // The webhook is not called before the definition is established.
-            sound_ca: false,
+            valid_ca_bundle: false,
             unchanged: HashSet::new(),
             many_fields: HashSet::new(),
             many_shared_fields: false,
@@ -67,8 +67,8 @@ impl<'a> Terms<'a> {
     }
 
     /// The requirements on an update of `old`.
-    pub fn to_change(old: &'a Object, new: &Form<'a>) -> Self {
-        let before = Form::of(old);
+    pub fn for_update(old: &'a Object, new: &InternalForm<'a>) -> Self {
+        let before = InternalForm::of(old);
         let bad_type = |schema: Props<'_>| {
             let kind = schema.text("type");
             !kind.is_empty() && !openapi::is_type(kind)
@@ -80,8 +80,9 @@ impl<'a> Terms<'a> {
             valid_types: !before.any_schema(bad_type),
             structural: !new.preserves_unknown() || before.schemas().all(is_structural),
             atomic_sets: !before.any_schema(lists::has_loose_set),
-            sound_keys: !before.any_schema(lists::has_unsound_keys),
-            sound_ca: holds(old, ESTABLISHED) && !conversion::has_unsound_ca(before.spec),
+            valid_keys: !before.any_schema(lists::has_invalid_keys),
+            valid_ca_bundle: holds(old, ESTABLISHED)
+                && !conversion::has_invalid_ca_bundle(before.spec),
             unchanged: versions.unchanged(new),
             many_fields: versions.with_many_fields(new),
             many_shared_fields: {
@@ -96,7 +97,7 @@ impl<'a> Terms<'a> {
     /// Reports whether defaults must not have unspecified fields.
     pub fn pruned_defaults(&self) -> bool {
         let unpruned = || {
-            let mut schemas = self.before.iter().flat_map(Form::schemas);
+            let mut schemas = self.before.iter().flat_map(InternalForm::schemas);
             schemas.any(|schema| is_structural(schema) && defaults::has_unpruned(schema))
         };
         !*self.unpruned.get_or_init(unpruned)
@@ -119,12 +120,12 @@ impl<'a> Terms<'a> {
 
 /// The old versions by name.
 struct Versions<'a, 'f> {
-    form: &'f Form<'a>,
+    form: &'f InternalForm<'a>,
     by_name: HashMap<&'a str, Props<'a>>,
 }
 
 impl<'a, 'f> Versions<'a, 'f> {
-    fn of(form: &'f Form<'a>) -> Self {
+    fn of(form: &'f InternalForm<'a>) -> Self {
         let versions = form.versions().map(|version| version.raw);
         Self {
             form,
@@ -132,7 +133,7 @@ impl<'a, 'f> Versions<'a, 'f> {
         }
     }
 
-    fn unchanged(&self, new: &Form<'a>) -> HashSet<&'a str> {
+    fn unchanged(&self, new: &InternalForm<'a>) -> HashSet<&'a str> {
         let schema = Shared::Schema.name();
         let same = |version: &Props<'a>| match self.by_name.get(version.text("name")) {
             Some(before) => same_part(before.get(schema), version.get(schema)),
@@ -146,7 +147,7 @@ impl<'a, 'f> Versions<'a, 'f> {
         versions.filter(same).map(|raw| raw.text("name")).collect()
     }
 
-    fn with_many_fields(&self, new: &Form<'a>) -> HashSet<&'a str> {
+    fn with_many_fields(&self, new: &InternalForm<'a>) -> HashSet<&'a str> {
         let fields = Shared::SelectableFields.name();
         let had_many = |version: &Props<'a>| {
             let before = self.by_name.get(version.text("name"));
@@ -165,10 +166,10 @@ impl<'a, 'f> Versions<'a, 'f> {
 fn many(fields: Option<&Value>) -> bool {
     fields
         .and_then(Value::as_array)
-        .is_some_and(|fields| fields.len() > MOST_SELECTABLE)
+        .is_some_and(|fields| fields.len() > MAX_SELECTABLE_FIELDS)
 }
 
 fn is_structural(schema: Props<'_>) -> bool {
     structural::unsupported(schema).is_none()
-        && structural::judge(schema, Place::root("")).is_empty()
+        && structural::validate(schema, Place::root("")).is_empty()
 }
