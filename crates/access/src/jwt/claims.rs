@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// The claims of a token whose signature was verified.
+/// The claims of a token with a verified signature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claims(Map<String, Value>);
 

@@ -63,10 +63,10 @@ impl Policy {
 
     /// Decides whether the user may make this request.
     ///
-    /// It is allowed if and only if the user is in `system:masters`, or a rule allows it whose
-    /// role is bound to the user by a cluster role binding or, at home, by a role binding in the
-    /// request's namespace. The reason names the first such binding in the order of
-    /// [`Policy::rules`].
+    /// It is allowed if and only if the user is in `system:masters`, or a rule allows it that
+    /// belongs to a role bound to the user by a cluster role binding or, at home, by a role
+    /// binding in the request's namespace. The reason names the first such binding in the
+    /// order of [`Policy::rules`].
     ///
     /// Allowing a request allocates nothing.
     pub fn decide<'a>(
