@@ -151,7 +151,7 @@ fn random_objects_of_every_kind_roundtrip() {
 }
 
 /// A real object with a few bytes replaced, removed or inserted.
-fn broken() -> impl Strategy<Value = Vec<u8>> {
+fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let lines: Vec<_> = OBJECTS.lines().collect();
     let tokens = [
         "",
@@ -195,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn damaged_objects_are_rejected_or_roundtrip(text in broken(), which in any::<prop::sample::Index>()) {
+    fn damaged_objects_are_rejected_or_roundtrip(text in damaged(), which in any::<prop::sample::Index>()) {
         let of_its_own = decode::type_meta_json(&text).ok().and_then(|type_meta| {
             let version = type_meta.api_version?;
             let (group, version) = version.split_once('/').unwrap_or(("", &version));
@@ -225,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn scanner_accepts_the_json_serde_accepts(text in broken()) {
+    fn scanner_accepts_the_json_serde_accepts(text in damaged()) {
         let of = types().find("api.core.v1.Pod").unwrap();
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_ok();
         let refused = matches!(decode::json(of, &text), Err(decode::DecodeError::Syntax(_)));

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 /// The status of reviews comes from the server's authorizer, not from the request.
-const ANSWERED: [(&str, &[&str]); 3] = [
+const SERVER_DECIDED: [(&str, &[&str]); 3] = [
     ("TokenReview", &["status"]),
     ("SelfSubjectAccessReview", &["status"]),
     ("SelfSubjectRulesReview", &["status", "spec"]),
@@ -24,8 +24,8 @@ fn objects_are_stored_as_by_a_real_server() {
     let mut different = Vec::new();
     for input in recorded() {
         let (kind, sent) = read(&input);
-        let made = written(kind, made_of(kind, sent));
-        let wanted = answer_to(&input);
+        let made = written(kind, stored(kind, sent));
+        let wanted = recorded_response(&input);
         seen += 1;
         if made != wanted {
             let name = input.display();
@@ -41,7 +41,7 @@ fn defaulting_a_server_response_changes_nothing() {
     for input in recorded() {
         let (kind, mut object) = read(&output_of(&input));
         defaults::apply(kind, &mut object);
-        assert_eq!(written(kind, object), answer_to(&input));
+        assert_eq!(written(kind, object), recorded_response(&input));
     }
 }
 
@@ -206,7 +206,7 @@ proptest! {
     #[test]
     fn defaulting_is_idempotent(seed in prop::collection::vec(any::<u8>(), 512)) {
         for (_, kind) in kinds().iter() {
-            let mut object = grown(kind.type_id(), &mut seed.iter().copied().cycle(), 0);
+            let mut object = random_object(kind.type_id(), &mut seed.iter().copied().cycle(), 0);
             defaults::apply(kind, &mut object);
             let once = object.clone();
             defaults::apply(kind, &mut object);
@@ -244,10 +244,10 @@ fn read(path: &Path) -> (&'static Kind, Object) {
 
 /// Returns the recorded response verbatim, except for parts that only its server can
 /// know.
-fn answer_to(input: &Path) -> String {
+fn recorded_response(input: &Path) -> String {
     let output = output_of(input);
     let (kind, object) = read(&output);
-    match ANSWERED.iter().any(|(name, _)| *name == kind.kind) {
+    match SERVER_DECIDED.iter().any(|(name, _)| *name == kind.kind) {
         true => written(kind, object),
         false => fs::read_to_string(output).unwrap().trim_end().to_owned(),
     }
@@ -258,7 +258,7 @@ fn written(kind: &Kind, mut object: Object) -> String {
     let metadata = object["metadata"].as_object_mut().unwrap();
     metadata.remove("uid");
     metadata.remove("creationTimestamp");
-    for (_, answered) in ANSWERED.iter().filter(|(name, _)| *name == kind.kind) {
+    for (_, answered) in SERVER_DECIDED.iter().filter(|(name, _)| *name == kind.kind) {
         object.retain(|field, _| !answered.contains(&field.as_str()));
     }
     let mut out = Vec::new();
@@ -270,9 +270,9 @@ fn written(kind: &Kind, mut object: Object) -> String {
 }
 
 /// Returns the object as stored, with the values that the recorded server chose.
-fn made_of(kind: &Kind, mut object: Object) -> Object {
+fn stored(kind: &Kind, mut object: Object) -> Object {
     defaults::apply(kind, &mut object);
-    if ANSWERED.iter().any(|(name, _)| *name == kind.kind) {
+    if SERVER_DECIDED.iter().any(|(name, _)| *name == kind.kind) {
         return object;
     }
     if kind.namespaced() {
@@ -301,7 +301,7 @@ fn made_of(kind: &Kind, mut object: Object) -> Object {
 }
 
 /// Returns a random object of the type: each field is absent, zero or non-zero.
-fn grown(of: TypeId, seed: &mut impl Iterator<Item = u8>, depth: usize) -> Object {
+fn random_object(of: TypeId, seed: &mut impl Iterator<Item = u8>, depth: usize) -> Object {
     let mut object = Object::new();
     for field in types().members(of) {
         let choice = seed.next().unwrap_or_default();
@@ -309,13 +309,13 @@ fn grown(of: TypeId, seed: &mut impl Iterator<Item = u8>, depth: usize) -> Objec
         if usize::from(choice % 16) < 4 + 3 * depth {
             continue;
         }
-        let value = grown_value(&field.shape, choice, seed, depth + 1);
+        let value = random_value(&field.shape, choice, seed, depth + 1);
         object.insert(field.json.to_owned(), value);
     }
     object
 }
 
-fn grown_value(
+fn random_value(
     shape: &Shape,
     choice: u8,
     seed: &mut impl Iterator<Item = u8>,
@@ -333,15 +333,15 @@ fn grown_value(
     match shape {
         _ if choice.is_multiple_of(7) => Value::Null,
         Shape::Struct(of) if types().get(*of).form == Form::Object => {
-            Value::Object(grown(*of, seed, depth))
+            Value::Object(random_object(*of, seed, depth))
         }
         Shape::List(of) => {
             let count = choice % 3;
-            Value::from_iter((0..count).map(|_| grown_value(of, 1, seed, depth)))
+            Value::from_iter((0..count).map(|_| random_value(of, 1, seed, depth)))
         }
         Shape::Map(of) => match choice % 3 {
             0 => json!({}),
-            _ => json!({"cpu": grown_value(of, 1, seed, depth)}),
+            _ => json!({"cpu": random_value(of, 1, seed, depth)}),
         },
         Shape::Bool => Value::Bool(choice.is_multiple_of(2)),
         Shape::Int32 | Shape::Int64 | Shape::Float64 => (choice % 3).into(),

@@ -9,7 +9,7 @@ use insula_kinds::{Kind, Value, kinds};
 use serde_json::json;
 
 const ALL: &dyn Fn(&Kind) -> bool = &|_| true;
-const OF_TENANTS: &dyn Fn(&Kind) -> bool = &|kind| !kind.system_only;
+const TENANT_KINDS: &dyn Fn(&Kind) -> bool = &|kind| !kind.system_only;
 
 /// All version 3 documents, shared by the tests.
 static V3: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
@@ -327,7 +327,7 @@ fn json_unions_have_empty_schemas() {
 
 #[test]
 fn documents_omit_kinds_the_space_does_not_serve() {
-    let core = v3_document("api/v1", OF_TENANTS).unwrap();
+    let core = v3_document("api/v1", TENANT_KINDS).unwrap();
     let core: Value = serde_json::from_slice(&core).unwrap();
     let paths = names(&core["paths"]);
     assert!(
@@ -342,9 +342,9 @@ fn documents_omit_kinds_the_space_does_not_serve() {
             .is_none()
     );
     let gone = "apis/flowcontrol.apiserver.k8s.io/v1";
-    assert!(v3_document(gone, OF_TENANTS).is_none());
-    assert!(!v3_paths(OF_TENANTS).iter().any(|path| path == gone));
-    let all: Value = serde_json::from_slice(&v2_document(OF_TENANTS)).unwrap();
+    assert!(v3_document(gone, TENANT_KINDS).is_none());
+    assert!(!v3_paths(TENANT_KINDS).iter().any(|path| path == gone));
+    let all: Value = serde_json::from_slice(&v2_document(TENANT_KINDS)).unwrap();
     assert!(
         !names(&all["paths"])
             .iter()

@@ -192,7 +192,7 @@ proptest! {
         let of = all[which.index(all.len())];
         // An accepted message decodes and encodes stably.
         if let Ok(tree) = protobuf::decode(of, &bytes) {
-            settled(of, &tree);
+            assert_roundtrips(of, &tree);
         }
         let _ = protobuf::open(&bytes);
     }
@@ -211,13 +211,13 @@ proptest! {
             raw[at] = byte;
         }
         if let Ok(tree) = protobuf::decode(vector.of, &raw) {
-            settled(vector.of, &tree);
+            assert_roundtrips(vector.of, &tree);
         }
     }
 }
 
 /// Checks that encoding and decoding again change neither tree nor bytes.
-fn settled(of: TypeId, tree: &Object) {
+fn assert_roundtrips(of: TypeId, tree: &Object) {
     let mut raw = Vec::new();
     protobuf::encode(of, tree, &mut raw);
     let again = protobuf::decode(of, &raw).unwrap();

@@ -101,7 +101,7 @@ fn expanded(value: &Value) -> Value {
     }
 }
 
-fn said(errors: &[insula_kinds::FieldError]) -> Value {
+fn causes(errors: &[insula_kinds::FieldError]) -> Value {
     errors.iter().map(ToString::to_string).collect()
 }
 
@@ -141,7 +141,7 @@ fn creates_are_validated_in_kubernetes_words() {
         let base = &bases[row["of"].as_str().unwrap()];
         let created = with(base, &row["set"]);
         let errors = validate::create(kind_of(&created), &created);
-        assert_eq!(said(&errors), row["says"], "{} {}", row["of"], row["set"]);
+        assert_eq!(causes(&errors), row["says"], "{} {}", row["of"], row["set"]);
     }
 }
 
@@ -153,7 +153,7 @@ fn updates_are_validated_in_kubernetes_words() {
         let (old, new) = (with(base, &row["old"]), with(base, &row["new"]));
         let subresource = row["subresource"].as_str();
         let errors = validate::update(kind_of(&new), subresource, &old, &new);
-        assert_eq!(said(&errors), row["says"], "{} {}", row["of"], row["new"]);
+        assert_eq!(causes(&errors), row["says"], "{} {}", row["of"], row["new"]);
     }
 }
 
