@@ -19,8 +19,13 @@ pub fn is_published(definition: &Stored) -> bool {
 }
 
 impl Cache {
-    /// Takes note of what a transaction did to the definitions of a space.
-    pub(crate) fn redefine(&self, space: &Space, events: &[Arc<Event>], revision: Revision) {
+    /// Applies changes to the definitions of a space.
+    pub(crate) fn note_definitions(
+        &self,
+        space: &Space,
+        events: &[Arc<Event>],
+        revision: Revision,
+    ) {
         for event in events {
             let was = event.before.as_deref();
             let gone = event.change == Change::Deleted;
@@ -30,16 +35,16 @@ impl Cache {
                 self.invalidate_all_apis(revision);
                 let withdrawn = gone || !is_published(&event.object);
                 let withdrawn = event.object.uid().filter(|_| withdrawn);
-                self.owner_graph().all_serve_anew(withdrawn);
+                self.owner_graph().note_all_apis(withdrawn);
             } else if let Some(life) = self.space_state(space) {
                 life.invalidate(Derived::Apis, revision);
-                self.owner_graph().serve_anew(space);
+                self.owner_graph().note_apis(space);
             }
             let Some((resource, group)) = event.object.name().split_once('.') else {
                 continue;
             };
             if gone {
-                self.give_up(group, resource, space, revision);
+                self.drop_if_empty(group, resource, space, revision);
             }
             let withdrawn = || gone || !is_published(&event.object);
             if shared && withdrawn() && was.is_some_and(is_published) {
@@ -48,21 +53,21 @@ impl Cache {
         }
     }
 
-    /// Ends the watches of tenants on what the system publishes no more.
+    /// Ends the watches of tenants on a resource that the system no longer publishes.
     fn withdraw(&self, group: &str, resource: &str, name: &str, revision: Revision) {
         for (space, _) in self.everywhere(CollectionKey::Custom { group, resource }) {
             let own = self.find(definitions(), &space);
             let own = own.is_some_and(|own| own.get(name).is_some());
             if !space.is_system() && !own {
-                self.give_up(group, resource, &space, revision);
+                self.drop_if_empty(group, resource, &space, revision);
             }
         }
     }
 
-    /// Gives up the objects of a kind that a space serves no more, if there are none. There
-    /// may be: of a definition whose own hold was taken off, and of one that is withdrawn at
-    /// the very moment. Those are the store's, and are seen again with the next definition.
-    fn give_up(&self, group: &str, resource: &str, space: &Space, revision: Revision) {
+    /// Drops the collection of a resource that a space no longer serves, if it is empty. It may
+    /// have objects, if the definition's finalizer was removed or the definition was withdrawn at
+    /// the same moment. Those stay in the store, and are served again by the next definition.
+    fn drop_if_empty(&self, group: &str, resource: &str, space: &Space, revision: Revision) {
         let objects = self.find(CollectionKey::Custom { group, resource }, space);
         if objects.is_none_or(|objects| objects.count("", 1) == 0) {
             self.clear(group, resource, space, revision);

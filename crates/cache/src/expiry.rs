@@ -1,8 +1,7 @@
-//! Objects that go by themselves when nobody has written them for a while: events.
+//! Objects that expire some time after their last write: events.
 //!
-//! When one was last written is stored with it, after everything else, and shown to nobody.
-//! So it is known after a restart, and to every server that shares the store, whatever the
-//! object says of itself.
+//! The time of the last write is stored after the object and never sent. So it is known after a
+//! restart and to every server that shares the store, whatever the object itself claims.
 
 use std::borrow::Cow;
 
@@ -13,10 +12,10 @@ use insula_kinds::core_kind;
 
 use crate::collection_key::{CollectionKey, Keyed};
 
-/// What comes before the time.
+/// The text before the time.
 const MARK: &[u8] = br#","lastWritten":"#;
 
-/// The digits of a time until the year 2106, which is as far as four bytes go.
+/// The digits of a time up to the year 2106, the last that fits into four bytes.
 const DIGITS: usize = 10;
 
 /// The kind of objects that expire.
@@ -24,12 +23,12 @@ pub fn expiring() -> KindId {
     core_kind("events")
 }
 
-/// Whether objects of the shelf expire.
-pub fn expires(shelf: CollectionKey<'_>) -> bool {
-    shelf == CollectionKey::BuiltIn(expiring())
+/// Whether objects of the collection expire.
+pub fn expires(key: CollectionKey<'_>) -> bool {
+    key == CollectionKey::BuiltIn(expiring())
 }
 
-/// What is stored of an object that is written now.
+/// Returns the stored form of an object that is written now.
 pub fn stored(kind: impl Keyed, value: Bytes) -> Bytes {
     match expires(kind.collection_key()) {
         true => dated(&value, now()),
@@ -37,7 +36,8 @@ pub fn stored(kind: impl Keyed, value: Bytes) -> Bytes {
     }
 }
 
-/// The object as it was before it was [dated](stored), and when that was: zero if it was not.
+/// Splits a [stored](stored) value into the object and the time of its last write, which is zero
+/// if there is none.
 pub fn undated(value: &[u8]) -> (Cow<'_, [u8]>, u32) {
     let cut = value.len().saturating_sub(MARK.len() + DIGITS + 1);
     let (object, date) = value.split_at(cut);
@@ -51,7 +51,7 @@ pub fn undated(value: &[u8]) -> (Cow<'_, [u8]>, u32) {
     }
 }
 
-/// The time, in seconds since 1970.
+/// Returns the time, in seconds since 1970.
 pub fn now() -> u32 {
     u32::try_from(jiff::Timestamp::now().as_second()).unwrap_or(u32::MAX)
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dated_is_the_same_without_its_date() {
+    fn dating_and_undating_returns_the_object() {
         for object in [r#"{"a":"}"}"#, r#"{"a":{"lastWritten":1}}"#] {
             for time in [1_000_000_000, 1_800_000_000, u32::MAX] {
                 let stored = dated(object.as_bytes(), time);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_date_is_left_alone() {
+    fn values_without_a_date_are_unchanged() {
         for plain in [
             "",
             "}",

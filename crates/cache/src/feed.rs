@@ -1,4 +1,4 @@
-//! From the store into the cache.
+//! The feed: changes from the store into the cache.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -16,44 +16,44 @@ use crate::collection_key::{CollectionKey, definitions};
 use crate::entry::Stored;
 use crate::expiry;
 use crate::hooks::Hooks;
-use crate::usage::{Apart, Usage};
+use crate::usage::{Usage, UsageKinds};
 use insula_kinds::core_kind;
 
-/// Keeps the cache up to date.
+/// Follows the store, and applies its changes to the cache.
 pub struct Feed {
     cache: Arc<Cache>,
     watch: Box<dyn Watch>,
     tenants: KindId,
     definitions: KindId,
     quotas: KindId,
-    apart: Apart,
-    /// The collections whose logs hold something, and since when, oldest first: what is
-    /// old is forgotten, so that an idle collection holds no history. One that is gone with
-    /// its space is not held for that.
-    remembering: VecDeque<(Instant, Weak<Collection>)>,
-    /// How many tenants went since those were last looked through.
-    gone: usize,
+    usage_kinds: UsageKinds,
+    /// The collections with events in their logs, and since when, oldest first: old events are
+    /// dropped, so that an idle collection holds no history. Collections of deleted spaces are
+    /// not kept alive by this.
+    with_history: VecDeque<(Instant, Weak<Collection>)>,
+    /// How many tenants were deleted since that list was last compacted.
+    deleted_tenants: usize,
 }
 
-/// How long a log remembers: as long as the store itself promises to.
-const MEMORY: Duration = Duration::from_secs(300);
+/// How long a log keeps events: as long as the store promises to.
+const HISTORY: Duration = Duration::from_secs(300);
 
-/// Of how many kinds a tenant has objects that only the server put there.
-const KINDS_EACH: usize = 5;
+/// The number of kinds that a new tenant has objects of.
+const KINDS_PER_TENANT: usize = 5;
 
-/// How many entries are read from the store at once when it is loaded.
+/// The entries that are read from the store at once while the cache is loaded.
 const PAGE: NonZeroUsize = NonZeroUsize::new(2_000).expect("not zero");
 
-/// Reads everything, and prepares to follow.
+/// Loads the cache from the store, and returns it with the feed that follows from there.
 pub async fn load(
     store: &Arc<dyn Store>,
     layout: Layout,
     hooks: Box<dyn Hooks>,
 ) -> Result<(Arc<Cache>, Feed)> {
     let everything = KeyRange::prefix(layout.everything().into_bytes());
-    // Whose an object is may depend on whether there is such a tenant.
+    // Which space a custom object is in depends on which tenants exist.
     let (cache, at) = load_tenants(store, layout, hooks).await?;
-    let apart = Apart::new();
+    let usage_kinds = UsageKinds::new();
     let mut rest = everything.clone();
     loop {
         let page = store.range(&rest, at, Some(PAGE)).await?;
@@ -63,13 +63,17 @@ pub async fn load(
                 continue;
             };
             let object = cache.stored(&found, entry);
-            if has_kin(found.shelf) {
-                cache.owner_graph.load(found.shelf, &found.space, &object);
+            if has_owners(found.collection) {
+                cache
+                    .owner_graph
+                    .load(found.collection, &found.space, &object);
             }
-            if let Some(life) = cache.space_state(&found.space) {
-                life.count(|usage| apart.with(usage, found.shelf, &object));
+            if let Some(state) = cache.space_state(&found.space) {
+                state.update_usage(|usage| usage_kinds.with(usage, found.collection, &object));
             }
-            cache.collection(found.shelf, &found.space).load(object);
+            cache
+                .collection(found.collection, &found.space)
+                .load(object);
         }
         let last = page.entries.last().map(|entry| entry.key.clone());
         match last {
@@ -85,14 +89,14 @@ pub async fn load(
         tenants: core_kind("tenants"),
         definitions: definitions(),
         quotas: core_kind("resourcequotas"),
-        apart,
-        remembering: VecDeque::new(),
-        gone: 0,
+        usage_kinds,
+        with_history: VecDeque::new(),
+        deleted_tenants: 0,
     };
     Ok((cache, feed))
 }
 
-/// A cache that knows of the tenants and of nothing else yet, and when that was.
+/// Returns a cache that knows the tenants only, and the revision that was read.
 async fn load_tenants(
     store: &Arc<dyn Store>,
     layout: Layout,
@@ -125,7 +129,7 @@ async fn load_tenants(
 }
 
 impl Feed {
-    /// Follows the store until it cannot any more.
+    /// Follows the store until that fails.
     pub async fn run(mut self) -> Error {
         let cache = Arc::clone(&self.cache);
         let mut minute = tokio::time::interval(Duration::from_secs(60));
@@ -139,7 +143,7 @@ impl Feed {
                     }
                 }
                 _ = minute.tick() => {
-                    self.forget();
+                    self.drop_old_history();
                     cache.evict_idle();
                     continue;
                 }
@@ -155,7 +159,7 @@ impl Feed {
         }
     }
 
-    /// Applies a transaction: each collection takes its part of it whole, and so does the
+    /// Applies a transaction: each collection takes its part under one lock, and so does the
     /// log of each kind.
     fn apply(&mut self, changes: &[Changed], revision: Revision) {
         let cache = Arc::clone(&self.cache);
@@ -169,11 +173,11 @@ impl Feed {
                 }
             }
         }
-        self.welcome(&found, revision);
+        self.add_spaces(&found, revision);
         let quotas = CollectionKey::BuiltIn(self.quotas);
-        let charging = found.iter().filter(|(about, _)| about.shelf == quotas);
+        let charging = found.iter().filter(|(about, _)| about.collection == quotas);
         let charging = charging.count();
-        // A quota that changes together with something else was charged for it.
+        // A quota that changes together with another object was charged for that object.
         let charged = charging > 0 && charging < found.len();
         let mut parts: Vec<Part<'_>> = Vec::new();
         for (found, change) in &found {
@@ -187,53 +191,56 @@ impl Feed {
                 }
                 Changed::Deleted(_) => Put::Gone(found.key.into()),
             };
-            let same =
-                |part: &&mut Part<'_>| part.shelf == found.shelf && part.space == found.space;
+            let same = |part: &&mut Part<'_>| {
+                part.collection == found.collection && part.space == found.space
+            };
             match parts.iter_mut().find(same) {
                 Some(part) => part.puts.push(put),
                 None => parts.push(Part {
-                    shelf: found.shelf,
+                    collection: found.collection,
                     space: found.space.clone(),
                     puts: vec![put],
                 }),
             }
         }
-        // By kind, which is a shelf; within it in the order of the keys, as it was.
-        parts.sort_by_key(|part| part.shelf);
-        while let Some(shelf) = parts.first().map(|part| part.shelf) {
-            let end = parts.partition_point(|part| part.shelf <= shelf);
-            self.apply_to_shelf(shelf, parts.drain(..end), revision, charged);
+        // By kind; the sort is stable, so the order of the keys stays.
+        parts.sort_by_key(|part| part.collection);
+        while let Some(key) = parts.first().map(|part| part.collection) {
+            let end = parts.partition_point(|part| part.collection <= key);
+            self.apply_to_kind(key, parts.drain(..end), revision, charged);
         }
-        // A tenant's own object goes last, so its space is empty now.
+        // A tenant's object is deleted last, so its space is empty by now.
         for (found, change) in &found {
-            if found.shelf == CollectionKey::BuiltIn(self.tenants)
+            if found.collection == CollectionKey::BuiltIn(self.tenants)
                 && matches!(change, Changed::Deleted(_))
             {
                 cache.close(found.key);
-                self.gone += 1;
+                self.deleted_tenants += 1;
             }
         }
-        self.let_go();
+        self.compact_history();
     }
 
-    /// Gives back what collections leave that are gone with their spaces, when it may be a
-    /// good part of all.
-    fn let_go(&mut self) {
-        if self.gone * KINDS_EACH < self.remembering.len() / 2 || self.gone == 0 {
+    /// Drops the entries of collections that were deleted with their spaces, once they may be a
+    /// large part of the list.
+    fn compact_history(&mut self) {
+        if self.deleted_tenants * KINDS_PER_TENANT < self.with_history.len() / 2
+            || self.deleted_tenants == 0
+        {
             return;
         }
-        self.gone = 0;
-        self.remembering.retain(|(_, of)| of.strong_count() > 0);
-        self.remembering.shrink_to_fit();
+        self.deleted_tenants = 0;
+        self.with_history.retain(|(_, of)| of.strong_count() > 0);
+        self.with_history.shrink_to_fit();
     }
 
-    /// Notes the births of tenants, before anything is put into their spaces.
-    fn welcome(&self, found: &[(Found<'_>, &Changed)], revision: Revision) {
+    /// Adds the spaces of new tenants, before any object is put into them.
+    fn add_spaces(&self, found: &[(ObjectKey<'_>, &Changed)], revision: Revision) {
         for (found, change) in found {
-            if found.shelf == CollectionKey::BuiltIn(self.tenants)
+            if found.collection == CollectionKey::BuiltIn(self.tenants)
                 && let Changed::Put(entry) = change
             {
-                let tenants = self.cache.collection(found.shelf, &found.space);
+                let tenants = self.cache.collection(found.collection, &found.space);
                 if tenants.get(found.key).is_none() {
                     let tenant = Stored::new(found.key.into(), revision, &entry.value);
                     self.cache.add_space(&tenant, revision);
@@ -242,53 +249,59 @@ impl Feed {
         }
     }
 
-    fn apply_to_shelf<'p>(
+    fn apply_to_kind<'p>(
         &mut self,
-        mark: CollectionKey<'_>,
+        collection_key: CollectionKey<'_>,
         parts: impl Iterator<Item = Part<'p>>,
         revision: Revision,
         charged: bool,
     ) {
         let cache = Arc::clone(&self.cache);
-        let shelf = cache.collections(mark);
+        let collections = cache.collections(collection_key);
         let mut events = Vec::new();
-        shelf.bump_version();
+        collections.bump_version();
         for part in parts {
-            let collection = cache.collection(mark, &part.space);
+            let collection = cache.collection(collection_key, &part.space);
             let recorded = collection.apply(part.puts, revision);
-            if has_kin(mark) {
+            if has_owners(collection_key) {
                 let events = recorded.events.iter().map(AsRef::as_ref);
-                cache.owner_graph.note(mark, &part.space, events);
+                cache.owner_graph.note(collection_key, &part.space, events);
             }
-            self.count(mark, &part.space, &recorded.events, charged);
-            if let CollectionKey::BuiltIn(kind) = mark {
+            self.count(collection_key, &part.space, &recorded.events, charged);
+            if let CollectionKey::BuiltIn(kind) = collection_key {
                 if let Some(stale) = cache.hooks.invalidates(kind, &recorded.events)
-                    && let Some(life) = cache.space_state(&part.space)
+                    && let Some(state) = cache.space_state(&part.space)
                 {
-                    life.invalidate(stale, revision);
+                    state.invalidate(stale, revision);
                 }
                 if kind == self.definitions {
-                    cache.redefine(&part.space, &recorded.events, revision);
+                    cache.note_definitions(&part.space, &recorded.events, revision);
                 }
             }
             events.extend(recorded.events);
-            self.remember(&collection, recorded.began);
+            self.track_history(&collection, recorded.began);
         }
-        let began = shelf.everywhere.record(events);
-        shelf.bump_version();
-        self.remember(&shelf.everywhere, began);
+        let began = collections.everywhere.record(events);
+        collections.bump_version();
+        self.track_history(&collections.everywhere, began);
     }
 
-    /// Counts what there is now, and notes where somebody has to look who says so.
-    fn count(&self, mark: CollectionKey<'_>, space: &Space, events: &[Arc<Event>], charged: bool) {
+    /// Updates the usage of the space, and notes the quotas that have to be recounted.
+    fn count(
+        &self,
+        collection_key: CollectionKey<'_>,
+        space: &Space,
+        events: &[Arc<Event>],
+        charged: bool,
+    ) {
         let cache = &self.cache;
-        if mark == CollectionKey::BuiltIn(self.tenants) {
-            self.change_tenants(events);
+        if collection_key == CollectionKey::BuiltIn(self.tenants) {
+            self.note_tenants(events);
         }
-        if let Some(life) = cache.space_state(space).filter(|_| !space.is_system()) {
+        if let Some(state) = cache.space_state(space).filter(|_| !space.is_system()) {
             let events = events.iter().map(|event| &**event);
-            life.count(|usage| self.apart.after(usage, mark, events));
-            if life.is_limited() {
+            state.update_usage(|usage| self.usage_kinds.after(usage, collection_key, events));
+            if state.is_limited() {
                 cache.dirty_quotas.note((space.clone(), None));
             }
         }
@@ -299,7 +312,7 @@ impl Feed {
             let Some(namespace) = event.object.namespace() else {
                 return;
             };
-            if self.is_uncounted(mark, event.change, charged)
+            if self.makes_stale(collection_key, event.change, charged)
                 && quotas.count(&format!("{namespace}/"), 1) > 0
             {
                 let place = (space.clone(), Some(namespace.into()));
@@ -308,9 +321,14 @@ impl Feed {
         }
     }
 
-    /// Whether a quota may say something else now than there is.
-    fn is_uncounted(&self, mark: CollectionKey<'_>, change: Change, charged: bool) -> bool {
-        let CollectionKey::BuiltIn(kind) = mark else {
+    /// Whether the recorded usage of a quota may be stale after a change.
+    fn makes_stale(
+        &self,
+        collection_key: CollectionKey<'_>,
+        change: Change,
+        charged: bool,
+    ) -> bool {
+        let CollectionKey::BuiltIn(kind) = collection_key else {
             return change == Change::Deleted || (change == Change::Added && !charged);
         };
         let kind = kinds().get(kind);
@@ -318,83 +336,83 @@ impl Feed {
             group: &kind.group,
             resource: &kind.resource,
         };
-        let is_quota = mark == CollectionKey::BuiltIn(self.quotas);
+        let is_quota = collection_key == CollectionKey::BuiltIn(self.quotas);
         counted.is_counted()
             && match change {
                 Change::Deleted => true,
                 Change::Added => !charged,
-                // What charges one quota may give something back to another.
+                // A change that charges one quota may release usage of another.
                 Change::Modified => counted.is_measured() || (is_quota && !charged),
             }
     }
 
-    /// Whether they are limited, and how, may be another matter now.
-    fn change_tenants(&self, events: &[Arc<Event>]) {
+    /// Notes which tenants have a quota now, and which of them have to be recounted.
+    fn note_tenants(&self, events: &[Arc<Event>]) {
         for event in events {
             let space = Space::parse(event.object.name()).ok();
-            let Some((space, life)) = space.and_then(|space| {
-                let life = self.cache.space_state(&space)?;
-                Some((space, life))
+            let Some((space, state)) = space.and_then(|space| {
+                let state = self.cache.space_state(&space)?;
+                Some((space, state))
             }) else {
                 continue;
             };
-            let was_limited = life.is_limited();
-            life.change(&event.object);
-            if life.is_limited() || was_limited {
+            let was_limited = state.is_limited();
+            state.note_tenant(&event.object);
+            if state.is_limited() || was_limited {
                 self.cache.dirty_quotas.note((space, None));
             }
         }
     }
 
-    fn remember(&mut self, collection: &Arc<Collection>, log_began: bool) {
+    fn track_history(&mut self, collection: &Arc<Collection>, log_began: bool) {
         if log_began {
             let collection = Arc::downgrade(collection);
-            self.remembering.push_back((Instant::now(), collection));
+            self.with_history.push_back((Instant::now(), collection));
         }
     }
 
-    fn forget(&mut self) {
+    fn drop_old_history(&mut self) {
         let now = Instant::now();
-        let old = |since: &Instant| now.duration_since(*since) > MEMORY;
+        let old = |since: &Instant| now.duration_since(*since) > HISTORY;
         while self
-            .remembering
+            .with_history
             .front()
             .is_some_and(|(since, _)| old(since))
         {
-            let Some((_, collection)) = self.remembering.pop_front() else {
+            let Some((_, collection)) = self.with_history.pop_front() else {
                 return;
             };
-            let oldest = collection.upgrade().and_then(|of| of.forget(now - MEMORY));
+            let oldest = collection.upgrade().and_then(|of| of.forget(now - HISTORY));
             if let Some(oldest) = oldest {
-                self.remembering.push_back((oldest, collection));
+                self.with_history.push_back((oldest, collection));
             }
         }
     }
 }
 
-/// What a transaction does to one collection.
+/// The part of a transaction that concerns one collection.
 struct Part<'a> {
-    shelf: CollectionKey<'a>,
+    collection: CollectionKey<'a>,
     space: Space,
     puts: Vec<Put>,
 }
 
-/// What a key of the store is about.
-struct Found<'a> {
-    shelf: CollectionKey<'a>,
+/// A key of the store, parsed.
+struct ObjectKey<'a> {
+    collection: CollectionKey<'a>,
     space: Space,
     /// `namespace/name` or `name`.
     key: &'a str,
 }
 
 impl Cache {
-    fn parse<'a>(&self, key: &'a [u8]) -> Option<Found<'a>> {
+    fn parse<'a>(&self, key: &'a [u8]) -> Option<ObjectKey<'a>> {
         let whole = std::str::from_utf8(key).ok()?;
         let mut segments = self.layout.below(whole)?;
         let first = segments.next()?;
-        let shelf = match kinds().find_storage("", first) {
+        let collection = match kinds().find_storage("", first) {
             Some(kind) => CollectionKey::BuiltIn(kind),
-            None => shelf_of(first, segments.next()?)?,
+            None => key_of(first, segments.next()?)?,
         };
         let mut rest = [""; 4];
         let mut count = 0;
@@ -406,7 +424,7 @@ impl Cache {
             space,
             namespace,
             name,
-        } = match shelf {
+        } = match collection {
             CollectionKey::BuiltIn(kind) => {
                 Layout::place(&rest[..count], kinds().get(kind).namespaced())?
             }
@@ -414,20 +432,25 @@ impl Cache {
         };
         let length = namespace.map_or(0, |namespace| namespace.len() + 1) + name.len();
         let key = &whole[whole.len() - length..];
-        Some(Found { shelf, space, key })
+        Some(ObjectKey {
+            collection,
+            space,
+            key,
+        })
     }
 
-    /// Whose the object at a key is, how much it is with so many bytes, and how much is there.
+    /// Returns the space of a key, the usage of an object of so many bytes there, and the usage of
+    /// the object that exists.
     pub fn weigh(&self, key: &[u8], bytes: usize) -> Option<(Space, Usage, Usage)> {
         let found = self.parse(key)?;
-        let objects = self.find(found.shelf, &found.space);
+        let objects = self.find(found.collection, &found.space);
         let there = objects.and_then(|objects| objects.get(found.key));
-        let there = there.map(|there| Usage::one(found.shelf, there.stored_length()));
-        let usage = Usage::one(found.shelf, bytes);
+        let there = there.map(|there| Usage::one(found.collection, there.stored_length()));
+        let usage = Usage::one(found.collection, bytes);
         Some((found.space, usage, there.unwrap_or_default()))
     }
 
-    /// Takes a fence for what it is, if the key is one's.
+    /// Notes the revision of a fence, if the key is one.
     fn note_fence(&self, key: &[u8], at: Option<Revision>) {
         let tenant = std::str::from_utf8(key).ok();
         if let Some(tenant) = tenant.and_then(|key| self.layout.fenced(key)) {
@@ -435,14 +458,14 @@ impl Cache {
         }
     }
 
-    /// An entry as it is kept. Many spaces have the same definitions, and they are large; all
-    /// have the same furniture.
-    fn stored(&self, found: &Found<'_>, entry: &Entry) -> Stored {
+    /// Returns the entry as the cache holds it. Definitions are large and alike in many spaces, so
+    /// they are shared; bootstrap objects are alike in all, so they are templates.
+    fn stored(&self, found: &ObjectKey<'_>, entry: &Entry) -> Stored {
         let (key, revision) = (found.key.into(), entry.modified);
-        let CollectionKey::BuiltIn(kind) = found.shelf else {
+        let CollectionKey::BuiltIn(kind) = found.collection else {
             return Stored::new(key, revision, &entry.value);
         };
-        if expiry::expires(found.shelf) {
+        if expiry::expires(found.collection) {
             let (value, written) = expiry::undated(&entry.value);
             Stored::new(key, revision, &value).dated(written)
         } else if kind == definitions() {
@@ -454,8 +477,8 @@ impl Cache {
         }
     }
 
-    /// Where an object is of a kind that users define: each space says for itself whether it
-    /// has namespaces. No system namespace has the name of a tenant, so the keys tell.
+    /// Returns where a custom object is. Each space defines for itself whether the resource is
+    /// namespaced; no system namespace has the name of a tenant, so the key decides.
     fn place<'a>(&self, segments: &[&'a str]) -> Option<Place<'a>> {
         let is_tenant = |name: &str| {
             let space = Space::parse(name).ok();
@@ -470,9 +493,9 @@ impl Cache {
     }
 }
 
-/// The shelf of a group and a plural. Groups that users define have a dot, and no other
-/// group that is not in the table is ever stored.
-fn shelf_of<'a>(group: &'a str, resource: &'a str) -> Option<CollectionKey<'a>> {
+/// Returns the collection of a group and a plural. Groups of custom resources contain a dot, and
+/// no other group outside the table is ever stored.
+fn key_of<'a>(group: &'a str, resource: &'a str) -> Option<CollectionKey<'a>> {
     match kinds().find_storage(group, resource) {
         Some(kind) => Some(CollectionKey::BuiltIn(kind)),
         None if group.contains('.') => Some(CollectionKey::Custom { group, resource }),
@@ -480,19 +503,19 @@ fn shelf_of<'a>(group: &'a str, resource: &'a str) -> Option<CollectionKey<'a>> 
     }
 }
 
-/// Whether objects of a kind may have owners and dependents. Events come in masses, and go by
-/// themselves.
-fn has_kin(mark: CollectionKey<'_>) -> bool {
+/// Whether objects of a kind are tracked in the owner graph. Events are not: they are many, and
+/// expire.
+fn has_owners(collection_key: CollectionKey<'_>) -> bool {
     static EVENTS: OnceLock<KindId> = OnceLock::new();
-    mark != CollectionKey::BuiltIn(*EVENTS.get_or_init(|| core_kind("events")))
+    collection_key != CollectionKey::BuiltIn(*EVENTS.get_or_init(|| core_kind("events")))
 }
 
-/// The built-in object that one is put over, if it is.
-fn shadowed(cache: &Cache, found: &Found<'_>, object: &Stored) -> Option<Arc<Stored>> {
-    match found.shelf {
+/// Returns the built-in object that a stored one takes the place of.
+fn shadowed(cache: &Cache, found: &ObjectKey<'_>, object: &Stored) -> Option<Arc<Stored>> {
+    match found.collection {
         CollectionKey::BuiltIn(kind) => {
-            let life = cache.space_state(&found.space)?;
-            cache.hooks.shadowed(kind, &found.space, object, &life)
+            let state = cache.space_state(&found.space)?;
+            cache.hooks.shadowed(kind, &found.space, object, &state)
         }
         CollectionKey::Custom { .. } => None,
     }

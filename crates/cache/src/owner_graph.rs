@@ -1,13 +1,12 @@
-//! Who depends on whom, in every space, and what of it is to be looked at.
+//! Owners and dependents in every space, and the objects that the garbage collector has to
+//! examine.
 //!
-//! The feed keeps it, change by change, so it is as whole as the cache is: there is no log to
-//! fall behind on and nothing to read again. An object that names no owner and waits for no
-//! dependents is not in it. A space in which there are no others costs nothing, not even
-//! when its objects go.
+//! The feed updates the graph with every change, so it is as complete as the cache: there is no
+//! log to fall behind on. An object without owner references and without a finalizer that waits
+//! for dependents is not in the graph, and a space of such objects costs nothing.
 //!
-//! What is to be looked at is handed out space by space, in turn, so that a cascade in one is
-//! not what another waits for. Nobody else is told of what is in another space, whatever
-//! UIDs its objects name.
+//! Objects are handed out space by space, in turn, so that a cascade in one space does not delay
+//! another. Owner references never cross spaces, whatever UIDs they name.
 
 mod dependents;
 mod node;
@@ -26,104 +25,103 @@ use crate::collection_key::CollectionKey;
 use crate::entry::Stored;
 use dependents::{Dependents, Entry};
 
-/// Who depends on whom.
+/// The graph of all spaces.
 #[derive(Debug, Default)]
 pub struct OwnerGraph {
     spaces: RwLock<HashMap<Space, Mutex<Dependents>>>,
-    /// The spaces in which there is something to be looked at and nobody who does.
+    /// Spaces with objects to examine that no collector has taken.
     ready: Mutex<VecDeque<Space>>,
-    /// Whether anybody looks.
+    /// Whether a collector runs.
     followed: AtomicBool,
-    told: Notify,
+    work_available: Notify,
 }
 
-/// Which dependents keep an owner waiting.
+/// Which dependents block the deletion of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// None.
     None,
-    /// Some that wait for nobody themselves.
+    /// Some that wait for no dependents themselves.
     Plain,
-    /// Some that wait for dependents of their own: perhaps for this owner, in a circle.
+    /// Only some that wait for dependents of their own: perhaps for this owner, in a cycle.
     Waiting,
 }
 
 impl OwnerGraph {
-    /// From now on somebody looks: at everything that is there, and at what changes.
+    /// Starts to hand out objects: all that exist, and those that change.
     pub fn follow(&self) {
         let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
         self.followed.store(true, Ordering::Release);
-        for (space, kin) in spaces.iter_mut() {
-            let kin = kin.get_mut().unwrap_or_else(PoisonError::into_inner);
-            kin.look_at_all();
-            self.announce(space, kin);
+        for (space, graph) in spaces.iter_mut() {
+            let graph = graph.get_mut().unwrap_or_else(PoisonError::into_inner);
+            graph.queue_all();
+            self.announce(space, graph);
         }
     }
 
-    /// Nobody looks any more.
+    /// Stops to hand out objects.
     pub fn leave(&self) {
         self.followed.store(false, Ordering::Release);
     }
 
-    /// Is notified when there is something to be looked at.
-    pub const fn told(&self) -> &Notify {
-        &self.told
+    /// Notified when there are objects to examine.
+    pub const fn work_available(&self) -> &Notify {
+        &self.work_available
     }
 
-    /// The next objects to be looked at, at most so many: all of one space, which is nobody
-    /// else's until [`done`](Self::done) is called.
-    pub fn take(&self, most: usize) -> Option<(Space, Vec<Node>)> {
+    /// Takes the next objects to examine, at max `max`, all of one space. The space is handed out
+    /// again after [`done`](Self::done).
+    pub fn take(&self, max: usize) -> Option<(Space, Vec<Node>)> {
         loop {
             let space = self.ready().pop_front()?;
-            if let Some(nodes) = self.find(&space, |kin| kin.take(most)) {
+            if let Some(nodes) = self.find(&space, |graph| graph.take(max)) {
                 return Some((space, nodes));
             }
         }
     }
 
-    /// What was taken of a space was looked at.
+    /// Notes that the objects taken of a space were examined.
     pub fn done(&self, space: &Space) {
-        self.find(space, |kin| {
-            kin.busy = false;
-            self.announce(space, kin);
+        self.find(space, |graph| {
+            graph.busy = false;
+            self.announce(space, graph);
         });
         self.tidy(space);
     }
 
-    /// An object is to be looked at again.
-    pub fn look_again(&self, space: &Space, node: Node) {
-        self.find(space, |kin| {
-            kin.push(Entry::Node(node));
-            self.announce(space, kin);
+    /// Queues an object to be examined again.
+    pub fn requeue(&self, space: &Space, node: Node) {
+        self.find(space, |graph| {
+            graph.push(Entry::Node(node));
+            self.announce(space, graph);
         });
     }
 
-    /// An object is to be looked at again when its space serves other kinds.
+    /// Keeps an object to be examined again when its space serves other resources.
     pub fn park(&self, space: &Space, node: Node) {
-        self.find(space, |kin| kin.parked.insert(node));
+        self.find(space, |graph| graph.parked.insert(node));
     }
 
-    /// The objects that name this owner, those after `after`, at most so many.
+    /// Returns the dependents of an owner that follow `after`, at max `max`.
     pub fn dependents(
         &self,
         space: &Space,
         owner: &str,
         after: Option<&Node>,
-        most: usize,
+        max: usize,
     ) -> Vec<Node> {
-        let found = self.find(space, |kin| kin.dependents(owner, after, most));
+        let found = self.find(space, |graph| graph.dependents(owner, after, max));
         found.unwrap_or_default()
     }
 
-    /// Whether any object names this owner.
+    /// Whether an owner has dependents.
     pub fn has_dependents(&self, space: &Space, owner: &str) -> bool {
-        let found = self.find(space, |kin| kin.families.contains_key(owner));
+        let found = self.find(space, |graph| graph.families.contains_key(owner));
         found.unwrap_or(false)
     }
 
-    /// Which dependents keep an owner waiting that waits for them, those not counted that are
-    /// `gone`. One that is in another namespace than the owner is not its dependent, whatever
-    /// it says.
+    /// Returns which dependents block an owner in foreground deletion, without those in `gone`. An
+    /// object in another namespace than the owner is no dependent, whatever it references.
     pub fn hold(
         &self,
         space: &Space,
@@ -131,55 +129,57 @@ impl OwnerGraph {
         namespace: Option<&str>,
         gone: &HashSet<Node>,
     ) -> Hold {
-        let found = self.find(space, |kin| kin.hold(owner, namespace, gone));
+        let found = self.find(space, |graph| graph.hold(owner, namespace, gone));
         found.unwrap_or(Hold::None)
     }
 
-    /// The object that had this UID, if it was seen to go and somebody still names it.
-    pub fn departed(&self, space: &Space, uid: &str) -> Option<Node> {
-        let found = self.find(space, |kin| kin.families.get(uid)?.departed.clone());
+    /// Returns the deleted object that had this UID, if it still has dependents.
+    pub fn deleted_owner(&self, space: &Space, uid: &str) -> Option<Node> {
+        let found = self.find(space, |graph| {
+            graph.families.get(uid)?.deleted_owner.clone()
+        });
         found.flatten()
     }
 
-    /// How many spaces it knows anything of.
+    /// Returns the number of spaces in the graph.
     pub fn spaces(&self) -> usize {
         let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
         spaces.len()
     }
 
-    /// An object was there before anybody watched.
-    pub(super) fn load(&self, mark: CollectionKey<'_>, space: &Space, object: &Stored) {
-        if let Some(ties) = object.ties() {
-            let node = Node::new(mark, object);
-            self.with(space, |kin| kin.change(&node, None, Some(&ties)));
+    /// Adds an object that existed when the cache was loaded.
+    pub(super) fn load(&self, key: CollectionKey<'_>, space: &Space, object: &Stored) {
+        if let Some(refs) = object.owner_refs() {
+            let node = Node::new(key, object);
+            self.with(space, |graph| graph.change(&node, None, Some(&refs)));
         }
     }
 
-    /// Something happened to objects of a kind in a space.
+    /// Applies events of a kind in a space.
     pub(super) fn note<'e>(
         &self,
-        mark: CollectionKey<'_>,
+        key: CollectionKey<'_>,
         space: &Space,
         events: impl IntoIterator<Item = &'e Event>,
     ) {
         for event in events {
-            let before = event.before.as_ref().and_then(|before| before.ties());
+            let before = event.before.as_ref().and_then(|before| before.owner_refs());
             let gone = event.change == Change::Deleted;
             let now = match gone {
                 true => None,
-                false => event.object.ties(),
+                false => event.object.owner_refs(),
             };
             if before.is_some() || now.is_some() {
-                let node = Node::new(mark, &event.object);
-                self.with(space, |kin| {
-                    kin.change(&node, before.as_ref(), now.as_ref());
-                    self.announce(space, kin);
+                let node = Node::new(key, &event.object);
+                self.with(space, |graph| {
+                    graph.change(&node, before.as_ref(), now.as_ref());
+                    self.announce(space, graph);
                 });
             }
             if gone && let Some(uid) = event.object.uid() {
-                self.find(space, |kin| {
-                    kin.depart(uid, || Node::new(mark, &event.object));
-                    self.announce(space, kin);
+                self.find(space, |graph| {
+                    graph.note_deleted(uid, || Node::new(key, &event.object));
+                    self.announce(space, graph);
                 });
             }
             if now.is_none() && before.is_some() {
@@ -188,29 +188,28 @@ impl OwnerGraph {
         }
     }
 
-    /// A space serves other kinds from now on: what was parked is looked at again.
-    pub(crate) fn serve_anew(&self, space: &Space) {
-        self.find(space, |kin| {
-            kin.unpark();
-            self.announce(space, kin);
+    /// Queues the parked objects of a space that serves other resources now.
+    pub(crate) fn note_apis(&self, space: &Space) {
+        self.find(space, |graph| {
+            graph.unpark();
+            self.announce(space, graph);
         });
     }
 
-    /// So does every space. What they all saw as an object of their own is perhaps not to be
-    /// seen there any more.
-    pub(crate) fn all_serve_anew(&self, withdrawn: Option<&str>) {
+    /// Does the same for every space. A definition that is withdrawn is no owner in them any more.
+    pub(crate) fn note_all_apis(&self, withdrawn: Option<&str>) {
         let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
-        for (space, kin) in spaces.iter() {
-            let mut kin = lock(kin);
-            kin.unpark();
+        for (space, graph) in spaces.iter() {
+            let mut graph = lock(graph);
+            graph.unpark();
             if let Some(uid) = withdrawn {
-                kin.look_at_dependents(uid);
+                graph.queue_dependents(uid);
             }
-            self.announce(space, &mut kin);
+            self.announce(space, &mut graph);
         }
     }
 
-    /// Forgets a space.
+    /// Drops a space.
     pub(super) fn close(&self, space: &Space) {
         let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
         spaces.remove(space);
@@ -218,40 +217,43 @@ impl OwnerGraph {
 
     fn find<R>(&self, space: &Space, f: impl FnOnce(&mut Dependents) -> R) -> Option<R> {
         let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
-        spaces.get(space).map(|kin| f(&mut lock(kin)))
+        spaces.get(space).map(|graph| f(&mut lock(graph)))
     }
 
     fn with<R>(&self, space: &Space, f: impl FnOnce(&mut Dependents) -> R) -> R {
         let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kin) = spaces.get(space) {
-            return f(&mut lock(kin));
+        if let Some(graph) = spaces.get(space) {
+            return f(&mut lock(graph));
         }
         drop(spaces);
         let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
-        let kin = spaces.entry(space.clone()).or_default();
-        f(kin.get_mut().unwrap_or_else(PoisonError::into_inner))
+        let graph = spaces.entry(space.clone()).or_default();
+        f(graph.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Forgets a space of which there is nothing to know.
+    /// Drops a space without owners and dependents.
     fn tidy(&self, space: &Space) {
-        if self.find(space, |kin| kin.is_empty()) != Some(true) {
+        if self.find(space, |graph| graph.is_empty()) != Some(true) {
             return;
         }
         let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
-        if spaces.get(space).is_some_and(|kin| lock(kin).is_empty()) {
+        if spaces
+            .get(space)
+            .is_some_and(|graph| lock(graph).is_empty())
+        {
             spaces.remove(space);
         }
     }
 
-    /// Tells of a space in which there is something to be looked at, if anybody looks.
-    fn announce(&self, space: &Space, kin: &mut Dependents) {
+    /// Queues a space with objects to examine, if a collector runs.
+    fn announce(&self, space: &Space, graph: &mut Dependents) {
         if !self.followed.load(Ordering::Acquire) {
-            kin.forget_queue();
+            graph.clear_queue();
             return;
         }
-        if kin.begins() {
+        if graph.becomes_ready() {
             self.ready().push_back(space.clone());
-            self.told.notify_one();
+            self.work_available.notify_one();
         }
     }
 

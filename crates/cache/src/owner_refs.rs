@@ -1,4 +1,4 @@
-//! What an object says of its owners and of its end, read without reading the rest.
+//! Owner references and finalizers of an object, parsed without the rest of it.
 
 use memchr::memmem;
 use serde::Deserialize;
@@ -6,24 +6,24 @@ use serde::Deserialize;
 use crate::entry::{Stored, read_metadata};
 use insula_kinds::finalizer::{FOREGROUND, ORPHAN};
 
-/// What an object says of its owners and of its end.
+/// The metadata of an object that the garbage collector needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerRefs {
-    /// Which object it is.
+    /// Its UID.
     pub uid: Box<str>,
-    /// Whose it says it is.
+    /// Its owner references.
     pub owners: Box<[Reference]>,
     /// Whether it is being deleted.
     pub deleted: bool,
-    /// Whether it has the finalizer by which it waits for its dependents to go.
+    /// Whether it has the finalizer `foregroundDeletion`.
     pub foreground: bool,
-    /// Whether it has the finalizer by which it waits for its dependents to be let go.
+    /// Whether it has the finalizer `orphan`.
     pub orphan: bool,
     /// Whether it has other finalizers.
     pub held: bool,
 }
 
-/// A reference to an owner.
+/// An owner reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reference {
@@ -36,7 +36,7 @@ pub struct Reference {
     /// The owner's name.
     #[serde(default)]
     pub name: Box<str>,
-    /// Which object it is of those that ever had the name.
+    /// The owner's UID.
     #[serde(default)]
     pub uid: Box<str>,
     block_owner_deletion: Option<bool>,
@@ -53,29 +53,29 @@ struct Metadata {
 }
 
 impl OwnerRefs {
-    /// Whether it waits for its dependents to go.
+    /// Whether it waits for its dependents to be deleted.
     pub const fn awaits_dependents(&self) -> bool {
         self.deleted && self.foreground && !self.orphan
     }
 
-    /// Whether it waits for its dependents to be let go.
-    pub const fn lets_dependents_go(&self) -> bool {
+    /// Whether it waits for its dependents to be orphaned.
+    pub const fn orphans_dependents(&self) -> bool {
         self.deleted && self.orphan
     }
 
-    /// Whether it has any part in what is collected, beside that it may be an owner.
+    /// Whether the garbage collector has to know the object, other than as an owner.
     pub fn are_some(&self) -> bool {
-        !self.owners.is_empty() || self.awaits_dependents() || self.lets_dependents_go()
+        !self.owners.is_empty() || self.awaits_dependents() || self.orphans_dependents()
     }
 }
 
 impl Reference {
-    /// Whether an owner that waits for its dependents waits for this one.
+    /// Whether an owner in foreground deletion waits for this dependent.
     pub fn blocks(&self) -> bool {
         self.block_owner_deletion == Some(true)
     }
 
-    /// The group and the version of the owner's kind.
+    /// Returns the group and the version of the owner's kind.
     pub fn group_version(&self) -> (&str, &str) {
         self.api_version
             .split_once('/')
@@ -84,9 +84,9 @@ impl Reference {
 }
 
 impl Stored {
-    /// What it says of its owners and of its end; nothing if it says nothing that matters,
-    /// which costs next to nothing to find out.
-    pub fn ties(&self) -> Option<OwnerRefs> {
+    /// Returns its owner references and finalizers; `None` if it has none, which costs no more
+    /// than a text search.
+    pub fn owner_refs(&self) -> Option<OwnerRefs> {
         let body = self.body();
         let concerned = memmem::find(&body, br#""ownerReferences":["#).is_some()
             || memmem::find(&body, br#","deletionTimestamp":""#).is_some();
@@ -115,11 +115,11 @@ mod tests {
     fn ties(metadata: &str) -> Option<OwnerRefs> {
         let json =
             format!(r#"{{"kind":"K","metadata":{{"name":"a","uid":"u"{metadata}}},"data":[]}}"#);
-        Stored::new("n/a".into(), Revision::new(7), json.as_bytes()).ties()
+        Stored::new("n/a".into(), Revision::new(7), json.as_bytes()).owner_refs()
     }
 
     #[test]
-    fn only_what_has_owners_or_waits_for_dependents_has_ties() {
+    fn only_objects_with_owners_or_waiting_finalizers_are_tracked() {
         for nothing in [
             "",
             r#","deletionTimestamp":"now","finalizers":["x.io/y"]"#,
@@ -142,6 +142,6 @@ mod tests {
         let waiting = waiting.unwrap();
         assert!(waiting.awaits_dependents() && waiting.held);
         let letting = ties(r#","deletionTimestamp":"now","finalizers":["orphan"]"#).unwrap();
-        assert!(letting.lets_dependents_go() && !letting.awaits_dependents() && !letting.held);
+        assert!(letting.orphans_dependents() && !letting.awaits_dependents() && !letting.held);
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of a space beside its objects.
+//! The state of a space beside its objects.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,15 +11,15 @@ use crate::derived::{Derived, Slot};
 use crate::entry::Stored;
 use crate::usage::Usage;
 
-/// One space, from its tenant's creation to its deletion. The next tenant of the same name
-/// has another life: what was derived from this one, decisions included, ends with it.
+/// One space, from its tenant's creation to its deletion. The next tenant of the same name has a
+/// state of its own: nothing derived from this one, decisions included, carries over.
 #[derive(Debug)]
 pub struct SpaceState {
     /// The UID of the tenant's object.
     pub uid: Box<str>,
     /// When the tenant's object was created, in seconds since 1970.
     pub created: i64,
-    /// At which revision: what was there before is not this tenant's.
+    /// The revision of its creation: older objects under the name are not this tenant's.
     pub birth: Revision,
     access: Slot,
     apis: Slot,
@@ -28,13 +28,13 @@ pub struct SpaceState {
     /// Whether its tenant has a quota.
     limited: AtomicBool,
     usage: Mutex<Usage>,
-    /// Whether it is among those whose memory is given back when nobody asks.
+    /// Whether the cache looks here for idle derived values.
     pub(crate) noted: AtomicBool,
     changed: Notify,
 }
 
 impl SpaceState {
-    /// The life of a tenant whose object is `tenant`, made at `birth`.
+    /// The state of the space of a tenant that was created at `birth`.
     pub(crate) fn of(tenant: &Stored, birth: Revision) -> Self {
         let created = tenant.created().unwrap_or(i64::MAX);
         Self {
@@ -87,7 +87,7 @@ impl SpaceState {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Is notified when [`Derived::Access`] or [`Derived::Apis`] becomes stale, and when the
+    /// Notified when [`Derived::Access`] or [`Derived::Apis`] becomes stale, and when the
     /// tenant is gone.
     pub const fn changed(&self) -> &Notify {
         &self.changed
@@ -98,18 +98,18 @@ impl SpaceState {
         self.limited.load(Ordering::Acquire)
     }
 
-    /// How much it has, by what the cache has.
+    /// Returns the usage that the cache has counted.
     pub fn usage(&self) -> Usage {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tenant's object is this now.
-    pub(crate) fn change(&self, tenant: &Stored) {
+    /// Notes a change to the tenant's object.
+    pub(crate) fn note_tenant(&self, tenant: &Stored) {
         self.limited.store(has_quota(tenant), Ordering::Release);
     }
 
-    /// It has more or less than before.
-    pub(crate) fn count(&self, change: impl FnOnce(Usage) -> Usage) {
+    /// Changes the usage.
+    pub(crate) fn update_usage(&self, change: impl FnOnce(Usage) -> Usage) {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         *usage = change(*usage);
     }
@@ -120,7 +120,7 @@ impl SpaceState {
     }
 }
 
-/// Most tenants have no such text anywhere.
+/// Whether the tenant has a quota. Most tenants do not contain the word, so it is searched first.
 fn has_quota(tenant: &Stored) -> bool {
     memmem::find(&tenant.body(), br#""quota":{"#).is_some()
         && tenant

@@ -1,4 +1,4 @@
-//! How much a space has, in all.
+//! The usage of a space, as tenant quotas count it.
 
 use std::ops::{Add, Sub};
 
@@ -9,34 +9,34 @@ use crate::collection_key::{CollectionKey, definitions};
 use crate::entry::Stored;
 use insula_kinds::core_kind;
 
-/// Objects and what they take.
+/// The objects of a space and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// How many objects.
+    /// The number of objects.
     pub objects: u64,
-    /// How many bytes they have, as they are stored.
+    /// Their bytes, as stored.
     pub bytes: u64,
-    /// How many of them are namespaces.
+    /// The number of namespaces among them.
     pub namespaces: u64,
-    /// How many of them define kinds.
+    /// The number of definitions among them.
     pub definitions: u64,
 }
 
-/// The kinds that are counted apart, looked up once.
+/// The kinds that are counted separately, looked up once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Apart {
+pub(super) struct UsageKinds {
     namespaces: KindId,
     definitions: KindId,
 }
 
 impl Usage {
-    /// One object of a kind, of so many bytes.
-    pub fn one(shelf: CollectionKey<'_>, bytes: usize) -> Self {
-        Apart::new().one(shelf, bytes)
+    /// The usage of one object of so many bytes.
+    pub fn one(key: CollectionKey<'_>, bytes: usize) -> Self {
+        UsageKinds::new().one(key, bytes)
     }
 }
 
-impl Apart {
+impl UsageKinds {
     pub fn new() -> Self {
         Self {
             namespaces: core_kind("namespaces"),
@@ -44,8 +44,8 @@ impl Apart {
         }
     }
 
-    fn one(self, shelf: CollectionKey<'_>, bytes: usize) -> Usage {
-        let is = |kind| u64::from(shelf == CollectionKey::BuiltIn(kind));
+    fn one(self, key: CollectionKey<'_>, bytes: usize) -> Usage {
+        let is = |kind| u64::from(key == CollectionKey::BuiltIn(kind));
         Usage {
             objects: 1,
             bytes: bytes as u64,
@@ -54,20 +54,20 @@ impl Apart {
         }
     }
 
-    /// With one more object.
-    pub fn with(self, usage: Usage, shelf: CollectionKey<'_>, object: &Stored) -> Usage {
-        usage + self.one(shelf, object.stored_length())
+    /// Returns the usage with one more object.
+    pub fn with(self, usage: Usage, key: CollectionKey<'_>, object: &Stored) -> Usage {
+        usage + self.one(key, object.stored_length())
     }
 
-    /// After something happened to objects of a kind.
+    /// Returns the usage after events of a kind.
     pub fn after<'a>(
         self,
         usage: Usage,
-        shelf: CollectionKey<'_>,
+        key: CollectionKey<'_>,
         events: impl IntoIterator<Item = &'a Event>,
     ) -> Usage {
         events.into_iter().fold(usage, |usage, event| {
-            let one = |object: &Stored| self.one(shelf, object.stored_length());
+            let one = |object: &Stored| self.one(key, object.stored_length());
             let before = event.stored_before().map(|before| one(before));
             let after = event.stored_after().map(|after| one(after));
             usage + after.unwrap_or_default() - before.unwrap_or_default()
@@ -88,7 +88,7 @@ impl Add for Usage {
     }
 }
 
-/// Of each what is left, which is nothing where there was less.
+/// Saturates at zero.
 impl Sub for Usage {
     type Output = Self;
 

@@ -71,7 +71,7 @@ impl Follow {
                     }
                 })
             }));
-            let mut items: Vec<Item> = dirty_quotas.tell().into_iter().map(Item::at).collect();
+            let mut items: Vec<Item> = dirty_quotas.drain_new().into_iter().map(Item::at).collect();
             for log in &mut self.logs {
                 log.read(&self.registry, &self.glance, &mut items);
             }

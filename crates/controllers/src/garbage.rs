@@ -107,7 +107,7 @@ impl Collector {
             let next = agenda.next();
             tokio::select! {
                 () = &mut stop => break,
-                () = owner_graph.told().notified(), if workers.len() < AT_ONCE => {}
+                () = owner_graph.work_available().notified(), if workers.len() < AT_ONCE => {}
                 Some(done) = workers.join_next_with_id() => {
                     let (id, left) = match done {
                         Ok((id, left)) => (id, Some(left)),
@@ -124,7 +124,7 @@ impl Collector {
                 }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                     for (space, node) in agenda.due(Instant::now()) {
-                        owner_graph.look_again(&space, node);
+                        owner_graph.requeue(&space, node);
                     }
                 }
             }
@@ -135,7 +135,7 @@ impl Collector {
 
     fn put_back(&self, agenda: &mut Agenda, space: &Space, left: Left) {
         for node in left.again {
-            self.registry.cache().owner_graph().look_again(space, node);
+            self.registry.cache().owner_graph().requeue(space, node);
         }
         let now = Instant::now();
         for (nodes, after) in [(left.later, RETRY), (left.much_later, REFUSED)] {

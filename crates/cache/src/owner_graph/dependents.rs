@@ -1,4 +1,4 @@
-//! Who depends on whom in one space.
+//! Owners and dependents of one space.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
@@ -6,68 +6,66 @@ use std::ops::Bound;
 use super::{Hold, Node};
 use crate::owner_refs::{OwnerRefs, Reference};
 
-/// Who depends on whom in one space.
+/// Owners and dependents of one space.
 #[derive(Debug, Default)]
 pub struct Dependents {
-    /// By the UID of the owner, whether there is such an object or not.
+    /// By the owner's UID, whether the owner exists or not.
     pub families: HashMap<Box<str>, Family>,
-    /// The objects that wait for their dependents, by their UIDs.
+    /// The objects that wait for their dependents, by UID.
     waiting: HashMap<Box<str>, Node>,
-    /// What is looked at again when the space serves other kinds.
+    /// Objects that are examined again when the space serves other resources.
     pub parked: HashSet<Node>,
     queue: VecDeque<Entry>,
     queued: HashSet<Entry>,
-    /// Whether it is among the spaces that are ready.
+    /// Whether the space is in the queue.
     announced: bool,
-    /// Whether somebody looks at what was taken.
+    /// Whether a collector examines objects of the space.
     pub busy: bool,
 }
 
-/// Those who name the same owner.
+/// The dependents of one owner.
 #[derive(Debug, Default)]
 pub struct Family {
-    dependents: BTreeMap<Node, Tie>,
-    /// How many of them there are, by their namespaces, so that nobody counts ten thousand
-    /// whenever one of them goes.
+    dependents: BTreeMap<Node, Relation>,
+    /// Their number by namespace, so that a deletion does not count all of them.
     counts: HashMap<Option<Box<str>>, Count>,
-    /// The owner, if it was seen to go.
-    pub departed: Option<Node>,
+    /// The owner, if it was deleted.
+    pub deleted_owner: Option<Node>,
 }
 
-/// How a dependent is tied to its owner.
+/// The relation of a dependent to its owner.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tie {
-    /// An owner that waits for its dependents waits for this one.
+struct Relation {
+    /// Whether it blocks the foreground deletion of the owner.
     blocks: bool,
-    /// It waits for dependents of its own.
+    /// Whether it waits for dependents of its own.
     waits: bool,
 }
 
-/// How many dependents keep an owner waiting.
+/// The number of dependents that block an owner.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     blocking: usize,
-    /// How many of them wait themselves.
+    /// The number of those that wait themselves.
     waiting: usize,
 }
 
-/// Something to be looked at.
+/// An entry of the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Entry {
     /// An object.
     Node(Node),
-    /// Those that name this owner, from there on.
+    /// The dependents of this owner, from there on.
     Dependents(Box<str>, Option<Node>),
 }
 
 impl Dependents {
-    /// An object changed: so do the families that it belongs to, and it is to be looked at if
-    /// that may lead to anything.
+    /// Applies a change to an object, and queues what it may make collectable.
     pub fn change(&mut self, node: &Node, before: Option<&OwnerRefs>, now: Option<&OwnerRefs>) {
         let owners =
-            |ties: Option<&OwnerRefs>| ties.map_or_else(Box::default, |of| of.owners.clone());
-        let waits = |ties: Option<&OwnerRefs>| {
-            ties.is_some_and(|ties| ties.awaits_dependents() || ties.lets_dependents_go())
+            |refs: Option<&OwnerRefs>| refs.map_or_else(Box::default, |of| of.owners.clone());
+        let waits = |refs: Option<&OwnerRefs>| {
+            refs.is_some_and(|refs| refs.awaits_dependents() || refs.orphans_dependents())
         };
         let (was, is) = (owners(before), owners(now));
         if was != is || waits(before) != waits(now) {
@@ -83,40 +81,40 @@ impl Dependents {
         if now.is_none() {
             self.parked.remove(node);
         }
-        let awaits = |ties: Option<&OwnerRefs>| ties.is_some_and(OwnerRefs::awaits_dependents);
-        let lets_go = |ties: Option<&OwnerRefs>| ties.is_some_and(OwnerRefs::lets_dependents_go);
-        if let Some(ties) = before
+        let awaits = |refs: Option<&OwnerRefs>| refs.is_some_and(OwnerRefs::awaits_dependents);
+        let orphans = |refs: Option<&OwnerRefs>| refs.is_some_and(OwnerRefs::orphans_dependents);
+        if let Some(refs) = before
             && !waits(now)
         {
-            self.waiting.remove(&ties.uid);
+            self.waiting.remove(&refs.uid);
         }
-        let Some(ties) = now else { return };
-        if awaits(now) && !awaits(before) || lets_go(now) && !lets_go(before) {
-            self.waiting.insert(ties.uid.clone(), node.clone());
+        let Some(refs) = now else { return };
+        if awaits(now) && !awaits(before) || orphans(now) && !orphans(before) {
+            self.waiting.insert(refs.uid.clone(), node.clone());
             self.push(Entry::Node(node.clone()));
             if awaits(now) {
-                self.look_at_dependents(&ties.uid);
+                self.queue_dependents(&refs.uid);
             }
         }
     }
 
-    /// An object is gone: those are looked at that name it as their owner.
-    pub fn depart(&mut self, uid: &str, node: impl FnOnce() -> Node) {
+    /// Notes that an object was deleted, and queues its dependents.
+    pub fn note_deleted(&mut self, uid: &str, node: impl FnOnce() -> Node) {
         if let Some(family) = self.families.get_mut(uid) {
-            family.departed = Some(node());
-            self.look_at_dependents(uid);
+            family.deleted_owner = Some(node());
+            self.queue_dependents(uid);
         }
     }
 
-    /// Those are to be looked at that name this owner.
-    pub fn look_at_dependents(&mut self, uid: &str) {
+    /// Queues the dependents of an owner.
+    pub fn queue_dependents(&mut self, uid: &str) {
         if self.families.contains_key(uid) {
             self.push(Entry::Dependents(uid.into(), None));
         }
     }
 
-    /// All are to be looked at.
-    pub fn look_at_all(&mut self) {
+    /// Queues every dependent and every waiting object.
+    pub fn queue_all(&mut self) {
         let families = self.families.keys().cloned();
         let waiting = self.waiting.values().cloned().map(Entry::Node);
         let all = families.map(|uid| Entry::Dependents(uid, None));
@@ -124,33 +122,33 @@ impl Dependents {
         all.into_iter().for_each(|entry| self.push(entry));
     }
 
-    /// What was parked is to be looked at.
+    /// Queues the parked objects.
     pub fn unpark(&mut self) {
         for node in std::mem::take(&mut self.parked) {
             self.push(Entry::Node(node));
         }
     }
 
-    /// Something is to be looked at.
+    /// Queues an entry.
     pub fn push(&mut self, entry: Entry) {
         if self.queued.insert(entry.clone()) {
             self.queue.push_back(entry);
         }
     }
 
-    /// The next to be looked at, at most so many.
-    pub fn take(&mut self, most: usize) -> Vec<Node> {
+    /// Takes the next objects to examine, at max `max`.
+    pub fn take(&mut self, max: usize) -> Vec<Node> {
         self.announced = false;
         self.busy = true;
         let mut nodes = Vec::new();
-        while nodes.len() < most
+        while nodes.len() < max
             && let Some(entry) = self.queue.pop_front()
         {
             self.queued.remove(&entry);
             match entry {
                 Entry::Node(node) => nodes.push(node),
                 Entry::Dependents(uid, after) => {
-                    let wanted = most - nodes.len();
+                    let wanted = max - nodes.len();
                     let next = self.dependents(&uid, after.as_ref(), wanted);
                     if next.len() == wanted {
                         self.push(Entry::Dependents(uid, next.last().cloned()));
@@ -162,30 +160,29 @@ impl Dependents {
         nodes
     }
 
-    /// Whether somebody is to be told that there is something to be looked at. They are told
-    /// once.
-    pub fn begins(&mut self) -> bool {
+    /// Whether the space has to be queued; `true` once until it was taken.
+    pub fn becomes_ready(&mut self) -> bool {
         let begins = !self.busy && !self.announced && !self.queue.is_empty();
         self.announced |= begins;
         begins
     }
 
-    /// Nobody looks.
-    pub fn forget_queue(&mut self) {
+    /// Drops the queue, because no collector runs.
+    pub fn clear_queue(&mut self) {
         self.queue = VecDeque::new();
         self.queued = HashSet::new();
         self.announced = false;
     }
 
-    /// The objects that name this owner, those after `after`, at most so many.
-    pub fn dependents(&self, owner: &str, after: Option<&Node>, most: usize) -> Vec<Node> {
+    /// Returns the dependents of an owner that follow `after`, at max `max`.
+    pub fn dependents(&self, owner: &str, after: Option<&Node>, max: usize) -> Vec<Node> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let family = self.families.get(owner).into_iter();
         let found = family.flat_map(|family| family.dependents.range((from, Bound::Unbounded)));
-        found.take(most).map(|(node, _)| node.clone()).collect()
+        found.take(max).map(|(node, _)| node.clone()).collect()
     }
 
-    /// Which of the owner's dependents keep it waiting, if any do that are not gone.
+    /// Returns which dependents block the owner, without those in `gone`.
     pub fn hold(&self, owner: &str, namespace: Option<&str>, gone: &HashSet<Node>) -> Hold {
         let Some(family) = self.families.get(owner) else {
             return Hold::None;
@@ -197,8 +194,8 @@ impl Dependents {
             left.waiting += count.waiting;
         }
         for node in gone.iter().filter(|node| here(node.namespace())) {
-            if let Some(tie) = family.dependents.get(node) {
-                left.subtract(*tie);
+            if let Some(relation) = family.dependents.get(node) {
+                left.subtract(*relation);
             }
         }
         match (left.blocking, left.waiting) {
@@ -208,7 +205,7 @@ impl Dependents {
         }
     }
 
-    /// Whether there is nothing to know.
+    /// Whether the space has neither owners nor dependents.
     pub fn is_empty(&self) -> bool {
         self.families.is_empty()
             && self.waiting.is_empty()
@@ -222,7 +219,7 @@ impl Dependents {
             let family = self.families.entry(owner.uid.clone()).or_default();
             let before = family.dependents.get(node).copied();
             let blocks = owner.blocks() || before.is_some_and(|before| before.blocks);
-            family.put(node, before, Some(Tie { blocks, waits }));
+            family.put(node, before, Some(Relation { blocks, waits }));
         }
     }
 
@@ -239,7 +236,7 @@ impl Dependents {
         }
     }
 
-    /// Owners are to be looked at that waited for an object and do not any more.
+    /// Queues the owners that no longer wait for an object.
     fn unblock(&mut self, was: &[Reference], is: &[Reference]) {
         for owner in was.iter().filter(|owner| owner.blocks()) {
             let still = |now: &Reference| now.uid == owner.uid && now.blocks();
@@ -253,10 +250,10 @@ impl Dependents {
 }
 
 impl Family {
-    /// The tie of a dependent is this from now on, or there is none.
-    fn put(&mut self, node: &Node, before: Option<Tie>, now: Option<Tie>) {
+    /// Changes the relation of a dependent to its owner; `None` removes it.
+    fn put(&mut self, node: &Node, before: Option<Relation>, now: Option<Relation>) {
         match now {
-            Some(tie) => self.dependents.insert(node.clone(), tie),
+            Some(relation) => self.dependents.insert(node.clone(), relation),
             None => self.dependents.remove(node),
         };
         if before.or(now).is_none() {
@@ -274,14 +271,14 @@ impl Family {
 }
 
 impl Count {
-    fn add(&mut self, tie: Tie) {
-        self.blocking += usize::from(tie.blocks);
-        self.waiting += usize::from(tie.blocks && tie.waits);
+    fn add(&mut self, relation: Relation) {
+        self.blocking += usize::from(relation.blocks);
+        self.waiting += usize::from(relation.blocks && relation.waits);
     }
 
-    fn subtract(&mut self, tie: Tie) {
-        self.blocking = self.blocking.saturating_sub(usize::from(tie.blocks));
-        let waiting = usize::from(tie.blocks && tie.waits);
+    fn subtract(&mut self, relation: Relation) {
+        self.blocking = self.blocking.saturating_sub(usize::from(relation.blocks));
+        let waiting = usize::from(relation.blocks && relation.waits);
         self.waiting = self.waiting.saturating_sub(waiting);
     }
 }

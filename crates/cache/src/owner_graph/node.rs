@@ -1,4 +1,4 @@
-//! An object, as others in its space know it.
+//! An object in the owner graph.
 
 use std::sync::Arc;
 
@@ -10,39 +10,39 @@ use crate::entry::Stored;
 /// One object of a space.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Node {
-    shelf: KindCollections,
+    resource: OwnedKey,
     /// `namespace/name` or `name`.
     pub key: Arc<str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum KindCollections {
+enum OwnedKey {
     BuiltIn(KindId),
     /// The name of the definition: `resource.group`.
     Custom(Arc<str>),
 }
 
 impl Node {
-    /// An object that is on this shelf.
-    pub fn new(mark: CollectionKey<'_>, object: &Stored) -> Self {
-        let shelf = match mark {
-            CollectionKey::BuiltIn(id) => KindCollections::BuiltIn(id),
+    /// The node of an object of this collection.
+    pub fn new(key: CollectionKey<'_>, object: &Stored) -> Self {
+        let resource = match key {
+            CollectionKey::BuiltIn(id) => OwnedKey::BuiltIn(id),
             CollectionKey::Custom { group, resource } => {
-                KindCollections::Custom(format!("{resource}.{group}").into())
+                OwnedKey::Custom(format!("{resource}.{group}").into())
             }
         };
         Self {
-            shelf,
+            resource,
             key: Arc::clone(&object.key),
         }
     }
 
-    /// Its namespace; `None` where there are no namespaces.
+    /// The namespace; `None` of a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         self.key.split_once('/').map(|(namespace, _)| namespace)
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &str {
         self.key.rsplit('/').next().unwrap_or(&self.key)
     }
@@ -50,9 +50,9 @@ impl Node {
 
 impl Keyed for Node {
     fn collection_key(&self) -> CollectionKey<'_> {
-        match &self.shelf {
-            KindCollections::BuiltIn(id) => CollectionKey::BuiltIn(*id),
-            KindCollections::Custom(name) => {
+        match &self.resource {
+            OwnedKey::BuiltIn(id) => CollectionKey::BuiltIn(*id),
+            OwnedKey::Custom(name) => {
                 // No resource has a dot in it.
                 let (resource, group) = name.split_once('.').unwrap_or((name, ""));
                 CollectionKey::Custom { group, resource }

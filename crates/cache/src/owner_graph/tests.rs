@@ -72,7 +72,7 @@ fn taken(owner_graph: &OwnerGraph) -> Vec<String> {
 const WAITS: &str = r#","deletionTimestamp":"now","finalizers":["foregroundDeletion"]"#;
 
 #[test]
-fn what_has_no_owner_and_no_dependents_leaves_no_trace() {
+fn what_has_no_owner_and_no_graphleaves_no_trace() {
     let owner_graph = OwnerGraph::default();
     owner_graph.follow();
     let plain = object("a", "");
@@ -101,7 +101,7 @@ fn a_space_is_forgotten_with_the_last_that_has_an_owner() {
 }
 
 #[test]
-fn an_owner_that_goes_has_its_dependents_looked_at_in_its_own_space_only() {
+fn an_owner_that_goes_has_its_graphlooked_at_in_its_own_space_only() {
     let owner_graph = OwnerGraph::default();
     owner_graph.follow();
     let owner = object("o", "");
@@ -117,9 +117,9 @@ fn an_owner_that_goes_has_its_dependents_looked_at_in_its_own_space_only() {
         taken(&owner_graph),
         ["t1:d1", "t1:d2", "t1:d3", "t1:d4", "t1:d5"]
     );
-    let gone = owner_graph.departed(&space("t1"), "u-o").unwrap();
+    let gone = owner_graph.deleted_owner(&space("t1"), "u-o").unwrap();
     assert_eq!(&*gone.key, "n/o");
-    assert_eq!(owner_graph.departed(&space("t2"), "u-o"), None);
+    assert_eq!(owner_graph.deleted_owner(&space("t2"), "u-o"), None);
 }
 
 #[test]
@@ -254,11 +254,11 @@ fn what_was_parked_is_looked_at_when_its_space_serves_other_kinds() {
         owner_graph.park(&at, nodes[0].clone());
         owner_graph.done(&at);
     }
-    owner_graph.serve_anew(&space("t1"));
+    owner_graph.note_apis(&space("t1"));
     assert_eq!(taken(&owner_graph), ["t1:d"]);
-    owner_graph.all_serve_anew(None);
+    owner_graph.note_all_apis(None);
     assert_eq!(taken(&owner_graph), ["t2:d"]);
-    owner_graph.all_serve_anew(Some("u-o"));
+    owner_graph.note_all_apis(Some("u-o"));
     let mut both = taken(&owner_graph);
     both.sort();
     assert_eq!(both, ["t1:d", "t2:d"]);

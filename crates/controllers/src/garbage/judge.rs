@@ -107,13 +107,15 @@ impl<'a> Judge<'a> {
 
     /// The owners that an object keeps waiting.
     pub fn held_by(&self, object: &Stored) -> Vec<Node> {
-        let ties = object.ties().unwrap_or_default();
+        let ties = object.owner_refs().unwrap_or_default();
         let blocking = ties.owners.iter().filter(|owner| owner.blocks());
         let found = blocking.filter_map(|owner| {
             let (address, found) = self.owners.find(owner, object.namespace())?;
             let same = found.uid() == Some(&owner.uid);
             let waits = self.assumed.waiting_uids.contains(&owner.uid)
-                || found.ties().is_some_and(|ties| ties.awaits_dependents());
+                || found
+                    .owner_refs()
+                    .is_some_and(|ties| ties.awaits_dependents());
             (same && waits).then(|| Node::new(address.kind.collection_key(), &found))
         });
         found.collect()
@@ -130,7 +132,7 @@ impl<'a> Judge<'a> {
         let Some(object) = found.and_then(|all| all.get(&node.key)) else {
             return Verdict::Leave;
         };
-        let Some(ties) = object.ties() else {
+        let Some(ties) = object.owner_refs() else {
             return Verdict::Leave;
         };
         let Some(kind) = self.registry.kept(self.space, node.collection_key()) else {
@@ -146,7 +148,7 @@ impl<'a> Judge<'a> {
 
     /// One that is being deleted stays as long as it has to wait for dependents.
     fn judge_owner(&mut self, seen: Seen, ties: &OwnerRefs) -> Verdict {
-        if ties.lets_dependents_go() {
+        if ties.orphans_dependents() {
             return Verdict::Orphan(seen);
         }
         if !ties.awaits_dependents() {
@@ -216,7 +218,10 @@ impl<'a> Judge<'a> {
         if self.assumed.waiting_uids.contains(&reference.uid) {
             return Owner::Waiting;
         }
-        match object.ties().is_some_and(|ties| ties.awaits_dependents()) {
+        match object
+            .owner_refs()
+            .is_some_and(|ties| ties.awaits_dependents())
+        {
             true => Owner::Waiting,
             false => Owner::Solid,
         }

@@ -24,7 +24,7 @@ impl Owners<'_> {
     /// Whether the owner was there and is gone. That holds even if its kind is gone with it.
     pub fn was_seen_to_go(&self, reference: &Reference, namespace: Option<&str>) -> bool {
         let owner_graph = self.registry.cache().owner_graph();
-        let Some(gone) = owner_graph.departed(self.space, &reference.uid) else {
+        let Some(gone) = owner_graph.deleted_owner(self.space, &reference.uid) else {
             return false;
         };
         let (group, _) = reference.group_version();
@@ -81,7 +81,7 @@ impl Owners<'_> {
         let Some((address, object)) = found else {
             return Vec::new();
         };
-        let ties = object.ties().filter(OwnerRefs::awaits_dependents);
+        let ties = object.owner_refs().filter(OwnerRefs::awaits_dependents);
         let owners = ties.map(|ties| ties.owners).unwrap_or_default().into_iter();
         let blocked = owners.filter(Reference::blocks);
         blocked

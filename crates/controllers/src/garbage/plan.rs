@@ -124,12 +124,12 @@ impl<'a> Plan<'a> {
         let owner_graph = self.registry.cache().owner_graph();
         owner_graph.park(self.space, node.clone());
         if !matches!(self.judge.judge(&node), Verdict::Park) {
-            owner_graph.look_again(self.space, node);
+            owner_graph.requeue(self.space, node);
         }
     }
 
     fn doom(&mut self, node: Node, doomed: PendingDelete, follows: bool) {
-        let ties = doomed.object.ties().unwrap_or_default();
+        let ties = doomed.object.owner_refs().unwrap_or_default();
         let goes = goes_at_once(&doomed.address.kind) && !ties.held;
         if goes && doomed.policy == Policy::Background {
             self.judge.assume_gone(node.clone(), &ties.uid);
@@ -156,7 +156,7 @@ impl<'a> Plan<'a> {
         let Some(doomed) = self.act.to_wait(node) else {
             return;
         };
-        let ties = doomed.object.ties().unwrap_or_default();
+        let ties = doomed.object.owner_refs().unwrap_or_default();
         let goes = goes_at_once(&doomed.address.kind) && !ties.held && !ties.orphan;
         if goes && self.judge.is_released(&ties.uid, node.namespace()) {
             self.freed.extend(self.judge.held_by(&doomed.object));

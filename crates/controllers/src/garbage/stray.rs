@@ -36,7 +36,7 @@ impl Strays {
             Verdict::Strip(seen, _) | Verdict::Misplaced(seen) => seen.clone(),
             _ => return Vec::new(),
         };
-        let named = dependent.object.ties().map(|ties| ties.owners);
+        let named = dependent.object.owner_refs().map(|ties| ties.owners);
         let named = named.unwrap_or_default().into_iter();
         let astray = named.filter(|owner| self.is_stray(owners, owner, node.namespace()));
         let strays = astray.map(|reference| Stray {
