@@ -1,94 +1,94 @@
-//! Pieces of large texts, each kept once however many texts have it.
+//! Content-defined chunks of large texts, each held once for all texts that contain it.
 //!
-//! A text is cut where its content says so, not at fixed places: what is inserted or changed
-//! moves the cuts near it and no others, so that texts which are alike in most places have
-//! most pieces in common, wherever they differ.
+//! The boundaries of chunks depend on the content around them, not on offsets: an insertion moves
+//! the boundaries near it and no others. So texts that are mostly alike share most chunks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ring::digest::{SHA256, digest};
 
-/// The pieces that some text has.
+/// All chunks that some text contains.
 #[derive(Debug, Default)]
 pub struct Pool {
-    known: Mutex<HashMap<Id, Weak<Piece>>>,
+    known: Mutex<HashMap<Id, Weak<Chunk>>>,
 }
 
-/// A part of one text or of many. It leaves the pool with the last of them.
+/// A chunk. It leaves the pool with the last text that contains it.
 #[derive(Debug)]
-pub struct Piece {
+pub struct Chunk {
     id: Id,
     pool: Arc<Pool>,
     bytes: Box<[u8]>,
 }
 
-/// A text in pieces.
+/// A text in chunks.
 #[derive(Debug)]
-pub struct Cut {
-    /// In the text's order.
-    pub pieces: Box<[Arc<Piece>]>,
-    /// How many bytes no text had before.
+pub struct Chunks {
+    /// The chunks, in the text's order.
+    pub chunks: Box<[Arc<Chunk>]>,
+    /// The bytes of the chunks that were not in the pool before.
     pub new: usize,
 }
 
-/// What tells a piece from all others. Those who write texts do not trust each other: nobody
-/// can make a piece that is taken for another's.
+/// The identity of a chunk: a cryptographic hash, because tenants do not trust each other and none
+/// may produce a chunk that is taken for another's.
 type Id = [u8; 32];
 
-/// The least and the most bytes of a piece. A piece that is kept costs 200 bytes or so beside
-/// its own; one that somebody changes a byte of is kept again. So they are small, but not so
-/// small that a text made of the smallest would cost much more than its length.
-const LEAST: usize = 512;
-const MOST: usize = 4096;
+/// The bounds of a chunk's length. A chunk costs about 200 bytes beside its own, and is held again
+/// when one byte differs. So chunks are small, but not so small that a text of the smallest ones
+/// costs much more than its length.
+const MIN_CHUNK: usize = 512;
+const MAX_CHUNK: usize = 4096;
 
-/// A cut is where these bits of the hash are zero: every 512 bytes or so, after the least.
+/// A chunk ends where these bits of the rolling hash are zero: about every 512 bytes after the
+/// minimum.
 const MASK: u64 = 0x1ff << 55;
 
-/// How many bytes the hash looks back: it is shifted by a bit for each.
+/// The bytes that the rolling hash covers: each shifts it by one bit.
 const WINDOW: usize = 64;
 
-/// A number for each byte, such that any two windows that differ are likely to have hashes
-/// that do.
+/// A pseudo-random number for each byte, so that different windows are likely to have different
+/// hashes.
 const GEAR: [u64; 256] = gear();
 
 impl Pool {
-    /// Cuts a text, and keeps of it what is not yet there.
-    pub fn cut(self: &Arc<Self>, text: &[u8]) -> Cut {
+    /// Splits a text into chunks, and adds those that are not in the pool yet.
+    pub fn split(self: &Arc<Self>, text: &[u8]) -> Chunks {
         let mut new = 0;
-        let mut pieces = Vec::with_capacity(text.len() / (2 * LEAST) + 1);
+        let mut chunks = Vec::with_capacity(text.len() / (2 * MIN_CHUNK) + 1);
         let mut rest = text;
         while !rest.is_empty() {
-            let (piece, after) = rest.split_at(cut_of(rest));
-            pieces.push(self.keep(piece, &mut new));
+            let (chunk, after) = rest.split_at(chunk_length(rest));
+            chunks.push(self.add(chunk, &mut new));
             rest = after;
         }
-        Cut {
-            pieces: pieces.into(),
+        Chunks {
+            chunks: chunks.into(),
             new,
         }
     }
 
-    /// Keeps a text in one piece if it is not yet there, and says how many bytes that took.
-    pub fn keep_whole(self: &Arc<Self>, text: &[u8]) -> (Arc<Piece>, usize) {
+    /// Adds a text as one chunk. Returns how many bytes were not in the pool yet.
+    pub fn add_whole(self: &Arc<Self>, text: &[u8]) -> (Arc<Chunk>, usize) {
         let mut new = 0;
-        let piece = self.keep(text, &mut new);
-        (piece, new)
+        let chunk = self.add(text, &mut new);
+        (chunk, new)
     }
 
-    /// How many pieces there are.
+    /// Returns the number of chunks.
     pub fn count(&self) -> usize {
         self.known().len()
     }
 
-    fn keep(self: &Arc<Self>, bytes: &[u8], new: &mut usize) -> Arc<Piece> {
+    fn add(self: &Arc<Self>, bytes: &[u8], new: &mut usize) -> Arc<Chunk> {
         let mut id = Id::default();
         id.copy_from_slice(digest(&SHA256, bytes).as_ref());
         let mut known = self.known();
         if let Some(found) = known.get(&id).and_then(Weak::upgrade) {
             return found;
         }
-        let made = Arc::new(Piece {
+        let made = Arc::new(Chunk {
             id,
             pool: Arc::clone(self),
             bytes: bytes.into(),
@@ -98,42 +98,42 @@ impl Pool {
         made
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Id, Weak<Piece>>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Id, Weak<Chunk>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Piece {
-    /// What it says.
+impl Chunk {
+    /// The bytes of the chunk.
     pub const fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Piece {
+impl Drop for Chunk {
     fn drop(&mut self) {
         let mut known = self.pool.known();
-        // By now somebody may have kept the same bytes again.
+        // Another text may have added the same bytes meanwhile.
         if known.get(&self.id).is_some_and(|of| of.strong_count() == 0) {
             known.remove(&self.id);
         }
-        // Most of what was there is gone: so is the room for it.
+        // Free the capacity of a map that has lost most of its entries.
         if known.capacity() > 1024 && known.len() < known.capacity() / 4 {
             known.shrink_to_fit();
         }
     }
 }
 
-/// How long the first piece of a text is.
-fn cut_of(text: &[u8]) -> usize {
-    let end = text.len().min(MOST);
-    if end <= LEAST {
+/// Returns the length of the first chunk of a text.
+fn chunk_length(text: &[u8]) -> usize {
+    let end = text.len().min(MAX_CHUNK);
+    if end <= MIN_CHUNK {
         return end;
     }
     let mut hash = 0_u64;
-    for (at, byte) in text.iter().enumerate().take(end).skip(LEAST - WINDOW) {
+    for (at, byte) in text.iter().enumerate().take(end).skip(MIN_CHUNK - WINDOW) {
         hash = (hash << 1).wrapping_add(GEAR[*byte as usize]);
-        if at >= LEAST && hash & MASK == 0 {
+        if at >= MIN_CHUNK && hash & MASK == 0 {
             return at + 1;
         }
     }
@@ -159,64 +159,73 @@ const fn gear() -> [u64; 256] {
 mod tests {
     use super::*;
 
-    /// Text that repeats nowhere.
+    /// Text without repetitions.
     fn text(lines: usize) -> Vec<u8> {
         let lines = (0..lines).map(|n| format!("line {n} of {:x}\n", n.wrapping_mul(0x9e37_79b9)));
         lines.collect::<String>().into_bytes()
     }
 
-    fn whole(cut: &Cut) -> Vec<u8> {
-        let pieces = cut.pieces.iter().map(|piece| piece.bytes());
-        pieces.collect::<Vec<_>>().concat()
+    fn whole(cut: &Chunks) -> Vec<u8> {
+        let chunks = cut.chunks.iter().map(|chunk| chunk.bytes());
+        chunks.collect::<Vec<_>>().concat()
     }
 
     #[test]
-    fn the_pieces_of_a_text_are_the_text() {
+    fn chunks_concatenate_to_the_text() {
         let pool = Arc::new(Pool::default());
-        for length in [0, 1, LEAST - 1, LEAST, LEAST + 1, MOST, MOST + 1, 90_000] {
+        for length in [
+            0,
+            1,
+            MIN_CHUNK - 1,
+            MIN_CHUNK,
+            MIN_CHUNK + 1,
+            MAX_CHUNK,
+            MAX_CHUNK + 1,
+            90_000,
+        ] {
             let text = &text(6_000)[..length];
-            let cut = pool.cut(text);
+            let cut = pool.split(text);
             assert_eq!(whole(&cut), text, "{length}");
-            let short = cut.pieces.iter().rev().skip(1);
-            for piece in short {
-                assert!((LEAST..=MOST).contains(&piece.bytes().len()));
+            let short = cut.chunks.iter().rev().skip(1);
+            for chunk in short {
+                assert!((MIN_CHUNK..=MAX_CHUNK).contains(&chunk.bytes().len()));
             }
         }
-        // Where there is nothing to tell places apart by, the most is the limit.
-        let same = vec![b'x'; 5 * MOST];
-        let cut = pool.cut(&same);
-        assert_eq!((cut.pieces.len(), pool.count()), (5, 1));
-        assert_eq!((whole(&cut), cut.new), (same, MOST));
+        // Uniform text has no boundaries, so its chunks have the maximum length.
+        let same = vec![b'x'; 5 * MAX_CHUNK];
+        let cut = pool.split(&same);
+        assert_eq!((cut.chunks.len(), pool.count()), (5, 1));
+        assert_eq!((whole(&cut), cut.new), (same, MAX_CHUNK));
     }
 
     #[test]
-    fn texts_that_differ_in_places_have_the_rest_in_common() {
+    fn texts_that_differ_in_places_share_their_other_chunks() {
         let pool = Arc::new(Pool::default());
         let first = text(4_000);
-        let one = pool.cut(&first);
+        let one = pool.split(&first);
         assert_eq!(one.new, first.len());
         let mut second = first.clone();
         second.splice(70_000..70_001, *b"something else");
         second.splice(30_000..30_000, *b"inserted");
         second.splice(..0, *b"a name of its own");
-        let other = pool.cut(&second);
+        let other = pool.split(&second);
         assert_eq!(whole(&other), second);
-        assert!(other.new < 6 * 2 * LEAST, "{} bytes", other.new);
-        assert!(other.new > 3 * LEAST / 2, "{} bytes", other.new);
+        assert!(other.new < 6 * 2 * MIN_CHUNK, "{} bytes", other.new);
+        assert!(other.new > 3 * MIN_CHUNK / 2, "{} bytes", other.new);
     }
 
     #[test]
-    fn a_piece_goes_with_the_last_text_that_has_it() {
+    fn chunk_is_freed_with_the_last_text_that_contains_it() {
         let pool = Arc::new(Pool::default());
         let first = text(4_000);
         let second = [&b"other"[..], &first].concat();
-        let one = pool.cut(&first);
+        let one = pool.split(&first);
         let count = pool.count();
-        let two = pool.cut(&second);
+        let two = pool.split(&second);
         let both = pool.count();
         assert!(both > count && both < count + 4, "{count} {both}");
         drop(one);
-        assert_eq!(pool.count(), two.pieces.len());
+        assert_eq!(pool.count(), two.chunks.len());
         assert_eq!(whole(&two), second);
         drop(two);
         assert_eq!(pool.count(), 0);
@@ -225,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_keep_and_let_go_at_once_never_lose_a_piece() {
+    fn concurrent_adds_and_drops_lose_no_chunk() {
         let pool = Arc::new(Pool::default());
         let texts: Vec<Vec<u8>> = (0..4).map(|n| text(200)[n * 64..].to_vec()).collect();
         std::thread::scope(|scope| {
@@ -233,7 +242,7 @@ mod tests {
                 let pool = &pool;
                 scope.spawn(move || {
                     for _ in 0..200 {
-                        assert_eq!(whole(&pool.cut(text)), *text);
+                        assert_eq!(whole(&pool.split(text)), *text);
                     }
                 });
             }

@@ -1,8 +1,8 @@
-//! The JSON of an object that every space has: a form, and what is filled in.
+//! The JSON of an object that every space has: a template, and the values that fill it.
 //!
-//! Ten thousand tenants have the same namespaces, accounts and certificates of the CA. What
-//! they say is kept once; each of them keeps what it says otherwise, which is some names, a
-//! time, its uid and its resourceVersion.
+//! Ten thousand tenants have the same namespaces, service accounts and CA bundles. Their common
+//! text is held once; each object holds only its own values: some names, a time, its UID and its
+//! resourceVersion.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use bytes::BufMut;
 use insula_core::Revision;
 use memchr::{memchr, memchr2, memmem};
 
-use crate::pool::{Piece, Pool};
+use crate::pool::{Chunk, Pool};
 
-/// A filled-in form.
+/// A filled template.
 #[derive(Debug)]
 pub struct Template {
-    /// What many say, with a [`GAP`] wherever they differ.
-    form: Arc<Piece>,
-    /// What this one says there, each with its length before it.
+    /// The common text, with a [`GAP`] for each value.
+    form: Arc<Chunk>,
+    /// The values of this object, each preceded by its length.
     filled: Box<[u8]>,
-    /// How many bytes of the form nobody had when it was made.
+    /// The bytes of the common text that were not in the pool before.
     new: usize,
 }
 
-/// Longer ones are what somebody made of them, and not the same anywhere.
-const LONGEST: usize = 4 << 10;
+/// The most bytes of a template: longer objects were edited, and are alike nowhere.
+const MAX_LENGTH: usize = 4 << 10;
 
-/// Stands for what is filled in: no text has this byte.
+/// Stands for a value: JSON never contains this byte.
 const GAP: u8 = 0xff;
 
-/// What comes before the uid.
+/// The text before the UID.
 const UID: &[u8] = br#""uid":""#;
 
-/// What comes before the resourceVersion.
+/// The text before the resourceVersion.
 const REVISION: &[u8] = br#""resourceVersion":""#;
 
-/// What comes before whatever differs. Which places these are matters for how much is shared,
-/// and for nothing else: the letter says what the text said.
+/// The texts before values that differ. They decide only how much is shared: a template always
+/// reproduces its text.
 const BEFORE_GAPS: [&[u8]; 8] = [
     UID,
     REVISION,
@@ -49,11 +49,11 @@ const BEFORE_GAPS: [&[u8]; 8] = [
 ];
 
 impl Template {
-    /// The text as a letter. `None` if it has no uid or no resourceVersion, and so is no
-    /// object that is stored, or is too long.
+    /// Returns the text as a filled template; `None` if it has no UID or no resourceVersion, so is
+    /// not stored, or if it is too long.
     pub fn of(json: &[u8], pool: &Arc<Pool>) -> Option<Self> {
         let whole = has(json, UID) && has(json, REVISION) && memchr(GAP, json).is_none();
-        if json.len() > LONGEST || !whole {
+        if json.len() > MAX_LENGTH || !whole {
             return None;
         }
         let mut gaps: Vec<_> = BEFORE_GAPS
@@ -73,7 +73,7 @@ impl Template {
             from = end;
         }
         form.extend_from_slice(&json[from..]);
-        let (form, new) = pool.keep_whole(&form);
+        let (form, new) = pool.add_whole(&form);
         let filled = filled.into();
         Some(Self { form, filled, new })
     }
@@ -87,7 +87,7 @@ impl Template {
                 false => fill(&mut filled, is),
             }
         }
-        // After the last part of the form nothing is filled in.
+        // No value follows the last part of the template.
         filled.pop();
         Self {
             form: Arc::clone(&self.form),
@@ -96,21 +96,21 @@ impl Template {
         }
     }
 
-    /// Its uid.
+    /// The UID.
     pub fn uid(&self) -> Option<&str> {
         let mut pairs = self.pairs();
         let (_, uid) = pairs.find(|(before, _)| before.ends_with(UID))?;
         std::str::from_utf8(uid).ok()
     }
 
-    /// How many bytes the text has.
+    /// The length of the text.
     pub fn length(&self) -> usize {
         self.pairs()
             .map(|(before, is)| before.len() + is.len())
             .sum()
     }
 
-    /// Writes what comes after the first `from` bytes.
+    /// Writes the text from offset `from` on.
     pub fn write(&self, from: usize, out: &mut impl BufMut) {
         let mut skip = from;
         for part in self.pairs().flat_map(|(before, is)| [before, is]) {
@@ -120,12 +120,12 @@ impl Template {
         }
     }
 
-    /// How much memory it takes that was not taken before it was made.
+    /// Returns how much memory the object added.
     pub const fn weight(&self) -> usize {
         self.filled.len() + self.new
     }
 
-    /// The parts of the form, each with what is filled in after it.
+    /// The parts of the template, each with the value after it.
     fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut filled = &*self.filled;
         let parts = self.form.bytes().split(|byte| *byte == GAP);
@@ -137,14 +137,14 @@ fn has(json: &[u8], mark: &[u8]) -> bool {
     memmem::find(json, mark).is_some()
 }
 
-/// Where the value after the mark is, if it is short.
+/// Returns the range of the value after the mark, if it is short.
 fn gap(json: &[u8], mark: &[u8]) -> Option<(usize, usize)> {
     let start = memmem::find(json, mark)? + mark.len();
     let length = memchr2(b'"', b'/', &json[start..])?;
     (length <= usize::from(u8::MAX)).then_some((start, start + length))
 }
 
-/// Of texts as long as [`gap`] allows.
+/// Appends a value, which is as short as [`gap`] allows.
 fn fill(filled: &mut Vec<u8>, text: &[u8]) {
     filled.push(u8::try_from(text.len()).unwrap_or(u8::MAX));
     filled.extend_from_slice(&text[..text.len().min(usize::from(u8::MAX))]);
@@ -172,14 +172,14 @@ mod tests {
         .into()
     }
 
-    fn text(letter: &Template) -> Vec<u8> {
+    fn text(template: &Template) -> Vec<u8> {
         let mut text = Vec::new();
-        letter.write(0, &mut text);
+        template.write(0, &mut text);
         text
     }
 
     #[test]
-    fn a_letter_says_what_the_text_said_and_shares_what_others_say() {
+    fn template_reproduces_the_text_and_shares_the_common_part() {
         let pool = Arc::new(Pool::default());
         let mut letters = Vec::new();
         for (tenant, namespace, uid) in [
@@ -191,29 +191,39 @@ mod tests {
             ),
         ] {
             let json = with_revision(&map(tenant, namespace, uid), Revision::new(7));
-            let letter = Template::of(&json, &pool).unwrap();
-            assert_eq!(text(&letter), json);
-            assert_eq!((letter.length(), letter.uid()), (json.len(), Some(uid)));
-            assert!(letter.weight() < 140 + letter.new, "{}", letter.weight());
+            let template = Template::of(&json, &pool).unwrap();
+            assert_eq!(text(&template), json);
+            assert_eq!((template.length(), template.uid()), (json.len(), Some(uid)));
+            assert!(
+                template.weight() < 140 + template.new,
+                "{}",
+                template.weight()
+            );
             for from in [0, 1, 40, 200, json.len(), json.len() + 9] {
                 let mut rest = Vec::new();
-                letter.write(from, &mut rest);
+                template.write(from, &mut rest);
                 assert_eq!(rest, json[from.min(json.len())..], "{from}");
             }
             let later = Revision::new(123_456_789);
             let json = with_revision(&map(tenant, namespace, uid), later);
-            assert_eq!(text(&letter.at(later)), json);
-            assert_eq!(text(&letter.at(later).at(Revision::new(7))), text(&letter));
-            letters.push(letter);
+            assert_eq!(text(&template.at(later)), json);
+            assert_eq!(
+                text(&template.at(later).at(Revision::new(7))),
+                text(&template)
+            );
+            letters.push(template);
         }
         assert_eq!(pool.count(), 1, "one form for both");
-        assert_eq!(letters.iter().filter(|letter| letter.new > 0).count(), 1);
+        assert_eq!(
+            letters.iter().filter(|template| template.new > 0).count(),
+            1
+        );
         drop(letters);
         assert_eq!(pool.count(), 0);
     }
 
     #[test]
-    fn whatever_an_object_says_its_letter_says_too() {
+    fn template_reproduces_any_object() {
         let pool = Arc::new(Pool::default());
         for odd in [
             r#"{"uid":"","resourceVersion":""}"#.to_owned(),
@@ -228,9 +238,9 @@ mod tests {
                 "x".repeat(256)
             ),
         ] {
-            let letter = Template::of(odd.as_bytes(), &pool).unwrap();
-            assert_eq!(text(&letter), odd.as_bytes(), "{odd}");
-            assert_eq!(letter.length(), odd.len(), "{odd}");
+            let template = Template::of(odd.as_bytes(), &pool).unwrap();
+            assert_eq!(text(&template), odd.as_bytes(), "{odd}");
+            assert_eq!(template.length(), odd.len(), "{odd}");
         }
         for none in [
             &b"{}"[..],
@@ -241,7 +251,7 @@ mod tests {
         }
         let long = format!(
             r#"{{"uid":"u","resourceVersion":"1","x":"{}"}}"#,
-            "x".repeat(LONGEST)
+            "x".repeat(MAX_LENGTH)
         );
         assert!(Template::of(long.as_bytes(), &pool).is_none());
         assert_eq!(pool.count(), 0);

@@ -1,4 +1,4 @@
-//! The JSON of one object: whole, or in pieces that others have too.
+//! The JSON of one object: whole, in shared chunks, or as a filled template.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,57 +7,57 @@ use bytes::{BufMut, Bytes};
 use insula_core::Revision;
 
 use crate::entry::{after_uid, uid, with_revision, without_revision};
-use crate::pool::{Piece, Pool};
+use crate::pool::{Chunk, Pool};
 use crate::template::Template;
 
 /// The JSON of one object.
 #[derive(Debug)]
 pub enum Text {
-    /// Of this object alone, as it is sent.
+    /// The bytes that are sent, of this object alone.
     Whole(Bytes),
-    /// Large, and much the same in many spaces.
+    /// Shared chunks: large, and mostly alike in many spaces.
     Shared(Box<Shared>),
-    /// Small, and the same in many spaces but for some names and numbers.
+    /// A filled template: small, and alike in many spaces but for some values.
     Template(Template),
 }
 
-/// A text in pieces.
+/// A text in shared chunks.
 #[derive(Debug)]
 pub struct Shared {
-    /// Up to the resourceVersion: no other object has that.
+    /// The text up to the resourceVersion, which no other object has.
     head: Bytes,
-    pieces: Arc<[Arc<Piece>]>,
+    chunks: Arc<[Arc<Chunk>]>,
     length: usize,
-    /// What it holds that nobody else held when it was made.
+    /// The bytes that were not in the pool before.
     own: usize,
 }
 
-/// Smaller ones are not worth the pieces.
-const LARGE: usize = 8 << 10;
+/// The fewest bytes that are worth chunks.
+const MIN_SHARED: usize = 8 << 10;
 
 impl Text {
-    /// What the store holds as `json`, as of `revision`.
+    /// The text that is stored as `json`, at `revision`.
     pub fn whole(json: &[u8], revision: Revision) -> Self {
         Self::Whole(with_revision(json, revision))
     }
 
-    /// The same in pieces, if it is large.
+    /// The same in shared chunks, if it is large.
     pub fn shared(json: &[u8], revision: Revision, pool: &Arc<Pool>) -> Self {
-        let end = after_uid(json).filter(|_| json.len() >= LARGE);
+        let end = after_uid(json).filter(|_| json.len() >= MIN_SHARED);
         let Some((head, rest)) = end.map(|end| json.split_at(end)) else {
             return Self::whole(json, revision);
         };
         let head = with_revision(head, revision);
-        let cut = pool.cut(rest);
+        let cut = pool.split(rest);
         Self::Shared(Box::new(Shared {
             length: head.len() + rest.len(),
-            own: head.len() + cut.new + size_of_val(&*cut.pieces),
+            own: head.len() + cut.new + size_of_val(&*cut.chunks),
             head,
-            pieces: cut.pieces.into(),
+            chunks: cut.chunks.into(),
         }))
     }
 
-    /// The same as a letter, if it can be one.
+    /// The same as a filled template, if that is possible.
     pub fn templated(json: &[u8], revision: Revision, pool: &Arc<Pool>) -> Self {
         let json = with_revision(json, revision);
         match Template::of(&json, pool) {
@@ -77,13 +77,13 @@ impl Text {
                     length: shared.length + head.len() - shared.head.len(),
                     own: head.len(),
                     head,
-                    pieces: Arc::clone(&shared.pieces),
+                    chunks: Arc::clone(&shared.chunks),
                 }))
             }
         }
     }
 
-    /// All of it: put together, if it is in pieces.
+    /// Returns the whole text, assembled if it is shared.
     pub fn bytes(&self) -> Cow<'_, Bytes> {
         match self {
             Self::Whole(json) => Cow::Borrowed(json),
@@ -95,31 +95,31 @@ impl Text {
         }
     }
 
-    /// How it begins: as much as is at hand, and no more than `most`.
-    pub fn beginning(&self, most: usize) -> Cow<'_, [u8]> {
+    /// Returns the beginning: as much as is contiguous, at max `max` bytes.
+    pub fn beginning(&self, max: usize) -> Cow<'_, [u8]> {
         match self {
-            Self::Whole(json) => Cow::Borrowed(&json[..json.len().min(most)]),
+            Self::Whole(json) => Cow::Borrowed(&json[..json.len().min(max)]),
             Self::Shared(shared) => {
                 let mut json = shared.head.to_vec();
-                for piece in shared.pieces.iter() {
-                    if json.len() >= most {
+                for chunk in shared.chunks.iter() {
+                    if json.len() >= max {
                         break;
                     }
-                    json.extend_from_slice(piece.bytes());
+                    json.extend_from_slice(chunk.bytes());
                 }
-                json.truncate(most);
+                json.truncate(max);
                 Cow::Owned(json)
             }
             Self::Template(letter) => {
                 let mut json = Vec::with_capacity(letter.length());
                 letter.write(0, &mut json);
-                json.truncate(most);
+                json.truncate(max);
                 Cow::Owned(json)
             }
         }
     }
 
-    /// The uid that it says.
+    /// The UID.
     pub fn uid(&self) -> Option<&str> {
         let head: &[u8] = match self {
             Self::Whole(json) => json,
@@ -129,15 +129,15 @@ impl Text {
         std::str::from_utf8(&head[uid(head)?]).ok()
     }
 
-    /// Writes what comes after the first `from` bytes.
+    /// Writes the text from offset `from` on.
     pub fn write(&self, from: usize, out: &mut impl BufMut) {
         match self {
             Self::Whole(json) => out.put_slice(&json[from.min(json.len())..]),
             Self::Template(letter) => letter.write(from, out),
             Self::Shared(shared) => {
                 let mut skip = from;
-                let pieces = shared.pieces.iter().map(|piece| piece.bytes());
-                for part in std::iter::once(&*shared.head).chain(pieces) {
+                let chunks = shared.chunks.iter().map(|chunk| chunk.bytes());
+                for part in std::iter::once(&*shared.head).chain(chunks) {
                     let skipped = skip.min(part.len());
                     out.put_slice(&part[skipped..]);
                     skip -= skipped;
@@ -146,7 +146,7 @@ impl Text {
         }
     }
 
-    /// How many bytes it has.
+    /// The length.
     pub fn length(&self) -> usize {
         match self {
             Self::Whole(json) => json.len(),
@@ -155,13 +155,13 @@ impl Text {
         }
     }
 
-    /// Whether it is to be put together of what others have too.
+    /// Whether it has to be assembled from shared parts.
     pub const fn is_shared(&self) -> bool {
         !matches!(self, Self::Whole(_))
     }
 
-    /// How much memory it takes that was not taken before it was made. Whoever has the same
-    /// later holds on to it too, but takes no more.
+    /// Returns how much memory the text added. Later texts with the same parts add nothing for
+    /// them.
     pub fn weight(&self) -> usize {
         match self {
             Self::Whole(json) => json.len(),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_in_pieces_reads_as_the_whole() {
+    fn shared_text_reads_as_the_whole() {
         let pool = Arc::new(Pool::default());
         let [whole, shared] = pair(&object("u-1", 40_000), &pool);
         assert!(shared.is_shared() && !whole.is_shared());
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_reads_as_the_whole() {
+    fn templated_text_reads_as_the_whole() {
         let (pool, at) = (Arc::new(Pool::default()), Revision::new(7));
         let json = br#"{"kind":"K","metadata":{"uid":"u-1","tenant":"t1"},"data":1}"#;
         let (whole, letter) = (Text::whole(json, at), Text::templated(json, at, &pool));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_or_has_no_uid_stays_whole() {
+    fn small_texts_and_texts_without_uid_stay_whole() {
         let pool = Arc::new(Pool::default());
         let [_, small] = pair(&object("u-1", 4_000), &pool);
         let [_, strange] = pair(&[b' '; 40_000], &pool);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_weighs_nothing() {
+    fn shared_parts_add_no_weight() {
         let pool = Arc::new(Pool::default());
         let [whole, first] = pair(&object("u-1", 40_000), &pool);
         assert!(first.weight() > whole.weight());
