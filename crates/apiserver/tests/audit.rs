@@ -56,7 +56,7 @@ async fn events_record_user_object_and_outcome() -> anyhow::Result<()> {
     let admin = r#""user":{"username":"admin","uid":"1","groups":["system:authenticated"]},"sourceIPs":["127.0.0.1"]"#;
     let allowed = r#""authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"RBAC: allowed by ClusterRoleBinding \"admin-role-binding\" of ClusterRole \"admin-role\" to User \"admin\"","insula.dev/space":"t1","insula.dev/tenant":"t1""#;
     let walled = r#""authorization.k8s.io/decision":"forbid","authorization.k8s.io/reason":"pods \"p\" is forbidden: User \"admin\" cannot get resource \"pods\" in API group \"\" in the tenant \"t2\"","insula.dev/space":"t2","insula.dev/tenant":"t1""#;
-    let said = r#""status":"Failure","message":"pods \"p\" is forbidden: User \"admin\" cannot get resource \"pods\" in API group \"\" in the tenant \"t2\"","reason":"Forbidden","code":403"#;
+    let message = r#""status":"Failure","message":"pods \"p\" is forbidden: User \"admin\" cannot get resource \"pods\" in API group \"\" in the tenant \"t2\"","reason":"Forbidden","code":403"#;
     for (id, client, method, path, agent, body, wanted) in [
         (
             "made",
@@ -102,7 +102,7 @@ async fn events_record_user_object_and_outcome() -> anyhow::Result<()> {
                 &format!(
                     r#""stage":"ResponseComplete","requestURI":"/api/v1/tenants/t2/namespaces/default/pods/p","verb":"get",{admin},"objectRef":{{"resource":"pods","namespace":"default","name":"p","apiVersion":"v1"}}"#
                 ),
-                said,
+                message,
                 walled,
             ),
         ),
@@ -311,7 +311,7 @@ async fn events_record_the_users_space_and_the_requested_space() -> anyhow::Resu
         (&system, "/api/v1/tenants/t1/pods", "system", "t1"),
         (&system, "/tenants/t1/api/v1/pods", "system", "t1"),
         (&system, "/tenants/t1/apis", "system", "t1"),
-        (&system, "/api/v1/tenants/nobody/pods", "system", "nobody"),
+        (&system, "/api/v1/tenants/missing/pods", "system", "missing"),
         (&system, "/api/v1/tenants/all/pods", "system", "all"),
         (&tenant, "/api/v1/pods", "t1", "t1"),
         (&tenant, "/api/v1/tenants/t1/pods", "t1", "t1"),
@@ -320,9 +320,9 @@ async fn events_record_the_users_space_and_the_requested_space() -> anyhow::Resu
         (&tenant, "/api/v1/tenants/all/pods", "t1", "all"),
     ] {
         let event = event(&log, &client.get(path).await?).await?;
-        let said = &event["annotations"];
-        assert_eq!(said["insula.dev/tenant"], home, "{path}");
-        assert_eq!(said["insula.dev/space"], space, "{path}");
+        let message = &event["annotations"];
+        assert_eq!(message["insula.dev/tenant"], home, "{path}");
+        assert_eq!(message["insula.dev/space"], space, "{path}");
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::fixtures::start_tenant;
 use bytes::Bytes;
 use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};
@@ -14,12 +15,6 @@ const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const MERGE: &str = "application/merge-patch+json";
-
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start().await?;
-    let client = server.tenant("t1").await?;
-    Ok((server, client))
-}
 
 async fn send(
     client: &Client,
@@ -67,7 +62,7 @@ fn alias_bomb() -> String {
 
 #[tokio::test]
 async fn malformed_bodies_are_refused_quickly() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let long = "x".repeat(2 << 20);
     let bodies: Vec<(&str, Vec<u8>)> = vec![
         (JSON, br#"{"metadata":{"name":"a""#.to_vec()),
@@ -165,7 +160,7 @@ async fn malformed_bodies_are_refused_quickly() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn empty_and_null_bodies_lack_a_name() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     for body in ["{}", "null", r#"{"metadata":null}"#, " {} \n"] {
         let answer = send(&client, Method::POST, MAPS, JSON, body).await?;
         assert_eq!(answer.status, 422, "{body}: {}", answer.text());
@@ -176,7 +171,7 @@ async fn empty_and_null_bodies_lack_a_name() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn body_size_limit_is_exact_on_every_verb() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let item = format!("{MAPS}/a");
     let body = Bytes::from(vec![b' '; (3 << 20) + 1]);
     for (method, path, media) in [
@@ -201,7 +196,7 @@ async fn body_size_limit_is_exact_on_every_verb() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn malformed_patches_are_refused_quickly() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let item = format!("{MAPS}/a");
     let map = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
     let before = client.post(MAPS, &map).await?.json();
@@ -258,7 +253,7 @@ async fn malformed_patches_are_refused_quickly() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn too_many_headers_are_refused_without_stopping_the_server() -> anyhow::Result<()> {
-    let (server, client) = tenant().await?;
+    let (server, client) = start_tenant().await?;
     let names: Vec<String> = (0..2000)
         .map(|number| format!("x-flood-{number}"))
         .collect();
@@ -419,7 +414,7 @@ fn mutated_bodies_never_cause_internal_errors() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let (_server, client) = runtime.block_on(tenant())?;
+    let (_server, client) = runtime.block_on(start_tenant())?;
     let config = Config {
         cases: 1500,
         rng_seed: RngSeed::Fixed(7),

@@ -7,20 +7,10 @@ use insula_kinds::{Kind, kinds};
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
+use crate::fixtures::{named, names};
 use crate::samples::{api, sample};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-
-fn named(name: &str) -> Value {
-    json!({"metadata": {"name": name}})
-}
-
-fn names(list: &Value) -> Vec<&str> {
-    let items = list["items"].as_array().into_iter().flatten();
-    items
-        .filter_map(|item| item["metadata"]["name"].as_str())
-        .collect()
-}
 
 fn collection(kind: &Kind) -> String {
     match kind.namespaced() {
@@ -50,8 +40,8 @@ async fn start() -> anyhow::Result<(TestServer, Client, Client, Client)> {
         server.tenant("t2").await?,
     );
     for client in [&system, &other] {
-        let made = client.post(MAPS, &named("canary")).await?;
-        anyhow::ensure!(made.status == 201, "{}", made.text());
+        let new = client.post(MAPS, &named("canary")).await?;
+        anyhow::ensure!(new.status == 201, "{}", new.text());
     }
     Ok((server, system, one, other))
 }
@@ -182,8 +172,8 @@ async fn namespace_named_like_a_tenant_stays_a_namespace() -> anyhow::Result<()>
         "configmaps",
         "registry",
     ] {
-        let made = one.post("/api/v1/namespaces", &named(name)).await?;
-        assert_eq!(made.status, 201, "{name}: {}", made.text());
+        let new = one.post("/api/v1/namespaces", &named(name)).await?;
+        assert_eq!(new.status, 201, "{name}: {}", new.text());
         let path = format!("/api/v1/namespaces/{name}/configmaps");
         assert_eq!(one.post(&path, &named("canary")).await?.status, 201);
         let key = format!("/registry/configmaps/t1/{name}/canary");
@@ -361,8 +351,8 @@ async fn namespace_and_tenant_of_a_body_must_match_the_path() -> anyhow::Result<
     // A client cannot choose an object's UID either.
     let mut object = named("uid");
     object["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000".into();
-    let made = one.post(MAPS, &object).await?.json();
-    assert_ne!(made["metadata"]["uid"], object["metadata"]["uid"]);
+    let new = one.post(MAPS, &object).await?.json();
+    assert_ne!(new["metadata"]["uid"], object["metadata"]["uid"]);
     assert_eq!(entries_of_other_spaces(&server).await?, before);
     Ok(())
 }
@@ -393,7 +383,7 @@ async fn pod_and_service_account_subresources_stay_in_their_space() -> anyhow::R
             }
         }
     }
-    let token = "/api/v1/namespaces/default/serviceaccounts/nobody/token";
+    let token = "/api/v1/namespaces/default/serviceaccounts/missing/token";
     assert_eq!(one.post(token, &json!({"spec": {}})).await?.status, 404);
     assert_eq!(entries_of_other_spaces(&server).await?, before);
     Ok(())

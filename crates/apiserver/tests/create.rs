@@ -1,29 +1,13 @@
 //! POST: what the server adds, removes and refuses.
 
+use crate::fixtures::{assert_refused, start_tenant};
 use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start().await?;
-    let client = server.tenant("t1").await?;
-    Ok((server, client))
-}
-
-#[track_caller]
-fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
-    let status = answer.json();
-    assert_eq!(answer.status, code, "{}", answer.text());
-    assert_eq!(status["message"], message);
-    assert_eq!(status["code"], code);
-    assert_eq!(status["kind"], "Status");
-    assert_eq!(status["status"], "Failure");
-    assert_eq!(status["reason"].as_str().unwrap_or(""), reason);
-}
-
-async fn names(client: &Client, path: &str) -> anyhow::Result<Vec<String>> {
+async fn list_names(client: &Client, path: &str) -> anyhow::Result<Vec<String>> {
     let list = client.get(path).await?.json();
     let items = list["items"].as_array().cloned().unwrap_or_default();
     let name = |item: &Value| item["metadata"]["name"].as_str().unwrap_or("").to_owned();
@@ -32,15 +16,15 @@ async fn names(client: &Client, path: &str) -> anyhow::Result<Vec<String>> {
 
 #[tokio::test]
 async fn server_owned_metadata_overrides_the_clients_values() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let sent = json!({"metadata": {
         "name": "a", "uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z",
         "deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5,
         "generation": 7, "managedFields": [{"manager": "m", "operation": "Update"}],
     }});
-    let made = client.post(MAPS, &sent).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let object = made.json();
+    let created = client.post(MAPS, &sent).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
+    let object = created.json();
     let metadata = &object["metadata"];
     assert_eq!(object["kind"], "ConfigMap");
     assert_eq!(object["apiVersion"], "v1");
@@ -68,18 +52,18 @@ async fn server_owned_metadata_overrides_the_clients_values() -> anyhow::Result<
 
 #[tokio::test]
 async fn generation_starts_at_one() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let pod = json!({"metadata": {"name": "p", "generation": 9},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let made = client.post("/api/v1/namespaces/default/pods", &pod).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
-    assert_eq!(made.json()["metadata"]["generation"], 1);
+    let created = client.post("/api/v1/namespaces/default/pods", &pod).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
+    assert_eq!(created.json()["metadata"]["generation"], 1);
     Ok(())
 }
 
 #[tokio::test]
 async fn object_must_match_the_namespace_and_tenant_of_the_path() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     for (member, value, message) in [
         (
             "namespace",
@@ -100,7 +84,7 @@ async fn object_must_match_the_namespace_and_tenant_of_the_path() -> anyhow::Res
         let answer = client
             .post(MAPS, &json!({"metadata": {"name": "a", member: value}}))
             .await?;
-        refused(&answer, 400, "BadRequest", message);
+        assert_refused(&answer, 400, "BadRequest", message);
     }
     // The namespace is compared before it is looked up.
     let answer = client
@@ -118,14 +102,14 @@ async fn object_must_match_the_namespace_and_tenant_of_the_path() -> anyhow::Res
 
 #[tokio::test]
 async fn resource_version_on_create_is_an_error_without_a_reason() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let answer = client
         .post(
             MAPS,
             &json!({"metadata": {"name": "a", "resourceVersion": "5"}}),
         )
         .await?;
-    refused(
+    assert_refused(
         &answer,
         500,
         "",
@@ -142,13 +126,13 @@ async fn resource_version_on_create_is_an_error_without_a_reason() -> anyhow::Re
 
 #[tokio::test]
 async fn generated_name_is_the_prefix_and_five_characters() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let long = "x".repeat(70);
     for (prefix, kept) in [("web-", "web-"), (long.as_str(), &long[..58])] {
         let sent = json!({"metadata": {"generateName": prefix}});
-        let made = client.post(MAPS, &sent).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
-        let object = made.json();
+        let created = client.post(MAPS, &sent).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
+        let object = created.json();
         let name = object["metadata"]["name"].as_str().unwrap_or("");
         let end = name.strip_prefix(kept).unwrap_or("");
         assert_eq!(end.len(), 5, "{name}");
@@ -169,9 +153,9 @@ async fn generated_name_is_the_prefix_and_five_characters() -> anyhow::Result<()
 
 #[tokio::test]
 async fn missing_and_invalid_names_are_field_errors() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let answer = client.post(MAPS, &json!({"metadata": {}})).await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -192,7 +176,7 @@ async fn missing_and_invalid_names_are_field_errors() -> anyhow::Result<()> {
     let answer = client
         .post(MAPS, &json!({"metadata": {"name": "A_b"}}))
         .await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -211,13 +195,13 @@ async fn missing_and_invalid_names_are_field_errors() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn names_are_validated_by_kind() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
     let dotted = json!({"metadata": {"name": "a.b"}, "spec": {"ports": [{"port": 1}]}});
     let answer = client
         .post("/api/v1/namespaces/default/services", &dotted)
         .await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -228,7 +212,7 @@ async fn names_are_validated_by_kind() -> anyhow::Result<()> {
     let answer = client
         .post(roles, &json!({"metadata": {"name": "a/b"}}))
         .await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -261,7 +245,7 @@ async fn names_are_validated_by_kind() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn dry_run_returns_no_resource_version_and_stores_nothing() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let sent = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
     let dry = format!("{MAPS}?dryRun=All");
     let answer = client.post(&dry, &sent).await?;
@@ -272,7 +256,7 @@ async fn dry_run_returns_no_resource_version_and_stores_nothing() -> anyhow::Res
     assert_eq!(client.get(&format!("{MAPS}/a")).await?.status, 404);
     assert_eq!(client.post(MAPS, &sent).await?.status, 201);
     let answer = client.post(&dry, &sent).await?;
-    refused(
+    assert_refused(
         &answer,
         409,
         "AlreadyExists",
@@ -292,21 +276,21 @@ async fn dry_run_returns_no_resource_version_and_stores_nothing() -> anyhow::Res
 
 #[tokio::test]
 async fn namespace_of_a_cluster_scoped_object_is_cleared() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let sent = json!({"metadata": {"name": "n1", "namespace": "default"}});
-    let made = client.post("/api/v1/namespaces", &sent).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
-    assert_eq!(made.json()["metadata"]["namespace"], Value::Null);
+    let created = client.post("/api/v1/namespaces", &sent).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
+    assert_eq!(created.json()["metadata"]["namespace"], Value::Null);
     Ok(())
 }
 
 #[tokio::test]
 async fn existing_names_and_missing_namespaces_are_reported() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let sent = json!({"metadata": {"name": "a"}});
     assert_eq!(client.post(MAPS, &sent).await?.status, 201);
     let answer = client.post(MAPS, &sent).await?;
-    refused(
+    assert_refused(
         &answer,
         409,
         "AlreadyExists",
@@ -318,7 +302,7 @@ async fn existing_names_and_missing_namespaces_are_reported() -> anyhow::Result<
     );
     let missing = "/apis/apps/v1/namespaces/nons/deployments";
     let answer = client.post(missing, &sent).await?;
-    refused(&answer, 404, "NotFound", "namespaces \"nons\" not found");
+    assert_refused(&answer, 404, "NotFound", "namespaces \"nons\" not found");
     assert_eq!(
         answer.json()["details"],
         json!({"name": "nons", "kind": "namespaces"})
@@ -335,7 +319,7 @@ async fn existing_names_and_missing_namespaces_are_reported() -> anyhow::Result<
 
 #[tokio::test]
 async fn object_metadata_is_validated_for_every_kind() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let mut long = json!({"metadata": {"name": "a", "annotations": {"a": ""}}});
     long["metadata"]["annotations"]["a"] = "x".repeat(262_144).into();
     for (metadata, message) in [
@@ -365,10 +349,10 @@ async fn object_metadata_is_validated_for_every_kind() -> anyhow::Result<()> {
         metadata["name"] = "a".into();
         let answer = client.post(MAPS, &json!({"metadata": metadata})).await?;
         let message = format!("ConfigMap \"a\" is invalid: {message}");
-        refused(&answer, 422, "Invalid", &message);
+        assert_refused(&answer, 422, "Invalid", &message);
     }
     assert_eq!(
-        names(&client, MAPS).await?,
+        list_names(&client, MAPS).await?,
         Vec::<String>::new(),
         "nothing is left behind"
     );
@@ -377,11 +361,11 @@ async fn object_metadata_is_validated_for_every_kind() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn size_limits_of_object_store_and_request_are_enforced() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let text = |size: usize| "x".repeat(size);
     let large = json!({"metadata": {"name": "a"}, "data": {"k": text((1 << 20) + 1)}});
     let answer = client.post(MAPS, &large).await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -391,31 +375,31 @@ async fn size_limits_of_object_store_and_request_are_enforced() -> anyhow::Resul
     let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
     limits["revision"] = 1.into();
     let answer = client.post(revisions, &limits).await?;
-    refused(&answer, 500, "", "etcdserver: request is too large");
+    assert_refused(&answer, 500, "", "etcdserver: request is too large");
     let body = text(3 * (1 << 20) + 1);
     let json = [("content-type", "application/json")];
     let answer = client.send(Method::POST, MAPS, &json, body).await?;
-    refused(
+    assert_refused(
         &answer,
         413,
         "RequestEntityTooLarge",
         "Request entity too large: limit is 3145728",
     );
-    assert_eq!(names(&client, MAPS).await?, Vec::<String>::new());
-    assert_eq!(names(&client, revisions).await?, Vec::<String>::new());
+    assert_eq!(list_names(&client, MAPS).await?, Vec::<String>::new());
+    assert_eq!(list_names(&client, revisions).await?, Vec::<String>::new());
     Ok(())
 }
 
 #[tokio::test]
 async fn string_data_of_a_secret_is_stored_as_data() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let secret = json!({"metadata": {"name": "s"}, "data": {"a": "MQ==", "b": "Mg=="},
         "stringData": {"b": "zwei"}});
-    let made = client
+    let created = client
         .post("/api/v1/namespaces/default/secrets", &secret)
         .await?;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let object = made.json();
+    assert_eq!(created.status, 201, "{}", created.text());
+    let object = created.json();
     assert_eq!(object["data"], json!({"a": "MQ==", "b": "endlaQ=="}));
     assert_eq!(object["stringData"], Value::Null);
     assert_eq!(object["type"], "Opaque");
@@ -424,7 +408,7 @@ async fn string_data_of_a_secret_is_stored_as_data() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn create_options_are_validated_first() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let sent = json!({"metadata": {"name": "a"}});
     for (query, message) in [
         (
@@ -439,10 +423,10 @@ async fn create_options_are_validated_first() -> anyhow::Result<()> {
         ),
     ] {
         let answer = client.post(&format!("{MAPS}?{query}"), &sent).await?;
-        refused(&answer, 422, "Invalid", message);
+        assert_refused(&answer, 422, "Invalid", message);
         assert_eq!(answer.json()["details"]["kind"], "CreateOptions");
         assert_eq!(answer.json()["details"]["group"], "meta.k8s.io");
     }
-    assert_eq!(names(&client, MAPS).await?, Vec::<String>::new());
+    assert_eq!(list_names(&client, MAPS).await?, Vec::<String>::new());
     Ok(())
 }

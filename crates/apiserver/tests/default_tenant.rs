@@ -79,14 +79,14 @@ async fn credentials_without_a_tenant_belong_to_the_default_tenant() -> anyhow::
     let bindings = "/apis/rbac.authorization.k8s.io/v1/tenants/xxx/clusterrolebindings";
     let bound = server.system().await?.post(bindings, &binding).await?;
     assert_eq!(bound.status, 201, "{}", bound.text());
-    let made = stray
+    let created = stray
         .post(MAPS, &json!({"metadata": {"name": "one"}}))
         .await?;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let made = made.json();
-    assert_eq!(made["metadata"]["tenant"], "xxx");
+    assert_eq!(created.status, 201, "{}", created.text());
+    let created = created.json();
+    assert_eq!(created["metadata"]["tenant"], "xxx");
     let full = "/api/v1/tenants/xxx/namespaces/default/configmaps/one";
-    assert_eq!(made["metadata"]["selfLink"], full);
+    assert_eq!(created["metadata"]["selfLink"], full);
     assert_eq!(stray.get(full).await?.status, 200);
     for path in [
         "/api/v1/tenants/t1/pods",
@@ -126,13 +126,13 @@ async fn default_tenant_may_be_the_system_space() -> anyhow::Result<()> {
     let (groups, space) = groups_and_space(&masters).await?;
     assert_eq!(groups, json!(["system:masters", "system:authenticated"]));
     assert_eq!(space, "system");
-    let made = masters
+    let created = masters
         .post(MAPS, &json!({"metadata": {"name": "one"}}))
         .await?;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let made = made.json();
-    assert!(made["metadata"].get("tenant").is_none(), "{made}");
-    assert_eq!(made["metadata"]["selfLink"], format!("{MAPS}/one"));
+    assert_eq!(created.status, 201, "{}", created.text());
+    let created = created.json();
+    assert!(created["metadata"].get("tenant").is_none(), "{created}");
+    assert_eq!(created["metadata"]["selfLink"], format!("{MAPS}/one"));
     assert_eq!(masters.get("/api/v1/nodes").await?.status, 200);
     assert_eq!(masters.get("/api/v1/tenants/all/pods").await?.status, 200);
     // A credential that names a tenant is still that tenant's.

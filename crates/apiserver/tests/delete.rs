@@ -1,5 +1,6 @@
 //! DELETE: immediate and deferred deletion, and the responses.
 
+use crate::fixtures::{assert_refused, create, named, start_tenant};
 use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};
 use serde_json::{Value, json};
@@ -8,34 +9,11 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start().await?;
-    let client = server.tenant("t1").await?;
-    Ok((server, client))
-}
-
-#[track_caller]
-fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
-    assert_eq!(answer.status, code, "{}", answer.text());
-    assert_eq!(answer.message(), message);
-    assert_eq!(answer.json()["reason"].as_str().unwrap_or(""), reason);
-}
-
-async fn made(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
-    let answer = client.post(path, &object).await?;
-    anyhow::ensure!(answer.status == 201, "{}", answer.text());
-    Ok(answer.json())
-}
-
 async fn delete(client: &Client, path: &str, options: &Value) -> anyhow::Result<Answer> {
     let headers = [("content-type", "application/json")];
     client
         .send(Method::DELETE, path, &headers, options.to_string())
         .await
-}
-
-fn map(name: &str) -> Value {
-    json!({"metadata": {"name": name}})
 }
 
 fn pod(name: &str) -> Value {
@@ -45,8 +23,8 @@ fn pod(name: &str) -> Value {
 
 #[tokio::test]
 async fn deleted_objects_are_answered_with_status_or_object_by_kind() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    let object = made(&client, MAPS, map("a")).await?;
+    let (_server, client) = start_tenant().await?;
+    let object = create(&client, MAPS, named("a")).await?;
     let answer = client.delete(MAP).await?;
     assert_eq!(answer.status, 200);
     assert_eq!(
@@ -56,7 +34,7 @@ async fn deleted_objects_are_answered_with_status_or_object_by_kind() -> anyhow:
     );
     assert_eq!(client.get(MAP).await?.status, 404);
     let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles";
-    let role = made(&client, roles, map("r")).await?;
+    let role = create(&client, roles, named("r")).await?;
     let answer = client.delete(&format!("{roles}/r")).await?.json();
     assert_eq!(
         answer["details"],
@@ -64,25 +42,25 @@ async fn deleted_objects_are_answered_with_status_or_object_by_kind() -> anyhow:
             "uid": role["metadata"]["uid"]})
     );
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
-    let account = made(&client, accounts, map("s")).await?;
+    let account = create(&client, accounts, named("s")).await?;
     let answer = client.delete(&format!("{accounts}/s")).await?;
     assert_eq!((answer.status, answer.json()), (200, account));
     let answer = client.delete(&format!("{accounts}/s")).await?;
-    refused(&answer, 404, "NotFound", "serviceaccounts \"s\" not found");
+    assert_refused(&answer, 404, "NotFound", "serviceaccounts \"s\" not found");
     Ok(())
 }
 
 #[tokio::test]
 async fn failed_preconditions_keep_the_object() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    let object = made(&client, MAPS, map("a")).await?;
+    let (_server, client) = start_tenant().await?;
+    let object = create(&client, MAPS, named("a")).await?;
     let metadata = &object["metadata"];
     let (uid, version) = (
         metadata["uid"].as_str().unwrap_or(""),
         metadata["resourceVersion"].as_str().unwrap_or(""),
     );
     let answer = delete(&client, MAP, &json!({"preconditions": {"uid": "x"}})).await?;
-    refused(
+    assert_refused(
         &answer,
         409,
         "Conflict",
@@ -98,7 +76,7 @@ async fn failed_preconditions_keep_the_object() -> anyhow::Result<()> {
     );
     let wrong = json!({"preconditions": {"resourceVersion": "1"}});
     let answer = delete(&client, MAP, &wrong).await?;
-    refused(
+    assert_refused(
         &answer,
         409,
         "Conflict",
@@ -116,8 +94,8 @@ async fn failed_preconditions_keep_the_object() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn body_options_take_precedence_over_query_options() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    made(&client, MAPS, map("a")).await?;
+    let (_server, client) = start_tenant().await?;
+    create(&client, MAPS, named("a")).await?;
     let dry = format!("{MAP}?dryRun=All");
     assert_eq!(client.delete(&dry).await?.status, 200);
     assert_eq!(client.get(MAP).await?.status, 200);
@@ -132,7 +110,7 @@ async fn body_options_take_precedence_over_query_options() -> anyhow::Result<()>
 
 #[tokio::test]
 async fn delete_options_are_accepted_in_every_group_and_format() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     for (content_type, body) in [
         (
             "application/json",
@@ -142,7 +120,7 @@ async fn delete_options_are_accepted_in_every_group_and_format() -> anyhow::Resu
         ("application/json", r#"{"orphanDependents":false}"#),
         ("application/json", "{}"),
     ] {
-        made(&client, MAPS, map("a")).await?;
+        create(&client, MAPS, named("a")).await?;
         let headers = [("content-type", content_type)];
         let answer = client.send(Method::DELETE, MAP, &headers, body).await?;
         assert_eq!(answer.status, 200, "{body}: {}", answer.text());
@@ -153,8 +131,8 @@ async fn delete_options_are_accepted_in_every_group_and_format() -> anyhow::Resu
 
 #[tokio::test]
 async fn invalid_options_are_refused_with_kubernetes_messages() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    made(&client, MAPS, map("a")).await?;
+    let (_server, client) = start_tenant().await?;
+    create(&client, MAPS, named("a")).await?;
     for (options, message) in [
         (
             json!({"propagationPolicy": "Foo"}),
@@ -173,20 +151,20 @@ async fn invalid_options_are_refused_with_kubernetes_messages() -> anyhow::Resul
     ] {
         let answer = delete(&client, MAP, &options).await?;
         let message = format!("DeleteOptions.meta.k8s.io \"\" is invalid: {message}");
-        refused(&answer, 422, "Invalid", &message);
+        assert_refused(&answer, 422, "Invalid", &message);
         assert_eq!(answer.json()["details"]["kind"], "DeleteOptions");
     }
     let answer = client
         .delete(&format!("{MAP}?gracePeriodSeconds=abc"))
         .await?;
-    refused(
+    assert_refused(
         &answer,
         400,
         "BadRequest",
         "strconv.ParseInt: parsing \"abc\": invalid syntax",
     );
     let answer = delete(&client, MAP, &json!({"kind": "Foo", "apiVersion": "v1"})).await?;
-    refused(
+    assert_refused(
         &answer,
         400,
         "BadRequest",
@@ -199,9 +177,9 @@ async fn invalid_options_are_refused_with_kubernetes_messages() -> anyhow::Resul
 
 #[tokio::test]
 async fn object_with_finalizers_gets_a_deletion_timestamp() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let sent = json!({"metadata": {"name": "a", "finalizers": ["x.io/y"], "generation": 7}});
-    made(&client, MAPS, sent).await?;
+    create(&client, MAPS, sent).await?;
     let answer = client.delete(&format!("{MAP}?dryRun=All")).await?;
     assert_ne!(answer.json()["metadata"]["deletionTimestamp"], Value::Null);
     let read = client.get(MAP).await?.json();
@@ -221,9 +199,9 @@ async fn object_with_finalizers_gets_a_deletion_timestamp() -> anyhow::Result<()
 
 #[tokio::test]
 async fn running_pods_get_a_grace_period() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let path = format!("{PODS}/p");
-    made(&client, PODS, pod("p")).await?;
+    create(&client, PODS, pod("p")).await?;
     let marked = client.delete(&path).await?.json();
     assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 30);
     assert_eq!(marked["metadata"]["generation"], 2);
@@ -252,13 +230,13 @@ async fn running_pods_get_a_grace_period() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn any_grace_period_is_accepted() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     for (name, seconds, kept) in [
         ("negative", -1, 1),
         ("least", i64::MIN, 1),
         ("most", i64::MAX, i64::MAX),
     ] {
-        made(&client, PODS, pod(name)).await?;
+        create(&client, PODS, pod(name)).await?;
         let options = json!({"gracePeriodSeconds": seconds});
         let answer = delete(&client, &format!("{PODS}/{name}"), &options).await?;
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -271,11 +249,11 @@ async fn any_grace_period_is_accepted() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn pods_that_do_not_run_are_deleted_at_once() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let mut waiting = pod("waiting");
     waiting["spec"]["nodeName"] = Value::Null;
-    made(&client, PODS, waiting).await?;
-    made(&client, PODS, pod("done")).await?;
+    create(&client, PODS, waiting).await?;
+    create(&client, PODS, pod("done")).await?;
     let status = json!({"status": {"phase": "Succeeded"}});
     let path = format!("{PODS}/done/status");
     assert_eq!(client.patch(&path, "merge", &status).await?.status, 200);
@@ -289,13 +267,13 @@ async fn pods_that_do_not_run_are_deleted_at_once() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn built_in_namespaces_cannot_be_deleted() -> anyhow::Result<()> {
-    let (server, client) = tenant().await?;
+    let (server, client) = start_tenant().await?;
     for client in [client, server.system().await?] {
         for name in ["default", "kube-system", "kube-public"] {
             let answer = client.delete(&format!("/api/v1/namespaces/{name}")).await?;
             let message =
                 format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted");
-            refused(&answer, 403, "Forbidden", &message);
+            assert_refused(&answer, 403, "Forbidden", &message);
             assert_eq!(
                 answer.json()["details"],
                 json!({"name": name, "kind": "namespaces"})
@@ -307,8 +285,8 @@ async fn built_in_namespaces_cannot_be_deleted() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn terminating_namespaces_refuse_new_objects() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    made(&client, "/api/v1/namespaces", map("n")).await?;
+    let (_server, client) = start_tenant().await?;
+    create(&client, "/api/v1/namespaces", named("n")).await?;
     let mut marked = client.delete("/api/v1/namespaces/n").await?.json();
     assert_eq!(marked["status"]["phase"], "Terminating");
     assert_ne!(marked["metadata"]["deletionTimestamp"], Value::Null);
@@ -317,9 +295,9 @@ async fn terminating_namespaces_refuse_new_objects() -> anyhow::Result<()> {
         Value::Null
     );
     let answer = client
-        .post("/api/v1/namespaces/n/configmaps", &map("a"))
+        .post("/api/v1/namespaces/n/configmaps", &named("a"))
         .await?;
-    refused(
+    assert_refused(
         &answer,
         403,
         "Forbidden",
@@ -342,11 +320,11 @@ async fn terminating_namespaces_refuse_new_objects() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn delete_collection_honours_selectors() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let mut objects = Vec::new();
     for (name, color) in [("a", "red"), ("b", "blue"), ("c", "red")] {
         let object = json!({"metadata": {"name": name, "labels": {"color": color}}});
-        objects.push(made(&client, MAPS, object).await?);
+        objects.push(create(&client, MAPS, object).await?);
     }
     let selected = format!("{MAPS}?labelSelector=color%3Dred");
     let dry = client
@@ -378,10 +356,10 @@ async fn delete_collection_honours_selectors() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn recreated_object_has_a_new_uid() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    let before = made(&client, MAPS, map("a")).await?;
+    let (_server, client) = start_tenant().await?;
+    let before = create(&client, MAPS, named("a")).await?;
     assert_eq!(client.delete(MAP).await?.status, 200);
-    let after = made(&client, MAPS, map("a")).await?;
+    let after = create(&client, MAPS, named("a")).await?;
     assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
     Ok(())
 }
@@ -389,7 +367,7 @@ async fn recreated_object_has_a_new_uid() -> anyhow::Result<()> {
 /// No garbage collector runs on this server, so objects that wait for one stay.
 #[tokio::test]
 async fn propagation_policy_is_recorded_as_finalizers() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let (foreground, orphan) = (json!(["foregroundDeletion"]), json!(["orphan"]));
     let (nothing, held) = (json!([]), json!(["x.io/y"]));
     let held_orphan = json!(["x.io/y", "orphan"]);
@@ -414,7 +392,7 @@ async fn propagation_policy_is_recorded_as_finalizers() -> anyhow::Result<()> {
         (&held, old(false), 202, Some(&held)),
     ] {
         let sent = json!({"metadata": {"name": "a", "finalizers": has}});
-        made(&client, MAPS, sent).await?;
+        create(&client, MAPS, sent).await?;
         let mut dry = options.clone();
         dry["dryRun"] = json!(["All"]);
         let shown = delete(&client, MAP, &dry).await?;
@@ -446,9 +424,9 @@ async fn propagation_policy_is_recorded_as_finalizers() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn second_deletion_can_change_the_propagation_policy() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let sent = json!({"metadata": {"name": "a", "finalizers": ["x.io/y"], "generation": 1}});
-    made(&client, MAPS, sent).await?;
+    create(&client, MAPS, sent).await?;
     let policy = |policy: &str| json!({"propagationPolicy": policy});
     let first = delete(&client, MAP, &policy("Foreground")).await?.json();
     assert_eq!(first["metadata"]["generation"], 2);
@@ -463,7 +441,7 @@ async fn second_deletion_can_change_the_propagation_policy() -> anyhow::Result<(
         wanted["resourceVersion"] = next["metadata"]["resourceVersion"].clone();
         assert_eq!(next["metadata"], wanted, "{asked}");
     }
-    made(&client, MAPS, map("b")).await?;
+    create(&client, MAPS, named("b")).await?;
     let path = format!("{MAPS}/b");
     delete(&client, &path, &policy("Foreground")).await?;
     let gone = delete(&client, &path, &policy("Background")).await?;
@@ -474,7 +452,7 @@ async fn second_deletion_can_change_the_propagation_policy() -> anyhow::Result<(
 
 #[tokio::test]
 async fn default_propagation_policy_depends_on_the_kind() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Always",
         "containers": [{"name": "c", "image": "i"}]}});
     let mut once = template.clone();
@@ -494,7 +472,7 @@ async fn default_propagation_policy_depends_on_the_kind() -> anyhow::Result<()> 
     ] {
         let object = json!({"metadata": {"name": "a"}, "spec": spec});
         let one = format!("{path}/a");
-        made(&client, path, object.clone()).await?;
+        create(&client, path, object.clone()).await?;
         let answer = client.delete(&one).await?;
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(answer.header("warning"), warned);
@@ -507,7 +485,7 @@ async fn default_propagation_policy_depends_on_the_kind() -> anyhow::Result<()> 
         let answer = delete(&client, &one, &options).await?;
         assert_eq!(answer.header("warning"), "");
         assert_eq!(client.get(&one).await?.status, 404, "{path}");
-        made(&client, path, object).await?;
+        create(&client, path, object).await?;
         let all = client.delete(path).await?;
         assert_eq!(all.header("warning"), warned);
         let left = client.get(&one).await?;
@@ -516,7 +494,7 @@ async fn default_propagation_policy_depends_on_the_kind() -> anyhow::Result<()> 
     // Events have no dependents, so the policy is ignored.
     let events = "/api/v1/namespaces/default/events";
     let event = json!({"metadata": {"name": "a"}, "involvedObject": {"namespace": "default"}});
-    made(&client, events, event).await?;
+    create(&client, events, event).await?;
     let options = json!({"propagationPolicy": "Foreground"});
     delete(&client, &format!("{events}/a"), &options).await?;
     assert_eq!(client.get(&format!("{events}/a")).await?.status, 404);
@@ -525,9 +503,9 @@ async fn default_propagation_policy_depends_on_the_kind() -> anyhow::Result<()> 
 
 #[tokio::test]
 async fn delete_collection_applies_the_propagation_policy() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     for name in ["a", "b"] {
-        made(&client, MAPS, map(name)).await?;
+        create(&client, MAPS, named(name)).await?;
     }
     let options = json!({"propagationPolicy": "Foreground"});
     let gone = delete(&client, MAPS, &options).await?.json();
@@ -543,8 +521,8 @@ async fn delete_collection_applies_the_propagation_policy() -> anyhow::Result<()
 
 #[tokio::test]
 async fn terminating_namespaces_keep_their_propagation_policy() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    made(&client, "/api/v1/namespaces", map("n")).await?;
+    let (_server, client) = start_tenant().await?;
+    create(&client, "/api/v1/namespaces", named("n")).await?;
     let path = "/api/v1/namespaces/n";
     let policy = |policy: &str| json!({"propagationPolicy": policy});
     let marked = delete(&client, path, &policy("Foreground")).await?.json();
@@ -562,9 +540,9 @@ async fn terminating_namespaces_keep_their_propagation_policy() -> anyhow::Resul
 
 #[tokio::test]
 async fn terminating_pods_accept_shorter_grace_periods_only() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let path = format!("{PODS}/p");
-    made(&client, PODS, pod("p")).await?;
+    create(&client, PODS, pod("p")).await?;
     let options = json!({"gracePeriodSeconds": 60});
     let marked = delete(&client, &path, &options).await?.json();
     for options in [json!({}), json!({"propagationPolicy": "Foreground"})] {

@@ -233,8 +233,8 @@ async fn unaggregated_discovery_is_served() -> anyhow::Result<()> {
 #[tokio::test]
 async fn version_and_health_are_public() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
-    let nobody = server.client("").await?;
-    let version = nobody.get("/version").await?;
+    let anonymous = server.client("").await?;
+    let version = anonymous.get("/version").await?;
     assert_eq!(version.status, 200);
     let version = version.json();
     assert_eq!(
@@ -245,7 +245,7 @@ async fn version_and_health_are_public() -> anyhow::Result<()> {
     assert!(git.starts_with("v1.36.4"), "{git}");
     for check in ["healthz", "livez", "readyz"] {
         for path in [format!("/{check}"), format!("/{check}/ping")] {
-            let answer = nobody.get(&path).await?;
+            let answer = anonymous.get(&path).await?;
             assert_eq!(
                 (answer.status, answer.text().as_str()),
                 (200, "ok"),
@@ -253,7 +253,7 @@ async fn version_and_health_are_public() -> anyhow::Result<()> {
             );
             assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
         }
-        let answer = nobody.get(&format!("/{check}?verbose")).await?;
+        let answer = anonymous.get(&format!("/{check}?verbose")).await?;
         assert!(
             answer.text().starts_with("[+]ping ok\n"),
             "{}",
@@ -261,7 +261,7 @@ async fn version_and_health_are_public() -> anyhow::Result<()> {
         );
         let last = format!("{check} check passed\n");
         assert!(answer.text().ends_with(&last), "{}", answer.text());
-        let head = nobody
+        let head = anonymous
             .send(Method::HEAD, &format!("/{check}"), &[], "")
             .await?;
         assert_eq!((head.status, head.body.len()), (200, 0));
@@ -274,7 +274,7 @@ async fn version_and_health_are_public() -> anyhow::Result<()> {
         "/api/v1/pods",
         "/",
     ] {
-        let answer = nobody.get(path).await?;
+        let answer = anonymous.get(path).await?;
         assert_eq!(answer.status, 401, "{path}");
         assert_eq!(answer.message(), "Unauthorized");
     }

@@ -1,5 +1,6 @@
 //! Error messages for malformed bodies.
 
+use crate::fixtures::start_tenant;
 use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};
 use serde_json::{Value, json};
@@ -8,12 +9,6 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
-
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start().await?;
-    let client = server.tenant("t1").await?;
-    Ok((server, client))
-}
 
 async fn post(client: &Client, path: &str, media: &str, body: &str) -> anyhow::Result<Answer> {
     let headers = [("content-type", media)];
@@ -24,7 +19,7 @@ async fn post(client: &Client, path: &str, media: &str, body: &str) -> anyhow::R
 
 #[tokio::test]
 async fn decode_errors_match_go() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let map = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: ";
     let unrecognized = "the object provided is unrecognized (must be of type ConfigMap): couldn't \
                         get version/kind; json parse error: ";
@@ -118,7 +113,7 @@ async fn decode_errors_match_go() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn null_fields_are_absent_and_null_map_values_are_empty() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let body = r#"{"metadata":{"name":"a","labels":null},"data":{"k":null},"binaryData":null}"#;
     let answer = post(&client, MAPS, "", body).await?;
     assert_eq!(answer.status, 201, "{}", answer.text());
@@ -129,7 +124,7 @@ async fn null_fields_are_absent_and_null_map_values_are_empty() -> anyhow::Resul
 
 #[tokio::test]
 async fn unknown_content_types_are_refused() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     for media in ["text/plain", "application/xml", "application/cbor"] {
         let answer = post(&client, MAPS, media, "{}").await?;
         assert_eq!(answer.status, 415);
@@ -148,7 +143,7 @@ const DUPLICATE_AND_UNKNOWN: &str =
 
 #[tokio::test]
 async fn strict_field_validation_reports_all_problems_in_document_order() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let strict = format!("{MAPS}?fieldValidation=Strict");
     let answer = post(&client, &strict, "application/json", DUPLICATE_AND_UNKNOWN).await?;
     assert_eq!(answer.status, 400);
@@ -174,7 +169,7 @@ async fn strict_field_validation_reports_all_problems_in_document_order() -> any
 
 #[tokio::test]
 async fn warn_is_the_default_with_one_header_per_problem() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let wanted = [
         r#"299 - "unknown field \"metadata.bogus\"""#,
         r#"299 - "duplicate field \"data.a\"""#,
@@ -197,7 +192,7 @@ async fn warn_is_the_default_with_one_header_per_problem() -> anyhow::Result<()>
 
 #[tokio::test]
 async fn warnings_are_escaped_and_truncated_for_headers() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let mut object = json!({"metadata": {"name": "a"}});
     for number in 0..90 {
         object[format!("{number}-{}", "é".repeat(10_000))] = 1.into();
@@ -213,7 +208,7 @@ async fn warnings_are_escaped_and_truncated_for_headers() -> anyhow::Result<()> 
 
 #[tokio::test]
 async fn yaml_errors_name_the_line() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let yaml = "application/yaml";
     let body =
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  a: one\n  z: \"5\"\n";
@@ -242,7 +237,7 @@ async fn yaml_errors_name_the_line() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn errors_are_sent_in_the_accepted_format() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let path = format!("{MAPS}/none");
     let answer = client.accept(&path, "application/yaml").await?;
     assert_eq!(answer.status, 404);
@@ -264,7 +259,7 @@ async fn errors_are_sent_in_the_accepted_format() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn every_validation_error_is_a_cause() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let answer = client
         .post(DEPLOYMENTS, &json!({"metadata": {"name": "k"}}))
         .await?;

@@ -126,19 +126,19 @@ async fn creating_a_role_needs_all_its_permissions() -> anyhow::Result<()> {
                 continue;
             }
             let wanted = role("r", &rules);
-            let made = alice.post(&format!("{path}?dryRun=All"), &wanted).await?;
+            let created = alice.post(&format!("{path}?dryRun=All"), &wanted).await?;
             if lacking.is_empty() {
-                assert_eq!(made.status, 201, "{rules:?}: {}", made.text());
+                assert_eq!(created.status, 201, "{rules:?}: {}", created.text());
                 continue;
             }
-            assert_eq!(made.status, 403, "{rules:?}: {}", made.text());
-            let said = made.json();
+            assert_eq!(created.status, 403, "{rules:?}: {}", created.text());
+            let text = created.json();
             assert_eq!(
-                said["message"],
+                text["message"],
                 format!("{resource}.{RBAC} \"r\" is forbidden: {MISSING_PERMISSIONS}{lacking}")
             );
             assert_eq!(
-                said["details"],
+                text["details"],
                 json!({"name": "r", "group": RBAC, "kind": resource})
             );
         }
@@ -247,8 +247,8 @@ async fn labels_cannot_add_permissions_to_an_aggregated_role() -> anyhow::Result
         for format in ["merge", "strategic-merge"] {
             let answer = alice.patch(&object, format, &labelled).await?;
             assert_eq!(answer.status, 403, "{name}: {}", answer.text());
-            let said = answer.message();
-            assert!(said.contains("not currently held"), "{said}");
+            let text = answer.message();
+            assert!(text.contains("not currently held"), "{text}");
         }
         let mut whole = alice.get(&object).await?.json();
         whole["metadata"]["labels"][label] = "true".into();
@@ -548,7 +548,7 @@ async fn setting_owners_needs_delete_and_finalizer_permissions() -> anyhow::Resu
     let cannot_delete = "cannot set an ownerRef on a resource you can't delete";
     let cannot_hold = "cannot set blockOwnerDeletion if an ownerReference refers to a resource \
                        you can't set finalizers on";
-    let told = |name: &str, why: &str| format!("configmaps \"{name}\" is forbidden: {why}");
+    let reported = |name: &str, why: &str| format!("configmaps \"{name}\" is forbidden: {why}");
     // A creator may set an owner, but not `blockOwnerDeletion`.
     let plain = owned("plain", json!([owner("o", "1", false)]));
     assert_eq!(alice.post(maps, &plain).await?.status, 201);
@@ -556,15 +556,15 @@ async fn setting_owners_needs_delete_and_finalizer_permissions() -> anyhow::Resu
     let answer = alice.post(maps, &holds).await?;
     assert_eq!(
         (answer.status, answer.message()),
-        (403, told("holds", cannot_hold))
+        (403, reported("holds", cannot_hold))
     );
     // An unknown kind might be defined later.
     let mut unknown = owner("o", "1", true);
     unknown["apiVersion"] = "nosuch.io/v1".into();
     let answer = alice.post(maps, &owned("x", json!([unknown]))).await?;
     assert_eq!(answer.status, 403, "{}", answer.text());
-    let said = answer.message();
-    assert!(said.contains("blockOwnerDeletion"), "{said}");
+    let text = answer.message();
+    assert!(text.contains("blockOwnerDeletion"), "{text}");
     // Changing the owner later allows the object to be deleted, so it needs delete permission.
     let object = format!("{maps}/plain");
     let more = json!({"metadata": {"ownerReferences": [owner("o", "1", false),
@@ -580,7 +580,7 @@ async fn setting_owners_needs_delete_and_finalizer_permissions() -> anyhow::Resu
         let answer = alice.patch(&object, format, &patch).await?;
         assert_eq!(
             (answer.status, answer.message()),
-            (403, told("plain", cannot_delete)),
+            (403, reported("plain", cannot_delete)),
             "{patch}"
         );
     }
@@ -595,7 +595,7 @@ async fn setting_owners_needs_delete_and_finalizer_permissions() -> anyhow::Resu
     let answer = alice.patch(&object, "merge", &hold).await?;
     assert_eq!(
         (answer.status, answer.message()),
-        (403, told("plain", cannot_hold))
+        (403, reported("plain", cannot_hold))
     );
     let holding = add(named("update", "", "secrets/finalizers", &["o"]));
     assert_eq!(admin.patch(&role, "json", &holding).await?.status, 200);

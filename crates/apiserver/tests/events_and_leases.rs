@@ -56,8 +56,8 @@ async fn field_names_differ_between_core_and_events_group() {
     ] {
         sent[member] = value;
     }
-    let made = client.post(CORE, &sent).await.unwrap();
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = client.post(CORE, &sent).await.unwrap();
+    assert_eq!(created.status, 201, "{}", created.text());
     let shown = client.get(&format!("{GROUP}/a")).await.unwrap().json();
     for (old, now) in [
         ("involvedObject", "regarding"),
@@ -95,10 +95,10 @@ async fn core_events_are_in_the_namespace_of_their_object() {
         let answer = client.post(&path, &sent).await.unwrap();
         match refused {
             None => assert_eq!(answer.status, 201, "{}", answer.text()),
-            Some(said) => {
+            Some(text) => {
                 assert_eq!(answer.status, 422, "{}", answer.text());
                 let end = format!(
-                    "is invalid: involvedObject.namespace: Invalid value: \"{said}\": does not \
+                    "is invalid: involvedObject.namespace: Invalid value: \"{text}\": does not \
                      match event.namespace"
                 );
                 assert!(answer.message().ends_with(&end), "{}", answer.message());
@@ -210,12 +210,12 @@ async fn only_series_and_metadata_of_new_events_are_mutable() {
     ] {
         let answer = client.patch(&path, "merge", &patch).await.unwrap();
         assert_eq!(answer.status, 422, "{patch}: {}", answer.text());
-        let said = answer.message();
+        let text = answer.message();
         assert!(
-            said.contains(&format!("{field}: Invalid value: ")),
-            "{said}"
+            text.contains(&format!("{field}: Invalid value: ")),
+            "{text}"
         );
-        assert!(said.contains("field is immutable"), "{said}");
+        assert!(text.contains("field is immutable"), "{text}");
     }
     let series = json!({
         "series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"},
@@ -336,9 +336,9 @@ async fn lease_times_keep_microseconds() {
         "holderIdentity": "me", "leaseDurationSeconds": 15, "leaseTransitions": 0,
         "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.123456Z",
     });
-    let made = client.post(LEASES, &lease(spec.clone())).await.unwrap();
-    assert_eq!(made.status, 201, "{}", made.text());
-    assert_eq!(made.json()["spec"], spec);
+    let created = client.post(LEASES, &lease(spec.clone())).await.unwrap();
+    assert_eq!(created.status, 201, "{}", created.text());
+    assert_eq!(created.json()["spec"], spec);
     // Another time zone denotes the same instant.
     let zone = json!({"spec": {"renewTime": "2026-01-01T02:00:00.123456+02:00"}});
     let patched = client
@@ -353,8 +353,8 @@ async fn put_creates_a_missing_lease() {
     let (_server, client) = client().await;
     let path = format!("{LEASES}/l");
     let sent = lease(json!({"holderIdentity": "me", "leaseDurationSeconds": 15}));
-    let made = client.put(&path, &sent).await.unwrap();
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = client.put(&path, &sent).await.unwrap();
+    assert_eq!(created.status, 201, "{}", created.text());
     // An update must carry the resource version.
     let again = client.put(&path, &sent).await.unwrap();
     assert_eq!(again.status, 422, "{}", again.text());
@@ -364,7 +364,7 @@ async fn put_creates_a_missing_lease() {
          0: must be specified for an update"
     );
     // An outdated resource version conflicts.
-    let mut mine = made.json();
+    let mut mine = created.json();
     mine["spec"]["holderIdentity"] = "you".into();
     assert_eq!(client.put(&path, &mine).await.unwrap().status, 200);
     let late = client.put(&path, &mine).await.unwrap();

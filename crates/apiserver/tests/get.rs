@@ -2,45 +2,41 @@
 
 use std::time::{Duration, Instant};
 
+use crate::fixtures::revision;
 use http::Method;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-async fn map(client: &Client, name: &str) -> anyhow::Result<Value> {
+async fn create_map(client: &Client, name: &str) -> anyhow::Result<Value> {
     let object = json!({"metadata": {"name": name}, "data": {"of": name}});
-    let made = client.post(MAPS, &object).await?;
-    anyhow::ensure!(made.status == 201, "{}", made.text());
-    Ok(made.json())
-}
-
-fn revision(object: &Value) -> u64 {
-    let text = object["metadata"]["resourceVersion"].as_str();
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+    let created = client.post(MAPS, &object).await?;
+    anyhow::ensure!(created.status == 201, "{}", created.text());
+    Ok(created.json())
 }
 
 #[tokio::test]
 async fn objects_are_read_as_created() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    let made = map(&client, "a").await?;
+    let created = create_map(&client, "a").await?;
     for query in [
         "",
         "?resourceVersion=",
         "?resourceVersion=0",
         "?resourceVersion=1",
-        &format!("?resourceVersion={}", revision(&made)),
+        &format!("?resourceVersion={}", revision(&created)),
         "?watch=true",
         "?resourceVersionMatch=Foo",
         "?limit=x&unknown=1",
     ] {
         let found = client.get(&format!("{MAPS}/a{query}")).await?;
         assert_eq!(found.status, 200, "{query} {}", found.text());
-        assert_eq!(found.json(), made, "{query}");
+        assert_eq!(found.json(), created, "{query}");
         assert_eq!(found.header("content-type"), "application/json");
     }
-    assert_eq!(made["metadata"]["tenant"], "t1");
+    assert_eq!(created["metadata"]["tenant"], "t1");
     Ok(())
 }
 
@@ -48,7 +44,7 @@ async fn objects_are_read_as_created() -> anyhow::Result<()> {
 async fn future_resource_versions_time_out() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    let now = revision(&map(&client, "a").await?);
+    let now = revision(&create_map(&client, "a").await?);
     let asked = now + 1000;
     let begun = Instant::now();
     let refused = client
@@ -81,17 +77,17 @@ async fn future_resource_versions_time_out() -> anyhow::Result<()> {
 async fn future_resource_versions_are_served_once_reached() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    let next = revision(&map(&client, "a").await?) + 1;
+    let next = revision(&create_map(&client, "a").await?) + 1;
     let path = format!("{MAPS}/a?resourceVersion={next}");
     let waiting = client.get(&path);
     let writing = async {
         // The reader is waiting before the writer begins.
         tokio::task::yield_now().await;
-        map(&client, "b").await
+        create_map(&client, "b").await
     };
-    let (found, made) = tokio::join!(waiting, writing);
+    let (found, created) = tokio::join!(waiting, writing);
     assert_eq!(found?.status, 200);
-    assert_eq!(revision(&made?), next);
+    assert_eq!(revision(&created?), next);
     Ok(())
 }
 
@@ -176,7 +172,7 @@ async fn missing_objects_are_not_found() -> anyhow::Result<()> {
 async fn head_and_options_are_not_allowed_on_objects() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    map(&client, "a").await?;
+    create_map(&client, "a").await?;
     for path in [MAPS.to_owned(), format!("{MAPS}/a")] {
         let head = client.send(Method::HEAD, &path, &[], "").await?;
         assert_eq!((head.status, head.body.len()), (405, 0), "{path}");
@@ -199,9 +195,9 @@ async fn reads_see_preceding_writes() -> anyhow::Result<()> {
     let reader = server.client("t1").await?;
     for round in 0..200 {
         let name = format!("m{round}");
-        let made = map(&writer, &name).await?;
+        let created = create_map(&writer, &name).await?;
         let found = reader.get(&format!("{MAPS}/{name}")).await?;
-        assert_eq!(found.json(), made, "{round}");
+        assert_eq!(found.json(), created, "{round}");
         if round % 4 == 0 {
             writer.delete(&format!("{MAPS}/{name}")).await?;
             let gone = reader.get(&format!("{MAPS}/{name}")).await?;
@@ -262,11 +258,11 @@ async fn all_versions_of_a_kind_show_the_same_object() -> anyhow::Result<()> {
             "targetCPUUtilizationPercentage": 50,
         },
     });
-    let made = client.post(&path("v1"), &object).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = client.post(&path("v1"), &object).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
     let one = client.get(&format!("{}/h", path("v1"))).await?.json();
     let two = client.get(&format!("{}/h", path("v2"))).await?.json();
-    assert_eq!(one, made.json());
+    assert_eq!(one, created.json());
     assert_eq!(one["apiVersion"], "autoscaling/v1");
     assert_eq!(two["apiVersion"], "autoscaling/v2");
     assert_eq!(one["spec"]["targetCPUUtilizationPercentage"], 50);

@@ -389,9 +389,9 @@ async fn tenants_cannot_impersonate_server_assigned_identities() -> anyhow::Resu
     ] {
         let answer = get(&admin, MAPS, &[("impersonate-user", user)]).await?;
         assert_eq!(answer.status, 403, "{user}: {}", answer.text());
-        let said = answer.message();
+        let text = answer.message();
         let start = format!("users \"{user}\" is forbidden: User \"admin\" cannot impersonate");
-        assert!(said.starts_with(&start), "{said}");
+        assert!(text.starts_with(&start), "{text}");
     }
     for group in [
         "system:masters",
@@ -408,9 +408,9 @@ async fn tenants_cannot_impersonate_server_assigned_identities() -> anyhow::Resu
         let headers = [("impersonate-user", "bob"), ("impersonate-group", group)];
         let answer = get(&admin, MAPS, &headers).await?;
         assert_eq!(answer.status, 403, "{group}: {}", answer.text());
-        let said = answer.message();
+        let text = answer.message();
         let start = format!("groups \"{group}\" is forbidden: User \"admin\" cannot impersonate");
-        assert!(said.starts_with(&start), "{said}");
+        assert!(text.starts_with(&start), "{text}");
         // Nor together with one of its own service accounts.
         let headers = [
             ("impersonate-user", "system:serviceaccount:default:default"),
@@ -473,8 +473,8 @@ async fn system_users_impersonate_tenant_users_by_naming_the_tenant() -> anyhow:
     ];
     let groups = whoami(&system, &headers).await?["groups"].clone();
     assert_eq!(groups, json!(["system:authenticated"]));
-    let nobody = [("impersonate-user", "nobody"), inside[1], headers[2]];
-    assert_eq!(get(&system, MAPS, &nobody).await?.status, 403);
+    let unprivileged = [("impersonate-user", "carol"), inside[1], headers[2]];
+    assert_eq!(get(&system, MAPS, &unprivileged).await?.status, 403);
     // A service account is that tenant's.
     let robot = [
         ("impersonate-user", "system:serviceaccount:default:robot"),
@@ -581,8 +581,8 @@ async fn constrained_impersonation_is_limited_to_its_actions() -> anyhow::Result
     let refused = "users \"bob\" is forbidden: User \"alice\" cannot impersonate resource \
                    \"users\" in API group \"\" at the cluster scope";
     // Either permission alone is not enough.
-    let whom = [constrained("user-info", "users", &["bob"])];
-    admin.grant("whom", "User:alice", &whom).await?;
+    let subject = [constrained("user-info", "users", &["bob"])];
+    admin.grant("whom", "User:alice", &subject).await?;
     let answer = get(&alice, MAPS, &[bob]).await?;
     assert_eq!((answer.status, answer.message()), (403, refused.to_owned()));
     admin
@@ -764,9 +764,9 @@ async fn audit_log_names_both_users() -> anyhow::Result<()> {
         event["authenticationMetadata"],
         json!({"impersonationConstraint": "impersonate:serviceaccount"})
     );
-    let (by, whom) = (&event["user"], &event["impersonatedUser"]);
+    let (by, subject) = (&event["user"], &event["impersonatedUser"]);
     assert_eq!(by["username"], "system:serviceaccount:default:default");
-    assert_eq!(whom["username"], "system:serviceaccount:default:other");
+    assert_eq!(subject["username"], "system:serviceaccount:default:other");
     // A refused impersonation is logged without an impersonated user.
     let headers = [("impersonate-user", "system:admin")];
     let refused = get(&admin, "/api/v1/pods", &headers).await?;

@@ -1,49 +1,29 @@
 //! LIST: which revision a list shows, and its metadata.
 
+use crate::fixtures::{assert_refused, names, revision};
 use insula_store::{At, KeyRange, Revision, Transaction};
 use insula_testkit::server::{Answer, Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-async fn map(client: &Client, name: &str) -> anyhow::Result<u64> {
+async fn create_map(client: &Client, name: &str) -> anyhow::Result<u64> {
     let object = json!({"metadata": {"name": name}, "data": {"of": name}});
-    let made = client.post(MAPS, &object).await?;
-    anyhow::ensure!(made.status == 201, "{}", made.text());
-    Ok(revision(&made.json()))
-}
-
-fn revision(object: &Value) -> u64 {
-    let text = object["metadata"]["resourceVersion"].as_str();
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
-}
-
-fn names(list: &Value) -> Vec<&str> {
-    let items = list["items"].as_array().into_iter().flatten();
-    items
-        .filter_map(|item| item["metadata"]["name"].as_str())
-        .collect()
+    let created = client.post(MAPS, &object).await?;
+    anyhow::ensure!(created.status == 201, "{}", created.text());
+    Ok(revision(&created.json()))
 }
 
 /// A server with three ConfigMaps, created at the returned revisions.
 async fn three_maps() -> anyhow::Result<(TestServer, Client, [u64; 3])> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    let made = [
-        map(&client, "a").await?,
-        map(&client, "b").await?,
-        map(&client, "c").await?,
+    let created = [
+        create_map(&client, "a").await?,
+        create_map(&client, "b").await?,
+        create_map(&client, "c").await?,
     ];
-    Ok((server, client, made))
-}
-
-#[track_caller]
-fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
-    let status = answer.json();
-    assert_eq!(answer.status, code, "{}", answer.text());
-    assert_eq!(status["message"], message);
-    assert_eq!(status["reason"], reason);
-    assert_eq!(status["code"], code);
+    Ok((server, client, created))
 }
 
 #[tokio::test]
@@ -51,7 +31,7 @@ async fn items_are_in_key_order_without_kinds() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     for name in ["b", "a.b", "a", "a-b", "c"] {
-        map(&client, name).await?;
+        create_map(&client, name).await?;
     }
     let answer = client.get(MAPS).await?;
     assert_eq!(answer.status, 200);
@@ -199,7 +179,7 @@ async fn contradictory_parameters_are_refused() -> anyhow::Result<()> {
         ),
     ] {
         let answer = client.get(&format!("{MAPS}?{query}")).await?;
-        refused(&answer, 422, "Invalid", &invalid(&what));
+        assert_refused(&answer, 422, "Invalid", &invalid(&what));
     }
     let answer = client
         .get(&format!("{MAPS}?sendInitialEvents=true"))
@@ -238,7 +218,7 @@ async fn contradictory_parameters_are_refused() -> anyhow::Result<()> {
         ),
     ] {
         let answer = client.get(&format!("{MAPS}?{query}")).await?;
-        refused(&answer, 400, "BadRequest", message);
+        assert_refused(&answer, 400, "BadRequest", message);
         assert_eq!(answer.json().get("details"), None);
     }
     Ok(())
@@ -257,7 +237,7 @@ async fn future_resource_versions_time_out() -> anyhow::Result<()> {
     let (plain, exact, paged) =
         tokio::join!(client.get(&path), client.get(&exact), client.get(&paged));
     for answer in [plain?, exact?, paged?] {
-        refused(&answer, 504, "Timeout", &message);
+        assert_refused(&answer, 504, "Timeout", &message);
         assert_eq!(answer.header("retry-after"), "1");
     }
     Ok(())
@@ -271,8 +251,8 @@ async fn compacted_revisions_are_answered_with_410() -> anyhow::Result<()> {
             continue;
         };
         let client = server.tenant("t1").await?;
-        let first = map(&client, "a").await?;
-        let last = map(&client, "b").await?;
+        let first = create_map(&client, "a").await?;
+        let last = create_map(&client, "b").await?;
         server
             .registry()
             .store()
@@ -284,7 +264,7 @@ async fn compacted_revisions_are_answered_with_410() -> anyhow::Result<()> {
         ] {
             let answer = client.get(&format!("{MAPS}?{query}")).await?;
             let message = "The resourceVersion for the provided list is too old.";
-            refused(&answer, 410, "Expired", message);
+            assert_refused(&answer, 410, "Expired", message);
             assert_eq!(answer.json().get("details"), None);
         }
         let answer = client
@@ -299,7 +279,7 @@ async fn compacted_revisions_are_answered_with_410() -> anyhow::Result<()> {
 async fn recreated_tenant_cannot_read_its_predecessors_history() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    let of_the_first = map(&client, "secret").await?;
+    let of_the_first = create_map(&client, "secret").await?;
     let mut watch = client.watch(&format!("{MAPS}?watch=1")).await?;
     remove_tenant(&server, "t1").await?;
     // A watch on the first tenant ends with its deletion and sees nothing of the second.
@@ -317,7 +297,7 @@ async fn recreated_tenant_cannot_read_its_predecessors_history() -> anyhow::Resu
     ] {
         let answer = second.get(&format!("{MAPS}?{query}")).await?;
         let message = "The resourceVersion for the provided list is too old.";
-        refused(&answer, 410, "Expired", message);
+        assert_refused(&answer, 410, "Expired", message);
     }
     let mut watch = second
         .watch(&format!("{MAPS}?watch=1&resourceVersion={of_the_first}"))
@@ -338,7 +318,7 @@ async fn list_over_all_tenants_is_one_list() -> anyhow::Result<()> {
     for tenant in ["t2", "t1", "tenant-a"] {
         let client = server.tenant(tenant).await?;
         for name in ["b", "a"] {
-            last = map(&client, name).await?;
+            last = create_map(&client, name).await?;
         }
     }
     let own = json!({"metadata": {"name": "z"}});

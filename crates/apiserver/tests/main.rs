@@ -1,6 +1,8 @@
 //! Request and response tests. All files beside this one are one program, since linking one program
 //! per file takes longer than running it.
 
+#[path = "support/fixtures.rs"]
+mod fixtures;
 #[path = "support/samples.rs"]
 mod samples;
 
@@ -9,8 +11,8 @@ mod audit;
 mod audit_secrets;
 mod bad_input;
 mod breakout;
-mod built_in;
 mod create;
+mod default_roles;
 mod default_tenant;
 mod defaults;
 mod delete;
@@ -21,7 +23,7 @@ mod escalation;
 mod events_and_leases;
 mod get;
 mod impersonation;
-mod keys;
+mod lagging_store;
 mod list;
 mod names;
 mod namespaces;
@@ -29,7 +31,7 @@ mod negotiation;
 mod oidc;
 mod oidc_server;
 mod openapi;
-mod pages;
+mod paging;
 mod patch;
 mod paths;
 mod protobuf;
@@ -38,7 +40,7 @@ mod reviews;
 mod selectors;
 mod smoke;
 mod spaces;
-mod stores;
+mod store_keys;
 mod subresources;
 mod tables;
 mod tenants;
@@ -46,7 +48,7 @@ mod tls;
 mod update;
 mod versions;
 mod watch;
-mod watchers;
+mod watch_consistency;
 
 use std::path::Path;
 

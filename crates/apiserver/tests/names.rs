@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::fixtures::named;
 use insula_testkit::server::{Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
 const TENANTS: &str = "/api/v1/tenants";
 const NAMESPACES: &str = "/api/v1/namespaces";
-
-fn named(name: &str) -> Value {
-    json!({"metadata": {"name": name}})
-}
 
 /// Deletes a namespace or tenant and does the work of its controller.
 async fn remove(client: &Client, path: &str) -> anyhow::Result<()> {
@@ -94,9 +91,9 @@ async fn tenants_and_the_system_can_use_the_same_names() -> anyhow::Result<()> {
     let mut uids = Vec::new();
     for client in &clients {
         for (path, object) in &objects {
-            let made = client.post(path, object).await?;
-            assert_eq!(made.status, 201, "{path}: {}", made.text());
-            uids.push(made.json()["metadata"]["uid"].to_string());
+            let created = client.post(path, object).await?;
+            assert_eq!(created.status, 201, "{path}: {}", created.text());
+            uids.push(created.json()["metadata"]["uid"].to_string());
             let again = client.post(path, object).await?;
             assert_eq!(again.status, 409, "{path}: {}", again.text());
         }
@@ -132,8 +129,8 @@ async fn spaces_with_a_common_prefix_are_separate() -> anyhow::Result<()> {
     let path = "/api/v1/namespaces/default/configmaps";
     for name in ["a", "a-b", "ab"] {
         let client = server.tenant(name).await?;
-        let made = client.post(path, &named(&format!("of-{name}"))).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
+        let created = client.post(path, &named(&format!("of-{name}"))).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
     }
     for name in ["a", "a-b", "ab"] {
         let client = server.client(name).await?;
@@ -175,8 +172,8 @@ async fn tenants_and_system_namespaces_cannot_share_a_name() -> anyhow::Result<(
     assert_eq!(system.post(NAMESPACES, &named("system")).await?.status, 409);
     // Inside a tenant's space these names are free.
     for name in ["t1", "t2", "x", "system", "all"] {
-        let made = user.post(NAMESPACES, &named(name)).await?;
-        assert_eq!(made.status, 201, "{name}: {}", made.text());
+        let created = user.post(NAMESPACES, &named(name)).await?;
+        assert_eq!(created.status, 201, "{name}: {}", created.text());
     }
     assert_eq!(system.post(TENANTS, &named("t2")).await?.status, 201);
     // Once the winner is deleted, the name is free again.
@@ -214,8 +211,8 @@ async fn race(engine: Engine) -> anyhow::Result<()> {
         let (client, start) = (client.clone(), Arc::clone(&start));
         tokio::spawn(async move {
             start.wait().await;
-            let made = client.post(path, &named(&format!("n{number}"))).await?;
-            anyhow::Ok(made.status)
+            let created = client.post(path, &named(&format!("n{number}"))).await?;
+            anyhow::Ok(created.status)
         })
     };
     let pairs: Vec<_> = (0..PAIRS)

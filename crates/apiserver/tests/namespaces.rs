@@ -1,20 +1,17 @@
 //! Namespaces as in Kubernetes: names, labels, finalizers and deletion.
 
+use crate::fixtures::named;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 const LABEL: &str = "kubernetes.io/metadata.name";
 
-async fn made(client: &Client, namespace: Value) -> Value {
+async fn create_namespace(client: &Client, namespace: Value) -> Value {
     let answer = client.post(NAMESPACES, &namespace).await;
     let answer = answer.expect("it answers");
     assert_eq!(answer.status, 201, "{}", answer.text());
     answer.json()
-}
-
-fn named(name: &str) -> Value {
-    json!({"metadata": {"name": name}})
 }
 
 /// A system and a tenant client: both get the same responses.
@@ -34,7 +31,7 @@ async fn new_namespaces_are_active_with_the_kubernetes_finalizer() {
             "spec": {"finalizers": ["ex.io/mine"]},
             "status": {"phase": "Terminating", "conditions": [{"type": "X", "status": "True"}]},
         });
-        let namespace = made(&client, sent).await;
+        let namespace = create_namespace(&client, sent).await;
         assert_eq!(namespace["status"], json!({"phase": "Active"}));
         assert_eq!(
             namespace["metadata"]["labels"],
@@ -44,14 +41,15 @@ async fn new_namespaces_are_active_with_the_kubernetes_finalizer() {
             namespace["spec"]["finalizers"],
             json!(["ex.io/mine", "kubernetes"])
         );
-        let generated = made(&client, json!({"metadata": {"generateName": "made-"}})).await;
+        let generated =
+            create_namespace(&client, json!({"metadata": {"generateName": "made-"}})).await;
         assert_eq!(
             generated["metadata"]["labels"][LABEL],
             generated["metadata"]["name"]
         );
         let twice = json!({"metadata": {"name": "n2"}, "spec": {"finalizers": ["kubernetes"]}});
         assert_eq!(
-            made(&client, twice).await["spec"]["finalizers"],
+            create_namespace(&client, twice).await["spec"]["finalizers"],
             json!(["kubernetes"])
         );
     }
@@ -75,7 +73,7 @@ async fn namespace_names_have_no_dots() {
 async fn metadata_name_label_cannot_be_removed() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
-        let mut namespace = made(&client, named("n1")).await;
+        let mut namespace = create_namespace(&client, named("n1")).await;
         let path = format!("{NAMESPACES}/n1");
         namespace["metadata"]["labels"] = json!({LABEL: "other"});
         let put = client.put(&path, &namespace).await.unwrap();
@@ -123,7 +121,7 @@ async fn metadata_name_label_cannot_be_removed() {
 async fn only_finalize_changes_spec_finalizers() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
-        let mut namespace = made(&client, named("n1")).await;
+        let mut namespace = create_namespace(&client, named("n1")).await;
         let path = format!("{NAMESPACES}/n1");
         namespace["spec"]["finalizers"] = json!(["ex.io/mine"]);
         let put = client.put(&path, &namespace).await.unwrap();
@@ -163,7 +161,7 @@ async fn only_finalize_changes_spec_finalizers() {
 async fn namespace_is_removed_with_its_last_spec_finalizer() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
-        made(&client, named("n1")).await;
+        create_namespace(&client, named("n1")).await;
         let path = format!("{NAMESPACES}/n1");
         let deleted = client.delete(&path).await.unwrap();
         assert_eq!(deleted.status, 200, "{}", deleted.text());
@@ -203,7 +201,7 @@ async fn namespace_is_removed_with_its_last_spec_finalizer() {
 async fn metadata_finalizers_also_delay_removal() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
-        made(
+        create_namespace(
             &client,
             json!({"metadata": {"name": "n1", "finalizers": ["ex.io/x"]}}),
         )
@@ -233,7 +231,7 @@ async fn metadata_finalizers_also_delay_removal() {
 async fn namespace_without_finalizers_is_removed_at_once() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
-        made(&client, named("n1")).await;
+        create_namespace(&client, named("n1")).await;
         let path = format!("{NAMESPACES}/n1");
         let none = json!({"metadata": {"name": "n1"}, "spec": {"finalizers": []}});
         let finalized = client
@@ -256,7 +254,7 @@ async fn namespace_without_finalizers_is_removed_at_once() {
 async fn dry_run_delete_changes_nothing() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
-        made(&client, named("n1")).await;
+        create_namespace(&client, named("n1")).await;
         let path = format!("{NAMESPACES}/n1");
         let shown = client.delete(&format!("{path}?dryRun=All")).await.unwrap();
         assert_eq!(
@@ -288,7 +286,7 @@ async fn namespaces_have_no_delete_collection() {
 async fn phase_follows_the_deletion_timestamp() {
     let server = TestServer::start().await.unwrap();
     for client in clients(&server).await {
-        made(&client, named("n1")).await;
+        create_namespace(&client, named("n1")).await;
         let status = format!("{NAMESPACES}/n1/status");
         let patch = json!({"status": {"phase": "Bogus"}});
         let refused = client.patch(&status, "merge", &patch).await.unwrap();

@@ -19,9 +19,9 @@ async fn start() -> anyhow::Result<(TestServer, Client, Value)> {
         "metadata": {"name": "a", "labels": {"l": "1"}, "annotations": {"x": "<&>"}},
         "data": {"b": "2", "a": "1"},
     });
-    let made = client.post(MAPS, &object).await?;
-    anyhow::ensure!(made.status == 201, "{}", made.text());
-    Ok((server, client, made.json()))
+    let created = client.post(MAPS, &object).await?;
+    anyhow::ensure!(created.status == 201, "{}", created.text());
+    Ok((server, client, created.json()))
 }
 
 /// Decodes a protobuf envelope into apiVersion, kind and object.
@@ -135,11 +135,13 @@ async fn unsupported_accept_headers_and_forms_are_refused() -> anyhow::Result<()
 
 #[tokio::test]
 async fn yaml_and_json_are_equivalent() -> anyhow::Result<()> {
-    let (_server, client, made) = start().await?;
+    let (_server, client, created) = start().await?;
     let answer = client
         .accept(&format!("{MAPS}/a"), "application/yaml")
         .await?;
-    let revision = made["metadata"]["resourceVersion"].as_str().unwrap_or("");
+    let revision = created["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or("");
     let text = answer.text();
     assert!(
         text.starts_with("apiVersion: v1\ndata:\n  a: \"1\"\n  b: \"2\"\nkind: ConfigMap\n"),
@@ -180,12 +182,12 @@ async fn yaml_and_json_are_equivalent() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn protobuf_and_json_are_equivalent() -> anyhow::Result<()> {
-    let (_server, client, made) = start().await?;
+    let (_server, client, created) = start().await?;
     let answer = client.accept(&format!("{MAPS}/a"), PROTOBUF).await?;
     assert_eq!(content_type(&answer), PROTOBUF);
     let (version, kind, tree) = decode_envelope(&answer.body)?;
     assert_eq!((version.as_str(), kind.as_str()), ("v1", "ConfigMap"));
-    assert_eq!(Value::Object(tree), without_type_meta(&made));
+    assert_eq!(Value::Object(tree), without_type_meta(&created));
     let answer = client.accept(&format!("{MAPS}?limit=1"), PROTOBUF).await?;
     let list = client.get(&format!("{MAPS}?limit=1")).await?.json();
     let (version, kind, tree) = decode_envelope(&answer.body)?;
@@ -232,7 +234,7 @@ fn event(frame: &[u8]) -> anyhow::Result<(String, Vec<u8>)> {
 
 #[tokio::test]
 async fn protobuf_watches_are_length_delimited() -> anyhow::Result<()> {
-    let (_server, client, made) = start().await?;
+    let (_server, client, created) = start().await?;
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
                  &allowWatchBookmarks=true";
     let path = format!("{MAPS}?{query}");
@@ -244,7 +246,7 @@ async fn protobuf_watches_are_length_delimited() -> anyhow::Result<()> {
         assert_eq!(kind, "ADDED");
         assert_eq!(
             Value::Object(decode_envelope(&object)?.2),
-            without_type_meta(&made)
+            without_type_meta(&created)
         );
         let (kind, object) = event(&watch.frame().await?.unwrap_or_default())?;
         assert_eq!(kind, "BOOKMARK");
@@ -266,11 +268,11 @@ async fn protobuf_watches_are_length_delimited() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn partial_object_metadata_can_be_read_listed_and_watched() -> anyhow::Result<()> {
-    let (_server, client, made) = start().await?;
+    let (_server, client, created) = start().await?;
     let wanted = json!({
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
-        "metadata": made["metadata"],
+        "metadata": created["metadata"],
     });
     let answer = client.accept(&format!("{MAPS}/a"), META).await?;
     assert_eq!(
@@ -281,7 +283,7 @@ async fn partial_object_metadata_can_be_read_listed_and_watched() -> anyhow::Res
     let answer = client.accept(&format!("{MAPS}/a"), &older).await?;
     assert_eq!(answer.json()["apiVersion"], "meta.k8s.io/v1beta1");
     let list = client.accept(MAPS, META_LIST).await?.json();
-    let revision = &made["metadata"]["resourceVersion"];
+    let revision = &created["metadata"]["resourceVersion"];
     let whole = json!({
         "kind": "PartialObjectMetadataList",
         "apiVersion": "meta.k8s.io/v1",
@@ -293,7 +295,7 @@ async fn partial_object_metadata_can_be_read_listed_and_watched() -> anyhow::Res
     let answer = client.accept(MAPS, &protobuf).await?;
     let (_, kind, tree) = decode_envelope(&answer.body)?;
     assert_eq!(kind, "PartialObjectMetadataList");
-    assert_eq!(tree["items"][0]["metadata"], made["metadata"]);
+    assert_eq!(tree["items"][0]["metadata"], created["metadata"]);
     let protobuf = META.replace("application/json", PROTOBUF);
     let answer = client.accept(&format!("{MAPS}/a"), &protobuf).await?;
     let (version, kind, tree) = decode_envelope(&answer.body)?;
@@ -347,7 +349,7 @@ async fn object_and_list_forms_are_not_interchangeable() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn pretty_printing_is_for_browsers_and_on_request() -> anyhow::Result<()> {
-    let (_server, client, made) = start().await?;
+    let (_server, client, created) = start().await?;
     let compact = client.get(&format!("{MAPS}/a")).await?;
     assert!(compact.text().starts_with(
         "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"a\","
@@ -380,7 +382,7 @@ async fn pretty_printing_is_for_browsers_and_on_request() -> anyhow::Result<()> 
         .accept(&format!("{MAPS}/a"), "application/json;pretty=1")
         .await?;
     assert!(answer.text().starts_with("{\n  \"kind\": \"ConfigMap\",\n"));
-    assert_eq!(answer.json(), made);
+    assert_eq!(answer.json(), created);
     Ok(())
 }
 

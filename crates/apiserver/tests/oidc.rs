@@ -62,10 +62,10 @@ impl Authenticator {
 
     /// Starts an authenticator and waits for the first keys.
     async fn ready(fake: &FakeProvider, pace: Pace) -> Result<Self> {
-        let trusting = Self::start(fake, pace)?;
-        let ready = tokio::time::timeout(TIMEOUT, trusting.provider.ready()).await;
+        let authenticator = Self::start(fake, pace)?;
+        let ready = tokio::time::timeout(TIMEOUT, authenticator.provider.ready()).await;
         ready.context("the keys were not fetched in time")?;
-        Ok(trusting)
+        Ok(authenticator)
     }
 
     async fn authenticate(&self, token: &str) -> Result<String, Error> {
@@ -120,10 +120,10 @@ fn forged_token(
 #[tokio::test]
 async fn valid_tokens_are_verified_once() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
-    let said = json!({"groups": ["dev", "tenant:t1"], "jti": "J1"});
-    let token = fake.token(NOW, &said)?;
-    let credential = trusting.provider.authenticate(&token, NOW).await?;
+    let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
+    let claims = json!({"groups": ["dev", "tenant:t1"], "jti": "J1"});
+    let token = fake.token(NOW, &claims)?;
+    let credential = authenticator.provider.authenticate(&token, NOW).await?;
     assert_eq!(credential.user, format!("{}#alice", fake.url()));
     assert_eq!(credential.groups, ["dev"]);
     assert_eq!(credential.tenant, Space::parse("t1").ok());
@@ -131,10 +131,13 @@ async fn valid_tokens_are_verified_once() -> Result<()> {
     assert_eq!(credential.proof, Proof::Oidc);
     let id = &credential.extra["authentication.kubernetes.io/credential-id"];
     assert_eq!(id, &["JTI=J1"]);
-    let again = trusting.provider.authenticate(&token, NOW).await?;
+    let again = authenticator.provider.authenticate(&token, NOW).await?;
     assert!(Arc::ptr_eq(&credential, &again));
     // Expiry is checked even for tokens that were verified before.
-    let late = trusting.provider.authenticate(&token, NOW + 3661).await;
+    let late = authenticator
+        .provider
+        .authenticate(&token, NOW + 3661)
+        .await;
     let expired = oidc::Error::Time(jwt::TimeError::Expired(NOW + 3600));
     assert_eq!(late, Err(Error::Refused(expired)));
     let hits = fake.hits();
@@ -157,12 +160,12 @@ async fn provider_requests_carry_no_token() -> Result<()> {
 #[tokio::test]
 async fn tokens_of_other_issuers_or_audiences_are_refused_without_a_fetch() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
+    let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
     let audience = oidc::Error::Audience {
         expected: "insula".to_owned(),
         found: vec!["other".to_owned()],
     };
-    for (said, expected) in [
+    for (claims, expected) in [
         (json!({"iss": "https://other.test"}), oidc::Error::Issuer),
         (
             json!({"iss": format!("{}/", fake.url())}),
@@ -190,18 +193,18 @@ async fn tokens_of_other_issuers_or_audiences_are_refused_without_a_fetch() -> R
             insula_access::TenantError::InvalidName(insula_core::NotATenantName).into(),
         ),
     ] {
-        let found = trusting.authenticate(&fake.token(NOW, &said)?).await;
-        assert_eq!(found, Err(Error::Refused(expected)), "{said}");
+        let found = authenticator.authenticate(&fake.token(NOW, &claims)?).await;
+        assert_eq!(found, Err(Error::Refused(expected)), "{claims}");
     }
     // The issuer is checked before the signature.
     let token = untrusted_signer()?.sign(&json!({"iss": "https://other.test"}))?;
     let foreign = Err(Error::Refused(oidc::Error::Issuer));
-    assert_eq!(trusting.authenticate(&token).await, foreign);
-    for (said, edge) in [("exp", NOW - 60), ("nbf", NOW + 60), ("iat", NOW + 60)] {
-        let found = trusting
-            .authenticate(&fake.token(NOW, &json!({said: edge}))?)
+    assert_eq!(authenticator.authenticate(&token).await, foreign);
+    for (claims, edge) in [("exp", NOW - 60), ("nbf", NOW + 60), ("iat", NOW + 60)] {
+        let found = authenticator
+            .authenticate(&fake.token(NOW, &json!({claims: edge}))?)
             .await;
-        assert_eq!(found, Ok(format!("{}#alice", fake.url())), "{said}");
+        assert_eq!(found, Ok(format!("{}#alice", fake.url())), "{claims}");
     }
     assert_eq!(fake.hits().keys, 1);
     Ok(())
@@ -210,7 +213,7 @@ async fn tokens_of_other_issuers_or_audiences_are_refused_without_a_fetch() -> R
 #[tokio::test]
 async fn forged_tokens_are_refused() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
+    let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
     let signer = fake.signer();
     let kid = signer.public().id().context("it has an id")?;
     let jwk = json!(signer.public().to_jwk());
@@ -258,7 +261,7 @@ async fn forged_tokens_are_refused() -> Result<()> {
         (String::new(), jwt::Error::Parts),
     ] {
         assert_eq!(
-            trusting.authenticate(&token).await,
+            authenticator.authenticate(&token).await,
             refused(expected),
             "{token}"
         );
@@ -269,7 +272,7 @@ async fn forged_tokens_are_refused() -> Result<()> {
         "iss": fake.url(), "aud": "insula", "sub": "root", "iat": NOW, "exp": NOW + 60,
     });
     let token = untrusted_signer()?.sign(&claims)?;
-    assert_eq!(trusting.authenticate(&token).await, unknown_key());
+    assert_eq!(authenticator.authenticate(&token).await, unknown_key());
     assert_eq!(fake.hits().keys, 2, "it could have been a newer key");
     Ok(())
 }
@@ -282,8 +285,10 @@ async fn unconfigured_algorithms_are_refused() -> Result<()> {
         algorithms: vec![Algorithm::Rs256, Algorithm::Es384],
         ..Settings::new(fake.url(), "insula")
     };
-    let trusting = Authenticator::start_with(settings, SLOW_PACE, &trust)?;
-    let found = trusting.authenticate(&fake.token(NOW, &json!({}))?).await;
+    let authenticator = Authenticator::start_with(settings, SLOW_PACE, &trust)?;
+    let found = authenticator
+        .authenticate(&fake.token(NOW, &json!({}))?)
+        .await;
     let expected = oidc::Error::Algorithm(Algorithm::Es256);
     assert_eq!(found, Err(Error::Refused(expected)));
     Ok(())
@@ -292,32 +297,32 @@ async fn unconfigured_algorithms_are_refused() -> Result<()> {
 #[tokio::test]
 async fn unknown_key_ids_trigger_a_fetch_and_withdrawn_keys_are_dropped() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
+    let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
     let old = fake.token(NOW, &json!({"sub": "old"}))?;
     let alice = |name: &str| Ok(format!("{}#{name}", fake.url()));
-    assert_eq!(trusting.authenticate(&old).await, alice("old"));
+    assert_eq!(authenticator.authenticate(&old).await, alice("old"));
     for round in 1..=3 {
         fake.rotate()?;
         let new = fake.token(NOW, &json!({"sub": "new"}))?;
-        assert_eq!(trusting.authenticate(&new).await, alice("new"));
+        assert_eq!(authenticator.authenticate(&new).await, alice("new"));
         assert_eq!(fake.hits().keys, 1 + round);
     }
     // The token was accepted before the key was withdrawn.
-    assert_eq!(trusting.authenticate(&old).await, unknown_key());
+    assert_eq!(authenticator.authenticate(&old).await, unknown_key());
     Ok(())
 }
 
 #[tokio::test]
 async fn concurrent_requests_share_a_fetch() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
+    let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
     fake.rotate()?;
-    let said = |number| json!({"sub": format!("user-{number}")});
+    let claims = |number| json!({"sub": format!("user-{number}")});
     let tokens: Result<Vec<_>> = (0..50)
-        .map(|number| fake.token(NOW, &said(number)))
+        .map(|number| fake.token(NOW, &claims(number)))
         .collect();
     let tokens = tokens?;
-    let found = join_all(tokens.iter().map(|token| trusting.authenticate(token))).await;
+    let found = join_all(tokens.iter().map(|token| authenticator.authenticate(token))).await;
     for (number, found) in found.into_iter().enumerate() {
         assert_eq!(found, Ok(format!("{}#user-{number}", fake.url())));
     }
@@ -332,11 +337,11 @@ async fn fetches_for_unknown_keys_are_rate_limited() -> Result<()> {
         apart: Duration::from_secs(3600),
         ..SLOW_PACE
     };
-    let trusting = Authenticator::ready(&fake, pace).await?;
+    let authenticator = Authenticator::ready(&fake, pace).await?;
     for number in 0..500 {
         let header = json!({"alg": "ES256", "kid": format!("forged-{number}")});
         let token = forged_token(&fake, &header, |_| vec![1; 64])?;
-        assert_eq!(trusting.authenticate(&token).await, unknown_key());
+        assert_eq!(authenticator.authenticate(&token).await, unknown_key());
     }
     // No further fetch happens within a whole fetch interval.
     let other = FakeProvider::start(Manner::Good).await?;
@@ -350,7 +355,7 @@ async fn fetches_for_unknown_keys_are_rate_limited() -> Result<()> {
     // Valid tokens are unaffected.
     let good = fake.token(NOW, &json!({"sub": "bob"}))?;
     assert_eq!(
-        trusting.authenticate(&good).await,
+        authenticator.authenticate(&good).await,
         Ok(format!("{}#bob", fake.url()))
     );
     Ok(())
@@ -363,13 +368,13 @@ async fn rate_limited_fetches_happen_after_the_interval() -> Result<()> {
         apart: Duration::from_millis(300),
         ..SLOW_PACE
     };
-    let trusting = Authenticator::ready(&fake, pace).await?;
+    let authenticator = Authenticator::ready(&fake, pace).await?;
     fake.rotate()?;
     let token = fake.token(NOW, &json!({}))?;
     // A single request, even a refused one, is enough to trigger the fetch.
-    trusting.authenticate(&token).await.ok();
+    authenticator.authenticate(&token).await.ok();
     fake.asked(|hits| hits.keys == 2).await?;
-    trusting.until_accepted(&token).await?;
+    authenticator.until_accepted(&token).await?;
     assert_eq!(fake.hits().keys, 2);
     Ok(())
 }
@@ -377,16 +382,16 @@ async fn rate_limited_fetches_happen_after_the_interval() -> Result<()> {
 #[tokio::test]
 async fn cancelled_requests_do_not_interrupt_a_fetch() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
+    let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
     fake.rotate()?;
     let token = fake.token(NOW, &json!({}))?;
     {
-        let mut asking = std::pin::pin!(trusting.authenticate(&token));
+        let mut asking = std::pin::pin!(authenticator.authenticate(&token));
         let once = asking.as_mut().now_or_never();
         assert_eq!(once, None);
     }
     fake.asked(|hits| hits.keys == 2).await?;
-    trusting.until_accepted(&token).await?;
+    authenticator.until_accepted(&token).await?;
     assert_eq!(fake.hits().keys, 2);
     Ok(())
 }
@@ -404,15 +409,15 @@ async fn tokens_are_refused_until_the_first_keys_arrive() -> Result<()> {
         Manner::Html,
     ] {
         let fake = FakeProvider::start(manner).await?;
-        let trusting = Authenticator::start(&fake, FAST_PACE)?;
+        let authenticator = Authenticator::start(&fake, FAST_PACE)?;
         let token = fake.token(NOW, &json!({}))?;
         let not_ready = Error::NotReady(fake.url().to_owned());
         // An attempt makes at most two connections: two attempts have failed.
         fake.asked(|hits| hits.connections > 4).await?;
-        let found = trusting.authenticate(&token).await;
+        let found = authenticator.authenticate(&token).await;
         assert_eq!(found, Err(not_ready), "{manner:?}");
         fake.behave(Manner::Good);
-        let accepted = trusting.until_accepted(&token).await;
+        let accepted = authenticator.until_accepted(&token).await;
         accepted.with_context(|| format!("{manner:?}"))?;
     }
     Ok(())
@@ -421,7 +426,7 @@ async fn tokens_are_refused_until_the_first_keys_arrive() -> Result<()> {
 #[tokio::test]
 async fn last_keys_stay_valid_while_the_provider_fails() -> Result<()> {
     let mut fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Authenticator::ready(&fake, FAST_PACE).await?;
+    let authenticator = Authenticator::ready(&fake, FAST_PACE).await?;
     let user = |name: &str| Ok(format!("{}#{name}", fake.url()));
     for manner in [
         Manner::Down,
@@ -436,15 +441,15 @@ async fn last_keys_stay_valid_while_the_provider_fails() -> Result<()> {
         fake.asked(|hits| hits.connections > before + 4).await?;
         let name = format!("{manner:?}");
         let token = fake.token(NOW, &json!({"sub": name}))?;
-        assert_eq!(trusting.authenticate(&token).await, user(&name));
+        assert_eq!(authenticator.authenticate(&token).await, user(&name));
     }
     let token = fake.token(NOW, &json!({"sub": "late"}))?;
     let expected = user("late");
     let untrusted_signer = untrusted_signer()?.sign(&json!({"iss": fake.url()}))?;
     fake.stop().await;
-    assert_eq!(trusting.authenticate(&token).await, expected);
+    assert_eq!(authenticator.authenticate(&token).await, expected);
     assert_eq!(
-        trusting.authenticate(&untrusted_signer).await,
+        authenticator.authenticate(&untrusted_signer).await,
         unknown_key()
     );
     Ok(())
@@ -453,11 +458,11 @@ async fn last_keys_stay_valid_while_the_provider_fails() -> Result<()> {
 #[tokio::test]
 async fn withdrawn_keys_are_dropped_by_the_periodic_fetch() -> Result<()> {
     let fake = FakeProvider::start(Manner::Good).await?;
-    let trusting = Authenticator::ready(&fake, FAST_PACE).await?;
+    let authenticator = Authenticator::ready(&fake, FAST_PACE).await?;
     let token = fake.token(NOW, &json!({}))?;
     fake.behave(Manner::Keyless);
     let forgotten = async {
-        while trusting.authenticate(&token).await != unknown_key() {
+        while authenticator.authenticate(&token).await != unknown_key() {
             tokio::task::yield_now().await;
         }
     };
@@ -472,13 +477,13 @@ async fn hanging_provider_requests_time_out_and_are_retried() -> Result<()> {
         patience: Duration::from_millis(200),
         ..FAST_PACE
     };
-    let trusting = Authenticator::start(&fake, pace)?;
+    let authenticator = Authenticator::start(&fake, pace)?;
     fake.asked(|hits| hits.discovery > 1).await?;
     let token = fake.token(NOW, &json!({}))?;
     let not_ready = Error::NotReady(fake.url().to_owned());
-    assert_eq!(trusting.authenticate(&token).await, Err(not_ready));
+    assert_eq!(authenticator.authenticate(&token).await, Err(not_ready));
     fake.behave(Manner::Good);
-    trusting.until_accepted(&token).await
+    authenticator.until_accepted(&token).await
 }
 
 #[tokio::test]
@@ -488,14 +493,14 @@ async fn waiting_for_keys_times_out() -> Result<()> {
         patience: Duration::from_millis(500),
         ..SLOW_PACE
     };
-    let trusting = Authenticator::ready(&fake, pace).await?;
+    let authenticator = Authenticator::ready(&fake, pace).await?;
     fake.behave(Manner::Silent);
     let token = untrusted_signer()?.sign(&json!({"iss": fake.url()}))?;
-    let found = tokio::time::timeout(TIMEOUT, trusting.authenticate(&token)).await?;
+    let found = tokio::time::timeout(TIMEOUT, authenticator.authenticate(&token)).await?;
     assert_eq!(found, unknown_key());
     // Also when the fetch task has stopped because the server shuts down.
-    trusting.task.abort();
-    let found = tokio::time::timeout(TIMEOUT, trusting.authenticate(&token)).await?;
+    authenticator.task.abort();
+    let found = tokio::time::timeout(TIMEOUT, authenticator.authenticate(&token)).await?;
     assert_eq!(found, unknown_key());
     Ok(())
 }
@@ -507,11 +512,11 @@ async fn only_the_configured_ca_is_trusted() -> Result<()> {
     let token = fake.token(NOW, &json!({}))?;
     for trust in [Trust::Authorities(other.ca_pem().to_owned()), Trust::System] {
         let settings = Settings::new(fake.url(), "insula");
-        let trusting = Authenticator::start_with(settings, FAST_PACE, &trust)?;
+        let authenticator = Authenticator::start_with(settings, FAST_PACE, &trust)?;
         let before = fake.hits().connections;
         fake.asked(|hits| hits.connections > before + 1).await?;
         let not_ready = Error::NotReady(fake.url().to_owned());
-        assert_eq!(trusting.authenticate(&token).await, Err(not_ready));
+        assert_eq!(authenticator.authenticate(&token).await, Err(not_ready));
     }
     assert_eq!(fake.hits().discovery, 0, "no request was sent");
     Ok(())
@@ -531,8 +536,8 @@ async fn invalid_provider_settings_are_refused() {
             "the OpenID provider's CA is not a certificate in PEM",
         ),
     ] {
-        let made = Provider::new(Settings::new(url, "insula"), &trust);
-        let error: SetupError = made.err().unwrap();
+        let created = Provider::new(Settings::new(url, "insula"), &trust);
+        let error: SetupError = created.err().unwrap();
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -45,10 +45,10 @@ impl Fixture {
     }
 
     async fn start_with(setup: Setup) -> Result<Self> {
-        let stage = Self::start_on(Manner::Good, setup).await?;
-        let ready = tokio::time::timeout(TIMEOUT, stage.provider.ready()).await;
+        let fixture = Self::start_on(Manner::Good, setup).await?;
+        let ready = tokio::time::timeout(TIMEOUT, fixture.provider.ready()).await;
         ready.context("the keys were not fetched in time")?;
-        Ok(stage)
+        Ok(fixture)
     }
 
     async fn start_on(manner: Manner, setup: Setup) -> Result<Self> {
@@ -113,8 +113,8 @@ async fn whoami(client: &Client) -> Result<Value> {
 async fn bind(by: &Client, name: &str, role: &str, subject: Value) -> Result<()> {
     let binding = json!({"metadata": {"name": name}, "subjects": [subject],
         "roleRef": {"kind": "ClusterRole", "name": role}});
-    let made = by.post(BINDINGS, &binding).await?;
-    anyhow::ensure!(made.status == 201, "{}", made.text());
+    let created = by.post(BINDINGS, &binding).await?;
+    anyhow::ensure!(created.status == 201, "{}", created.text());
     Ok(())
 }
 
@@ -128,8 +128,8 @@ fn unauthorized() -> (u16, String) {
 
 #[tokio::test]
 async fn tenant_claim_determines_the_space() -> Result<()> {
-    let stage = Fixture::start().await?;
-    stage.server.tenant("t1").await?;
+    let fixture = Fixture::start().await?;
+    fixture.server.tenant("t1").await?;
     let everybody = "system:authenticated";
     for (claims, groups, home) in [
         (json!({"org": "t1"}), json!([everybody]), "t1"),
@@ -157,10 +157,10 @@ async fn tenant_claim_determines_the_space() -> Result<()> {
             "system",
         ),
     ] {
-        let found = whoami(&stage.client_with(&claims).await?).await?;
+        let found = whoami(&fixture.client_with(&claims).await?).await?;
         assert_eq!(found, json!(["alice", groups, home]), "{claims}");
     }
-    let stray = stage.client_with(&json!({"groups": ["dev"]})).await?;
+    let stray = fixture.client_with(&json!({"groups": ["dev"]})).await?;
     let refused = stray.post(WHO, &json!({})).await?;
     assert_eq!(refused.status, 403);
     let why = "the credential names no tenant";
@@ -173,8 +173,8 @@ async fn tenant_claim_determines_the_space() -> Result<()> {
         json!({"org": ""}),
         json!({"org": "all"}),
     ] {
-        let nobody = stage.client_with(&claims).await?.get("/api").await?;
-        assert_eq!(status_and_message(&nobody), unauthorized(), "{claims}");
+        let anonymous = fixture.client_with(&claims).await?.get("/api").await?;
+        assert_eq!(status_and_message(&anonymous), unauthorized(), "{claims}");
     }
     Ok(())
 }
@@ -192,12 +192,12 @@ async fn tokens_without_a_tenant_belong_to_the_default_tenant() -> Result<()> {
             default_tenant: Some(Space::parse(default)?),
             ..Setup::default()
         };
-        let stage = Fixture::start_with(setup).await?;
+        let fixture = Fixture::start_with(setup).await?;
         let claims = json!({"groups": ["dev", "system:masters"]});
-        let found = whoami(&stage.client_with(&claims).await?).await?;
+        let found = whoami(&fixture.client_with(&claims).await?).await?;
         assert_eq!(found, json!(["alice", groups, default]));
-        stage.server.tenant("t1").await?;
-        let found = whoami(&stage.client_with(&json!({"org": "t1"})).await?).await?;
+        fixture.server.tenant("t1").await?;
+        let found = whoami(&fixture.client_with(&json!({"org": "t1"})).await?).await?;
         assert_eq!(found, json!(["alice", ["system:authenticated"], "t1"]));
     }
     Ok(())
@@ -205,10 +205,10 @@ async fn tokens_without_a_tenant_belong_to_the_default_tenant() -> Result<()> {
 
 #[tokio::test]
 async fn bindings_apply_to_the_users_name_and_groups_in_its_tenant() -> Result<()> {
-    let stage = Fixture::start().await?;
+    let fixture = Fixture::start().await?;
     let (one, _) = (
-        stage.server.tenant("t1").await?,
-        stage.server.tenant("t2").await?,
+        fixture.server.tenant("t1").await?,
+        fixture.server.tenant("t2").await?,
     );
     let group = json!({"kind": "Group", "name": "dev"});
     bind(&one, "by-group", "view", group).await?;
@@ -230,7 +230,7 @@ async fn bindings_apply_to_the_users_name_and_groups_in_its_tenant() -> Result<(
         (json!({"org": "t2", "groups": ["dev"]}), 403, 403),
         (json!({"org": "t2", "sub": "bob"}), 403, 403),
     ] {
-        let client_with = stage.client_with(&claims).await?;
+        let client_with = fixture.client_with(&claims).await?;
         assert_eq!(client_with.get(MAPS).await?.status, reads, "{claims}");
         assert_eq!(
             client_with.post(MAPS, &note).await?.status,
@@ -243,12 +243,12 @@ async fn bindings_apply_to_the_users_name_and_groups_in_its_tenant() -> Result<(
 
 #[tokio::test]
 async fn tokens_are_refused_in_every_other_space() -> Result<()> {
-    let stage = Fixture::start().await?;
-    let one = stage.server.tenant("t1").await?;
-    stage.server.tenant("t2").await?;
+    let fixture = Fixture::start().await?;
+    let one = fixture.server.tenant("t1").await?;
+    fixture.server.tenant("t2").await?;
     let user = json!({"kind": "User", "name": "alice"});
     bind(&one, "alice", "cluster-admin", user).await?;
-    let alice = stage.client_with(&json!({"org": "t1"})).await?;
+    let alice = fixture.client_with(&json!({"org": "t1"})).await?;
     assert_eq!(alice.get(MAPS).await?.status, 200);
     for (path, place) in [
         ("/api/v1/tenants/t2/pods", "in the tenant \"t2\""),
@@ -268,7 +268,7 @@ async fn tokens_are_refused_in_every_other_space() -> Result<()> {
         );
     }
     // A tenant that does not exist is refused like any other.
-    let ghost = stage.client_with(&json!({"org": "nowhere"})).await?;
+    let ghost = fixture.client_with(&json!({"org": "nowhere"})).await?;
     assert_eq!(ghost.get("/api").await?.status, 403);
     assert_eq!(ghost.get("/api/v1/pods").await?.status, 403);
     Ok(())
@@ -276,51 +276,51 @@ async fn tokens_are_refused_in_every_other_space() -> Result<()> {
 
 #[tokio::test]
 async fn tokens_issued_before_the_tenant_was_created_are_refused() -> Result<()> {
-    let stage = Fixture::start_with(Setup::with_controllers()).await?;
-    let one = stage.server.tenant("t1").await?;
+    let fixture = Fixture::start_with(Setup::with_controllers()).await?;
+    let one = fixture.server.tenant("t1").await?;
     let masters = json!({"kind": "User", "name": "alice"});
     bind(&one, "alice", "cluster-admin", masters.clone()).await?;
-    let early = stage.token(&json!({"org": "t1", "iat": now() - 60}))?;
-    let good = stage.token(&json!({"org": "t1"}))?;
+    let early = fixture.token(&json!({"org": "t1", "iat": now() - 60}))?;
+    let good = fixture.token(&json!({"org": "t1"}))?;
     let issued = now();
     for (token, code) in [(&early, 403), (&good, 200)] {
-        let client_with = stage.server.client(token).await?;
+        let client_with = fixture.server.client(token).await?;
         assert_eq!(client_with.get(MAPS).await?.status, code);
         assert_eq!(client_with.get("/api").await?.status, code);
     }
     let invalid = json!({"user": {}, "error": "invalid bearer token"});
-    assert_eq!(stage.review(&one, &early, &[]).await?, invalid);
-    let review = stage.review(&one, &good, &[]).await?;
+    assert_eq!(fixture.review(&one, &early, &[]).await?, invalid);
+    let review = fixture.review(&one, &good, &[]).await?;
     assert_eq!(review["authenticated"], true);
     // Another tenant of the name is created, at least a second after the token was issued.
-    let system = stage.server.system().await?;
+    let system = fixture.server.system().await?;
     system.delete("/api/v1/tenants/t1").await?;
     let deadline = Instant::now() + TIMEOUT;
     while system.get("/api/v1/tenants/t1").await?.status != 404 || now() <= issued {
         anyhow::ensure!(Instant::now() < deadline, "the tenant is not gone in time");
         tokio::task::yield_now().await;
     }
-    let one = stage.server.tenant("t1").await?;
+    let one = fixture.server.tenant("t1").await?;
     bind(&one, "alice", "cluster-admin", masters).await?;
-    let old = stage.server.client(&good).await?;
+    let old = fixture.server.client(&good).await?;
     for path in [MAPS, "/api"] {
         assert_eq!(old.get(path).await?.status, 403, "{path}");
     }
-    assert_eq!(stage.review(&one, &good, &[]).await?, invalid);
-    let fresh = stage.client_with(&json!({"org": "t1"})).await?;
+    assert_eq!(fixture.review(&one, &good, &[]).await?, invalid);
+    let fresh = fixture.client_with(&json!({"org": "t1"})).await?;
     assert_eq!(fresh.get(MAPS).await?.status, 200);
     Ok(())
 }
 
 #[tokio::test]
 async fn token_reviews_succeed_in_the_tokens_own_space_only() -> Result<()> {
-    let stage = Fixture::start().await?;
+    let fixture = Fixture::start().await?;
     let (one, other) = (
-        stage.server.tenant("t1").await?,
-        stage.server.tenant("t2").await?,
+        fixture.server.tenant("t1").await?,
+        fixture.server.tenant("t2").await?,
     );
-    let system = stage.server.system().await?;
-    let token = stage.token(&json!({"org": "t1", "groups": ["dev"], "jti": "J1"}))?;
+    let system = fixture.server.system().await?;
+    let token = fixture.token(&json!({"org": "t1", "groups": ["dev"], "jti": "J1"}))?;
     let ours = "https://insula.test";
     let known = json!({
         "authenticated": true,
@@ -330,7 +330,7 @@ async fn token_reviews_succeed_in_the_tokens_own_space_only() -> Result<()> {
         "audiences": [ours],
     });
     for audiences in [&[][..], &[ours], &["other", ours]] {
-        let found = stage.review(&one, &token, audiences).await?;
+        let found = fixture.review(&one, &token, audiences).await?;
         assert_eq!(found, known, "{audiences:?}");
     }
     let invalid = json!({"user": {}, "error": "invalid bearer token"});
@@ -341,11 +341,11 @@ async fn token_reviews_succeed_in_the_tokens_own_space_only() -> Result<()> {
         (&other, &[]),
         (&system, &[]),
     ] {
-        let found = stage.review(of, &token, audiences).await?;
+        let found = fixture.review(of, &token, audiences).await?;
         assert_eq!(found, invalid, "{audiences:?}");
     }
-    let expired = stage.token(&json!({"org": "t1", "exp": now() - 61}))?;
-    let found = stage.review(&one, &expired, &[]).await?;
+    let expired = fixture.token(&json!({"org": "t1", "exp": now() - 61}))?;
+    let found = fixture.review(&one, &expired, &[]).await?;
     assert_eq!(found["user"], json!({}));
     let why = found["error"].as_str().unwrap_or("");
     assert!(why.starts_with("[invalid bearer token, oidc: "), "{found}");
@@ -354,15 +354,15 @@ async fn token_reviews_succeed_in_the_tokens_own_space_only() -> Result<()> {
 
 #[tokio::test]
 async fn tokens_not_issued_for_this_server_are_refused() -> Result<()> {
-    let stage = Fixture::start().await?;
-    stage.server.tenant("t1").await?;
+    let fixture = Fixture::start().await?;
+    fixture.server.tenant("t1").await?;
     let key = rcgen::KeyPair::generate()?;
     let stranger = Signer::new(key.serialized_der())?;
-    let claims = json!({"iss": stage.fake.url(), "aud": "insula", "sub": "alice", "org": "t1",
+    let claims = json!({"iss": fixture.fake.url(), "aud": "insula", "sub": "alice", "org": "t1",
         "iat": now(), "exp": now() + 60});
-    let good = stage.token(&json!({"org": "t1"}))?;
+    let good = fixture.token(&json!({"org": "t1"}))?;
     let (message, signature) = good.rsplit_once('.').context("it is signed")?;
-    let other = stage.token(&json!({"org": "system", "groups": ["system:masters"]}))?;
+    let other = fixture.token(&json!({"org": "system", "groups": ["system:masters"]}))?;
     let (foreign, _) = other.rsplit_once('.').context("it is signed")?;
     for token in [
         stranger.sign(&claims)?,
@@ -370,28 +370,28 @@ async fn tokens_not_issued_for_this_server_are_refused() -> Result<()> {
         message.to_owned(),
         format!("{foreign}.{signature}"),
         format!("{good}x"),
-        stage.token(&json!({"org": "t1", "aud": "other"}))?,
-        stage.token(&json!({"org": "t1", "exp": now() - 61}))?,
-        stage.token(&json!({"org": "t1", "iat": now() + 120}))?,
+        fixture.token(&json!({"org": "t1", "aud": "other"}))?,
+        fixture.token(&json!({"org": "t1", "exp": now() - 61}))?,
+        fixture.token(&json!({"org": "t1", "iat": now() + 120}))?,
         // User names and issuers that look like those of service accounts.
-        stage.token(&json!({"org": "t1", "sub": "system:serviceaccount:default:default"}))?,
-        stage.token(&json!({"org": "t1", "sub": "system:admin"}))?,
-        stage.token(&json!({"org": "t1", "iss": "https://insula.test"}))?,
+        fixture.token(&json!({"org": "t1", "sub": "system:serviceaccount:default:default"}))?,
+        fixture.token(&json!({"org": "t1", "sub": "system:admin"}))?,
+        fixture.token(&json!({"org": "t1", "iss": "https://insula.test"}))?,
         "alice".to_owned(),
     ] {
-        let answer = stage.server.client(&token).await?.get("/api").await?;
+        let answer = fixture.server.client(&token).await?.get("/api").await?;
         assert_eq!(status_and_message(&answer), unauthorized(), "{token}");
     }
-    let answer = stage.server.client(&good).await?.get("/api").await?;
+    let answer = fixture.server.client(&good).await?.get("/api").await?;
     assert_eq!(answer.status, 200, "{}", answer.text());
     Ok(())
 }
 
 #[tokio::test]
 async fn valid_certificates_take_precedence_and_invalid_ones_are_ignored() -> Result<()> {
-    let stage = Fixture::start().await?;
-    stage.server.tenant("t1").await?;
-    let good = stage.token(&json!({"org": "t1"}))?;
+    let fixture = Fixture::start().await?;
+    fixture.server.tenant("t1").await?;
+    let good = fixture.token(&json!({"org": "t1"}))?;
     let subject = Subject {
         user: "carol".to_owned(),
         groups: Vec::new(),
@@ -399,21 +399,21 @@ async fn valid_certificates_take_precedence_and_invalid_ones_are_ignored() -> Re
         tenant_uid: None,
     };
     let everybody = json!(["system:authenticated"]);
-    let both = stage.server.certified(&subject, &good).await?;
+    let both = fixture.server.certified(&subject, &good).await?;
     assert_eq!(whoami(&both).await?, json!(["carol", everybody, "t1"]));
     // A certificate of an untrusted CA.
     let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
     let authority = Authority::generate("insula test", validity)?;
     let key = rcgen::KeyPair::generate()?;
     let issued = authority.issue_client(&subject, &key, validity)?;
-    let ca = stage.server.authority().certificate_pem();
+    let ca = fixture.server.authority().certificate_pem();
     let ca = CertificateDer::from_pem_slice(ca.as_bytes())?;
     for (token, expected) in [(&*good, Some("alice")), ("", None), ("made-up", None)] {
         let identity = Identity {
             certificate: CertificateDer::from_pem_slice(issued.as_bytes())?,
             key: PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
         };
-        let address = stage.server.address();
+        let address = fixture.server.address();
         let client = Client::connect_as(address, &ca, Some(identity), token).await?;
         match expected {
             Some(user) => assert_eq!(whoami(&client).await?, json!([user, everybody, "t1"])),
@@ -428,17 +428,17 @@ async fn valid_certificates_take_precedence_and_invalid_ones_are_ignored() -> Re
 
 #[tokio::test]
 async fn keys_can_be_rotated_while_serving() -> Result<()> {
-    let stage = Fixture::start().await?;
-    stage.server.tenant("t1").await?;
-    let mut before = stage.token(&json!({"org": "t1", "sub": "s0"}))?;
+    let fixture = Fixture::start().await?;
+    fixture.server.tenant("t1").await?;
+    let mut before = fixture.token(&json!({"org": "t1", "sub": "s0"}))?;
     for round in 1..=3 {
         // On a connection that stays open: authentication happens per request.
-        let client_with = stage.server.client(&before).await?;
+        let client_with = fixture.server.client(&before).await?;
         assert_eq!(client_with.get("/api").await?.status, 200);
-        stage.fake.rotate()?;
+        fixture.fake.rotate()?;
         let user = format!("s{round}");
-        let next = stage.token(&json!({"org": "t1", "sub": user}))?;
-        let found = whoami(&stage.server.client(&next).await?).await?;
+        let next = fixture.token(&json!({"org": "t1", "sub": user}))?;
+        let found = whoami(&fixture.server.client(&next).await?).await?;
         assert_eq!(found, json!([user, ["system:authenticated"], "t1"]));
         assert_eq!(
             status_and_message(&client_with.get("/api").await?),
@@ -447,24 +447,24 @@ async fn keys_can_be_rotated_while_serving() -> Result<()> {
         before = next;
     }
     // The last keys stay valid while the provider is down.
-    stage.fake.behave(Manner::Down);
-    let client_with = stage.server.client(&before).await?;
+    fixture.fake.behave(Manner::Down);
+    let client_with = fixture.server.client(&before).await?;
     assert_eq!(client_with.get("/api").await?.status, 200);
     Ok(())
 }
 
 #[tokio::test]
 async fn missing_keys_do_not_affect_other_authenticators() -> Result<()> {
-    let stage = Fixture::start_on(Manner::Down, Setup::default()).await?;
-    let one = stage.server.tenant("t1").await?;
-    let client_with = stage.client_with(&json!({"org": "t1"})).await?;
+    let fixture = Fixture::start_on(Manner::Down, Setup::default()).await?;
+    let one = fixture.server.tenant("t1").await?;
+    let client_with = fixture.client_with(&json!({"org": "t1"})).await?;
     assert_eq!(
         status_and_message(&client_with.get("/api").await?),
         unauthorized()
     );
     assert_eq!(one.get(MAPS).await?.status, 200);
-    stage.fake.behave(Manner::Good);
-    let ready = tokio::time::timeout(TIMEOUT, stage.provider.ready()).await;
+    fixture.fake.behave(Manner::Good);
+    let ready = tokio::time::timeout(TIMEOUT, fixture.provider.ready()).await;
     ready.context("the keys were not fetched in time")?;
     assert_eq!(client_with.get("/api").await?.status, 200);
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::fixtures::assert_refused;
 use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};
 use serde_json::{Value, json};
@@ -11,19 +12,12 @@ const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/d";
 
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
+async fn start_with_map() -> anyhow::Result<(TestServer, Client)> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     let map = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
     anyhow::ensure!(client.post(MAPS, &map).await?.status == 201);
     Ok((server, client))
-}
-
-#[track_caller]
-fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
-    assert_eq!(answer.status, code, "{}", answer.text());
-    assert_eq!(answer.message(), message);
-    assert_eq!(answer.json()["reason"].as_str().unwrap_or(""), reason);
 }
 
 async fn send(client: &Client, path: &str, format: &str, body: &str) -> anyhow::Result<Answer> {
@@ -36,7 +30,7 @@ async fn send(client: &Client, path: &str, format: &str, body: &str) -> anyhow::
 
 #[tokio::test]
 async fn each_format_patches_the_object() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     for (format, patch, data) in [
         (
             "merge",
@@ -66,7 +60,7 @@ async fn each_format_patches_the_object() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn no_op_patch_keeps_the_resource_version() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     let before = client.get(MAP).await?.json();
     for (format, body) in [
         ("merge", "{}"),
@@ -82,7 +76,7 @@ async fn no_op_patch_keeps_the_resource_version() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn malformed_patches_are_refused_with_kubernetes_messages() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     for (format, body, message) in [
         (
             "json",
@@ -123,7 +117,7 @@ async fn malformed_patches_are_refused_with_kubernetes_messages() -> anyhow::Res
         ),
     ] {
         let answer = send(&client, MAP, format, body).await?;
-        refused(&answer, 400, "BadRequest", message);
+        assert_refused(&answer, 400, "BadRequest", message);
     }
     for body in [
         r#"[{"op":"test","path":"/data/k","value":"x"}]"#,
@@ -133,7 +127,7 @@ async fn malformed_patches_are_refused_with_kubernetes_messages() -> anyhow::Res
     ] {
         let answer = send(&client, MAP, "json", body).await?;
         let message = "the server rejected our request due to an error in our request";
-        refused(&answer, 422, "Invalid", message);
+        assert_refused(&answer, 422, "Invalid", message);
         assert_eq!(answer.json()["details"], json!({}));
     }
     assert_eq!(client.get(MAP).await?.json()["data"], json!({"k": "v"}));
@@ -142,11 +136,11 @@ async fn malformed_patches_are_refused_with_kubernetes_messages() -> anyhow::Res
 
 #[tokio::test]
 async fn unsupported_formats_and_options_are_refused() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     for content_type in ["application/json", "application/apply-patch+cbor", ""] {
         let headers = [("content-type", content_type)];
         let answer = client.send(Method::PATCH, MAP, &headers, "{}").await?;
-        refused(
+        assert_refused(
             &answer,
             415,
             "UnsupportedMediaType",
@@ -160,7 +154,7 @@ async fn unsupported_formats_and_options_are_refused() -> anyhow::Result<()> {
     let answer = client.send(Method::PATCH, MAP, &headers, "{}").await?;
     assert_eq!(answer.status, 200);
     let answer = send(&client, &format!("{MAP}?force=true"), "merge", "{}").await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -168,13 +162,13 @@ async fn unsupported_formats_and_options_are_refused() -> anyhow::Result<()> {
          non-apply patch",
     );
     let missing = send(&client, &format!("{MAPS}/none"), "merge", "{}").await?;
-    refused(&missing, 404, "NotFound", "configmaps \"none\" not found");
+    assert_refused(&missing, 404, "NotFound", "configmaps \"none\" not found");
     Ok(())
 }
 
 #[tokio::test]
 async fn patch_result_must_decode() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     let answer = client
         .patch(MAP, "merge", &json!({"data": {"k": 5}}))
         .await?;
@@ -195,7 +189,7 @@ async fn patch_result_must_decode() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn field_validation_applies_to_patches() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     let patch = json!({"bogus": 1, "data": {"x": "1"}});
     let strict = format!("{MAP}?fieldValidation=Strict");
     let answer = client.patch(&strict, "merge", &patch).await?;
@@ -233,14 +227,14 @@ async fn field_validation_applies_to_patches() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn patch_with_a_resource_version_is_conditional() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     let object = client.get(MAP).await?.json();
     let version = &object["metadata"]["resourceVersion"];
     let patch =
         |value: &str| json!({"metadata": {"resourceVersion": version}, "data": {"k": value}});
     assert_eq!(client.patch(MAP, "merge", &patch("1")).await?.status, 200);
     let answer = client.patch(MAP, "merge", &patch("2")).await?;
-    refused(
+    assert_refused(
         &answer,
         409,
         "Conflict",
@@ -252,7 +246,7 @@ async fn patch_with_a_resource_version_is_conditional() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn concurrent_patches_of_different_keys_do_not_conflict() -> anyhow::Result<()> {
-    let (server, client) = tenant().await?;
+    let (server, client) = start_with_map().await?;
     let mut tasks = tokio::task::JoinSet::new();
     for who in ["one", "other"] {
         let client = server.client("t1").await?;
@@ -275,13 +269,13 @@ async fn concurrent_patches_of_different_keys_do_not_conflict() -> anyhow::Resul
 
 #[tokio::test]
 async fn json_patch_is_limited_to_ten_thousand_operations() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     let operation = r#"{"op":"test","path":"/data/k","value":"v"}"#;
     let patch = |count: usize| format!("[{}]", vec![operation; count].join(","));
     let answer = send(&client, MAP, "json", &patch(10_000)).await?;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let answer = send(&client, MAP, "json", &patch(10_001)).await?;
-    refused(
+    assert_refused(
         &answer,
         413,
         "RequestEntityTooLarge",
@@ -294,7 +288,7 @@ async fn json_patch_is_limited_to_ten_thousand_operations() -> anyhow::Result<()
 /// Each operation copies the object into its own deepest field.
 #[tokio::test]
 async fn copy_operations_are_limited_in_depth_and_size() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     let mut deep = vec![json!({"op": "add", "path": "/data", "value": {"a": {}}})];
     let mut wide = vec![json!({"op": "add", "path": "/data", "value": {"a": "x".repeat(1000)}})];
     let mut path = "/data/a".to_owned();
@@ -323,7 +317,7 @@ fn deployment() -> Value {
 
 #[tokio::test]
 async fn strategic_merge_patch_merges_lists_by_key() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     assert_eq!(client.post(DEPLOYMENTS, &deployment()).await?.status, 201);
     // As `kubectl apply` sends it: the image changes, a variable is added and a container removed.
     let patch = json!({
@@ -366,7 +360,7 @@ async fn strategic_merge_patch_merges_lists_by_key() -> anyhow::Result<()> {
 #[tokio::test]
 async fn invalid_strategic_merge_patches_are_refused_with_kubernetes_messages() -> anyhow::Result<()>
 {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     assert_eq!(client.post(DEPLOYMENTS, &deployment()).await?.status, 201);
     let containers = |items: Value| json!({"spec": {"template": {"spec": {"containers": items}}}});
     let answer = client
@@ -376,7 +370,7 @@ async fn invalid_strategic_merge_patches_are_refused_with_kubernetes_messages() 
             &containers(json!([{"image": "new"}])),
         )
         .await?;
-    refused(
+    assert_refused(
         &answer,
         500,
         "",
@@ -389,7 +383,7 @@ async fn invalid_strategic_merge_patches_are_refused_with_kubernetes_messages() 
             &json!({"spec": {"selector": {"matchLabels": {"$patch": "merge", "q": 1}}}}),
         )
         .await?;
-    refused(
+    assert_refused(
         &answer,
         500,
         "",
@@ -400,7 +394,7 @@ async fn invalid_strategic_merge_patches_are_refused_with_kubernetes_messages() 
 
 #[tokio::test]
 async fn status_patch_changes_the_status_only() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     assert_eq!(client.post(DEPLOYMENTS, &deployment()).await?.status, 201);
     let patch = json!({"status": {"replicas": 4}, "spec": {"replicas": 9}});
     let status = format!("{DEPLOYMENT}/status");
@@ -417,7 +411,7 @@ async fn status_patch_changes_the_status_only() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn removing_the_last_finalizer_by_patch_deletes_the_object() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_with_map().await?;
     let finalizers = json!({"metadata": {"finalizers": ["x.io/y"]}});
     assert_eq!(client.patch(MAP, "merge", &finalizers).await?.status, 200);
     assert_eq!(client.delete(MAP).await?.status, 200);

@@ -327,10 +327,10 @@ async fn all_paths_of_an_object_return_the_same_bytes() -> anyhow::Result<()> {
         ),
     ] {
         let collection = within.rsplit_once('/').map_or("", |(of, _)| of);
-        let made = tenant
+        let created = tenant
             .post(&format!("{group}/{collection}"), &object)
             .await?;
-        assert_eq!(made.status, 201, "{}", made.text());
+        assert_eq!(created.status, 201, "{}", created.text());
         let (full, short) = (
             format!("{group}/tenants/t1/{within}"),
             format!("{group}/{within}"),
@@ -359,10 +359,10 @@ async fn system_space_can_be_addressed_by_name() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let short = "/api/v1/namespaces/default/configmaps";
-    let made = system
+    let created = system
         .post(short, &json!({"metadata": {"name": "one"}}))
         .await?;
-    let metadata = &made.json()["metadata"];
+    let metadata = &created.json()["metadata"];
     assert_eq!(metadata["selfLink"], format!("{short}/one"));
     assert!(metadata.get("tenant").is_none(), "{metadata}");
     let expected = system.get(&format!("{short}/one")).await?;

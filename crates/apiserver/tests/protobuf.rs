@@ -1,5 +1,6 @@
 //! Protobuf bodies as kubectl and client-go send and accept them.
 
+use crate::fixtures::start_tenant;
 use bytes::Bytes;
 use http::Method;
 use insula_kinds::{Kind, Object, kinds, protobuf};
@@ -8,12 +9,6 @@ use serde_json::{Value, json};
 
 const MEDIA: &str = "application/vnd.kubernetes.protobuf";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start().await?;
-    let client = server.tenant("t1").await?;
-    Ok((server, client))
-}
 
 fn kind(group: &str, version: &str, resource: &str) -> &'static Kind {
     let id = kinds().find(group, version, resource);
@@ -45,7 +40,7 @@ async fn send(client: &Client, method: Method, path: &str, body: Bytes) -> anyho
 
 #[tokio::test]
 async fn objects_can_be_created_updated_and_deleted_in_protobuf() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let maps = kind("", "v1", "configmaps");
     let sent = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
     let answer = send(&client, Method::POST, MAPS, encode_envelope(maps, sent)).await?;
@@ -78,7 +73,7 @@ async fn objects_can_be_created_updated_and_deleted_in_protobuf() -> anyhow::Res
 
 #[tokio::test]
 async fn protobuf_and_json_creates_are_equivalent() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let deployments = kind("apps", "v1", "deployments");
     let path = "/apis/apps/v1/namespaces/default/deployments?dryRun=All";
     let sent = json!({"metadata": {"name": "d"}, "spec": {
@@ -90,14 +85,14 @@ async fn protobuf_and_json_creates_are_equivalent() -> anyhow::Result<()> {
     let body = encode_envelope(deployments, sent);
     let answer = send(&client, Method::POST, path, body).await?;
     assert_eq!(answer.status, 201, "{}", answer.text());
-    let made = Value::Object(decode_envelope(deployments, &answer)?);
-    assert_eq!(made["spec"], json["spec"]);
+    let created = Value::Object(decode_envelope(deployments, &answer)?);
+    assert_eq!(created["spec"], json["spec"]);
     Ok(())
 }
 
 #[tokio::test]
 async fn protobuf_bodies_of_another_kind_are_refused() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let secrets = kind("", "v1", "secrets");
     let body = encode_envelope(secrets, json!({"metadata": {"name": "a"}}));
     let headers = [("content-type", MEDIA)];
@@ -120,7 +115,7 @@ async fn protobuf_bodies_of_another_kind_are_refused() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn delete_options_can_be_protobuf() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     client
         .post(MAPS, &json!({"metadata": {"name": "a"}}))
         .await?;

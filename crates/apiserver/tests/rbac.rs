@@ -241,7 +241,7 @@ async fn unserved_resources_are_forbidden_before_not_found() -> anyhow::Result<(
         assert_eq!(alice.get(path).await?.status, 404, "{path}");
     }
     // Tenant users learn nothing of other spaces; system users see what they are allowed to.
-    for (client, path, code, told) in [
+    for (client, path, code, reported) in [
         (
             &admin,
             "/api/v1/tenants/t2/nosuch",
@@ -271,7 +271,7 @@ async fn unserved_resources_are_forbidden_before_not_found() -> anyhow::Result<(
     ] {
         let answer = client.get(path).await?;
         assert_eq!(answer.status, code, "{path}: {}", answer.text());
-        assert!(answer.message().contains(told), "{}", answer.message());
+        assert!(answer.message().contains(reported), "{}", answer.message());
     }
     Ok(())
 }
@@ -551,10 +551,10 @@ async fn watch_of_one_name_is_allowed_by_resource_names() -> anyhow::Result<()> 
         }
         // The watch ends when its own permission is revoked.
         let binding = format!("{}/named", bindings("default"));
-        let nobody = admin
+        let anonymous = admin
             .patch(&binding, "merge", &json!({"subjects": []}))
             .await?;
-        assert_eq!(nobody.status, 200);
+        assert_eq!(anonymous.status, 200);
         let last = watch.next().await?.unwrap_or_default();
         assert_eq!(last["type"], "ERROR", "{last}");
         assert_eq!(last["object"]["code"], 403, "{last}");

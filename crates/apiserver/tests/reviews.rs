@@ -257,10 +257,10 @@ async fn denials_name_dangling_bindings() -> anyhow::Result<()> {
     let binding = json!({"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole",
         "name": "gone"}, "subjects": [{"kind": "User", "name": "alice"}]});
     let system = server.system().await?;
-    let made = system
+    let created = system
         .post(&inside(CLUSTER_BINDINGS, "t1"), &binding)
         .await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(created.status, 201, "{}", created.text());
     let path = format!("{AUTHORIZATION}/subjectaccessreviews");
     let question = json!({"spec": {"user": "alice",
         "resourceAttributes": {"verb": "get", "resource": "pods"}}});
@@ -284,7 +284,8 @@ async fn invalid_reviews_are_refused_with_kubernetes_messages() -> anyhow::Resul
     let path = json!({"path": "/x", "verb": "get"});
     let nothing = "spec.resourceAttributes: Invalid value: null: exactly one of \
                    nonResourceAttributes or resourceAttributes must be specified";
-    let nobody = "spec.user: Invalid value: \"\": at least one of user or group must be specified";
+    let anonymous =
+        "spec.user: Invalid value: \"\": at least one of user or group must be specified";
     let local = "namespaces/default/localsubjectaccessreviews";
     for (review, spec, code, message) in [
         ("selfsubjectaccessreviews", json!({}), 422, nothing),
@@ -298,7 +299,7 @@ async fn invalid_reviews_are_refused_with_kubernetes_messages() -> anyhow::Resul
             "subjectaccessreviews",
             json!({"resourceAttributes": pods}),
             422,
-            nobody,
+            anonymous,
         ),
         ("subjectaccessreviews", json!({"user": "x"}), 422, nothing),
         (
@@ -541,12 +542,12 @@ async fn tokens_of_another_space_are_unknown_in_every_state() -> anyhow::Result<
         let question = json!({"spec": {"token": token, "audiences": audiences}});
         anyhow::Ok(post_review(client, &path, question).await?["status"].clone())
     };
-    let nobody = json!({"user": {}, "error": "invalid bearer token"});
+    let anonymous = json!({"user": {}, "error": "invalid bearer token"});
     let known = reviewed(&one, &token, &[]).await?;
     assert_eq!(known["authenticated"], true, "{known}");
     let user = "system:serviceaccount:default:robot";
     assert_eq!(known["user"]["username"], user);
-    assert_eq!(reviewed(&other, &token, &[]).await?, nobody);
+    assert_eq!(reviewed(&other, &token, &[]).await?, anonymous);
     // Tokens for another audience.
     let meant = reviewed(&one, &token, &["elsewhere"]).await?;
     let error = meant["error"].as_str().unwrap_or("");
@@ -554,17 +555,17 @@ async fn tokens_of_another_space_are_unknown_in_every_state() -> anyhow::Result<
         error.starts_with("[invalid bearer token, token audiences ["),
         "{meant}"
     );
-    assert_eq!(reviewed(&other, &token, &["elsewhere"]).await?, nobody);
+    assert_eq!(reviewed(&other, &token, &["elsewhere"]).await?, anonymous);
     // Once the token is no longer valid.
     assert_eq!(one.delete(&format!("{accounts}/robot")).await?.status, 200);
     let gone = reviewed(&one, &token, &[]).await?;
-    assert_ne!(gone, nobody);
+    assert_ne!(gone, anonymous);
     assert!(gone["authenticated"].is_null(), "{gone}");
-    assert_eq!(reviewed(&other, &token, &[]).await?, nobody);
+    assert_eq!(reviewed(&other, &token, &[]).await?, anonymous);
     // A token of no space, and a malformed one.
     let (head, _) = token.rsplit_once('.').unwrap_or_default();
     for token in ["stray", "nonsense", "root", &format!("{head}.AAAA")] {
-        assert_eq!(reviewed(&one, token, &[]).await?, nobody, "{token}");
+        assert_eq!(reviewed(&one, token, &[]).await?, anonymous, "{token}");
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ fn path_of(resource: &str) -> String {
     }
 }
 
-async fn names(client: &Client, path: &str, query: &str) -> anyhow::Result<Vec<String>> {
+async fn list_names(client: &Client, path: &str, query: &str) -> anyhow::Result<Vec<String>> {
     let answer = client.get(&format!("{path}?{query}")).await?;
     anyhow::ensure!(answer.status == 200, "{query}: {}", answer.text());
     let list = answer.json();
@@ -112,19 +112,19 @@ async fn fields_are_compared_as_text() -> anyhow::Result<()> {
         ("three", "Opaque"),
     ] {
         let object = json!({"metadata": {"name": name}, "type": kind});
-        let made = client
+        let created = client
             .post("/api/v1/namespaces/default/secrets", &object)
             .await?;
-        assert_eq!(made.status, 201, "{}", made.text());
+        assert_eq!(created.status, 201, "{}", created.text());
     }
     let object = json!({
         "metadata": {"name": "p"},
         "spec": {"hostNetwork": false, "containers": [{"name": "c", "image": "i"}]},
     });
-    let made = client
+    let created = client
         .post("/api/v1/namespaces/default/pods", &object)
         .await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(created.status, 201, "{}", created.text());
     for (path, selector, wanted) in [
         ("secrets", "type=Opaque", &["one", "three"][..]),
         ("secrets", "type!=Opaque", &["two"]),
@@ -156,7 +156,7 @@ async fn fields_are_compared_as_text() -> anyhow::Result<()> {
         ] {
             let query = format!("fieldSelector={}", escaped(selector));
             assert_eq!(
-                names(&client, &path, &query).await?,
+                list_names(&client, &path, &query).await?,
                 wanted,
                 "{path} {selector}"
             );
@@ -177,9 +177,9 @@ async fn name_selector_matches_exactly() -> anyhow::Result<()> {
         client.post("/api/v1/namespaces", &object).await?;
     }
     for path in [MAPS, "/api/v1/configmaps", "/api/v1/namespaces"] {
-        let found = names(&client, path, "fieldSelector=metadata.name%3Da").await?;
+        let found = list_names(&client, path, "fieldSelector=metadata.name%3Da").await?;
         assert_eq!(found, ["a"], "{path}");
-        let found = names(&client, path, "limit=1&fieldSelector=metadata.name%3Da").await?;
+        let found = list_names(&client, path, "limit=1&fieldSelector=metadata.name%3Da").await?;
         assert_eq!(found, ["a"], "{path}");
     }
     Ok(())
@@ -189,17 +189,17 @@ async fn name_selector_matches_exactly() -> anyhow::Result<()> {
 async fn label_selectors_match_as_in_kubernetes() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    let mut made = std::collections::BTreeMap::new();
+    let mut created = std::collections::BTreeMap::new();
     for row in rows(LABEL_MATCHES) {
         let [selector, labels, wanted, _] = row.split('|').collect::<Vec<_>>()[..] else {
             panic!("{row}");
         };
-        let count = made.len();
-        let name = made
+        let count = created.len();
+        let name = created
             .entry(labels)
             .or_insert_with(|| format!("m{count}"))
             .clone();
-        if made.len() > count {
+        if created.len() > count {
             let pairs = labels.split(';').filter_map(|label| label.split_once('='));
             let labels: Map<String, Value> = pairs
                 .map(|(key, value)| (key.to_owned(), value.into()))
@@ -209,7 +209,7 @@ async fn label_selectors_match_as_in_kubernetes() -> anyhow::Result<()> {
             assert_eq!(answer.status, 201, "{row}: {}", answer.text());
         }
         let query = format!("labelSelector={}", escaped(selector));
-        let found = names(&client, MAPS, &query).await?;
+        let found = list_names(&client, MAPS, &query).await?;
         assert_eq!(found.contains(&name), wanted == "yes", "{row}");
     }
     Ok(())
@@ -246,6 +246,6 @@ async fn label_and_field_selectors_are_combined() -> anyhow::Result<()> {
         client.post(MAPS, &object).await?;
     }
     let query = "labelSelector=app%3Dx&fieldSelector=metadata.name!%3Da";
-    assert_eq!(names(&client, MAPS, query).await?, ["b"]);
+    assert_eq!(list_names(&client, MAPS, query).await?, ["b"]);
     Ok(())
 }

@@ -11,8 +11,8 @@ async fn objects_of_equal_name_are_created_read_and_watched_in_two_spaces() -> a
     let mut watch = one.watch(&format!("{path}?watch=true")).await?;
     for (client, value) in [(&one, "1"), (&other, "2")] {
         let object = json!({"metadata": {"name": "same"}, "data": {"of": value}});
-        let made = client.post(path, &object).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
+        let created = client.post(path, &object).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
     }
     let event = watch.next().await?.unwrap_or_default();
     assert_eq!(event["type"], "ADDED");

@@ -29,9 +29,9 @@ async fn missing_tenant_is_filled_in_and_an_equal_one_accepted() -> anyhow::Resu
     let user = server.tenant("t1").await?;
     for (name, tenant) in [("a", None), ("b", Some("t1")), ("c", Some(""))] {
         let strict = format!("{MAPS}?fieldValidation=Strict");
-        let made = user.post(&strict, &map(name, tenant)).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
-        assert_eq!(made.json()["metadata"]["tenant"], "t1");
+        let created = user.post(&strict, &map(name, tenant)).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
+        assert_eq!(created.json()["metadata"]["tenant"], "t1");
         let path = format!("{MAPS}/{name}");
         // As from a typed client that drops the field or sends it back unchanged.
         for tenant in [None, Some("t1")] {
@@ -91,9 +91,9 @@ async fn objects_of_the_system_space_have_no_tenant() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     for (name, tenant) in [("a", None), ("b", Some("system")), ("c", Some(""))] {
-        let made = system.post(MAPS, &map(name, tenant)).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
-        assert!(!made.text().contains("\"tenant\""), "{}", made.text());
+        let created = system.post(MAPS, &map(name, tenant)).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
+        assert!(!created.text().contains("\"tenant\""), "{}", created.text());
     }
     let list = system.get("/api/v1/configmaps").await?;
     assert!(!list.text().contains("\"tenant\""), "{}", list.text());
@@ -115,9 +115,9 @@ async fn protobuf_responses_carry_the_tenant() -> anyhow::Result<()> {
     let media = "application/vnd.kubernetes.protobuf";
     let headers = [("content-type", media), ("accept", media)];
     let body = protobuf::seal("v1", "ConfigMap", &raw);
-    let made = user.send(Method::POST, MAPS, &headers, body).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let envelope = protobuf::open(&made.body)?;
+    let created = user.send(Method::POST, MAPS, &headers, body).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
+    let envelope = protobuf::open(&created.body)?;
     let shown = protobuf::decode(of, envelope.raw)?;
     assert_eq!(shown["metadata"]["tenant"], "t1");
     assert_eq!(shown["metadata"]["selfLink"], format!("{FULL}/one"));
@@ -226,13 +226,13 @@ async fn credentials_without_a_tenant_are_refused() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let why = "forbidden: the credential names no tenant, and this server has no default tenant";
     let stray = server.client("stray").await?;
-    let nobody = Subject {
+    let anonymous = Subject {
         user: "system:kube-scheduler".to_owned(),
         groups: vec!["system:masters".to_owned()],
         tenant: None,
         tenant_uid: None,
     };
-    let certified = server.certified(&nobody, "").await?;
+    let certified = server.certified(&anonymous, "").await?;
     for client in [&stray, &certified] {
         for path in [
             "/api/v1/pods",
@@ -301,7 +301,7 @@ async fn unknown_credentials_are_unauthorized() -> anyhow::Result<()> {
     };
     let server = TestServer::start_on(Engine::Memory, setup).await?;
     let server = server.expect("memory is always there");
-    let nobody = server.client("").await?;
+    let anonymous = server.client("").await?;
     for authorization in [
         &[][..],
         &["Bearer "],
@@ -328,7 +328,7 @@ async fn unknown_credentials_are_unauthorized() -> anyhow::Result<()> {
             "/",
             "/nothing",
         ] {
-            let refused = nobody.send(Method::GET, path, &headers, "").await?;
+            let refused = anonymous.send(Method::GET, path, &headers, "").await?;
             let found = (refused.status, refused.message());
             assert_eq!(
                 found,
@@ -338,7 +338,7 @@ async fn unknown_credentials_are_unauthorized() -> anyhow::Result<()> {
         }
     }
     for path in ["/healthz", "/livez", "/readyz", "/version"] {
-        assert_eq!(nobody.get(path).await?.status, 200, "{path}");
+        assert_eq!(anonymous.get(path).await?.status, 200, "{path}");
     }
     Ok(())
 }

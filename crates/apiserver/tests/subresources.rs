@@ -1,5 +1,6 @@
 //! Built-in subresources.
 
+use crate::fixtures::{assert_refused, create, start_tenant};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use insula_testkit::server::{Answer, Client, TestServer};
@@ -12,25 +13,6 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const SCALE: &str = "/apis/apps/v1/namespaces/default/deployments/d/scale";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 const TOKEN: &str = "/api/v1/namespaces/default/serviceaccounts/default/token";
-
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start().await?;
-    let client = server.tenant("t1").await?;
-    Ok((server, client))
-}
-
-#[track_caller]
-fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
-    assert_eq!(answer.status, code, "{}", answer.text());
-    assert_eq!(answer.message(), message);
-    assert_eq!(answer.json()["reason"].as_str().unwrap_or(""), reason);
-}
-
-async fn made(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
-    let answer = client.post(path, &object).await?;
-    anyhow::ensure!(answer.status == 201, "{}", answer.text());
-    Ok(answer.json())
-}
 
 fn deployment() -> Value {
     json!({"metadata": {"name": "d"}, "spec": {"replicas": 2,
@@ -46,8 +28,8 @@ fn pod(name: &str) -> Value {
 
 #[tokio::test]
 async fn scale_can_be_read_replaced_and_patched() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    let object = made(&client, DEPLOYMENTS, deployment()).await?;
+    let (_server, client) = start_tenant().await?;
+    let object = create(&client, DEPLOYMENTS, deployment()).await?;
     let metadata = &object["metadata"];
     let scale = client.get(SCALE).await?.json();
     assert_eq!(
@@ -65,7 +47,7 @@ async fn scale_can_be_read_replaced_and_patched() -> anyhow::Result<()> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.json()["spec"]["replicas"], 5);
     let stale = client.put(SCALE, &wanted).await?;
-    refused(
+    assert_refused(
         &stale,
         409,
         "Conflict",
@@ -83,11 +65,11 @@ async fn scale_can_be_read_replaced_and_patched() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn invalid_scales_are_refused() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    made(&client, DEPLOYMENTS, deployment()).await?;
+    let (_server, client) = start_tenant().await?;
+    create(&client, DEPLOYMENTS, deployment()).await?;
     let scale = |metadata: Value, replicas: i64| json!({"metadata": metadata, "spec": {"replicas": replicas}});
     let answer = client.put(SCALE, &scale(json!({"name": "d"}), -1)).await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -95,7 +77,7 @@ async fn invalid_scales_are_refused() -> anyhow::Result<()> {
          than or equal to 0",
     );
     let answer = client.put(SCALE, &scale(json!({}), 1)).await?;
-    refused(
+    assert_refused(
         &answer,
         400,
         "BadRequest",
@@ -105,7 +87,7 @@ async fn invalid_scales_are_refused() -> anyhow::Result<()> {
     assert_eq!(answer.status, 400);
     let missing = SCALE.replace("/d/", "/none/");
     let answer = client.get(&missing).await?;
-    refused(
+    assert_refused(
         &answer,
         404,
         "NotFound",
@@ -127,11 +109,11 @@ async fn invalid_scales_are_refused() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn namespace_status_cannot_be_set_to_terminating() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let path = "/api/v1/namespaces/default/status";
     let patch = json!({"status": {"phase": "Terminating"}});
     let answer = client.patch(path, "merge", &patch).await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -148,13 +130,13 @@ fn binding(name: &str) -> Value {
 
 #[tokio::test]
 async fn pods_can_be_bound_once() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    made(&client, PODS, pod("p")).await?;
+    let (_server, client) = start_tenant().await?;
+    create(&client, PODS, pod("p")).await?;
     let path = format!("{POD}/binding");
     let mut nowhere = binding("p");
     nowhere["target"]["name"] = "".into();
     let answer = client.post(&path, &nowhere).await?;
-    refused(&answer, 500, "", "target.name: Required value");
+    assert_refused(&answer, 500, "", "target.name: Required value");
     let dry = client
         .post(&format!("{path}?dryRun=All"), &binding("p"))
         .await?;
@@ -177,7 +159,7 @@ async fn pods_can_be_bound_once() -> anyhow::Result<()> {
     let legacy = "/api/v1/namespaces/default/bindings";
     for path in [path.as_str(), legacy] {
         let answer = client.post(path, &binding("p")).await?;
-        refused(
+        assert_refused(
             &answer,
             409,
             "Conflict",
@@ -187,7 +169,7 @@ async fn pods_can_be_bound_once() -> anyhow::Result<()> {
         assert_eq!(answer.json()["details"]["kind"], "pods/binding");
     }
     let answer = client.post(legacy, &binding("none")).await?;
-    refused(&answer, 404, "NotFound", "pods \"none\" not found");
+    assert_refused(&answer, 404, "NotFound", "pods \"none\" not found");
     client
         .delete(&format!("{POD}?gracePeriodSeconds=60"))
         .await?;
@@ -206,7 +188,7 @@ async fn create_running_pods(client: &Client, count: u32, allowed: u32) -> anyho
         let name = format!("p{number}");
         let mut pod = pod(&name);
         pod["spec"]["nodeName"] = "n1".into();
-        made(client, PODS, pod).await?;
+        create(client, PODS, pod).await?;
         let status = json!({"status": {"phase": "Running",
             "conditions": [{"type": "Ready", "status": "True"}]}});
         let path = format!("{PODS}/{name}/status");
@@ -215,7 +197,7 @@ async fn create_running_pods(client: &Client, count: u32, allowed: u32) -> anyho
     }
     let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1,
         "selector": {"matchLabels": {"app": "d"}}}});
-    made(client, BUDGETS, budget).await?;
+    create(client, BUDGETS, budget).await?;
     let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": allowed,
         "currentHealthy": count, "desiredHealthy": 1, "expectedPods": count}});
     let answer = client
@@ -235,7 +217,7 @@ async fn evict(client: &Client, name: &str) -> anyhow::Result<Answer> {
 
 #[tokio::test]
 async fn evictions_are_limited_by_the_disruption_budget() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     create_running_pods(&client, 2, 1).await?;
     let path = format!("{PODS}/p0/eviction");
     let dry = json!({"metadata": {"name": "p0"}, "deleteOptions": {"gracePeriodSeconds": 1}});
@@ -246,7 +228,7 @@ async fn evictions_are_limited_by_the_disruption_budget() -> anyhow::Result<()> 
     let answer = client
         .post(&path, &json!({"metadata": {"name": "other"}}))
         .await?;
-    refused(
+    assert_refused(
         &answer,
         400,
         "BadRequest",
@@ -269,7 +251,7 @@ async fn evictions_are_limited_by_the_disruption_budget() -> anyhow::Result<()> 
     );
     let answer = evict(&client, "p1").await?;
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    refused(&answer, 429, "TooManyRequests", message);
+    assert_refused(&answer, 429, "TooManyRequests", message);
     assert_eq!(
         answer.json()["details"]["causes"],
         json!([{"reason": "DisruptionBudget",
@@ -283,7 +265,7 @@ async fn evictions_are_limited_by_the_disruption_budget() -> anyhow::Result<()> 
 
 #[tokio::test]
 async fn concurrent_evictions_do_not_exceed_the_budget() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     create_running_pods(&client, 8, 3).await?;
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..8 {
@@ -302,7 +284,7 @@ async fn concurrent_evictions_do_not_exceed_the_budget() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn stale_or_overlapping_budgets_allow_no_eviction() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     create_running_pods(&client, 1, 1).await?;
     let spec = json!({"spec": {"minAvailable": 2}});
     client
@@ -316,9 +298,9 @@ async fn stale_or_overlapping_budgets_allow_no_eviction() -> anyhow::Result<()> 
         "The disruption budget b is still being processed by the server."
     );
     let other = json!({"metadata": {"name": "c"}, "spec": {"selector": {}}});
-    made(&client, BUDGETS, other).await?;
+    create(&client, BUDGETS, other).await?;
     let answer = evict(&client, "p0").await?;
-    refused(
+    assert_refused(
         &answer,
         500,
         "",
@@ -335,7 +317,7 @@ fn decode_jwt_part(token: &str, index: usize) -> anyhow::Result<Vec<u8>> {
 
 #[tokio::test]
 async fn token_request_returns_a_signed_token() -> anyhow::Result<()> {
-    let (server, client) = tenant().await?;
+    let (server, client) = start_tenant().await?;
     let account = client
         .get("/api/v1/namespaces/default/serviceaccounts/default")
         .await?
@@ -380,7 +362,7 @@ async fn token_request_returns_a_signed_token() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn token_request_honours_audience_and_expiry() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let asked = json!({"spec": {"audiences": ["a", "b"], "expirationSeconds": 600}});
     let request = client.post(TOKEN, &asked).await?.json();
     let token = request["status"]["token"].as_str().unwrap_or("");
@@ -401,13 +383,13 @@ async fn token_request_honours_audience_and_expiry() -> anyhow::Result<()> {
     assert_eq!(client.post(TOKEN, &long).await?.status, 422);
     let missing = TOKEN.replace("/default/token", "/missing/token");
     let answer = client.post(&missing, &json!({})).await?;
-    refused(
+    assert_refused(
         &answer,
         404,
         "NotFound",
         "serviceaccounts \"missing\" not found",
     );
-    let pod = made(&client, PODS, pod("p")).await?;
+    let pod = create(&client, PODS, pod("p")).await?;
     let bound = |uid: &Value| {
         json!({"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "p",
             "uid": uid}}})
@@ -431,11 +413,11 @@ async fn token_request_honours_audience_and_expiry() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn node_subresources_report_that_no_node_exists() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    made(&client, PODS, pod("p")).await?;
+    let (_server, client) = start_tenant().await?;
+    create(&client, PODS, pod("p")).await?;
     for name in ["log", "exec", "attach", "portforward", "proxy"] {
         let answer = client.get(&format!("{POD}/{name}")).await?;
-        refused(
+        assert_refused(
             &answer,
             501,
             "NotImplemented",

@@ -14,11 +14,11 @@ const SAMPLES: &str = include_str!("../../kinds/tests/data/print/samples.json");
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-async fn map(client: &Client, name: &str) -> anyhow::Result<Value> {
+async fn create_map(client: &Client, name: &str) -> anyhow::Result<Value> {
     let object = json!({"metadata": {"name": name}, "data": {"k": "v"}});
-    let made = client.post(MAPS, &object).await?;
-    anyhow::ensure!(made.status == 201, "{}", made.text());
-    Ok(made.json())
+    let created = client.post(MAPS, &object).await?;
+    anyhow::ensure!(created.status == 201, "{}", created.text());
+    Ok(created.json())
 }
 
 fn kind_of(object: &Value) -> Option<&'static Kind> {
@@ -124,18 +124,18 @@ async fn rows_match_the_recording() -> anyhow::Result<()> {
 async fn include_object_selects_the_object_in_a_row() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    let made = map(&client, "a").await?;
+    let created = create_map(&client, "a").await?;
     let metadata = json!({
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
-        "metadata": made["metadata"],
+        "metadata": created["metadata"],
     });
     for (query, wanted) in [
         ("", &metadata),
         ("?includeObject=", &metadata),
         ("?includeObject=Metadata", &metadata),
         ("?includeObject=None", &Value::Null),
-        ("?includeObject=Object", &made),
+        ("?includeObject=Object", &created),
     ] {
         for path in [format!("{MAPS}/a{query}"), format!("{MAPS}{query}")] {
             let answer = client.accept(&path, TABLE).await?;
@@ -145,7 +145,7 @@ async fn include_object_selects_the_object_in_a_row() -> anyhow::Result<()> {
             assert_eq!((rows, &table["rows"][0]["object"]), (1, wanted), "{path}");
             assert_eq!(table["rows"][0]["cells"][0], "a");
             assert_eq!(table["rows"][0]["cells"][1], 1);
-            let revision = &made["metadata"]["resourceVersion"];
+            let revision = &created["metadata"]["resourceVersion"];
             assert_eq!(
                 table["metadata"],
                 json!({"resourceVersion": revision}),
@@ -169,7 +169,7 @@ async fn include_object_selects_the_object_in_a_row() -> anyhow::Result<()> {
 async fn v1beta1_tables_are_served() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    map(&client, "a").await?;
+    create_map(&client, "a").await?;
     let older = "application/json;as=Table;v=v1beta1;g=meta.k8s.io";
     let table = client.accept(MAPS, older).await?.json();
     assert_eq!(table["apiVersion"], "meta.k8s.io/v1beta1");
@@ -185,7 +185,7 @@ async fn tables_can_be_paged() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     for name in ["a", "b", "c"] {
-        map(&client, name).await?;
+        create_map(&client, name).await?;
     }
     let first = client
         .accept(&format!("{MAPS}?limit=2"), TABLE)
@@ -238,7 +238,7 @@ async fn completed_pods_have_a_row_condition() -> anyhow::Result<()> {
 async fn table_watch_sends_columns_once() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
-    let a = map(&client, "a").await?;
+    let a = create_map(&client, "a").await?;
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
                  &allowWatchBookmarks=true";
     let path = format!("{MAPS}?{query}");
@@ -270,7 +270,7 @@ async fn table_watch_sends_columns_once() -> anyhow::Result<()> {
         metadata["resourceVersion"],
         a["metadata"]["resourceVersion"]
     );
-    map(&client, "b").await?;
+    create_map(&client, "b").await?;
     client.delete(&format!("{MAPS}/b")).await?;
     for kind in ["ADDED", "DELETED"] {
         let event = watch.next().await?.unwrap_or_default();

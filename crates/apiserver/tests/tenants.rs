@@ -1,5 +1,6 @@
 //! Tenants: created with their whole content, with a fixed name, and removed completely.
 
+use crate::fixtures::names;
 use http::Method;
 use insula_testkit::server::{Answer, Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
@@ -20,11 +21,6 @@ async fn yaml(client: &Client, path: &str, text: &str) -> anyhow::Result<Answer>
 
 fn items(list: &Value) -> &[Value] {
     list["items"].as_array().map_or(&[], Vec::as_slice)
-}
-
-fn names(list: &Value) -> Vec<&str> {
-    let names = items(list).iter().map(|item| &item["metadata"]["name"]);
-    names.filter_map(Value::as_str).collect()
 }
 
 /// The list without the objects that every space has.
@@ -86,14 +82,16 @@ async fn tenants_are_created_atomically_on_every_engine() -> anyhow::Result<()> 
         };
         let system = server.system().await?;
         let before = server.registry().store().revision().await?;
-        let made = system.post(TENANTS, &tenant("tenant-a")).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
-        let made = made.json();
-        assert_eq!(made["status"]["phase"], "Active");
-        assert_eq!(made["spec"]["finalizers"], json!(["arktos"]));
-        assert_eq!(made["metadata"]["selfLink"], "/api/v1/tenants/tenant-a");
-        assert!(made["metadata"].get("tenant").is_none(), "{made}");
-        let revision = made["metadata"]["resourceVersion"].as_str().unwrap_or("");
+        let created = system.post(TENANTS, &tenant("tenant-a")).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
+        let created = created.json();
+        assert_eq!(created["status"]["phase"], "Active");
+        assert_eq!(created["spec"]["finalizers"], json!(["arktos"]));
+        assert_eq!(created["metadata"]["selfLink"], "/api/v1/tenants/tenant-a");
+        assert!(created["metadata"].get("tenant").is_none(), "{created}");
+        let revision = created["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or("");
         assert_eq!(revision, before.next().to_string(), "one transaction");
         assert_whole(&system, "tenant-a", revision).await?;
         // Also after further writes, when the cache cannot answer.
@@ -188,10 +186,12 @@ async fn generated_tenant_names_get_their_own_space() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
     let body = json!({"metadata": {"generateName": "team-"}});
-    let made = system.post(TENANTS, &body).await?.json();
-    let name = made["metadata"]["name"].as_str().unwrap_or("");
-    assert!(name.starts_with("team-") && name.len() == 10, "{made}");
-    let revision = made["metadata"]["resourceVersion"].as_str().unwrap_or("");
+    let created = system.post(TENANTS, &body).await?.json();
+    let name = created["metadata"]["name"].as_str().unwrap_or("");
+    assert!(name.starts_with("team-") && name.len() == 10, "{created}");
+    let revision = created["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or("");
     assert_whole(&system, name, revision).await
 }
 
@@ -199,10 +199,10 @@ async fn generated_tenant_names_get_their_own_space() -> anyhow::Result<()> {
 async fn finalize_and_status_are_separate_subresources() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let system = server.system().await?;
-    let made = system.post(TENANTS, &tenant("t1")).await?.json();
+    let created = system.post(TENANTS, &tenant("t1")).await?.json();
     let path = "/api/v1/tenants/t1";
     // A plain update: labels change, everything else is ignored.
-    let mut wanted = made.clone();
+    let mut wanted = created.clone();
     wanted["metadata"]["labels"] = json!({"team": "a"});
     wanted["spec"]["finalizers"] = json!([]);
     wanted["status"] = json!({"phase": "Terminating"});
@@ -251,9 +251,9 @@ async fn dry_run_creates_nothing_and_validates() -> anyhow::Result<()> {
     let system = server.system().await?;
     let before = server.keys().await?;
     let dry = "/api/v1/tenants?dryRun=All";
-    let made = system.post(dry, &tenant("t1")).await?;
+    let created = system.post(dry, &tenant("t1")).await?;
     assert_eq!(
-        (made.status, &made.json()["status"]["phase"]),
+        (created.status, &created.json()["status"]["phase"]),
         (201, &json!("Active"))
     );
     assert_eq!(system.post(dry, &tenant("all")).await?.status, 422);
@@ -278,13 +278,13 @@ async fn documented_examples_work() -> anyhow::Result<()> {
     );
     let sample = "#sample-tenant.yaml \napiVersion: v1\nkind: Tenant\nmetadata:\n  name: \
                   sample-tenant-1  \n";
-    let made = yaml(&system, TENANTS, sample).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = yaml(&system, TENANTS, sample).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
     let sample = "#sample-namespace.yaml \napiVersion: v1\nkind: Namespace\nmetadata:\n  name: \
                   sample-namespace-1 \n  tenant: sample-tenant-1 \n";
-    let made = yaml(&user, "/api/v1/namespaces?fieldValidation=Strict", sample).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
-    assert_eq!(made.json()["metadata"]["tenant"], "sample-tenant-1");
+    let created = yaml(&user, "/api/v1/namespaces?fieldValidation=Strict", sample).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
+    assert_eq!(created.json()["metadata"]["tenant"], "sample-tenant-1");
     let sample = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: memory-demo\n  namespace: \
                   sample-namespace-1\n  tenant: sample-tenant-1 \nspec:\n  containers:\n";
     let pods = "/api/v1/namespaces/sample-namespace-1/pods";
@@ -300,10 +300,10 @@ async fn documented_examples_work() -> anyhow::Result<()> {
     );
     let whole = format!("{sample}  - name: memory-demo-ctr\n    image: polinux/stress\n");
     let full = "/api/v1/tenants/sample-tenant-1/namespaces/sample-namespace-1/pods";
-    let made = yaml(&system, full, &whole).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = yaml(&system, full, &whole).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
     let link = format!("{full}/memory-demo");
-    assert_eq!(made.json()["metadata"]["selfLink"], link.as_str());
+    assert_eq!(created.json()["metadata"]["selfLink"], link.as_str());
     assert_eq!(user.get(&format!("{pods}/memory-demo")).await?.status, 200);
     Ok(())
 }
@@ -344,9 +344,9 @@ async fn missing_tenants_are_not_found() -> anyhow::Result<()> {
     // Once the tenant exists, both succeed at once.
     system.post(TENANTS, &tenant("ghost")).await?;
     let namespace = json!({"metadata": {"name": "n"}});
-    let made = system
+    let created = system
         .post(&format!("{base}/namespaces"), &namespace)
         .await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(created.status, 201, "{}", created.text());
     Ok(())
 }

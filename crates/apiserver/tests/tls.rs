@@ -58,8 +58,8 @@ impl Presented {
         issuer: &Issuer<'_, KeyPair>,
     ) -> anyhow::Result<Self> {
         let key = KeyPair::generate()?;
-        let made = parameters.signed_by(&key, issuer)?;
-        Self::new(vec![made.der().clone()], &key)
+        let created = parameters.signed_by(&key, issuer)?;
+        Self::new(vec![created.der().clone()], &key)
     }
 }
 
@@ -93,7 +93,7 @@ fn with(change: impl FnOnce(&mut CertificateParams)) -> CertificateParams {
 fn config(
     server: &TestServer,
     versions: &[&'static SupportedProtocolVersion],
-    shown: Option<Presented>,
+    presented: Option<Presented>,
 ) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let ca = server.authority().certificate_pem();
@@ -102,16 +102,16 @@ fn config(
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)?
         .with_root_certificates(roots);
-    let mut config = match shown {
+    let mut config = match presented {
         None => builder.with_no_client_auth(),
-        Some(shown) => builder.with_client_cert_resolver(Arc::new(shown)),
+        Some(presented) => builder.with_client_cert_resolver(Arc::new(presented)),
     };
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(config)
 }
 
-async fn client(server: &TestServer, shown: &Presented, token: &str) -> anyhow::Result<Client> {
-    let config = config(server, &[&TLS13], Some(shown.clone()))?;
+async fn client(server: &TestServer, presented: &Presented, token: &str) -> anyhow::Result<Client> {
+    let config = config(server, &[&TLS13], Some(presented.clone()))?;
     Client::connect_with(server.address(), Arc::new(config), token).await
 }
 
@@ -151,7 +151,7 @@ async fn invalid_certificates_are_ignored_and_authenticate_no_user() -> anyhow::
         let name = &mut of.distinguished_name;
         name.push(DnType::OrganizationName, "tenant:t1");
     });
-    for (what, shown) in [
+    for (what, presented) in [
         ("foreign", Presented::signed(&admin(), &foreign)?),
         ("foreign, named", Presented::signed(&admin(), &named)?),
         ("self-signed", Presented::new(vec![alone], &key)?),
@@ -191,7 +191,7 @@ async fn invalid_certificates_are_ignored_and_authenticate_no_user() -> anyhow::
         ),
     ] {
         for version in [&TLS12, &TLS13] {
-            let config = Arc::new(config(&server, &[version], Some(shown.clone()))?);
+            let config = Arc::new(config(&server, &[version], Some(presented.clone()))?);
             for (token, expected) in [
                 ("", (401, "")),
                 ("nonsense", (401, "")),
@@ -258,9 +258,9 @@ async fn certificate_without_its_key_fails_the_handshake() -> anyhow::Result<()>
 async fn certificates_expire_on_open_connections() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let ending = with(|of| of.not_after = (SystemTime::now() + Duration::from_secs(5)).into());
-    let shown = Presented::signed(&ending, &issuer(&server)?)?;
-    let client = client(&server, &shown, "").await?;
-    let helped = self::client(&server, &shown, "system").await?;
+    let presented = Presented::signed(&ending, &issuer(&server)?)?;
+    let client = client(&server, &presented, "").await?;
+    let helped = self::client(&server, &presented, "system").await?;
     for client in [&client, &helped] {
         assert_eq!(status_and_user(client).await?, (201, "root".to_owned()));
     }
@@ -284,9 +284,9 @@ async fn resumed_sessions_check_certificate_expiry() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let until = SystemTime::now() + Duration::from_secs(5);
     let ending = with(|of| of.not_after = until.into());
-    let shown = Presented::signed(&ending, &issuer(&server)?)?;
+    let presented = Presented::signed(&ending, &issuer(&server)?)?;
     for version in [&TLS12, &TLS13] {
-        let config = Arc::new(config(&server, &[version], Some(shown.clone()))?);
+        let config = Arc::new(config(&server, &[version], Some(presented.clone()))?);
         let begun = Instant::now();
         loop {
             let stream = handshake(&server, Arc::clone(&config)).await?;
@@ -324,8 +324,8 @@ async fn rotated_server_certificate_is_used_for_new_connections() -> anyhow::Res
     let key = KeyPair::generate()?;
     let mut parameters = CertificateParams::new(vec!["127.0.0.1".to_owned()])?;
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let made = parameters.signed_by(&key, &issuer(&server)?)?;
-    let second = made.der().clone();
+    let created = parameters.signed_by(&key, &issuer(&server)?)?;
+    let second = created.der().clone();
     let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(anyhow::Error::msg)?;
     let wrong = server
         .certificates()

@@ -1,33 +1,15 @@
 //! PUT: optimistic concurrency and immutable fields.
 
+use crate::fixtures::{assert_refused, create, start_tenant};
 use insula_testkit::server::{Answer, Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
 
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start().await?;
-    let client = server.tenant("t1").await?;
-    Ok((server, client))
-}
-
-#[track_caller]
-fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
-    assert_eq!(answer.status, code, "{}", answer.text());
-    assert_eq!(answer.message(), message);
-    assert_eq!(answer.json()["reason"].as_str().unwrap_or(""), reason);
-}
-
-async fn made(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
-    let answer = client.post(path, &object).await?;
-    anyhow::ensure!(answer.status == 201, "{}", answer.text());
-    Ok(answer.json())
-}
-
 #[tokio::test]
 async fn object_name_must_match_the_url() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     for (metadata, message) in [
         (
             json!({"name": "b"}),
@@ -51,17 +33,17 @@ async fn object_name_must_match_the_url() -> anyhow::Result<()> {
         ),
     ] {
         let answer = client.put(MAP, &json!({"metadata": metadata})).await?;
-        refused(&answer, 400, "BadRequest", message);
+        assert_refused(&answer, 400, "BadRequest", message);
     }
     let answer = client.put(MAP, &json!({"metadata": {"name": "a"}})).await?;
-    refused(&answer, 404, "NotFound", "configmaps \"a\" not found");
+    assert_refused(&answer, 404, "NotFound", "configmaps \"a\" not found");
     Ok(())
 }
 
 #[tokio::test]
 async fn missing_server_owned_metadata_is_filled_in() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    let before = made(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
+    let (_server, client) = start_tenant().await?;
+    let before = create(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
     let answer = client
         .put(MAP, &json!({"metadata": {"name": "a"}, "data": {"k": "v"}}))
         .await?;
@@ -86,14 +68,14 @@ async fn missing_server_owned_metadata_is_filled_in() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn outdated_resource_version_or_uid_conflicts() -> anyhow::Result<()> {
-    let (server, client) = tenant().await?;
-    let mut object = made(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
+    let (server, client) = start_tenant().await?;
+    let mut object = create(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
     let uid = object["metadata"]["uid"].as_str().unwrap_or("").to_owned();
     object["data"] = json!({"k": "1"});
     assert_eq!(client.put(MAP, &object).await?.status, 200);
     object["data"] = json!({"k": "2"});
     let answer = client.put(MAP, &object).await?;
-    refused(
+    assert_refused(
         &answer,
         409,
         "Conflict",
@@ -107,7 +89,7 @@ async fn outdated_resource_version_or_uid_conflicts() -> anyhow::Result<()> {
     object["metadata"]["resourceVersion"] = "".into();
     object["metadata"]["uid"] = "other".into();
     let answer = client.put(MAP, &object).await?;
-    refused(
+    assert_refused(
         &answer,
         409,
         "Conflict",
@@ -121,7 +103,7 @@ async fn outdated_resource_version_or_uid_conflicts() -> anyhow::Result<()> {
     object["metadata"]["uid"] = uid.into();
     object["metadata"]["resourceVersion"] = "abc".into();
     let answer = client.put(MAP, &object).await?;
-    refused(
+    assert_refused(
         &answer,
         500,
         "",
@@ -134,7 +116,7 @@ async fn outdated_resource_version_or_uid_conflicts() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn some_kinds_can_be_created_by_update() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
     let lease = json!({"metadata": {"name": "l", "resourceVersion": "77"},
         "spec": {"holderIdentity": "me"}});
@@ -160,7 +142,7 @@ async fn some_kinds_can_be_created_by_update() -> anyhow::Result<()> {
     let answer = client
         .put(path, &json!({"metadata": {"name": "l"}}))
         .await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -180,8 +162,8 @@ async fn some_kinds_can_be_created_by_update() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn no_op_update_keeps_the_resource_version() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    let object = made(
+    let (_server, client) = start_tenant().await?;
+    let object = create(
         &client,
         MAPS,
         json!({"metadata": {"name": "a"}, "data": {"k": "1"}}),
@@ -203,8 +185,8 @@ async fn no_op_update_keeps_the_resource_version() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn dry_run_returns_the_result_without_storing_it() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    let object = made(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
+    let (_server, client) = start_tenant().await?;
+    let object = create(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
     let sent = json!({"metadata": {"name": "a"}, "data": {"k": "1"}});
     let answer = client.put(&format!("{MAP}?dryRun=All"), &sent).await?;
     assert_eq!(answer.status, 200);
@@ -222,9 +204,9 @@ fn deployment() -> Value {
 
 #[tokio::test]
 async fn generation_counts_spec_changes_only() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let path = "/apis/apps/v1/namespaces/default/deployments";
-    let mut object = made(&client, path, deployment()).await?;
+    let mut object = create(&client, path, deployment()).await?;
     let path = format!("{path}/d");
     let steps: [(&str, Value, i64); 4] = [
         ("/metadata/labels", json!({"a": "b"}), 1),
@@ -265,8 +247,8 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
 
 #[tokio::test]
 async fn identifying_metadata_is_immutable() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    let object = made(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
+    let (_server, client) = start_tenant().await?;
+    let object = create(&client, MAPS, json!({"metadata": {"name": "a"}})).await?;
     let mut changed = object.clone();
     changed["metadata"]["creationTimestamp"] = "2001-01-01T00:00:00Z".into();
     let answer = client.put(MAP, &changed).await?;
@@ -290,9 +272,9 @@ async fn identifying_metadata_is_immutable() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn removing_the_last_finalizer_deletes_the_object() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let sent = json!({"metadata": {"name": "a", "finalizers": ["x.io/one", "x.io/two"]}});
-    made(&client, MAPS, sent).await?;
+    create(&client, MAPS, sent).await?;
     let marked = client.delete(MAP).await?.json();
     let revision = marked["metadata"]["resourceVersion"].clone();
     let mut watch = client
@@ -304,7 +286,7 @@ async fn removing_the_last_finalizer_deletes_the_object() -> anyhow::Result<()> 
     let mut more = marked.clone();
     more["metadata"]["finalizers"] = json!(["x.io/one", "x.io/two", "x.io/y"]);
     let answer = client.put(MAP, &more).await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -338,17 +320,17 @@ async fn removing_the_last_finalizer_deletes_the_object() -> anyhow::Result<()> 
 
 #[tokio::test]
 async fn omitted_cluster_ip_of_a_service_is_kept() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let path = "/api/v1/namespaces/default/services";
     let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
-    let before = made(&client, path, service.clone()).await?;
+    let before = create(&client, path, service.clone()).await?;
     let path = format!("{path}/s");
     let after = client.put(&path, &service).await?.json();
     assert_eq!(after["spec"]["clusterIP"], before["spec"]["clusterIP"]);
     let mut other = service;
     other["spec"]["clusterIP"] = "10.96.1.2".into();
     let answer = client.put(&path, &other).await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -384,7 +366,7 @@ async fn check_concurrent_increments(engine: Engine) -> anyhow::Result<()> {
     };
     let client = server.tenant("t1").await?;
     let counter = json!({"metadata": {"name": "a"}, "data": {"count": "0"}});
-    made(&client, MAPS, counter).await?;
+    create(&client, MAPS, counter).await?;
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..TASKS {
         let client = server.client("t1").await?;

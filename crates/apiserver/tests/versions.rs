@@ -1,28 +1,17 @@
 //! Kinds served in two versions or groups from one storage, and certificate signing requests.
 
+use crate::fixtures::{create, start_tenant};
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
-
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start().await?;
-    let client = server.tenant("t1").await?;
-    Ok((server, client))
-}
-
-async fn made(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
-    let answer = client.post(path, &object).await?;
-    anyhow::ensure!(answer.status == 201, "{}", answer.text());
-    Ok(answer.json())
-}
 
 const V1: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
 const V2: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 
 #[tokio::test]
 async fn autoscalers_are_served_in_both_versions() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let mut watch = client.watch(&format!("{V2}?watch=true")).await?;
-    let old = made(
+    let old = create(
         &client,
         V1,
         json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3,
@@ -80,9 +69,9 @@ const GROUP: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
 
 #[tokio::test]
 async fn events_are_served_in_both_groups() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let mut watch = client.watch(&format!("{CORE}?watch=true")).await?;
-    let new = made(
+    let new = create(
         &client,
         GROUP,
         json!({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z",
@@ -100,7 +89,7 @@ async fn events_are_served_in_both_groups() -> anyhow::Result<()> {
     assert_eq!(old["message"], "it ran");
     assert_eq!(old["involvedObject"]["name"], "p");
     assert_eq!(old["reportingComponent"], "x.io/c");
-    let old = made(
+    let old = create(
         &client,
         CORE,
         json!({"metadata": {"name": "f"}, "message": "again", "count": 3, "type": "Warning",
@@ -133,14 +122,14 @@ const REQUEST: &str = include_str!("data/writes/request.pem");
 
 #[tokio::test]
 async fn signing_requests_record_the_caller() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, REQUEST);
     let sent = json!({"metadata": {"name": "c"}, "spec": {"request": encoded,
         "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"],
         "username": "somebody-else", "groups": ["system:masters"], "uid": "x",
         "extra": {"a": ["b"]}}});
-    let made = made(&client, REQUESTS, sent).await?;
-    let spec = &made["spec"];
+    let created = create(&client, REQUESTS, sent).await?;
+    let spec = &created["spec"];
     assert_eq!(spec["username"], "admin");
     assert_eq!(spec["uid"], "1");
     assert_eq!(
@@ -150,11 +139,11 @@ async fn signing_requests_record_the_caller() -> anyhow::Result<()> {
     );
     assert_eq!(spec["extra"], json!({"insula.dev/tenant": ["t1"]}));
     let path = format!("{REQUESTS}/c");
-    let mut forged = made.clone();
+    let mut forged = created.clone();
     forged["spec"]["username"] = "root".into();
     let answer = client.put(&path, &forged).await?;
     assert_eq!(answer.json()["spec"]["username"], "admin");
-    let mut approved = made;
+    let mut approved = created;
     approved["metadata"]["resourceVersion"] = "".into();
     approved["status"] = json!({"conditions": [{"type": "Approved", "status": "True",
         "reason": "Fine"}], "certificate": "bm90aGluZw=="});

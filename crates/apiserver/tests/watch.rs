@@ -2,16 +2,17 @@
 
 use std::time::{Duration, Instant};
 
+use crate::fixtures::revision;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-async fn map(client: &Client, name: &str) -> anyhow::Result<u64> {
+async fn create_map(client: &Client, name: &str) -> anyhow::Result<u64> {
     let object = json!({"metadata": {"name": name, "labels": {"app": "x"}}});
-    let made = client.post(MAPS, &object).await?;
-    anyhow::ensure!(made.status == 201, "{}", made.text());
-    Ok(revision(&made.json()))
+    let created = client.post(MAPS, &object).await?;
+    anyhow::ensure!(created.status == 201, "{}", created.text());
+    Ok(revision(&created.json()))
 }
 
 async fn label(client: &Client, name: &str, app: &str) -> anyhow::Result<u64> {
@@ -20,11 +21,6 @@ async fn label(client: &Client, name: &str, app: &str) -> anyhow::Result<u64> {
     let patched = client.patch(&path, "merge", &patch).await?;
     anyhow::ensure!(patched.status == 200, "{}", patched.text());
     Ok(revision(&patched.json()))
-}
-
-fn revision(object: &Value) -> u64 {
-    let text = object["metadata"]["resourceVersion"].as_str();
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 /// Formats an event as `TYPE name revision`.
@@ -50,8 +46,8 @@ async fn all(client: &Client, query: &str) -> anyhow::Result<Vec<String>> {
 #[tokio::test]
 async fn resource_version_selects_the_start() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
-    let b = map(&client, "b").await?;
-    let a = map(&client, "a").await?;
+    let b = create_map(&client, "b").await?;
+    let a = create_map(&client, "a").await?;
     let state = [format!("ADDED a {a}"), format!("ADDED b {b}")];
     let history = [format!("ADDED b {b}"), format!("ADDED a {a}")];
     let match_it = "resourceVersionMatch=NotOlderThan&sendInitialEvents";
@@ -92,7 +88,7 @@ async fn events_carry_the_object_after_the_change() -> anyhow::Result<()> {
     let mut watch = client.watch(&format!("{MAPS}?watch=true")).await?;
     assert_eq!(watch.status, 200);
     assert_eq!(watch.headers["content-type"], "application/json");
-    let made = client
+    let created = client
         .post(
             MAPS,
             &json!({"metadata": {"name": "a"}, "data": {"k": "<&>"}}),
@@ -105,7 +101,7 @@ async fn events_carry_the_object_after_the_change() -> anyhow::Result<()> {
         .json();
     client.delete(&format!("{MAPS}/a")).await?;
     let event = |event: &str, object: &Value| json!({"type": event, "object": object});
-    assert_eq!(watch.next().await?, Some(event("ADDED", &made)));
+    assert_eq!(watch.next().await?, Some(event("ADDED", &created)));
     assert_eq!(watch.next().await?, Some(event("MODIFIED", &changed)));
     // The deletion event carries the last state with the revision of the deletion.
     let mut last = changed.clone();
@@ -183,7 +179,7 @@ async fn selector_changes_are_delivered_as_added_and_deleted() -> anyhow::Result
     let (_server, client) = start().await?;
     let query = "watch=1&labelSelector=app%3Dy";
     let mut watch = client.watch(&format!("{MAPS}?{query}")).await?;
-    map(&client, "a").await?;
+    create_map(&client, "a").await?;
     let entered = label(&client, "a", "y").await?;
     let path = format!("{MAPS}/a");
     let patch = json!({"data": {"k": "1"}});
@@ -209,9 +205,9 @@ async fn field_selectors_apply_to_events() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
     let query = "watch=1&fieldSelector=metadata.name%3Da";
     let mut watch = client.watch(&format!("{MAPS}?{query}")).await?;
-    map(&client, "aa").await?;
-    map(&client, "b").await?;
-    let a = map(&client, "a").await?;
+    create_map(&client, "aa").await?;
+    create_map(&client, "b").await?;
+    let a = create_map(&client, "a").await?;
     let first = watch.next().await?.unwrap_or_default();
     assert_eq!(summary(&first), format!("ADDED a {a}"));
     // The deprecated watch path of one object is equivalent.
@@ -232,14 +228,14 @@ async fn field_selectors_apply_to_events() -> anyhow::Result<()> {
 #[tokio::test]
 async fn future_resource_version_delivers_nothing() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
-    let now = map(&client, "a").await?;
+    let now = create_map(&client, "a").await?;
     let query = format!(
         "timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={}",
         now + 50
     );
     let mut watch = client.watch(&format!("{MAPS}?watch=1&{query}")).await?;
     assert_eq!(watch.status, 200);
-    map(&client, "b").await?;
+    create_map(&client, "b").await?;
     assert_eq!(watch.next().await?, None);
     Ok(())
 }
@@ -263,16 +259,16 @@ async fn watch_ends_after_its_timeout() -> anyhow::Result<()> {
 #[tokio::test]
 async fn final_bookmark_is_sent_after_progress() -> anyhow::Result<()> {
     let (server, client) = start().await?;
-    let now = map(&client, "a").await?;
+    let now = create_map(&client, "a").await?;
     let query = format!("timeoutSeconds=3&allowWatchBookmarks=true&resourceVersion={now}");
     // Nothing happens, so there is no bookmark.
     assert_eq!(all(&client, &query).await?, [""; 0]);
     let mut watch = client.watch(&format!("{MAPS}?watch=1&{query}")).await?;
     let begun = Instant::now();
-    let b = map(&client, "b").await?;
+    let b = create_map(&client, "b").await?;
     // A write elsewhere also advances the watch.
     let other = server.tenant("t2").await?;
-    let last = map(&other, "c").await?;
+    let last = create_map(&other, "c").await?;
     let first = watch.next().await?.unwrap_or_default();
     assert_eq!(summary(&first), format!("ADDED b {b}"));
     let wanted = json!({
@@ -298,7 +294,7 @@ async fn final_bookmark_is_sent_after_progress() -> anyhow::Result<()> {
 #[tokio::test]
 async fn initial_events_end_with_a_bookmark() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
-    let a = map(&client, "a").await?;
+    let a = create_map(&client, "a").await?;
     let query = "timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
     let path = format!("{MAPS}?watch=1&{query}");
     let mut watch = client
@@ -320,7 +316,7 @@ async fn initial_events_end_with_a_bookmark() -> anyhow::Result<()> {
         })
     };
     assert_eq!(watch.next().await?, Some(mark(a)));
-    let b = map(&client, "b").await?;
+    let b = create_map(&client, "b").await?;
     let next = watch.next().await?.unwrap_or_default();
     assert_eq!(summary(&next), format!("ADDED b {b}"));
     // An empty collection has only the bookmark; a pod's has what every pod has.
@@ -341,7 +337,7 @@ async fn initial_events_end_with_a_bookmark() -> anyhow::Result<()> {
 #[tokio::test]
 async fn initial_events_of_a_future_revision_are_a_stream_error() -> anyhow::Result<()> {
     let (_server, client) = start().await?;
-    let now = map(&client, "a").await?;
+    let now = create_map(&client, "a").await?;
     let asked = now + 50;
     let query = "watch=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
     let path = format!("{MAPS}?{query}&resourceVersion={asked}");

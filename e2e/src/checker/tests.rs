@@ -35,7 +35,7 @@ const STATES: &str = "\
 /// The input of one check.
 #[derive(Clone)]
 struct Case {
-    lives: [String; 2],
+    runs: [String; 2],
     log: String,
     states: String,
     floor: u64,
@@ -46,7 +46,7 @@ struct Case {
 impl Case {
     fn valid() -> Self {
         Self {
-            lives: [FIRST_RUN.to_owned(), SECOND_RUN.to_owned()],
+            runs: [FIRST_RUN.to_owned(), SECOND_RUN.to_owned()],
             log: LOG.to_owned(),
             states: STATES.to_owned(),
             floor: 2,
@@ -55,8 +55,8 @@ impl Case {
         }
     }
 
-    fn check(&self, check: &mut Checker) -> Result<(), String> {
-        let runs = self.lives.each_ref().map(|life| run(life));
+    fn check(&self, checker: &mut Checker) -> Result<(), String> {
+        let runs = self.runs.each_ref().map(|life| run(life));
         let log = parse_log(&self.log);
         let entries = |changes: Vec<Changed>| changes.into_iter().filter_map(put).collect();
         let states = parse_log(&self.states).into_iter();
@@ -75,7 +75,7 @@ impl Case {
                 .map(|(revision, changes)| (revision, entries(changes)))
                 .collect(),
         };
-        let error = check.check(&runs, &found);
+        let error = checker.check(&runs, &found);
         error.map_err(|error| format!("{error:#}"))
     }
 }
@@ -105,8 +105,8 @@ fn put(change: Changed) -> Option<Entry> {
 
 #[test]
 fn valid_runs_are_accepted_and_counted() {
-    let mut check = Checker::default();
-    assert_eq!(Case::valid().check(&mut check), Ok(()));
+    let mut checker = Checker::default();
+    assert_eq!(Case::valid().check(&mut checker), Ok(()));
     let expected = Totals {
         writers: 2,
         acknowledged: 2,
@@ -117,8 +117,8 @@ fn valid_runs_are_accepted_and_counted() {
         max_log_bytes: 4 << 20,
         max_table_bytes: 0,
     };
-    assert_eq!(*check.totals(), expected);
-    assert_eq!((check.floor().get(), check.revision().get()), (2, 4));
+    assert_eq!(*checker.totals(), expected);
+    assert_eq!((checker.floor().get(), checker.revision().get()), (2, 4));
 }
 
 /// Each case changes one line of the valid input.
@@ -134,7 +134,7 @@ fn each_violation_is_detected() {
         (
             "request 1 ?a@2 +a=8.10 +b=9.20",
             "request 1 ?a@2 +a=8.10",
-            "nobody asked",
+            "no such request",
         ),
         ("request 0 ?b@3 -b", "request 0 ?b@2 -b", "did not hold"),
         (
@@ -152,12 +152,12 @@ fn each_violation_is_detected() {
         ("event 1 2 +a@2@2=7.10\n", "", "3 comes after 1"),
         (
             "event 0 4 -b\n",
-            "event 0 4 -b\ntold 0 4 -b\n",
+            "event 0 4 -b\nevent 0 4 -b\n",
             "4 comes after 4",
         ),
         (
             "event 0 4 -b\n",
-            "event 0 4 -b\ntold 0 5 -c\n",
+            "event 0 4 -b\nevent 0 5 -c\n",
             "after 5 was known",
         ),
         // An opening went back.
@@ -166,8 +166,8 @@ fn each_violation_is_detected() {
         ("opened 3 0 900", "opened 3 0 2000001", "opening took"),
     ] {
         let mut case = Case::valid();
-        let in_first = case.lives[0].contains(old);
-        let life = &mut case.lives[usize::from(!in_first)];
+        let in_first = case.runs[0].contains(old);
+        let life = &mut case.runs[usize::from(!in_first)];
         assert!(life.contains(old), "{old}");
         *life = life.replacen(old, new, 1);
         expect(&case, why, new);
@@ -192,7 +192,7 @@ fn recovered_state_must_match_known_history() {
         log_bytes, took, ..
     } = valid;
     for (name, case, why) in [
-        ("lost", found("\ntold 0 4 -b", ""), "after 4 was known"),
+        ("lost", found("\nevent 0 4 -b", ""), "after 4 was known"),
         (
             "gap",
             found("event 0 3 +a@2@3=8.10 +b@3@3=9.20\n", ""),
@@ -224,16 +224,16 @@ fn recovered_state_must_match_known_history() {
 
 #[test]
 fn revision_content_is_remembered_across_rounds() {
-    let mut check = Checker::default();
-    Case::valid().check(&mut check).unwrap();
-    let nobody = || [String::new(), String::new()];
+    let mut checker = Checker::default();
+    Case::valid().check(&mut checker).unwrap();
+    let no_output = || [String::new(), String::new()];
     let mut later = Case {
-        lives: nobody(),
+        runs: no_output(),
         ..Case::valid()
     };
-    assert_eq!(later.check(&mut check), Ok(()));
+    assert_eq!(later.check(&mut checker), Ok(()));
     later.log = later.log.replace("=9.20", "=9.21");
-    let error = later.check(&mut check).unwrap_err();
+    let error = later.check(&mut checker).unwrap_err();
     assert!(error.contains("is now"), "{error}");
 }
 

@@ -35,8 +35,8 @@ fn every_request_is_audited_once() {
     two_tenants
         .system
         .get("get --raw /api/v1/tenants/globex/pods?limit=7");
-    let nobody = two_tenants.bearer("nobody", "made-up");
-    nobody.refuses("get --raw /api/v1/pods?limit=8", "Unauthorized");
+    let unknown = two_tenants.bearer("unknown", "made-up");
+    unknown.refuses("get --raw /api/v1/pods?limit=8", "Unauthorized");
     // Queued events are written on shutdown.
     two_tenants.server.stop().succeeds();
     let text = std::fs::read_to_string(&log).unwrap();
@@ -113,8 +113,8 @@ fn audit_log_contains_no_secret() {
         dora.get("delete secret s -n shop");
         robot.get("get configmaps -n shop");
     });
-    let nobody = two_tenants.bearer("nobody", "made-up");
-    nobody.refuses("get --raw /api/v1/pods", "Unauthorized");
+    let unknown = two_tenants.bearer("unknown", "made-up");
+    unknown.refuses("get --raw /api/v1/pods", "Unauthorized");
     // The service accounts' tokens in their files.
     let tokens = ["acme-robot", "globex-robot"].map(|name| {
         let kubeconfig = two_tenants.folder().join(name).join("kubeconfig");

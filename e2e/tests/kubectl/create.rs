@@ -177,8 +177,8 @@ fn token(tenant: &Kubectl) {
     let token = tenant.get("create token robot -n team --duration=1h");
     assert_eq!(token.trim_end().split('.').count(), 3, "{token}");
     tenant.refuses(
-        "create token nobody -n team",
-        "serviceaccounts \"nobody\" not found",
+        "create token missing -n team",
+        "serviceaccounts \"missing\" not found",
     );
 }
 

@@ -47,7 +47,7 @@ fn tenants_see_a_complete_cluster() {
             "get --raw '/readyz?verbose'",
             &["[+]ping ok", "readyz check passed"],
         );
-        tenant.may_not("get pods --as=somebody");
+        tenant.may_not("get pods --as=bob");
         tenant.refuses(
             "get nodes",
             "the server doesn't have a resource type \"nodes\"",
@@ -121,6 +121,6 @@ fn commands_that_need_nodes_are_refused() {
             "look",
         );
         tenant.refuses("top pods", "Metrics API not available");
-        tenant.refuses("logs nobody", "pods \"nobody\" not found");
+        tenant.refuses("logs missing", "pods \"missing\" not found");
     });
 }

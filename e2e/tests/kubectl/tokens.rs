@@ -32,8 +32,8 @@ fn token_creation_is_authorized_and_honours_the_audience() {
             );
         }
         dora.refuses(
-            "create token nobody -n shop",
-            "failed to create token: serviceaccounts \"nobody\" not found",
+            "create token missing -n shop",
+            "failed to create token: serviceaccounts \"missing\" not found",
         );
         dora.refuses(
             "create token default",

@@ -155,21 +155,21 @@ fn events_can_be_shown() {
             "events",
             &[
                 "LAST SEEN TYPE REASON OBJECT MESSAGE",
-                "Normal Written ConfigMap/note somebody wrote it",
+                "Normal Written ConfigMap/note written by a user",
             ],
         );
         tenant.shows(
             "get events",
             &[
                 "LAST SEEN TYPE REASON OBJECT MESSAGE",
-                "Normal Written configmap/note somebody wrote it",
+                "Normal Written configmap/note written by a user",
             ],
         );
-        tenant.shows("events --for configmap/note", &["somebody wrote it"]);
+        tenant.shows("events --for configmap/note", &["written by a user"]);
         tenant.prints("get events --field-selector reason=Other -o name", "");
         tenant.shows(
             "get events.v1.events.k8s.io -o yaml",
-            &["note: somebody wrote it", "regarding:"],
+            &["note: written by a user", "regarding:"],
         );
     });
 }
@@ -180,7 +180,7 @@ kind: Event
 metadata: {name: note.1, namespace: default}
 involvedObject: {apiVersion: v1, kind: ConfigMap, name: note, namespace: default}
 reason: Written
-message: somebody wrote it
+message: written by a user
 type: Normal
 count: 1
 firstTimestamp: "2026-01-01T00:00:00Z"

@@ -12,12 +12,12 @@ const NAME: &str = "javascript-client-1.4.0";
 
 const STEPS: [&str; 7] = [
     "objects are created read listed replaced and deleted",
-    "every kind of patch does what it says",
-    "a watch tells what happens and only that",
-    "an informer follows",
-    "kinds of ones own are used without types",
+    "every patch type works",
+    "watches deliver the namespaces events only",
+    "informers follow changes",
+    "custom resources work without types",
     "objects of any kind are found by discovery and applied",
-    "the namespace goes with everything in it",
+    "deleting the namespace deletes its content",
 ];
 
 #[test]

@@ -13,19 +13,19 @@ const NAME: &str = "python-kubernetes-37.0.2";
 
 const STEPS: [&str; 12] = [
     "objects are created read listed replaced and deleted",
-    "every kind of patch does what it says",
-    "a watch tells what happens and only that",
-    "an informer follows",
-    "kinds of ones own are used without types",
-    "the dynamic client finds kinds and works with them",
+    "every patch type works",
+    "watches deliver the namespaces events only",
+    "informers follow changes",
+    "custom resources work without types",
+    "the dynamic client discovers and uses kinds",
     "pods are evicted as their budget allows",
-    "rights and tokens are asked for",
+    "access reviews and token requests work",
     "one of two candidates leads and the other follows",
     "created NetworkPolicy PodDisruptionBudget ServiceAccount Secret ConfigMap \
      PersistentVolumeClaim ClusterRole ClusterRoleBinding Role RoleBinding Service Service \
      Deployment HorizontalPodAutoscaler StatefulSet CronJob Ingress Job",
     "a manifest of many kinds is created from a file",
-    "the namespace goes with everything in it",
+    "deleting the namespace deletes its content",
 ];
 
 #[test]

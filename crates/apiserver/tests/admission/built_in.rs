@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{refused, tenant};
+use super::{assert_refused, start_tenant};
 
 #[tokio::test]
 async fn pod_priority_comes_from_its_class() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let pods = "/api/v1/namespaces/default/pods";
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let pod = |name: &str, spec: Value| {
@@ -14,12 +14,12 @@ async fn pod_priority_comes_from_its_class() -> anyhow::Result<()> {
         spec["containers"] = json!([{"name": "c", "image": "i"}]);
         json!({"metadata": {"name": name}, "spec": spec})
     };
-    let made = client.post(pods, &pod("none", json!({}))).await?.json();
-    assert_eq!(made["spec"]["priority"], 0);
-    assert_eq!(made["spec"]["preemptionPolicy"], "PreemptLowerPriority");
+    let created = client.post(pods, &pod("none", json!({}))).await?.json();
+    assert_eq!(created["spec"]["priority"], 0);
+    assert_eq!(created["spec"]["preemptionPolicy"], "PreemptLowerPriority");
     let wanted = pod("p", json!({"priorityClassName": "high"}));
     let answer = client.post(pods, &wanted).await?;
-    refused(
+    assert_refused(
         &answer,
         403,
         "Forbidden",
@@ -27,20 +27,20 @@ async fn pod_priority_comes_from_its_class() -> anyhow::Result<()> {
     );
     let high = json!({"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"});
     assert_eq!(client.post(classes, &high).await?.status, 201);
-    let made = client.post(pods, &wanted).await?.json();
-    assert_eq!(made["spec"]["priority"], 1000);
-    assert_eq!(made["spec"]["preemptionPolicy"], "Never");
+    let created = client.post(pods, &wanted).await?.json();
+    assert_eq!(created["spec"]["priority"], 1000);
+    assert_eq!(created["spec"]["preemptionPolicy"], "Never");
     let usual = json!({"metadata": {"name": "usual"}, "value": 7, "globalDefault": true});
     assert_eq!(client.post(classes, &usual).await?.status, 201);
-    let made = client.post(pods, &pod("some", json!({}))).await?.json();
-    assert_eq!(made["spec"]["priority"], 7);
-    assert_eq!(made["spec"]["priorityClassName"], "usual");
+    let created = client.post(pods, &pod("some", json!({}))).await?.json();
+    assert_eq!(created["spec"]["priority"], 7);
+    assert_eq!(created["spec"]["priorityClassName"], "usual");
     let critical = json!({"priorityClassName": "system-node-critical"});
-    let made = client.post(pods, &pod("critical", critical)).await?.json();
-    assert_eq!(made["spec"]["priority"], 2_000_001_000);
+    let created = client.post(pods, &pod("critical", critical)).await?.json();
+    assert_eq!(created["spec"]["priority"], 2_000_001_000);
     let own = json!({"priorityClassName": "high", "priority": 3});
     let answer = client.post(pods, &pod("own", own)).await?;
-    refused(
+    assert_refused(
         &answer,
         403,
         "Forbidden",
@@ -52,7 +52,7 @@ async fn pod_priority_comes_from_its_class() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn node_ports_are_unique() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let ports: Vec<Value> = (1..=300)
         .map(|port| json!({"name": format!("p{port}"), "port": port}))
         .collect();
@@ -60,13 +60,13 @@ async fn node_ports_are_unique() -> anyhow::Result<()> {
     for name in ["a", "b"] {
         let service = json!({"metadata": {"name": name},
             "spec": {"type": "NodePort", "ports": ports}});
-        let made = client
+        let created = client
             .post("/api/v1/namespaces/default/services", &service)
             .await?;
-        assert_eq!(made.status, 201, "{}", made.text());
+        assert_eq!(created.status, 201, "{}", created.text());
         // The next allocation reads the cache, so the first service must have arrived there.
         client.get("/api/v1/services").await?;
-        let object = made.json();
+        let object = created.json();
         for port in object["spec"]["ports"].as_array().into_iter().flatten() {
             let port = port["nodePort"].as_u64().unwrap_or(0);
             assert!((30_000..=32_767).contains(&port), "{port}");
@@ -79,13 +79,13 @@ async fn node_ports_are_unique() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn limit_ranges_without_a_name_get_a_generated_one() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let path = "/api/v1/namespaces/default/limitranges";
     let sent = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}});
     for _ in 0..2 {
-        let made = client.post(path, &sent).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
-        let object = made.json();
+        let created = client.post(path, &sent).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
+        let object = created.json();
         let name = object["metadata"]["name"].as_str().unwrap_or("");
         assert_eq!(name.len(), 36);
         let found = client.get(&format!("{path}/{name}")).await?;
@@ -98,17 +98,17 @@ async fn limit_ranges_without_a_name_get_a_generated_one() -> anyhow::Result<()>
 
 #[tokio::test]
 async fn pods_get_the_default_service_account_and_start_pending() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let pod = json!({"metadata": {"name": "p"}, "status": {"phase": "Running"},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    let made = client
+    let created = client
         .post("/api/v1/namespaces/default/pods", &pod)
         .await?
         .json();
-    assert_eq!(made["spec"]["serviceAccountName"], "default");
-    assert_eq!(made["spec"]["serviceAccount"], "default");
+    assert_eq!(created["spec"]["serviceAccountName"], "default");
+    assert_eq!(created["spec"]["serviceAccount"], "default");
     assert_eq!(
-        made["status"],
+        created["status"],
         json!({"phase": "Pending", "qosClass": "BestEffort"})
     );
     Ok(())
@@ -116,16 +116,16 @@ async fn pods_get_the_default_service_account_and_start_pending() -> anyhow::Res
 
 #[tokio::test]
 async fn namespaces_get_a_label_a_finalizer_and_a_service_account() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let sent = json!({"metadata": {"name": "n",
         "labels": {"kubernetes.io/metadata.name": "other"}}, "status": {"phase": "Terminating"}});
-    let made = client.post("/api/v1/namespaces", &sent).await?.json();
+    let created = client.post("/api/v1/namespaces", &sent).await?.json();
     assert_eq!(
-        made["metadata"]["labels"],
+        created["metadata"]["labels"],
         json!({"kubernetes.io/metadata.name": "n"})
     );
-    assert_eq!(made["spec"]["finalizers"], json!(["kubernetes"]));
-    assert_eq!(made["status"]["phase"], "Active");
+    assert_eq!(created["spec"]["finalizers"], json!(["kubernetes"]));
+    assert_eq!(created["status"]["phase"], "Active");
     let account = client
         .get("/api/v1/namespaces/n/serviceaccounts/default")
         .await?;

@@ -3,21 +3,21 @@
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};
 
-use super::{MAPS, configure, hook, map, tenant, tenant_with_webhook};
+use super::{MAPS, configure, hook, map, start_tenant, tenant_with_webhook};
 
 #[tokio::test]
 async fn create_reviews_carry_the_defaulted_object() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
     let (_server, client) = tenant_with_webhook("validating", &webhook, json!({})).await?;
     let path = format!("{MAPS}?fieldManager=me&fieldValidation=Strict");
-    let made = client.post(&path, &map("m")).await?.json();
+    let created = client.post(&path, &map("m")).await?.json();
     let asked = webhook.heard().remove(0);
     assert_eq!(asked.path, "/x?timeout=10s");
     let asked = asked.body;
     assert_eq!(asked["apiVersion"], "admission.k8s.io/v1");
     let request = &asked["request"];
     let mut object = request["object"].clone();
-    let mut expected = made.clone();
+    let mut expected = created.clone();
     expected["metadata"]
         .as_object_mut()
         .unwrap()
@@ -69,12 +69,12 @@ async fn create_reviews_carry_the_defaulted_object() -> anyhow::Result<()> {
 #[tokio::test]
 async fn update_patch_and_delete_reviews_carry_the_old_object() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
-    let (_server, client) = tenant().await?;
-    let made = client.post(MAPS, &map("m")).await?.json();
+    let (_server, client) = start_tenant().await?;
+    let created = client.post(MAPS, &map("m")).await?.json();
     let hook = hook(&webhook, "w1.ex.io", json!({}));
     configure(&client, "validating", "c1", &[hook]).await?;
     let path = format!("{MAPS}/m");
-    let mut changed = made.clone();
+    let mut changed = created.clone();
     changed["data"] = json!({"a": "c"});
     let changed = client.put(&path, &changed).await?.json();
     let merge = "merge";
@@ -87,7 +87,7 @@ async fn update_patch_and_delete_reviews_carry_the_old_object() -> anyhow::Resul
     let shown: Vec<_> = heard.iter().map(|heard| &heard.body["request"]).collect();
     let operations: Vec<_> = shown.iter().map(|request| &request["operation"]).collect();
     assert_eq!(operations, ["UPDATE", "UPDATE", "DELETE"]);
-    assert_eq!(shown[0]["oldObject"], made);
+    assert_eq!(shown[0]["oldObject"], created);
     assert_eq!(shown[0]["object"]["data"], json!({"a": "c"}));
     assert_eq!(shown[0]["options"]["kind"], "UpdateOptions");
     assert_eq!(shown[1]["oldObject"], changed);
@@ -101,7 +101,7 @@ async fn update_patch_and_delete_reviews_carry_the_old_object() -> anyhow::Resul
 #[tokio::test]
 async fn delete_collection_is_reviewed_per_object_without_names() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     for name in ["m", "n"] {
         client.post(MAPS, &map(name)).await?;
     }
@@ -131,26 +131,26 @@ async fn delete_collection_is_reviewed_per_object_without_names() -> anyhow::Res
 #[tokio::test]
 async fn generated_names_are_shown_to_validating_webhooks() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let hooks = [hook(&webhook, "w1.ex.io", json!({}))];
     configure(&client, "mutating", "c1", &hooks).await?;
     configure(&client, "validating", "c1", &hooks).await?;
-    let made = json!({"metadata": {"generateName": "g-"}});
-    let made = client.post(MAPS, &made).await?.json();
+    let created = json!({"metadata": {"generateName": "g-"}});
+    let created = client.post(MAPS, &created).await?.json();
     let heard = webhook.heard();
     let [first, second] = [0, 1].map(|at| &heard[at].body["request"]);
     for request in [first, second] {
         assert_eq!(
             request["object"]["metadata"]["uid"],
-            made["metadata"]["uid"]
+            created["metadata"]["uid"]
         );
     }
     assert_eq!(first["name"], Value::Null);
     assert_eq!(first["object"]["metadata"]["name"], Value::Null);
-    assert_eq!(second["name"], made["metadata"]["name"]);
+    assert_eq!(second["name"], created["metadata"]["name"]);
     assert_eq!(
         second["object"]["metadata"]["name"],
-        made["metadata"]["name"]
+        created["metadata"]["name"]
     );
     Ok(())
 }
@@ -163,7 +163,7 @@ async fn subresources_are_matched_by_rules() -> anyhow::Result<()> {
             "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource], "operations": ["UPDATE"],
         }]})
     };
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let whole = FakeWebhook::start(Reply::Allow).await?;
     let hooks = [
         hook(&webhook, "w1.ex.io", rules("services/status")),
@@ -255,7 +255,7 @@ async fn webhook_services_are_resolved_in_the_space() -> anyhow::Result<()> {
     let why = format!(
         "Internal error occurred: failed calling webhook \"w1.ex.io\": failed to call webhook: Post \"https://hook.default.svc:{port}/p?timeout=10s\": service \"hook\" not found"
     );
-    super::refused(&refused, 500, "InternalError", &why);
+    super::assert_refused(&refused, 500, "InternalError", &why);
     let external = json!({"metadata": {"name": "hook"}, "spec": {
         "type": "ExternalName", "externalName": "localhost",
     }});

@@ -1,13 +1,17 @@
 //! Admission: built-in defaulting, webhooks and policies.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-mod answers;
 mod built_in;
 mod calls;
+#[path = "../support/fixtures.rs"]
+#[expect(dead_code, reason = "other programs use the rest")]
+mod fixtures;
 mod mutation;
 mod policies;
+mod responses;
 mod tenants;
 
+use fixtures::assert_refused;
 use insula_testkit::server::{Answer, Audit, AuditLog, Client, Setup, TestServer, loopback};
 use insula_testkit::webhook::FakeWebhook;
 use serde_json::{Value, json};
@@ -35,7 +39,7 @@ async fn audited() -> anyhow::Result<(TestServer, AuditLog)> {
     Ok((TestServer::start_with(setup).await?, log))
 }
 
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
+async fn start_tenant() -> anyhow::Result<(TestServer, Client)> {
     let server = server().await?;
     let client = server.tenant("t1").await?;
     Ok((server, client))
@@ -67,8 +71,8 @@ fn hook(webhook: &FakeWebhook, name: &str, changes: Value) -> Value {
 async fn configure(client: &Client, sort: &str, name: &str, hooks: &[Value]) -> anyhow::Result<()> {
     let path = format!("{HOOKS}/{sort}webhookconfigurations");
     let configuration = json!({"metadata": {"name": name}, "webhooks": hooks});
-    let made = client.post(&path, &configuration).await?;
-    anyhow::ensure!(made.status == 201, "{}", made.text());
+    let created = client.post(&path, &configuration).await?;
+    anyhow::ensure!(created.status == 201, "{}", created.text());
     Ok(())
 }
 
@@ -78,19 +82,8 @@ async fn tenant_with_webhook(
     webhook: &FakeWebhook,
     changes: Value,
 ) -> anyhow::Result<(TestServer, Client)> {
-    let (server, client) = tenant().await?;
+    let (server, client) = start_tenant().await?;
     let hook = hook(webhook, "w1.ex.io", changes);
     configure(&client, sort, "c1", &[hook]).await?;
     Ok((server, client))
-}
-
-#[track_caller]
-fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
-    let status = answer.json();
-    assert_eq!(answer.status, code, "{}", answer.text());
-    assert_eq!(status["message"], message);
-    assert_eq!(status["code"], code);
-    assert_eq!(status["kind"], "Status");
-    assert_eq!(status["status"], "Failure");
-    assert_eq!(status["reason"].as_str().unwrap_or(""), reason);
 }

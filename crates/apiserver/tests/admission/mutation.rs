@@ -3,7 +3,9 @@
 use insula_testkit::webhook::{FakeWebhook, Heard, Reply};
 use serde_json::{Value, json};
 
-use super::{MAPS, audited, configure, hook, map, refused, tenant, tenant_with_webhook};
+use super::{
+    MAPS, assert_refused, audited, configure, hook, map, start_tenant, tenant_with_webhook,
+};
 
 fn add(path: &str, value: Value) -> Reply {
     Reply::Patch(json!([{"op": "add", "path": path, "value": value}]))
@@ -13,8 +15,8 @@ fn add(path: &str, value: Value) -> Reply {
 async fn patches_apply_to_creates_and_updates() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(add("/data/w", json!("1"))).await?;
     let (_server, client) = tenant_with_webhook("mutating", &webhook, json!({})).await?;
-    let made = client.post(MAPS, &map("m")).await?.json();
-    assert_eq!(made["data"], json!({"a": "b", "w": "1"}));
+    let created = client.post(MAPS, &map("m")).await?.json();
+    assert_eq!(created["data"], json!({"a": "b", "w": "1"}));
     webhook.answer(add("/data/w", json!("2")));
     let path = format!("{MAPS}/m");
     let merge = "merge";
@@ -31,12 +33,12 @@ async fn patches_apply_to_creates_and_updates() -> anyhow::Result<()> {
 async fn patched_objects_are_decoded_defaulted_and_validated() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(add("/unknown", json!(1))).await?;
     let (_server, client) = tenant_with_webhook("mutating", &webhook, json!({})).await?;
-    let made = client.post(MAPS, &map("m1")).await?.json();
-    assert_eq!(made["unknown"], Value::Null);
+    let created = client.post(MAPS, &map("m1")).await?.json();
+    assert_eq!(created["unknown"], Value::Null);
     webhook.answer(add("/data", json!(7)));
     let answer = client.post(MAPS, &map("m2")).await?;
     let why = "Internal error occurred: json: cannot unmarshal number into Go struct field ConfigMap.data of type map[string]string";
-    refused(&answer, 500, "InternalError", why);
+    assert_refused(&answer, 500, "InternalError", why);
     webhook.answer(add("/data", json!({"a b": "c"})));
     let answer = client.post(MAPS, &map("m3")).await?;
     assert_eq!(answer.status, 422, "{}", answer.text());
@@ -52,19 +54,19 @@ async fn patched_objects_are_decoded_defaulted_and_validated() -> anyhow::Result
         {"op": "add", "path": "/metadata/deletionTimestamp", "value": "2020-01-01T00:00:00Z"},
         {"op": "replace", "path": "/metadata/name", "value": "renamed"},
     ])));
-    let made = client.post(MAPS, &map("m4")).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let made = made.json();
-    assert_eq!(made["metadata"]["name"], "renamed");
-    assert_ne!(made["metadata"]["uid"], "mine");
-    assert_eq!(made["metadata"]["deletionTimestamp"], Value::Null);
+    let created = client.post(MAPS, &map("m4")).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
+    let created = created.json();
+    assert_eq!(created["metadata"]["name"], "renamed");
+    assert_ne!(created["metadata"]["uid"], "mine");
+    assert_eq!(created["metadata"]["deletionTimestamp"], Value::Null);
     webhook.answer(Reply::Patch(json!([
         {"op": "replace", "path": "/metadata/namespace", "value": "kube-system"},
     ])));
     let answer = client.post(MAPS, &map("m5")).await?;
     let why =
         "the namespace of the provided object does not match the namespace sent on the request";
-    refused(&answer, 400, "BadRequest", why);
+    assert_refused(&answer, 400, "BadRequest", why);
     Ok(())
 }
 
@@ -76,7 +78,7 @@ async fn invalid_patches_are_refused_despite_ignore() -> anyhow::Result<()> {
     let (_server, client) = tenant_with_webhook("mutating", &webhook, ignore).await?;
     let answer = client.post(MAPS, &map("m")).await?;
     let why = "Internal error occurred: error in remove for path: '/nope': Unable to remove nonexistent key: nope: missing value";
-    refused(&answer, 500, "InternalError", why);
+    assert_refused(&answer, 500, "InternalError", why);
     webhook.answer(Reply::Patch(json!({"op": "add"})));
     let answer = client.post(MAPS, &map("m")).await?;
     assert_eq!(
@@ -88,7 +90,7 @@ async fn invalid_patches_are_refused_despite_ignore() -> anyhow::Result<()> {
     webhook.answer(add("/data/x", json!("y")));
     let answer = client.delete(&format!("{MAPS}/m")).await?;
     let why = "Internal error occurred: admission webhook \"w1.ex.io\" attempted to modify the object, which is not supported for this operation";
-    refused(&answer, 500, "InternalError", why);
+    assert_refused(&answer, 500, "InternalError", why);
     Ok(())
 }
 
@@ -102,7 +104,7 @@ async fn configurations_run_in_name_order_on_the_mutated_object() -> anyhow::Res
             .unwrap_or_default();
         add("/data/seen", json!(format!("{seen}{who}")))
     });
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let at = |path: &str, name: &str| {
         hook(
             &webhook,
@@ -118,8 +120,8 @@ async fn configurations_run_in_name_order_on_the_mutated_object() -> anyhow::Res
     )
     .await?;
     configure(&client, "mutating", "a", &[at("/a", "a.ex.io")]).await?;
-    let made = client.post(MAPS, &map("m")).await?.json();
-    assert_eq!(made["data"]["seen"], "/a/b1/b2");
+    let created = client.post(MAPS, &map("m")).await?.json();
+    assert_eq!(created["data"]["seen"], "/a/b1/b2");
     Ok(())
 }
 
@@ -150,10 +152,10 @@ async fn reinvocation_policy_is_honoured() -> anyhow::Result<()> {
         ("round_0_index_1", "w2.ex.io", true),
         ("round_1_index_0", "w1.ex.io", false),
     ] {
-        let said = &event["annotations"][format!("mutation.webhook.admission.k8s.io/{place}")];
-        let said: Value = serde_json::from_str(said.as_str().unwrap())?;
+        let message = &event["annotations"][format!("mutation.webhook.admission.k8s.io/{place}")];
+        let message: Value = serde_json::from_str(message.as_str().unwrap())?;
         let expected = json!({"configuration": "c1", "webhook": webhook, "mutated": mutated});
-        assert_eq!(said, expected, "{place}");
+        assert_eq!(message, expected, "{place}");
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use insula_testkit::server::{Client, TestServer, rule};
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};
 
-use super::{HOOKS, MAPS, audited, map, refused, tenant, tenant_with_webhook};
+use super::{HOOKS, MAPS, assert_refused, audited, map, start_tenant, tenant_with_webhook};
 
 /// Creates a policy for ConfigMaps and binds it.
 async fn bind(client: &Client, name: &str, spec: Value, binding: Value) -> anyhow::Result<()> {
@@ -22,8 +22,8 @@ async fn bind(client: &Client, name: &str, spec: Value, binding: Value) -> anyho
     for (resource, spec) in [("policies", whole), ("policybindings", bound)] {
         let path = format!("{HOOKS}/validatingadmission{resource}");
         let object = json!({"metadata": {"name": name}, "spec": spec});
-        let made = client.post(&path, &object).await?;
-        anyhow::ensure!(made.status == 201, "{}", made.text());
+        let created = client.post(&path, &object).await?;
+        anyhow::ensure!(created.status == 201, "{}", created.text());
     }
     Ok(())
 }
@@ -34,14 +34,14 @@ fn valid(expression: &str) -> Value {
 
 #[tokio::test]
 async fn policies_refuse_invalid_objects() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     assert_eq!(client.post(MAPS, &map("before")).await?.status, 201);
     let expression = "request.operation == 'DELETE' || object.data.a == 'c'";
     bind(&client, "p1", valid(expression), json!({})).await?;
     let answer = client.post(MAPS, &map("m")).await?;
     let why = "ValidatingAdmissionPolicy 'p1' with binding 'p1' denied request: not like this";
-    let told = format!("configmaps \"m\" is forbidden: {why}");
-    refused(&answer, 422, "Invalid", &told);
+    let reported = format!("configmaps \"m\" is forbidden: {why}");
+    assert_refused(&answer, 422, "Invalid", &reported);
     let details = json!({"name": "m", "kind": "configmaps", "causes": [{"message": why}]});
     assert_eq!(answer.json()["details"], details);
     let right = json!({"metadata": {"name": "m"}, "data": {"a": "c"}});
@@ -57,7 +57,7 @@ async fn policies_refuse_invalid_objects() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn old_object_is_available_on_update_and_delete() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     assert_eq!(client.post(MAPS, &map("m")).await?.status, 201);
     bind(
         &client,
@@ -74,7 +74,7 @@ async fn old_object_is_available_on_update_and_delete() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn parameters_are_read_from_the_bindings_space() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let spec = json!({
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "validations": [{"expression": "object.metadata.name == params.metadata.name || object.data.a == params.data.a"}],
@@ -85,15 +85,15 @@ async fn parameters_are_read_from_the_bindings_space() -> anyhow::Result<()> {
     bind(&client, "p1", spec, binding).await?;
     let answer = client.post(MAPS, &map("m")).await?;
     let why = "configmaps \"m\" is forbidden: ValidatingAdmissionPolicy 'p1' with binding 'p1' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
-    refused(&answer, 422, "Invalid", why);
+    assert_refused(&answer, 422, "Invalid", why);
     // While the parameter is missing, only the parameter itself can be created, as in Kubernetes.
     let path = format!("{HOOKS}/validatingadmissionpolicybindings/p1");
     client.delete(&path).await?;
     let params = json!({"metadata": {"name": "wanted"}, "data": {"a": "b"}});
-    let made = client
+    let created = client
         .post("/api/v1/namespaces/kube-system/configmaps", &params)
         .await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(created.status, 201, "{}", created.text());
     let binding = json!({"metadata": {"name": "p1"}, "spec": {
         "policyName": "p1", "validationActions": ["Deny"], "paramRef": {
             "name": "wanted", "namespace": "kube-system", "parameterNotFoundAction": "Deny",
@@ -139,7 +139,7 @@ async fn warn_and_audit_actions_are_honoured() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn authorizer_checks_permissions_in_the_requests_space() -> anyhow::Result<()> {
-    let (server, client) = tenant().await?;
+    let (server, client) = start_tenant().await?;
     let expression =
         "authorizer.group('').resource('secrets').namespace('default').check('delete').allowed()";
     bind(&client, "p1", valid(expression), json!({})).await?;
@@ -169,7 +169,7 @@ async fn authorizer_checks_permissions_in_the_requests_space() -> anyhow::Result
 
 #[tokio::test]
 async fn policies_apply_to_their_own_tenant_only() -> anyhow::Result<()> {
-    let (server, client) = tenant().await?;
+    let (server, client) = start_tenant().await?;
     let (other, system) = (server.tenant("t2").await?, server.system().await?);
     bind(&client, "p1", valid("false"), json!({})).await?;
     for neighbour in [&other, &system] {
@@ -184,7 +184,7 @@ async fn policies_apply_to_their_own_tenant_only() -> anyhow::Result<()> {
     assert_eq!(system.patch(&path, "merge", &admit).await?.status, 200);
     let answer = other.post(MAPS, &map("o")).await?;
     let why = "configmaps \"o\" is forbidden: ValidatingAdmissionPolicy 's1' with binding 's1' denied request: not like this";
-    refused(&answer, 422, "Invalid", why);
+    assert_refused(&answer, 422, "Invalid", why);
     Ok(())
 }
 
@@ -252,8 +252,8 @@ async fn policy_parameters_need_read_permission() -> anyhow::Result<()> {
     assert!(refused.message().ends_with(why), "{}", refused.message());
     for kind in ["ConfigMap", "Secret"] {
         let by = if kind == "Secret" { &admin } else { &dora };
-        let made = by.post(&policies, &policy(kind)).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
+        let created = by.post(&policies, &policy(kind)).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
     }
     let bindings = format!("{HOOKS}/validatingadmissionpolicybindings");
     let binding = |policy: &str, params: Value| {

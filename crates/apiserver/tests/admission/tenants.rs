@@ -28,8 +28,8 @@ async fn publish(
         "metadata": {"name": "systems", "annotations": {"multi-tenancy.k8s.io/admit-tenants": admits}},
         "webhooks": hooks,
     });
-    let made = system.post(&path, &configuration).await?;
-    anyhow::ensure!(made.status == 201, "{}", made.text());
+    let created = system.post(&path, &configuration).await?;
+    anyhow::ensure!(created.status == 201, "{}", created.text());
     Ok(())
 }
 

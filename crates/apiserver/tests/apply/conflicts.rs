@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn fields_of_other_managers_need_force() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let first = map(&json!({"k": "1", "own": "a"}));
     assert_eq!(apply(&client, MAP, "one", &first).await?.status, 201);
     // An equal value is shared ownership.
@@ -12,7 +12,7 @@ async fn fields_of_other_managers_need_force() -> anyhow::Result<()> {
     assert_eq!(apply(&client, MAP, "two", &shared).await?.status, 200);
     let changed = map(&json!({"k": "2"}));
     let answer = apply(&client, MAP, "two", &changed).await?;
-    refused(
+    assert_refused(
         &answer,
         409,
         "Conflict",
@@ -42,7 +42,7 @@ async fn fields_of_other_managers_need_force() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn conflicts_list_all_fields_by_manager() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let mut first = minimal_deployment();
     first["replicas"] = 1.into();
     first["template"]["spec"]["containers"][0]["ports"] =
@@ -63,7 +63,7 @@ async fn conflicts_list_all_fields_by_manager() -> anyhow::Result<()> {
     let mut wanted = deployment(&wanted);
     wanted["metadata"]["labels"] = json!({"z": "2"});
     let answer = apply(&client, DEPLOYMENT, "m2", &wanted).await?;
-    refused(
+    assert_refused(
         &answer,
         409,
         "Conflict",
@@ -81,7 +81,7 @@ async fn conflicts_list_all_fields_by_manager() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn fields_without_a_manager_are_removed() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let first = map(&json!({"mine": "1", "ours": "1"}));
     assert_eq!(apply(&client, MAP, "one", &first).await?.status, 201);
     let second = map(&json!({"ours": "1"}));
@@ -98,10 +98,10 @@ async fn fields_without_a_manager_are_removed() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn updates_take_ownership_of_changed_fields_only() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let first = map(&json!({"a": "1", "b": "1"}));
-    let made = apply(&client, MAP, "one", &first).await?.json();
-    let mut changed = made.clone();
+    let created = apply(&client, MAP, "one", &first).await?.json();
+    let mut changed = created.clone();
     changed["data"]["a"] = "2".into();
     let answer = client
         .put(&format!("{MAP}?fieldManager=one"), &changed)
@@ -124,11 +124,14 @@ async fn updates_take_ownership_of_changed_fields_only() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn fields_before_the_first_apply_belong_to_before_first_apply() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    let made = client.post(MAPS, &map(&json!({"a": "1"}))).await?.json();
-    assert_eq!(made["metadata"]["managedFields"][0]["operation"], "Update");
+    let (_server, client) = start_tenant().await?;
+    let created = client.post(MAPS, &map(&json!({"a": "1"}))).await?.json();
+    assert_eq!(
+        created["metadata"]["managedFields"][0]["operation"],
+        "Update"
+    );
     // The client resets managedFields.
-    let mut forgotten = made.clone();
+    let mut forgotten = created.clone();
     forgotten["metadata"]["managedFields"] = json!([{}]);
     let answer = client.put(MAP, &forgotten).await?;
     assert_eq!(answer.json()["metadata"].get("managedFields"), None);
@@ -137,7 +140,7 @@ async fn fields_before_the_first_apply_belong_to_before_first_apply() -> anyhow:
     let answer = client.put(MAP, &plain).await?;
     assert_eq!(answer.json()["metadata"].get("managedFields"), None);
     let answer = apply(&client, MAP, "one", &map(&json!({"a": "3"}))).await?;
-    refused(
+    assert_refused(
         &answer,
         409,
         "Conflict",
@@ -148,13 +151,13 @@ async fn fields_before_the_first_apply_belong_to_before_first_apply() -> anyhow:
 
 #[tokio::test]
 async fn client_side_apply_migrates_without_conflicts() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
     let mut first = map(&json!({"a": "1", "b": "1"}));
-    let said = first.to_string();
-    first["metadata"]["annotations"] = json!({annotation: said});
-    let made = format!("{MAPS}?fieldManager=kubectl-client-side-apply");
-    assert_eq!(client.post(&made, &first).await?.status, 201);
+    let message = first.to_string();
+    first["metadata"]["annotations"] = json!({annotation: message});
+    let created = format!("{MAPS}?fieldManager=kubectl-client-side-apply");
+    assert_eq!(client.post(&created, &first).await?.status, 201);
     let wanted = map(&json!({"a": "2"}));
     // Other managers still conflict.
     let answer = apply(&client, MAP, "other", &wanted).await?;

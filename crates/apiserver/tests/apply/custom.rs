@@ -72,7 +72,7 @@ async fn unknown_fields_are_refused() -> anyhow::Result<()> {
     let (_server, client) =
         with_widgets(json!({"type": "object", "properties": {"a": {"type": "string"}}})).await?;
     let answer = apply(&client, WIDGET, "one", &widget(&json!({"b": 1}))).await?;
-    refused(
+    assert_refused(
         &answer,
         500,
         "",

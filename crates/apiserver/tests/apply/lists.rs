@@ -20,7 +20,7 @@ fn env(object: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn applied_items_keep_their_order_among_existing_ones() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     for (number, (wanted, gives)) in [
         (&["a", "b", "c"][..], &["a", "b", "c"][..]),
         (&["d", "b"], &["a", "d", "b", "c"]),
@@ -40,7 +40,7 @@ async fn applied_items_keep_their_order_among_existing_ones() -> anyhow::Result<
 
 #[tokio::test]
 async fn items_are_removed_with_their_last_manager() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     apply(&client, DEPLOYMENT, "one", &with_env(&["a", "b"])).await?;
     apply(&client, DEPLOYMENT, "two", &with_env(&["b", "c"])).await?;
     let answer = apply(&client, DEPLOYMENT, "one", &with_env(&[])).await?;
@@ -50,7 +50,7 @@ async fn items_are_removed_with_their_last_manager() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn sets_have_unique_values_with_their_own_managers() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let with = |finalizers: &[&str]| {
         let mut object = map(&json!({"k": "v"}));
         object["metadata"]["finalizers"] = json!(finalizers);
@@ -78,7 +78,7 @@ async fn sets_have_unique_values_with_their_own_managers() -> anyhow::Result<()>
 
 #[tokio::test]
 async fn ports_are_keyed_by_number_and_protocol() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let services = "/api/v1/namespaces/default/services/s";
     let with = |ports: Value| {
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},

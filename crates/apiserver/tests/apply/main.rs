@@ -2,11 +2,15 @@
 
 mod conflicts;
 mod custom;
+#[path = "../support/fixtures.rs"]
+#[expect(dead_code, reason = "other programs use the rest")]
+mod fixtures;
 mod lists;
-mod records;
+mod managed_fields;
 mod requests;
 mod subresources;
 
+use fixtures::{assert_refused, start_tenant};
 use http::Method;
 use insula_testkit::server::{Answer, Client, TestServer};
 use serde_json::{Value, json};
@@ -15,12 +19,6 @@ const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MAP: &str = "/api/v1/namespaces/default/configmaps/m";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/d";
-
-async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start().await?;
-    let client = server.tenant("t1").await?;
-    Ok((server, client))
-}
 
 /// Applies as this field manager; `manager` may be followed by further query parameters.
 async fn apply(client: &Client, path: &str, manager: &str, body: &Value) -> anyhow::Result<Answer> {
@@ -61,11 +59,4 @@ fn owners(object: &Value) -> Vec<(String, Value)> {
     entries
         .map(|entry| (name(entry), entry["fieldsV1"].clone()))
         .collect()
-}
-
-#[track_caller]
-fn refused(answer: &Answer, code: u16, reason: &str, message: &str) {
-    assert_eq!(answer.status, code, "{}", answer.text());
-    assert_eq!(answer.message(), message);
-    assert_eq!(answer.json()["reason"].as_str().unwrap_or(""), reason);
 }

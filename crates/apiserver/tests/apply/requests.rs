@@ -4,11 +4,11 @@ use super::*;
 
 #[tokio::test]
 async fn field_manager_is_required() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let headers = [("content-type", "application/apply-patch+yaml")];
     let body = map(&json!({"k": "v"})).to_string();
     let answer = client.send(Method::PATCH, MAP, &headers, body).await?;
-    refused(
+    assert_refused(
         &answer,
         422,
         "Invalid",
@@ -20,7 +20,7 @@ async fn field_manager_is_required() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn applied_object_must_match_the_path() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let other = |version: &str, kind: &str| {
         let mut object = json!({"metadata": {"name": "m"}});
         if !version.is_empty() {
@@ -38,12 +38,12 @@ async fn applied_object_must_match_the_path() -> anyhow::Result<()> {
     ] {
         let answer = apply(&client, MAP, "me", &other(version, kind)).await?;
         let message = format!("invalid object type: {said}");
-        refused(&answer, 400, "BadRequest", &message);
+        assert_refused(&answer, 400, "BadRequest", &message);
     }
     let mut sent = map(&json!({}));
     sent["metadata"]["managedFields"] = json!([]);
     let answer = apply(&client, MAP, "me", &sent).await?;
-    refused(
+    assert_refused(
         &answer,
         400,
         "BadRequest",
@@ -54,11 +54,11 @@ async fn applied_object_must_match_the_path() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn unknown_fields_are_refused() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let mut unknown = map(&json!({}));
     unknown["bogus"] = 1.into();
     let answer = apply(&client, MAP, "me", &unknown).await?;
-    refused(
+    assert_refused(
         &answer,
         500,
         "",
@@ -66,7 +66,7 @@ async fn unknown_fields_are_refused() -> anyhow::Result<()> {
          declared in schema",
     );
     let answer = apply(&client, MAP, "me", &map(&json!({"k": 5}))).await?;
-    refused(
+    assert_refused(
         &answer,
         500,
         "",
@@ -77,7 +77,7 @@ async fn unknown_fields_are_refused() -> anyhow::Result<()> {
     let container = twice["template"]["spec"]["containers"][0].clone();
     twice["template"]["spec"]["containers"] = json!([container.clone(), container]);
     let answer = apply(&client, DEPLOYMENT, "me", &deployment(&twice)).await?;
-    refused(
+    assert_refused(
         &answer,
         500,
         "",
@@ -89,7 +89,7 @@ async fn unknown_fields_are_refused() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn yaml_is_accepted_and_duplicate_keys_are_reported() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let headers = [("content-type", "application/apply-patch+yaml")];
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  a: one\n  a: two\n";
     let path = format!("{MAP}?fieldManager=me");
@@ -106,7 +106,7 @@ async fn yaml_is_accepted_and_duplicate_keys_are_reported() -> anyhow::Result<()
 
 #[tokio::test]
 async fn resource_version_and_uid_are_preconditions() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let mut sent = map(&json!({"k": "v"}));
     sent["metadata"]["uid"] = "11111111-1111-1111-1111-111111111111".into();
     let answer = apply(&client, MAP, "me", &sent).await?;
@@ -121,7 +121,7 @@ async fn resource_version_and_uid_are_preconditions() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn dry_run_stores_nothing() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let sent = map(&json!({"k": "v"}));
     let answer = apply(&client, MAP, "me&dryRun=All", &sent).await?;
     assert_eq!(answer.status, 201, "{}", answer.text());

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn status_is_applied_and_owned_through_its_subresource() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let mut wanted = deployment(&minimal_deployment());
     wanted["status"] = json!({"replicas": 7});
     let answer = apply(&client, DEPLOYMENT, "one", &wanted).await?;
@@ -33,7 +33,7 @@ async fn status_is_applied_and_owned_through_its_subresource() -> anyhow::Result
 
 #[tokio::test]
 async fn scaling_takes_ownership_of_replicas() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let mut spec = minimal_deployment();
     spec["replicas"] = 1.into();
     let first = deployment(&spec);
@@ -52,7 +52,7 @@ async fn scaling_takes_ownership_of_replicas() -> anyhow::Result<()> {
     );
     assert_eq!(owners[0].1["f:spec"].get("f:replicas"), None);
     let answer = apply(&client, DEPLOYMENT, "one", &first).await?;
-    refused(
+    assert_refused(
         &answer,
         409,
         "Conflict",

@@ -25,8 +25,8 @@ async fn start() -> anyhow::Result<(TestServer, Client)> {
     let own = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "metadata": {"name": "a"}});
     let map = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
     for (path, object) in [(MAPS, &map), (FOOS, &own)] {
-        let made = client.post(path, object).await?;
-        anyhow::ensure!(made.status == 201, "{}", made.text());
+        let created = client.post(path, object).await?;
+        anyhow::ensure!(created.status == 201, "{}", created.text());
     }
     Ok((server, client))
 }

@@ -5,7 +5,7 @@ use insula_testkit::server::{Client, DEFINITIONS, Setup, TestServer};
 use insula_testkit::webhook::{FakeWebhook, Heard, Reply};
 use serde_json::{Value, json};
 
-use super::samples::{foo_path, make, names};
+use super::samples::{create, foo_path, names};
 use super::{FOOS, foo, foos};
 
 const V2: &str = "/apis/ex.io/v2/namespaces/default/foos";
@@ -97,21 +97,21 @@ fn foo2(name: &str, spec: Value) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_are_converted_by_the_webhook_in_both_directions() -> anyhow::Result<()> {
     let (server, webhook, client) = started().await?;
-    let made = make(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
+    let created = create(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
     assert_eq!(webhook.calls(), 0, "it is stored as it was written");
     let read = client.get(&format!("{V2}/a")).await?.json();
     assert_eq!(read["apiVersion"], "ex.io/v2");
     assert_eq!(read["spec"], json!({"hue": "red", "size": 3}));
-    assert_eq!(read["metadata"], made["metadata"]);
+    assert_eq!(read["metadata"], created["metadata"]);
     let heard = &webhook.heard()[0];
     assert_eq!(heard.path, "/convert?timeout=30s");
     assert_eq!(heard.body["apiVersion"], "apiextensions.k8s.io/v1");
     assert_eq!(heard.body["kind"], "ConversionReview");
     assert_eq!(heard.body["request"]["desiredAPIVersion"], "ex.io/v2");
-    assert_eq!(heard.body["request"]["objects"], json!([made]));
+    assert_eq!(heard.body["request"]["objects"], json!([created]));
     assert!(heard.body["request"]["uid"].is_string());
     // Written in the other version, it is stored in the storage version.
-    let written = make(&client, V2, &foo2("b", json!({"hue": "blue"}))).await?;
+    let written = create(&client, V2, &foo2("b", json!({"hue": "blue"}))).await?;
     assert_eq!(written["spec"], json!({"hue": "blue", "size": 3}));
     assert_eq!(
         client.get(&foo_path("b")).await?.json()["spec"],
@@ -167,7 +167,7 @@ async fn objects_are_converted_by_the_webhook_in_both_directions() -> anyhow::Re
 async fn lists_and_watches_use_the_requested_version() -> anyhow::Result<()> {
     let (_server, webhook, client) = started().await?;
     for name in ["a", "b", "c"] {
-        make(&client, FOOS, &foo(name, json!({"color": name}))).await?;
+        create(&client, FOOS, &foo(name, json!({"color": name}))).await?;
     }
     let mut watch = client
         .watch(&format!("{V2}?watch=true&resourceVersion=0"))
@@ -194,7 +194,7 @@ async fn lists_and_watches_use_the_requested_version() -> anyhow::Result<()> {
         )
         .await?;
     assert_eq!(moved.status, 200, "{}", moved.text());
-    make(&client, V2, &foo2("d", json!({"hue": "d"}))).await?;
+    create(&client, V2, &foo2("d", json!({"hue": "d"}))).await?;
     let before = webhook.calls();
     let list = client.get(V2).await?.json();
     assert_eq!(names(&list), ["a", "b", "c", "d"]);
@@ -235,7 +235,7 @@ async fn webhooks_can_change_only_labels_and_annotations_of_the_metadata() -> an
     let (_server, webhook, client) = started().await?;
     let mut sent = foo("a", json!({"color": "red"}));
     sent["metadata"]["finalizers"] = json!(["ex.io/hold"]);
-    let made = make(&client, FOOS, &sent).await?;
+    let created = create(&client, FOOS, &sent).await?;
     webhook.script(|heard| {
         success(&convert_objects(heard, |object| {
             let metadata = &mut object["metadata"];
@@ -252,7 +252,7 @@ async fn webhooks_can_change_only_labels_and_annotations_of_the_metadata() -> an
         }))
     });
     let read = client.get(&format!("{V2}/a")).await?.json();
-    let mut expected = made["metadata"].clone();
+    let mut expected = created["metadata"].clone();
     expected["labels"] = json!({"by": "webhook"});
     expected["annotations"] = json!({"by": "webhook"});
     assert_eq!(read["metadata"], expected);
@@ -267,7 +267,7 @@ async fn webhooks_can_change_only_labels_and_annotations_of_the_metadata() -> an
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn webhook_errors_are_reported() -> anyhow::Result<()> {
     let (_server, webhook, client) = started().await?;
-    make(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
+    create(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
     let one = format!("{V2}/a");
     let review =
         |change: fn(&mut Value)| move |heard: &Heard| success(&convert_objects(heard, change));
@@ -381,8 +381,8 @@ async fn webhook_errors_are_reported() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unavailable_webhook_affects_its_version_only() -> anyhow::Result<()> {
     let (server, mut webhook, client) = started().await?;
-    make(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
-    make(&client, FOOS, &foo("seen", json!({"color": "red"}))).await?;
+    create(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
+    create(&client, FOOS, &foo("seen", json!({"color": "red"}))).await?;
     assert_eq!(client.get(&format!("{V2}/seen")).await?.status, 200);
     let url = webhook.url("/convert");
     let at_address = webhook.address();

@@ -29,11 +29,11 @@ fn compare(case: &Value, answer: &Answer) -> Result<(), String> {
     let warnings: Vec<Value> = warnings
         .map(|text| text.to_str().unwrap_or("").into())
         .collect();
-    let told = case["warnings"].as_array().cloned().unwrap_or_default();
-    if warnings != told {
+    let reported = case["warnings"].as_array().cloned().unwrap_or_default();
+    if warnings != reported {
         return Err(format!("{label}: warnings {warnings:?}"));
     }
-    let Some(told) = case["response"].as_object() else {
+    let Some(reported) = case["response"].as_object() else {
         return Ok(());
     };
     let found = json!({
@@ -42,16 +42,16 @@ fn compare(case: &Value, answer: &Answer) -> Result<(), String> {
     if UNORDERED.contains(&label) {
         let sorted = |details: &Value| {
             let causes = details["causes"].as_array().into_iter().flatten();
-            let told = causes.map(|cause| format!("{} {}", cause["reason"], cause["message"]));
-            let mut told: Vec<String> = told.collect();
-            told.sort();
-            told
+            let reported = causes.map(|cause| format!("{} {}", cause["reason"], cause["message"]));
+            let mut reported: Vec<String> = reported.collect();
+            reported.sort();
+            reported
         };
-        let same = sorted(&found["details"]) == sorted(&told["details"]);
+        let same = sorted(&found["details"]) == sorted(&reported["details"]);
         return same.then_some(()).ok_or(format!("{label}: {found}"));
     }
     for member in ["reason", "message", "details"] {
-        let wanted = told.get(member).unwrap_or(&Value::Null);
+        let wanted = reported.get(member).unwrap_or(&Value::Null);
         if &found[member] != wanted {
             return Err(format!("{label}: {}\n  wanted: {wanted}", found[member]));
         }
@@ -78,8 +78,8 @@ async fn object_validation_matches_the_recording() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t2").await?;
     let namespace = json!({"metadata": {"name": "t1"}});
-    let made = client.post("/api/v1/namespaces", &namespace).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = client.post("/api/v1/namespaces", &namespace).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
     let mut definition = super::foos();
     let schema: Value = serde_json::from_str(SCHEMA)?;
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;

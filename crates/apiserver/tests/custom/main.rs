@@ -1,26 +1,29 @@
 //! Custom resource definitions and their objects.
 
-mod apart;
+mod all_spaces;
+mod authorization;
+mod cel_rules;
+mod cleanup;
 mod conversion;
-mod deleted;
-mod ends;
-mod everywhere;
+#[path = "../support/fixtures.rs"]
+#[expect(dead_code, reason = "other programs use the rest")]
+mod fixtures;
 mod golden;
-mod left;
 mod names;
+mod orphans;
 mod paths;
 mod published;
+mod published_deletion;
 mod published_watch;
 mod reading;
-mod rights;
-mod ruled;
 mod samples;
 mod schemas;
+mod separate_definitions;
 mod serving;
-mod sharing;
+mod shared_memory;
 mod spaces;
 mod subresources;
-mod withdrawn;
+mod withdrawal;
 mod writing;
 
 use insula_testkit::server::{Client, DEFINITIONS};
@@ -64,8 +67,8 @@ fn own(mut definition: Value, field: &str) -> Value {
 /// Creates Foos with these names.
 async fn create_foos(client: &Client, names: &[&str]) -> anyhow::Result<()> {
     for name in names {
-        let made = client.post(FOOS, &foo(name, json!({}))).await?;
-        anyhow::ensure!(made.status == 201, "{}", made.text());
+        let created = client.post(FOOS, &foo(name, json!({}))).await?;
+        anyhow::ensure!(created.status == 201, "{}", created.text());
     }
     Ok(())
 }

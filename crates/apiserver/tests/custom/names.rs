@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use insula_testkit::server::{Client, DEFINITIONS, TestServer, definition};
 use serde_json::{Value, json};
 
-use super::samples::{foo_path, foos_with_all, make};
+use super::samples::{create, foo_path, foos_with_all};
 use super::{FOOS, foo, foos};
 
 fn condition<'a>(definition: &'a Value, kind: &str) -> &'a Value {
@@ -44,17 +44,17 @@ async fn await_condition(
 async fn definitions_become_names_accepted_then_established() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
-    let made = client.post(DEFINITIONS, &foos()).await?.json();
+    let created = client.post(DEFINITIONS, &foos()).await?.json();
     assert_eq!(
-        made["status"],
+        created["status"],
         json!({
             "conditions": null, "acceptedNames": {"plural": "", "kind": ""},
             "storedVersions": ["v1"],
         })
     );
-    assert_eq!(made["spec"]["names"]["singular"], "foo");
-    assert_eq!(made["spec"]["names"]["listKind"], "FooList");
-    assert_eq!(made["spec"]["conversion"], json!({"strategy": "None"}));
+    assert_eq!(created["spec"]["names"]["singular"], "foo");
+    assert_eq!(created["spec"]["names"]["listKind"], "FooList");
+    assert_eq!(created["spec"]["conversion"], json!({"strategy": "None"}));
     let found = client
         .until_defined("foos.ex.io", "Established", "True")
         .await?;
@@ -185,8 +185,8 @@ async fn terminating_definition_waits_for_its_objects_and_accepts_no_new_ones() 
     client.define(&foos_with_all()).await?;
     let mut held = foo("held", json!({"replicas": 1}));
     held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
-    make(&client, FOOS, &held).await?;
-    make(&client, FOOS, &foo("free", json!({}))).await?;
+    create(&client, FOOS, &held).await?;
+    create(&client, FOOS, &foo("free", json!({}))).await?;
     let mut watch = client
         .watch(&format!("{FOOS}?watch=true&resourceVersion=0"))
         .await?;
@@ -265,14 +265,14 @@ async fn terminating_definition_waits_for_its_objects_and_accepts_no_new_ones() 
     assert_eq!(client.get(FOOS).await?.status, 404);
     assert_eq!(client.get("/apis/ex.io").await?.status, 404);
     let events = watch.rest().await?;
-    let told: Vec<Value> = events
+    let reported: Vec<Value> = events
         .iter()
         .map(|event| json!([event["type"], event["object"]["metadata"]["name"]]))
         .collect();
-    let end = told.len() - 2;
+    let end = reported.len() - 2;
     // After the last object the kind is not found any more.
     assert_eq!(
-        told[end..],
+        reported[end..],
         [json!(["DELETED", "held"]), json!(["ERROR", null])]
     );
     assert_eq!(events[end + 1]["object"]["code"], 410);
@@ -293,7 +293,7 @@ async fn unserved_definition_is_deleted_at_once() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
-    make(&client, FOOS, &foo("a", json!({}))).await?;
+    create(&client, FOOS, &foo("a", json!({}))).await?;
     let second = definition("ex.io", "bars", "Foo", json!({"type": "object"}));
     client.post(DEFINITIONS, &second).await?;
     client

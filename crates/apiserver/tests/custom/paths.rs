@@ -4,7 +4,7 @@ use insula_testkit::server::{Client, TestServer, definition};
 use serde_json::{Value, json};
 
 use super::foo;
-use super::samples::{make, names};
+use super::samples::{create, names};
 
 /// A definition of `tenants.ex.io` with all subresources.
 fn tenants(scope: &str) -> Value {
@@ -54,8 +54,8 @@ async fn exercise_all_paths(client: &Client, space: &str, below: &str) -> anyhow
             .patch(&format!("{path}/x/scale"), "merge", &patch)
             .await?;
         assert_eq!(scaled.status, 200, "{path}: {}", scaled.text());
-        let made = client.post(&path, &tenant("y")).await?;
-        assert_eq!(made.status, 201, "{path}: {}", made.text());
+        let created = client.post(&path, &tenant("y")).await?;
+        assert_eq!(created.status, 201, "{path}: {}", created.text());
         let gone = client.delete(&format!("{path}/y")).await?;
         assert_eq!(gone.status, 200, "{path}: {}", gone.text());
         let mut watch = client
@@ -75,14 +75,14 @@ async fn custom_kind_can_be_named_tenants_in_either_scope() -> anyhow::Result<()
     one.define(&tenants("Cluster")).await?;
     other.define(&tenants("Namespaced")).await?;
     system.define(&tenants("Cluster")).await?;
-    make(&one, "/apis/ex.io/v1/tenants", &tenant("x")).await?;
-    make(
+    create(&one, "/apis/ex.io/v1/tenants", &tenant("x")).await?;
+    create(
         &other,
         "/apis/ex.io/v1/namespaces/default/tenants",
         &tenant("x"),
     )
     .await?;
-    make(&system, "/apis/ex.io/v1/tenants", &tenant("x")).await?;
+    create(&system, "/apis/ex.io/v1/tenants", &tenant("x")).await?;
     exercise_all_paths(&one, "t1", "tenants").await?;
     exercise_all_paths(&other, "t2", "namespaces/default/tenants").await?;
     exercise_all_paths(&system, "system", "tenants").await?;
@@ -172,15 +172,15 @@ async fn custom_kinds_named_like_built_in_kinds_get_no_special_rules() -> anyhow
             json!({"replicas": 1, "finalizers": ["f"], "stringData": {"a": "b"}}),
         );
         object["kind"] = (*kind).into();
-        let made = client.post(&path, &object).await?;
-        assert_eq!(made.status, 201, "{kind}: {}", made.text());
-        let made = made.json();
-        assert_eq!(made["spec"], object["spec"], "{kind}");
-        assert_eq!(made["status"], Value::Null, "{kind}");
-        assert_eq!(made["metadata"]["generation"], 1, "{kind}");
-        assert_eq!(made["metadata"]["finalizers"], Value::Null, "{kind}");
+        let created = client.post(&path, &object).await?;
+        assert_eq!(created.status, 201, "{kind}: {}", created.text());
+        let created = created.json();
+        assert_eq!(created["spec"], object["spec"], "{kind}");
+        assert_eq!(created["status"], Value::Null, "{kind}");
+        assert_eq!(created["metadata"]["generation"], 1, "{kind}");
+        assert_eq!(created["metadata"]["finalizers"], Value::Null, "{kind}");
         let one = format!("{path}/x");
-        assert_eq!(client.get(&one).await?.json(), made, "{kind}");
+        assert_eq!(client.get(&one).await?.json(), created, "{kind}");
         // Label and annotation changes do not increase the generation.
         let patch = json!({"metadata": {"annotations": {"a": "b"}, "labels": {"a": "b"}}});
         let patched = client.patch(&one, "merge", &patch).await?.json();
@@ -245,13 +245,13 @@ async fn custom_kind_can_be_named_namespaces() -> anyhow::Result<()> {
     client.define(&definition).await?;
     let mut object = foo("default", json!({"replicas": 1}));
     object["kind"] = "Namespace".into();
-    make(&client, "/apis/ex.io/v1/namespaces", &object).await?;
+    create(&client, "/apis/ex.io/v1/namespaces", &object).await?;
     let read = client.get("/apis/ex.io/v1/namespaces/default").await?;
     assert_eq!(read.json()["kind"], "Namespace", "{}", read.text());
     // The custom object has no content to wait for, and deleting it touches nothing in the
     // namespace `default`.
     let map = json!({"metadata": {"name": "m"}});
-    make(&client, "/api/v1/namespaces/default/configmaps", &map).await?;
+    create(&client, "/api/v1/namespaces/default/configmaps", &map).await?;
     assert_eq!(
         client
             .delete("/apis/ex.io/v1/namespaces/default")

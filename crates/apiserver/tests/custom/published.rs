@@ -137,16 +137,16 @@ async fn tenants_own_definition_hides_the_published_one() -> anyhow::Result<()> 
         listed["items"][0]["metadata"]["uid"],
         mine["metadata"]["uid"]
     );
-    let made = tenant
+    let created = tenant
         .post(FOOS, &foo("a", json!({"mine": "x"})))
         .await?
         .json();
-    assert_eq!(made["spec"]["mine"], "x");
-    let made = other
+    assert_eq!(created["spec"]["mine"], "x");
+    let created = other
         .post(FOOS, &foo("a", json!({"mine": "x"})))
         .await?
         .json();
-    assert_eq!(made["spec"], json!({"size": 3}));
+    assert_eq!(created["spec"], json!({"size": 3}));
     // The tenant can change its own definition, and delete it to get the published one back.
     let labels = json!({"metadata": {"labels": {"a": "1"}}});
     let changed = tenant.patch(&path("foos.ex.io"), "merge", &labels).await?;
@@ -264,14 +264,21 @@ async fn racing_object_and_own_definition_leave_one_kind_of_objects() -> anyhow:
     for round in 0..10 {
         let name = format!("a{round}");
         let (object, definition) = (foo(&name, json!({"mine": "x"})), own(foos(), "mine"));
-        let (made, defined) = tokio::join!(
+        let (created, defined) = tokio::join!(
             tenant.post(FOOS, &object),
             tenant.post(DEFINITIONS, &definition)
         );
-        let (made, defined) = (made?, defined?);
-        assert!([201, 403, 409].contains(&made.status), "{}", made.text());
+        let (created, defined) = (created?, defined?);
+        assert!(
+            [201, 403, 409].contains(&created.status),
+            "{}",
+            created.text()
+        );
         assert!([201, 403].contains(&defined.status), "{}", defined.text());
-        if made.status == 201 && made.json()["spec"]["mine"].is_null() && defined.status == 201 {
+        if created.status == 201
+            && created.json()["spec"]["mine"].is_null()
+            && defined.status == 201
+        {
             // Both succeeded: the definition waits, and no object is created in the meantime.
             let waits = tenant
                 .until_defined("foos.ex.io", "Established", "False")

@@ -6,11 +6,7 @@ use insula_testkit::server::{Client, DEFINITIONS, Lines, TestServer, definition}
 use serde_json::{Value, json};
 
 use super::{PUBLISHED, foos, own, path, published};
-
-fn revision(object: &Value) -> u64 {
-    let text = object["metadata"]["resourceVersion"].as_str();
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
-}
+use crate::fixtures::revision;
 
 /// The state assembled by a list and a watch.
 struct Seen {
@@ -283,7 +279,7 @@ async fn initial_events_include_published_definitions() -> anyhow::Result<()> {
 /// Publishes and withdraws, or creates and deletes an own definition, several times.
 async fn churn(client: Client, plural: String, own: bool) -> anyhow::Result<()> {
     let name = format!("{plural}.ex.io");
-    let made = definition(
+    let created = definition(
         "ex.io",
         &plural,
         &plural.to_uppercase(),
@@ -291,7 +287,7 @@ async fn churn(client: Client, plural: String, own: bool) -> anyhow::Result<()> 
     );
     for round in 0..12 {
         if own {
-            client.post(DEFINITIONS, &made).await?;
+            client.post(DEFINITIONS, &created).await?;
             client.delete(&path(&name)).await?;
         } else {
             let value = if round % 3 == 2 {
@@ -314,13 +310,13 @@ async fn list_and_watch_converge_during_changes() -> anyhow::Result<()> {
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let plurals = ["ants", "bees", "cats"];
     for plural in plurals {
-        let made = definition(
+        let created = definition(
             "ex.io",
             plural,
             &plural.to_uppercase(),
             json!({"type": "object"}),
         );
-        system.define(&published(made)).await?;
+        system.define(&published(created)).await?;
     }
     let mut early = Seen::begin(&tenant, "").await?;
     let mut tasks = tokio::task::JoinSet::new();

@@ -3,7 +3,7 @@
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
-use super::samples::{foo_path, foos_with_all, make, names, warnings};
+use super::samples::{create, foo_path, foos_with_all, names, warnings};
 use super::{FOOS, foo, foos};
 
 /// Two objects of a kind with columns and selectable fields.
@@ -18,8 +18,8 @@ async fn two(server: &TestServer) -> anyhow::Result<Client> {
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     ]);
     client.define(&definition).await?;
-    make(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
-    make(&client, FOOS, &foo("b", json!({"size": 5}))).await?;
+    create(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
+    create(&client, FOOS, &foo("b", json!({"size": 5}))).await?;
     Ok(client)
 }
 
@@ -303,8 +303,8 @@ async fn versions_can_be_served_deprecated_or_unserved() -> anyhow::Result<()> {
         }
     }
     client.define(&definition).await?;
-    make(&client, FOOS, &foo("a", json!({"replicas": 1}))).await?;
-    for (version, told) in [
+    create(&client, FOOS, &foo("a", json!({"replicas": 1}))).await?;
+    for (version, reported) in [
         ("v1", vec![]),
         (
             "v1beta1",
@@ -332,11 +332,11 @@ async fn versions_can_be_served_deprecated_or_unserved() -> anyhow::Result<()> {
             client.delete(&format!("{list}/b")).await?,
         ] {
             assert!(answer.status < 300, "{version}: {}", answer.text());
-            assert_eq!(warnings(&answer), told, "{version}: {}", answer.text());
+            assert_eq!(warnings(&answer), reported, "{version}: {}", answer.text());
         }
         let watch = client.watch(&format!("{list}?watch=true")).await?;
         let all = watch.headers.get_all("warning").iter().count();
-        assert_eq!(all, told.len(), "{version}");
+        assert_eq!(all, reported.len(), "{version}");
         assert_eq!(
             client.get(&one).await?.json()["apiVersion"],
             format!("ex.io/{version}")

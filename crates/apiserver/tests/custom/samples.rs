@@ -1,5 +1,6 @@
 //! Definitions and helpers for tests of custom resources.
 
+pub use crate::fixtures::{create, names};
 use insula_testkit::server::{Answer, Client};
 use serde_json::{Value, json};
 
@@ -27,23 +28,9 @@ pub fn foo_path(name: &str) -> String {
     format!("{FOOS}/{name}")
 }
 
-/// Creates an object and asserts success.
-pub async fn make(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
-    let made = client.post(path, object).await?;
-    anyhow::ensure!(made.status == 201, "{}", made.text());
-    Ok(made.json())
-}
-
 /// The raw warning texts of a response.
 pub fn warnings(answer: &Answer) -> Vec<String> {
     let all = answer.headers.get_all("warning").iter();
     all.map(|text| text.to_str().unwrap_or("").to_owned())
-        .collect()
-}
-
-pub fn names(list: &Value) -> Vec<&str> {
-    let items = list["items"].as_array().into_iter().flatten();
-    items
-        .filter_map(|item| item["metadata"]["name"].as_str())
         .collect()
 }

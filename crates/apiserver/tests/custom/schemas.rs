@@ -3,7 +3,7 @@
 use insula_testkit::server::{Client, DEFINITIONS, TestServer};
 use serde_json::{Value, json};
 
-use super::samples::{foo_path, make, warnings};
+use super::samples::{create, foo_path, warnings};
 use super::{FOOS, foo, foos};
 
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/foos.ex.io";
@@ -29,10 +29,12 @@ async fn defaults_and_pruning_apply_to_stored_objects_on_read() -> anyhow::Resul
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
-    let made = make(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
+    let created = create(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
     let watch = format!(
         "{FOOS}?watch=true&resourceVersion={}",
-        made["metadata"]["resourceVersion"].as_str().unwrap_or("")
+        created["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or("")
     );
     let spec = json!({"type": "object", "properties": {
         "size": {"type": "integer", "default": 3},
@@ -46,7 +48,7 @@ async fn defaults_and_pruning_apply_to_stored_objects_on_read() -> anyhow::Resul
     let shown = json!({"shape": "round", "size": 3});
     let read = client.get(&foo_path("a")).await?.json();
     assert_eq!(read["spec"], shown);
-    assert_eq!(read["metadata"], made["metadata"], "nothing was written");
+    assert_eq!(read["metadata"], created["metadata"], "nothing was written");
     assert_eq!(client.get(FOOS).await?.json()["items"][0]["spec"], shown);
     let events = client
         .get(&format!(
@@ -107,7 +109,7 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
     let client = server.tenant("t1").await?;
     let defined = client.define(&two_versions("v1")).await?;
     assert_eq!(defined["status"]["storedVersions"], json!(["v1"]));
-    make(&client, FOOS, &foo("old", json!({"common": "a"}))).await?;
+    create(&client, FOOS, &foo("old", json!({"common": "a"}))).await?;
     let v2 = FOOS.replace("v1", "v2");
     let read = client.get(&format!("{v2}/old")).await?.json();
     assert_eq!(read["apiVersion"], "ex.io/v2");
@@ -121,7 +123,7 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
     )
     .await?;
     assert_eq!(moved["status"]["storedVersions"], json!(["v1", "v2"]));
-    make(
+    create(
         &client,
         FOOS,
         &foo("new", json!({"common": "b", "v1": "mine"})),
@@ -150,13 +152,13 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
                 "{path}?watch=true&resourceVersion=0&timeoutSeconds=1"
             ))
             .await?;
-        let told = events
+        let reported = events
             .text()
             .matches(&format!(
                 "\"kind\":\"Foo\",\"apiVersion\":\"ex.io/{version}\""
             ))
             .count();
-        assert_eq!(told, 2, "{}", events.text());
+        assert_eq!(reported, 2, "{}", events.text());
     }
     // A write in either version migrates the object to the storage version.
     let patched = client
@@ -197,7 +199,7 @@ async fn unserved_storage_version_still_stores_objects() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&two_versions("v1")).await?;
-    make(&client, FOOS, &foo("a", json!({"common": "x"}))).await?;
+    create(&client, FOOS, &foo("a", json!({"common": "x"}))).await?;
     let mut watch = client
         .watch(&format!("{FOOS}?watch=true&resourceVersion=0"))
         .await?;
@@ -244,7 +246,7 @@ async fn validation_is_ratcheted() -> anyhow::Result<()> {
         "a": "long enough", "set": ["x", "yy"],
         "map": [{"k": "1", "v": "bad"}, {"k": "2", "v": "ok"}],
     });
-    make(&client, FOOS, &foo("x", bad)).await?;
+    create(&client, FOOS, &foo("x", bad)).await?;
     let tighter = json!({"type": "object", "required": ["fresh"], "properties": {
         "a": {"type": "string", "maxLength": 3}, "b": {"type": "string"},
         "fresh": {"type": "string"},

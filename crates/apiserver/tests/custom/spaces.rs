@@ -9,7 +9,7 @@ use insula_testkit::server::{Client, DEFINITIONS, Setup, TestServer};
 use serde_json::{Value, json};
 
 use super::foo;
-use super::samples::{make, names};
+use super::samples::{create, names};
 
 /// One space's definition of `foos.ex.io`.
 struct Variant {
@@ -136,12 +136,16 @@ impl Variant {
         assert_eq!(described, &json!(format!("As {who}.")), "{who}: {schema}");
         let second = client.get("/openapi/v2").await?.text();
         for other in &VARIANTS {
-            let told = format!("As {}.", other.token);
-            assert_eq!(second.contains(&told), other.token == who, "{who}: {told}");
+            let reported = format!("As {}.", other.token);
             assert_eq!(
-                document.text().contains(&told),
+                second.contains(&reported),
                 other.token == who,
-                "{who}: {told}"
+                "{who}: {reported}"
+            );
+            assert_eq!(
+                document.text().contains(&reported),
+                other.token == who,
+                "{who}: {reported}"
             );
         }
         self.assert_others_not_served(client).await
@@ -204,7 +208,7 @@ async fn run_lifecycle(
     )
     .await?;
     for (way, client) in VARIANTS.iter().zip(&all) {
-        make(client, &way.path(), &way.object("a")).await?;
+        create(client, &way.path(), &way.object("a")).await?;
     }
     for (way, client) in VARIANTS.iter().zip(&all) {
         way.check(client, &["a"]).await?;
@@ -217,7 +221,7 @@ async fn run_lifecycle(
     let all = clients(&server).await?;
     for (way, client) in VARIANTS.iter().zip(&all) {
         way.check(client, &["a"]).await?;
-        make(client, &way.path(), &way.object("b")).await?;
+        create(client, &way.path(), &way.object("b")).await?;
         way.check(client, &["a", "b"]).await?;
     }
     // One definition is deleted; the others are unaffected.
@@ -275,7 +279,7 @@ async fn tenants_kinds_are_served_in_their_space_only() -> anyhow::Result<()> {
     let system = &all[2];
     for (way, client) in VARIANTS.iter().zip(&all).take(2) {
         client.define(&way.definition()).await?;
-        make(client, &way.path(), &way.object("own")).await?;
+        create(client, &way.path(), &way.object("own")).await?;
     }
     for path in [
         "/apis/ex.io/v1/tenants/all/foos",

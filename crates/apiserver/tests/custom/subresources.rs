@@ -3,7 +3,7 @@
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
-use super::samples::{foo_path, foos_with_all, make};
+use super::samples::{create, foo_path, foos_with_all};
 use super::{FOOS, foo, foos};
 
 async fn start_with_subresources(server: &TestServer) -> anyhow::Result<Client> {
@@ -18,18 +18,18 @@ async fn status_is_written_separately() -> anyhow::Result<()> {
     let client = start_with_subresources(&server).await?;
     let mut sent = foo("a", json!({"replicas": 1}));
     sent["status"] = json!({"phase": "x"});
-    let made = make(&client, FOOS, &sent).await?;
-    assert_eq!(made["status"], Value::Null);
+    let created = create(&client, FOOS, &sent).await?;
+    assert_eq!(created["status"], Value::Null);
     let status = format!("{}/status", foo_path("a"));
     let patched = client
         .patch(&foo_path("a"), "merge", &json!({"status": {"phase": "x"}}))
         .await?;
     assert_eq!(
         patched.json(),
-        made,
+        created,
         "the object's own path leaves the status alone"
     );
-    let mut whole = made.clone();
+    let mut whole = created.clone();
     whole["status"] = json!({"phase": "y"});
     whole["spec"] = json!({"size": 99});
     whole["metadata"]["labels"] = json!({"a": "b"});
@@ -37,7 +37,7 @@ async fn status_is_written_separately() -> anyhow::Result<()> {
     whole["metadata"]["finalizers"] = json!(["ex.io/f"]);
     let put = client.put(&status, &whole).await?;
     assert_eq!(put.status, 200, "{}", put.text());
-    let mut expected = made.clone();
+    let mut expected = created.clone();
     expected["status"] = json!({"phase": "y"});
     for changed in ["resourceVersion", "managedFields"] {
         expected["metadata"][changed] = put.json()["metadata"][changed].clone();
@@ -48,14 +48,14 @@ async fn status_is_written_separately() -> anyhow::Result<()> {
         json!({"status": {"more": 1}, "spec": {"size": 7}, "metadata": {"labels": {"q": "r"}}});
     let patched = client.patch(&status, "merge", &patch).await?.json();
     assert_eq!(patched["status"], json!({"phase": "y", "more": 1}));
-    assert_eq!(patched["spec"], made["spec"]);
+    assert_eq!(patched["spec"], created["spec"]);
     assert_eq!(patched["metadata"]["labels"], Value::Null);
     assert_eq!(patched["metadata"]["generation"], 1);
     for (method, code) in [("POST", 405), ("DELETE", 405)] {
         let answer = client.send(method.parse()?, &status, &[], "").await?;
         assert_eq!(answer.status, code, "{method}");
     }
-    let mut old = made;
+    let mut old = created;
     old["status"] = json!({"phase": "z"});
     assert_eq!(client.put(&status, &old).await?.status, 409);
     Ok(())
@@ -72,7 +72,7 @@ async fn status_update_validates_the_status_only() -> anyhow::Result<()> {
         "n": {"type": "integer"}, "replicas": {"type": "integer"}, "selector": {"type": "string"},
     }});
     client.define(&definition).await?;
-    make(&client, FOOS, &foo("a", json!({}))).await?;
+    create(&client, FOOS, &foo("a", json!({}))).await?;
     // The changed schema requires a field that the spec lacks.
     let path = format!("{}/foos.ex.io", insula_testkit::server::DEFINITIONS);
     let require = json!([{
@@ -102,7 +102,7 @@ async fn undeclared_subresources_are_not_served() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
-    make(&client, FOOS, &foo("a", json!({}))).await?;
+    create(&client, FOOS, &foo("a", json!({}))).await?;
     for below in ["status", "scale", "finalize", "log", "exec", "proxy", "x"] {
         for method in ["GET", "PUT", "PATCH", "POST", "DELETE"] {
             let path = format!("{}/{below}", foo_path("a"));
@@ -117,7 +117,7 @@ async fn undeclared_subresources_are_not_served() -> anyhow::Result<()> {
 async fn scale_can_be_read_and_written() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = start_with_subresources(&server).await?;
-    let made = make(&client, FOOS, &foo("a", json!({"replicas": 2}))).await?;
+    let created = create(&client, FOOS, &foo("a", json!({"replicas": 2}))).await?;
     let status = json!({"status": {"replicas": 1, "selector": "a=b"}});
     let with_status = client
         .patch(&format!("{}/status", foo_path("a")), "merge", &status)
@@ -131,9 +131,9 @@ async fn scale_can_be_read_and_written() -> anyhow::Result<()> {
             "kind": "Scale", "apiVersion": "autoscaling/v1",
             "metadata": {
                 "name": "a", "namespace": "default",
-                "uid": made["metadata"]["uid"],
+                "uid": created["metadata"]["uid"],
                 "resourceVersion": with_status.json()["metadata"]["resourceVersion"],
-                "creationTimestamp": made["metadata"]["creationTimestamp"],
+                "creationTimestamp": created["metadata"]["creationTimestamp"],
             },
             "spec": {"replicas": 2},
             "status": {"replicas": 1, "selector": "a=b"},
@@ -171,8 +171,8 @@ async fn scale_can_be_read_and_written() -> anyhow::Result<()> {
 async fn invalid_scales_are_refused() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = start_with_subresources(&server).await?;
-    make(&client, FOOS, &foo("none", json!({}))).await?;
-    make(&client, FOOS, &foo("a", json!({"replicas": 2}))).await?;
+    create(&client, FOOS, &foo("none", json!({}))).await?;
+    create(&client, FOOS, &foo("a", json!({"replicas": 2}))).await?;
     let scale = |name: &str| format!("{}/scale", foo_path(name));
     let missing = client.get(&scale("none")).await?;
     assert_eq!(missing.status, 500);

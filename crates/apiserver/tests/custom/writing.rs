@@ -4,7 +4,7 @@ use http::Method;
 use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
-use super::samples::{foo_path, make, warnings};
+use super::samples::{create, foo_path, warnings};
 use super::{FOOS, foo, foos};
 
 /// A definition that exercises defaulting, pruning, nullable and preserved fields.
@@ -30,7 +30,7 @@ async fn schema_applies_defaults_nulls_and_pruning() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&various_fields_crd()).await?;
-    for (number, (sent, stored, told)) in [
+    for (number, (sent, stored, reported)) in [
         (
             json!({}),
             json!({"deep": {"a": "x"}, "maybe": "d", "size": 3}),
@@ -79,12 +79,12 @@ async fn schema_applies_defaults_nulls_and_pruning() -> anyhow::Result<()> {
     .enumerate()
     {
         let name = format!("n{number}");
-        let made = client.post(FOOS, &foo(&name, sent.clone())).await?;
-        assert_eq!(made.status, 201, "{sent}: {}", made.text());
-        assert_eq!(made.json()["spec"], stored, "{sent}");
-        assert_eq!(warnings(&made), told, "{sent}");
+        let created = client.post(FOOS, &foo(&name, sent.clone())).await?;
+        assert_eq!(created.status, 201, "{sent}: {}", created.text());
+        assert_eq!(created.json()["spec"], stored, "{sent}");
+        assert_eq!(warnings(&created), reported, "{sent}");
         let read = client.get(&foo_path(&name)).await?.json();
-        assert_eq!(read, made.json(), "{sent}");
+        assert_eq!(read, created.json(), "{sent}");
     }
     let refused = client
         .post(FOOS, &foo("x", json!({"list": [null]})))
@@ -112,11 +112,11 @@ async fn field_validation_modes_apply() -> anyhow::Result<()> {
         async move { client.send(Method::POST, &path, &headers, body).await }
     };
     for query in ["", "&fieldValidation=Warn"] {
-        let made = send(query).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
-        assert_eq!(made.json()["spec"], json!({"color": "b", "size": 3}));
+        let created = send(query).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
+        assert_eq!(created.json()["spec"], json!({"color": "b", "size": 3}));
         assert_eq!(
-            warnings(&made),
+            warnings(&created),
             [
                 r#"299 - "duplicate field \"spec.color\"""#,
                 r#"299 - "unknown field \"metadata.zz\"""#,
@@ -125,8 +125,8 @@ async fn field_validation_modes_apply() -> anyhow::Result<()> {
             ]
         );
     }
-    let made = send("&fieldValidation=Ignore").await?;
-    assert_eq!((made.status, warnings(&made)), (201, vec![]));
+    let created = send("&fieldValidation=Ignore").await?;
+    assert_eq!((created.status, warnings(&created)), (201, vec![]));
     let refused = send("&fieldValidation=Strict").await?;
     assert_eq!((refused.status, warnings(&refused)), (400, vec![]));
     assert_eq!(
@@ -223,13 +223,13 @@ async fn bodies_can_be_json_or_yaml_only() -> anyhow::Result<()> {
         ("content-type", "application/yaml"),
         ("accept", "application/yaml"),
     ];
-    let made = client.send(Method::POST, FOOS, &headers, yaml).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
-    assert_eq!(made.header("content-type"), "application/yaml");
+    let created = client.send(Method::POST, FOOS, &headers, yaml).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
+    assert_eq!(created.header("content-type"), "application/yaml");
     assert!(
-        made.text().contains("spec:\n  color: red\n  size: 16\n"),
+        created.text().contains("spec:\n  color: red\n  size: 16\n"),
         "{}",
-        made.text()
+        created.text()
     );
     let known = "the body of the request was in an unknown format - accepted media types include: \
                  application/json, application/yaml";
@@ -252,7 +252,7 @@ async fn patches_can_be_json_or_merge_patches_only() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
-    make(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
+    create(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
     let patched = client
         .patch(
             &foo_path("a"),
@@ -340,7 +340,7 @@ async fn update_needs_an_existing_object_and_its_resource_version() -> anyhow::R
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
-    let made = make(&client, FOOS, &foo("a", json!({}))).await?;
+    let created = create(&client, FOOS, &foo("a", json!({}))).await?;
     let refused = client
         .put(&foo_path("a"), &foo("a", json!({"size": 4})))
         .await?;
@@ -355,7 +355,7 @@ async fn update_needs_an_existing_object_and_its_resource_version() -> anyhow::R
         (absent.status, absent.message()),
         (404, "foos.ex.io \"b\" not found".into())
     );
-    let mut next = made.clone();
+    let mut next = created.clone();
     next["spec"]["size"] = 4.into();
     next["metadata"]["generation"] = 77.into();
     let put = client.put(&foo_path("a"), &next).await?;
@@ -390,10 +390,10 @@ async fn generation_counts_changes_outside_metadata() -> anyhow::Result<()> {
     let mut sent = foo("a", json!({}));
     sent["metadata"]["generation"] = 9.into();
     sent["status"] = json!({"phase": "x"});
-    let made = make(&client, FOOS, &sent).await?;
-    assert_eq!(made["metadata"]["generation"], 1);
+    let created = create(&client, FOOS, &sent).await?;
+    assert_eq!(created["metadata"]["generation"], 1);
     // Without the subresource, the status counts like any other field.
-    assert_eq!(made["status"], json!({"phase": "x"}));
+    assert_eq!(created["status"], json!({"phase": "x"}));
     for (patch, generation) in [
         (json!({"metadata": {"labels": {"a": "b"}}}), 1),
         (json!({"status": {"phase": "y"}}), 2),
@@ -438,7 +438,7 @@ async fn delete_collection_honours_selectors_and_finalizers() -> anyhow::Result<
         if name == "d" {
             sent["metadata"]["finalizers"] = json!(["ex.io/hold"]);
         }
-        make(&client, FOOS, &sent).await?;
+        create(&client, FOOS, &sent).await?;
     }
     let gone = client.delete(&foo_path("a")).await?;
     assert_eq!(gone.status, 200);
@@ -490,7 +490,7 @@ async fn spec_finalizers_do_not_delay_deletion() -> anyhow::Result<()> {
     client.define(&definition).await?;
     let mut sent = foo("a", json!({"finalizers": ["x"]}));
     sent["metadata"]["finalizers"] = json!(["ex.io/hold"]);
-    make(&client, FOOS, &sent).await?;
+    create(&client, FOOS, &sent).await?;
     assert_eq!(client.delete(&foo_path("a")).await?.status, 200);
     let freed = client
         .patch(
@@ -512,8 +512,8 @@ async fn names_can_be_generated_and_are_unique() -> anyhow::Result<()> {
     let mut sent = foo("x", json!({}));
     sent["metadata"] = json!({"generateName": "foo-"});
     let (one, other) = (
-        make(&client, FOOS, &sent).await?,
-        make(&client, FOOS, &sent).await?,
+        create(&client, FOOS, &sent).await?,
+        create(&client, FOOS, &sent).await?,
     );
     let name = one["metadata"]["name"].as_str().unwrap_or("");
     assert!(name.starts_with("foo-") && name.len() == 9, "{name}");
@@ -540,20 +540,20 @@ async fn custom_objects_can_be_owners() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
-    let owner = make(&client, FOOS, &foo("a", json!({}))).await?;
+    let owner = create(&client, FOOS, &foo("a", json!({}))).await?;
     let reference = json!([{
         "apiVersion": "ex.io/v1", "kind": "Foo", "name": "a", "uid": owner["metadata"]["uid"],
         "controller": true, "blockOwnerDeletion": true,
     }]);
     let map = json!({"metadata": {"name": "m", "ownerReferences": reference}});
-    let made = client
+    let created = client
         .post("/api/v1/namespaces/default/configmaps", &map)
         .await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(created.status, 201, "{}", created.text());
     let mut owned = foo("b", json!({}));
     owned["metadata"]["ownerReferences"] = reference.clone();
-    let made = make(&client, FOOS, &owned).await?;
-    assert_eq!(made["metadata"]["ownerReferences"], reference);
+    let created = create(&client, FOOS, &owned).await?;
+    assert_eq!(created["metadata"]["ownerReferences"], reference);
     let mut wrong = foo("c", json!({}));
     wrong["metadata"]["ownerReferences"] = json!([{"apiVersion": "ex.io/v1", "kind": "Foo"}]);
     let refused = client.post(FOOS, &wrong).await?;
@@ -573,14 +573,14 @@ async fn invalid_finalizer_names_warn_when_added() -> anyhow::Result<()> {
     client.define(&foos()).await?;
     let mut sent = foo("a", json!({}));
     sent["metadata"]["finalizers"] = json!(["orphan", "ex.io/fine", "ex.io", "bare"]);
-    let made = client.post(FOOS, &sent).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = client.post(FOOS, &sent).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
     let bare = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other \
                 finalizer writers";
     let path = "prefer a domain-qualified finalizer name including a path (/) to avoid accidental \
                 conflicts with other finalizer writers";
     assert_eq!(
-        warnings(&made),
+        warnings(&created),
         [
             format!(r#"299 - "metadata.finalizers: \"bare\": {bare}""#),
             format!(r#"299 - "metadata.finalizers: \"ex.io\": {path}""#),
@@ -618,13 +618,13 @@ async fn nesting_depth_is_limited_on_every_verb() -> anyhow::Result<()> {
         let media = format!("application/{media}");
         let headers = [("content-type", media.as_str())];
         let path = format!("{FOOS}?dryRun=All");
-        let made = client
+        let created = client
             .send(Method::POST, &path, &headers, body(depth))
             .await?;
-        assert_eq!(made.status, code, "{depth} {media}: {}", made.text());
+        assert_eq!(created.status, code, "{depth} {media}: {}", created.text());
     }
-    let made = client.send(Method::POST, FOOS, &json, body(100)).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = client.send(Method::POST, FOOS, &json, body(100)).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
     // Nested one level at a time by patches.
     let mut end = format!("/spec/free{}", "/a".repeat(100));
     for _ in 0..4 {

@@ -88,10 +88,10 @@ async fn send_all(client: &Client, space: &str) -> anyhow::Result<Vec<String>> {
         let headers = [("content-type", "application/json")];
         let answer = client.send(method.parse()?, &path, &headers, "{").await?;
         let plain = path.replace(&format!("/{space}/"), "/@/");
-        let told = observable(&answer).replace(&format!("/tenants/{space}/"), "/tenants/@/");
-        let told = told.replace(&format!("tenant \\\\\"{space}\\\\\""), "tenant @");
-        let told = told.replace(&format!("tenant \\\"{space}\\\""), "tenant @");
-        answers.push(format!("{method} {plain}: {told}"));
+        let reported = observable(&answer).replace(&format!("/tenants/{space}/"), "/tenants/@/");
+        let reported = reported.replace(&format!("tenant \\\\\"{space}\\\\\""), "tenant @");
+        let reported = reported.replace(&format!("tenant \\\"{space}\\\""), "tenant @");
+        answers.push(format!("{method} {plain}: {reported}"));
     }
     Ok(answers)
 }
@@ -151,8 +151,8 @@ async fn i18_discovery_does_not_reveal_another_tenants_kinds() -> anyhow::Result
         (FOOS, "application/json"),
         (DEFINITIONS, "application/json"),
     ];
-    let told = async |client: &Client| -> anyhow::Result<Vec<(u16, String, String)>> {
-        let mut told = Vec::new();
+    let reported = async |client: &Client| -> anyhow::Result<Vec<(u16, String, String)>> {
+        let mut reported = Vec::new();
         for (page, accept) in pages {
             let answer = client.accept(page, accept).await?;
             // A list of objects carries its revision, which is counted once for the whole server.
@@ -160,14 +160,14 @@ async fn i18_discovery_does_not_reveal_another_tenants_kinds() -> anyhow::Result
                 true => answer.json()["items"].to_string(),
                 false => answer.text(),
             };
-            told.push((answer.status, answer.header("etag").to_owned(), body));
+            reported.push((answer.status, answer.header("etag").to_owned(), body));
         }
-        Ok(told)
+        Ok(reported)
     };
-    let before = told(&one).await?;
+    let before = reported(&one).await?;
     other.define(&foos("Namespaced")).await?;
-    assert_eq!(told(&one).await?, before);
-    let others = told(&other).await?;
+    assert_eq!(reported(&one).await?, before);
+    let others = reported(&other).await?;
     for (index, (page, accept)) in pages.iter().enumerate() {
         assert_ne!(others[index].2, before[index].2, "{page} {accept}");
         let tags = (&others[index].1, &before[index].1);
@@ -176,7 +176,7 @@ async fn i18_discovery_does_not_reveal_another_tenants_kinds() -> anyhow::Result
     }
     // Tenants with equal definitions get equal documents.
     one.define(&foos("Namespaced")).await?;
-    let same = told(&one).await?;
+    let same = reported(&one).await?;
     for index in 0..pages.len() - 2 {
         assert_eq!(same[index], others[index], "{:?}", pages[index]);
     }
@@ -184,7 +184,7 @@ async fn i18_discovery_does_not_reveal_another_tenants_kinds() -> anyhow::Result
     other
         .until_gone(&format!("{DEFINITIONS}/foos.ex.io"))
         .await?;
-    assert_eq!(told(&other).await?[..7], before[..7]);
+    assert_eq!(reported(&other).await?[..7], before[..7]);
     assert_eq!(names(&one.get(FOOS).await?.json()), Vec::<&str>::new());
     Ok(())
 }

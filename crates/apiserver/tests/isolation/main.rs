@@ -1,6 +1,9 @@
 //! Tenant isolation: another tenant's objects are answered as if they did not exist. The checklist,
 //! and the test that proves each line, is `docs/requirements/isolation.md`.
 
+#[path = "../support/fixtures.rs"]
+#[expect(dead_code, reason = "other programs use the rest")]
+mod fixtures;
 #[path = "../support/golden.rs"]
 mod golden;
 #[path = "../support/principals.rs"]
@@ -27,23 +30,16 @@ mod tenant_deletion;
 mod webhooks;
 mod writes;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fixtures::{named, names};
 use insula_kinds::{Kind, kinds};
 use insula_testkit::server::{Answer, Client};
 use samples::{api, sample};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-
-fn named(name: &str) -> Value {
-    json!({"metadata": {"name": name}})
-}
-
-fn names(list: &Value) -> Vec<&str> {
-    let items = list["items"].as_array().into_iter().flatten();
-    items
-        .filter_map(|item| item["metadata"]["name"].as_str())
-        .collect()
-}
 
 /// The body body_without the names that the caller itself sent.
 fn body_without(answer: &Answer, names: &[&str]) -> String {
@@ -105,4 +101,46 @@ async fn create_all_kinds(
         created.push((kind, format!("{collection}/{name}")));
     }
     Ok(created)
+}
+
+/// The checklist stays true: every test that it cites exists.
+#[test]
+fn every_test_in_the_checklist_exists() -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let checklist = fs::read_to_string(root.join("docs/requirements/isolation.md"))?;
+    let lines = checklist.lines().filter(|line| line.starts_with("| I-"));
+    let mut numbers = Vec::new();
+    for line in lines {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        numbers.push(cells[1]);
+        let mut file = PathBuf::new();
+        for cited in cells[3].split('`').skip(1).step_by(2) {
+            let (path, test) = match cited.rsplit_once("::") {
+                Some((path, test)) => (Some(path), test),
+                None if cited.contains(['/', '.']) => (Some(cited), ""),
+                None => (None, cited),
+            };
+            if let Some(path) = path {
+                let folder = match path.starts_with("crates/") {
+                    true => root.clone(),
+                    false => root.join("crates/apiserver/tests/isolation"),
+                };
+                let suffix = if path.contains('.') { "" } else { ".rs" };
+                file = folder.join(format!("{path}{suffix}"));
+                anyhow::ensure!(file.exists(), "{}: {cited}", cells[1]);
+            }
+            if cells[3].contains("column") && test == "anonymous" || test.is_empty() {
+                continue;
+            }
+            let name = test
+                .strip_suffix('…')
+                .unwrap_or(&format!("{test}("))
+                .to_owned();
+            let found = fs::read_to_string(&file)?.contains(&format!("fn {name}"));
+            anyhow::ensure!(found, "{}: {cited}", cells[1]);
+        }
+    }
+    let expected: Vec<String> = (1..=45).map(|number| format!("I-{number:02}")).collect();
+    assert_eq!(numbers, expected);
+    Ok(())
 }

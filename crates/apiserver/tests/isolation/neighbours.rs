@@ -174,31 +174,31 @@ async fn i45_secrets_appear_neither_in_logs_nor_in_responses() -> anyhow::Result
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"key": canary}});
     create(&tenant, secrets, secret.clone()).await?;
     let issued = service_account_token(&tenant, "default", "robot").await?;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     // Every error path that has a secret at hand.
     let headers = [("content-type", "application/json")];
     let broken = format!("{{\"metadata\":{{}},\"stringData\":{{\"key\":\"{canary}\"");
     for body in [broken, secret.to_string(), format!("{canary}: [")] {
-        told.push(tenant.send(Method::POST, secrets, &headers, body).await?);
+        reported.push(tenant.send(Method::POST, secrets, &headers, body).await?);
     }
     let patch = json!({"data": {"key": canary}, "type": 7, "immutable": canary});
-    told.push(
+    reported.push(
         tenant
             .patch(&format!("{secrets}/s"), "merge", &patch)
             .await?,
     );
     let numbers =
         json!({"metadata": {"name": "n"}, "stringData": {"key": 7}, "data": {"key": canary}});
-    told.push(tenant.post(secrets, &numbers).await?);
+    reported.push(tenant.post(secrets, &numbers).await?);
     for token in [canary, &format!("{issued}x"), &issued] {
         let client = server.client(token).await?;
-        told.push(client.get(secrets).await?);
+        reported.push(client.get(secrets).await?);
         let cookie = [("cookie", canary)];
         let path = "/tenants/t2/api";
-        told.push(client.send(Method::GET, path, &cookie, "").await?);
+        reported.push(client.send(Method::GET, path, &cookie, "").await?);
     }
     let (_, signature) = issued.rsplit_once('.').unwrap_or_default();
-    for answer in &told {
+    for answer in &reported {
         assert!(answer.status >= 400, "{}", answer.text());
         assert!(!answer.text().contains(signature), "{}", answer.text());
     }

@@ -188,10 +188,10 @@ async fn no_event_after_a_revocation_is_delivered() -> anyhow::Result<()> {
         for mut watch in open {
             let events = watch.rest().await?;
             let after = format!("after-{round}");
-            let told = events
+            let reported = events
                 .iter()
                 .any(|event| event.to_string().contains(&after));
-            assert!(!told, "{events:?}");
+            assert!(!reported, "{events:?}");
             let last = events.last().cloned().unwrap_or_default();
             assert_eq!(last["object"]["code"], 403, "{last}");
         }

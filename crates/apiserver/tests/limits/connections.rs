@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::wire::{
+use super::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GOAWAY, HEADERS,
     INITIAL_WINDOW, REFUSED_STREAM, RST_STREAM, Wire, header, headers,
 };
@@ -118,8 +118,8 @@ async fn slow_bodies_time_out() -> anyhow::Result<()> {
     let stream = wire.request("POST", MAPS, END_HEADERS).await?;
     wire.send(DATA, 0, stream, b"{").await?;
     let answer = wire.find(|frame| frame.kind == DATA).await?.unwrap();
-    let told = String::from_utf8_lossy(&answer.payload).into_owned();
-    assert!(told.contains("did not arrive in time"), "{told}");
+    let reported = String::from_utf8_lossy(&answer.payload).into_owned();
+    assert!(reported.contains("did not arrive in time"), "{reported}");
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Limits and flow control: overload by one tenant does not affect the others.
 
 mod connections;
+mod http2;
 mod seats;
-mod wire;
 
 use std::time::Duration;
 
@@ -55,8 +55,8 @@ async fn create_maps(client: &Client, count: usize) -> anyhow::Result<()> {
     numbers
         .try_for_each_concurrent(32, |number| async move {
             let map = json!({"metadata": {"name": format!("m{number}")}, "data": {"k": text}});
-            let made = client.post(MAPS, &map).await?;
-            anyhow::ensure!(made.status == 201, "{}", made.text());
+            let created = client.post(MAPS, &map).await?;
+            anyhow::ensure!(created.status == 201, "{}", created.text());
             Ok(())
         })
         .await

@@ -115,9 +115,10 @@ async fn slow_bodies_use_their_own_spaces_limit_only() -> anyhow::Result<()> {
     let b = server.tenant("t2").await?;
     server.tenant("t1").await?;
     let system = server.system().await?;
-    let mut wire = super::wire::Wire::open(&server, &[]).await?;
+    let mut wire = super::http2::Wire::open(&server, &[]).await?;
     for _ in 0..2 {
-        wire.request("POST", MAPS, super::wire::END_HEADERS).await?;
+        wire.request("POST", MAPS, super::http2::END_HEADERS)
+            .await?;
     }
     // The first waits for a body of unknown length.
     await_metric(&system, "insula_seats_refused_total{work=\"body\"}", 1).await?;

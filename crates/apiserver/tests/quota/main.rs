@@ -1,13 +1,17 @@
 //! ResourceQuotas, LimitRanges and tenant quotas.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-mod behind;
 mod counts;
-mod measures;
+#[path = "../support/fixtures.rs"]
+#[expect(dead_code, reason = "other programs use the rest")]
+mod fixtures;
+mod lagging_server;
+mod limit_ranges;
 mod races;
-mod ranges;
+mod resources;
 mod tenants;
 
+use fixtures::create;
 use futures_util::future::join_all;
 use insula_testkit::server::{Answer, Client};
 use serde_json::{Value, json};
@@ -17,13 +21,6 @@ const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
 
 fn map(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"a": "b"}})
-}
-
-/// Creates an object and asserts success.
-async fn create(client: &Client, path: &str, object: &Value) -> anyhow::Result<Value> {
-    let made = client.post(path, object).await?;
-    anyhow::ensure!(made.status == 201, "{path}: {}", made.text());
-    Ok(made.json())
 }
 
 /// Limits the namespace `default`.
@@ -60,14 +57,14 @@ async fn race(
         .iter()
         .zip(clients)
         .map(|(object, client)| client.post(path, object));
-    let mut made = 0;
+    let mut created = 0;
     for answer in join_all(posts).await {
         let answer = answer?;
         match answer.status {
-            201 => made += 1,
+            201 => created += 1,
             403 => assert!(answer.message().ends_with(refusal), "{}", answer.message()),
             _ => anyhow::bail!("{}", answer.text()),
         }
     }
-    Ok(made)
+    Ok(created)
 }

@@ -94,8 +94,8 @@ async fn last_places_have_exact_winners_over_etcd() -> anyhow::Result<()> {
     let namespaces: Vec<Value> = namespaces.collect();
     let refusal = format!("limited: namespaces={}", there + 3);
     let path = "/api/v1/namespaces";
-    let made = race(&[&one, &other], path, &namespaces, &refusal).await?;
-    assert_eq!(made, 3);
+    let created = race(&[&one, &other], path, &namespaces, &refusal).await?;
+    assert_eq!(created, 3);
     Ok(())
 }
 
@@ -109,12 +109,12 @@ async fn creates_and_deletes_never_exceed_the_quota() -> anyhow::Result<()> {
     let work = |client: insula_testkit::server::Client, who: usize| async move {
         for n in 0..60 {
             let name = format!("c{who}-{n}");
-            let made = client.post(MAPS, &map(&name)).await?;
-            anyhow::ensure!(matches!(made.status, 201 | 403), "{}", made.text());
+            let created = client.post(MAPS, &map(&name)).await?;
+            anyhow::ensure!(matches!(created.status, 201 | 403), "{}", created.text());
             let list = client.get(MAPS).await?.json();
             let there = list["items"].as_array().map_or(0, Vec::len);
             anyhow::ensure!(there <= 4, "{there} are there");
-            if made.status == 201 && n % 3 != 0 {
+            if created.status == 201 && n % 3 != 0 {
                 client.delete(&format!("{MAPS}/{name}")).await?;
             }
         }

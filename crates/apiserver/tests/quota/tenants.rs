@@ -316,16 +316,16 @@ async fn usage_is_the_same_on_every_server_and_after_restarts() -> anyhow::Resul
     let (one, most) = tenant_with_room(&first, "t1", 20).await?;
     let mut second = start().await?;
     let refusal = limit_message("t1", most);
-    let mut made = 0;
+    let mut created = 0;
     for round in 0..3 {
         let other = second.client("t1").await?;
         let maps = (0..MANY).map(|n| map(&format!("c{round}-{n}")));
         let maps: Vec<Value> = maps.take(5 + round * 40).collect();
-        made += race(&[&one, &other], MAPS, &maps, &refusal).await?;
+        created += race(&[&one, &other], MAPS, &maps, &refusal).await?;
         // Without a clean shutdown, as after a crash.
         second = start().await?;
     }
-    assert_eq!(made, 20);
+    assert_eq!(created, 20);
     assert_eq!(usage(&second, "t1").await?, usage(&first, "t1").await?);
     assert_eq!(usage(&second, "t1").await?.objects, most);
     Ok(())

@@ -9,7 +9,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 
 use super::{
-    ISSUER, SECRETS, claims, delete, made, review, robot, sign, token, unauthenticated, whoami,
+    ISSUER, SECRETS, claims, create, delete, review, robot, sign, token, unauthenticated, whoami,
 };
 
 #[tokio::test]
@@ -170,30 +170,30 @@ async fn tokens_with_invalid_signatures_are_refused() -> anyhow::Result<()> {
     let client = server.tenant("t1").await?;
     robot(&client).await?;
     let good = token(&client, json!({})).await?;
-    let said = claims(&good);
+    let text = claims(&good);
     let jwks = client.get("/openid/v1/jwks").await?;
     let kid = jwks.json()["keys"][0]["kid"].clone();
     let public = URL_SAFE_NO_PAD.encode(server.token_key());
     let mut forgeries: Vec<(&str, String)> = vec![
         (
             "none",
-            forged_token(&json!({"alg": "none"}), &said, |_| Vec::new()),
+            forged_token(&json!({"alg": "none"}), &text, |_| Vec::new()),
         ),
         (
             "None",
-            forged_token(&json!({"alg": "None", "kid": kid}), &said, |_| Vec::new()),
+            forged_token(&json!({"alg": "None", "kid": kid}), &text, |_| Vec::new()),
         ),
         (
             "no algorithm",
-            forged_token(&json!({"kid": kid}), &said, |_| Vec::new()),
+            forged_token(&json!({"kid": kid}), &text, |_| Vec::new()),
         ),
         (
             "no signature",
-            forged_token(&json!({"alg": "ES256", "kid": kid}), &said, |_| Vec::new()),
+            forged_token(&json!({"alg": "ES256", "kid": kid}), &text, |_| Vec::new()),
         ),
         (
             "zeros",
-            forged_token(&json!({"alg": "ES256", "kid": kid}), &said, |_| vec![0; 64]),
+            forged_token(&json!({"alg": "ES256", "kid": kid}), &text, |_| vec![0; 64]),
         ),
     ];
     // Public values used as secrets.
@@ -207,7 +207,7 @@ async fn tokens_with_invalid_signatures_are_refused() -> anyhow::Result<()> {
             json!(null),
         ] {
             let header = json!({"alg": "HS256", "kid": kid});
-            forgeries.push(("HS256", forged_token(&header, &said, sign)));
+            forgeries.push(("HS256", forged_token(&header, &text, sign)));
         }
     }
     // A key in the token's own header is ignored.
@@ -230,7 +230,7 @@ async fn tokens_with_invalid_signatures_are_refused() -> anyhow::Result<()> {
         json!({"alg": "ES256", "kid": kid, "jku": "https://elsewhere/keys"}),
         json!({"alg": "ES256", "kid": "../../../etc/insula/other.key"}),
     ] {
-        forgeries.push(("another key", forged_token(&header, &said, sign)));
+        forgeries.push(("another key", forged_token(&header, &text, sign)));
     }
     // A valid signature of another payload.
     let (message, signature) = good.rsplit_once('.').unwrap_or_default();
@@ -240,7 +240,7 @@ async fn tokens_with_invalid_signatures_are_refused() -> anyhow::Result<()> {
         ("tenantUid", "x"),
         ("namespace", "kube-system"),
     ] {
-        let mut edited = said.clone();
+        let mut edited = text.clone();
         edited["kubernetes.io"][member] = value.into();
         let edited = URL_SAFE_NO_PAD.encode(edited.to_string());
         forgeries.push(("edited", format!("{header}.{edited}.{signature}")));
@@ -284,7 +284,7 @@ async fn secret_tokens_are_valid_while_their_secret_holds_them() -> anyhow::Resu
     for client in [&one, &two] {
         let mut secret = put(genuine.clone());
         secret["metadata"] = json!({"name": "kept"});
-        made(client, SECRETS, secret).await?;
+        create(client, SECRETS, secret).await?;
     }
     let (status, user) = whoami(&server, &genuine).await?;
     assert_eq!(status, 201);

@@ -5,7 +5,7 @@ use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, PODS, RBAC, SECRETS, TOKEN, WHOAMI, bound_to, claims, made, pod, review, robot, sign,
+    MAPS, PODS, RBAC, SECRETS, TOKEN, WHOAMI, bound_to, claims, create, pod, review, robot, sign,
     token, unauthenticated, whoami,
 };
 
@@ -14,17 +14,20 @@ async fn tokens_identify_the_account_and_its_bound_object() -> anyhow::Result<()
     let server = TestServer::start().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let node = json!({"metadata": {"name": "n"}});
-    let node = made(&system, "/api/v1/nodes", node).await?["metadata"]["uid"].clone();
+    let node = create(&system, "/api/v1/nodes", node).await?["metadata"]["uid"].clone();
     for (client, space) in [(tenant, "t1"), (system, "system")] {
         let uid = robot(&client).await?["metadata"]["uid"].clone();
-        let pod = made(&client, PODS, pod()).await?["metadata"]["uid"].clone();
-        made(&client, SECRETS, json!({"metadata": {"name": "s"}})).await?;
-        let said = |name: &str, value: &Value| {
+        let pod = create(&client, PODS, pod()).await?["metadata"]["uid"].clone();
+        create(&client, SECRETS, json!({"metadata": {"name": "s"}})).await?;
+        let message = |name: &str, value: &Value| {
             let key = format!("authentication.kubernetes.io/{name}");
             (key, json!([value]))
         };
-        let on_node = [said("node-name", &json!("n")), said("node-uid", &node)];
-        let of_pod = [said("pod-name", &json!("p")), said("pod-uid", &pod)];
+        let on_node = [
+            message("node-name", &json!("n")),
+            message("node-uid", &node),
+        ];
+        let of_pod = [message("pod-name", &json!("p")), message("pod-uid", &pod)];
         let mut cases = vec![(json!({}), vec![]), (bound_to("Secret", "s"), vec![])];
         // Nodes exist in the system space only, so the node of a tenant's pod is unknown.
         let seen = if space == "system" { 2 } else { 1 };
@@ -74,7 +77,7 @@ async fn tokens_are_valid_in_their_own_space_only() -> anyhow::Result<()> {
     let mut tokens = Vec::new();
     for client in [&one, &two, &system] {
         robot(client).await?;
-        made(
+        create(
             client,
             &format!("{RBAC}/clusterrolebindings"),
             everything.clone(),
@@ -83,7 +86,7 @@ async fn tokens_are_valid_in_their_own_space_only() -> anyhow::Result<()> {
         tokens.push(token(client, json!({})).await?);
     }
     let holder = server.client(&tokens[0]).await?;
-    made(&holder, MAPS, json!({"metadata": {"name": "mine"}})).await?;
+    create(&holder, MAPS, json!({"metadata": {"name": "mine"}})).await?;
     let named = "/api/v1/tenants/t1/namespaces/default/configmaps/mine";
     assert_eq!(holder.get(named).await?.status, 200);
     assert_eq!(two.get(&format!("{MAPS}/mine")).await?.status, 404);
@@ -142,14 +145,14 @@ async fn tokens_must_be_sent_in_a_single_bearer_header() -> anyhow::Result<()> {
     let client = server.tenant("t1").await?;
     robot(&client).await?;
     let token = token(&client, json!({})).await?;
-    let nobody = server.client("").await?;
+    let anonymous = server.client("").await?;
     let good = format!("Bearer {token}");
     let ask = |values: Vec<String>| {
-        let nobody = nobody.clone();
+        let anonymous = anonymous.clone();
         async move {
             let mut headers = vec![("content-type", "application/json")];
             headers.extend(values.iter().map(|value| ("authorization", value.as_str())));
-            nobody.send(Method::POST, WHOAMI, &headers, "{}").await
+            anonymous.send(Method::POST, WHOAMI, &headers, "{}").await
         }
     };
     for accepted in [

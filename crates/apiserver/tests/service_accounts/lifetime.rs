@@ -6,7 +6,7 @@ use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
 use super::{
-    ACCOUNTS, PODS, SECRETS, bound_to, claims, delete, made, pod, review, robot, sign, token,
+    ACCOUNTS, PODS, SECRETS, bound_to, claims, create, delete, pod, review, robot, sign, token,
     unauthenticated, whoami,
 };
 
@@ -25,14 +25,14 @@ async fn tokens_end_with_their_account_or_bound_object() -> anyhow::Result<()> {
         (&client, "Pod", "p", PODS, pod()),
         (&system, "Node", "n", "/api/v1/nodes", node),
     ] {
-        made(client, path, object.clone()).await?;
+        create(client, path, object.clone()).await?;
         let bound = token(client, bound_to(kind, name)).await?;
         assert_eq!(whoami(&server, &bound).await?.0, 201, "{kind}");
         delete(client, &format!("{path}/{name}?gracePeriodSeconds=0")).await?;
         assert_eq!(whoami(&server, &bound).await?.0, 401, "{kind}");
         let status = review(client, &bound, &[]).await?;
         assert_eq!(status, unauthenticated(invalidated), "{kind}");
-        made(client, path, object).await?;
+        create(client, path, object).await?;
         assert_eq!(
             whoami(&server, &bound).await?.0,
             401,
@@ -45,14 +45,14 @@ async fn tokens_end_with_their_account_or_bound_object() -> anyhow::Result<()> {
     let path = format!("{ACCOUNTS}/robot");
     assert_eq!(client.patch(&path, "merge", &hold).await?.status, 200);
     delete(&client, &path).await?;
-    let said = |why: &str| unauthenticated(&format!("[invalid bearer token, {why}]"));
+    let message = |why: &str| unauthenticated(&format!("[invalid bearer token, {why}]"));
     assert_eq!(whoami(&server, &free).await?.0, 401);
-    let deleted = said("service account default/robot has been deleted");
+    let deleted = message("service account default/robot has been deleted");
     assert_eq!(review(&client, &free, &[]).await?, deleted);
     let free_it = json!({"metadata": {"finalizers": null}});
     assert_eq!(client.patch(&path, "merge", &free_it).await?.status, 200);
     assert_eq!(whoami(&server, &free).await?.0, 401);
-    let missing = said("serviceaccounts \"robot\" not found");
+    let missing = message("serviceaccounts \"robot\" not found");
     assert_eq!(review(&client, &free, &[]).await?, missing);
     let new = robot(&client).await?["metadata"]["uid"].clone();
     assert_eq!(whoami(&server, &free).await?.0, 401);
@@ -62,7 +62,7 @@ async fn tokens_end_with_their_account_or_bound_object() -> anyhow::Result<()> {
         text(&new),
         text(&old)
     );
-    assert_eq!(review(&client, &free, &[]).await?, said(&other));
+    assert_eq!(review(&client, &free, &[]).await?, message(&other));
     assert_eq!(
         whoami(&server, &token(&client, json!({})).await?).await?.0,
         201

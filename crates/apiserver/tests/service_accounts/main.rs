@@ -1,13 +1,17 @@
 //! Service accounts: their tokens, the identity they grant, and how long they are valid.
 
+mod authorization;
+#[path = "../support/fixtures.rs"]
+#[expect(dead_code, reason = "other programs use the rest")]
+mod fixtures;
 mod forged;
 mod identity;
 mod lifetime;
 mod requests;
-mod rights;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use fixtures::create;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
@@ -21,12 +25,6 @@ const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ISSUER: &str = "https://insula.test";
 
-async fn made(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
-    let made = client.post(path, &object).await?;
-    anyhow::ensure!(made.status == 201, "{path}: {}", made.text());
-    Ok(made.json())
-}
-
 async fn delete(client: &Client, path: &str) -> anyhow::Result<()> {
     let deleted = client.delete(path).await?;
     anyhow::ensure!(deleted.status == 200, "{path}: {}", deleted.text());
@@ -35,11 +33,11 @@ async fn delete(client: &Client, path: &str) -> anyhow::Result<()> {
 
 /// Creates the account `robot`.
 async fn robot(client: &Client) -> anyhow::Result<Value> {
-    made(client, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await
+    create(client, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await
 }
 
 async fn token(client: &Client, spec: Value) -> anyhow::Result<String> {
-    let request = made(client, TOKEN, json!({"spec": spec})).await?;
+    let request = create(client, TOKEN, json!({"spec": spec})).await?;
     Ok(request["status"]["token"]
         .as_str()
         .unwrap_or_default()
@@ -69,7 +67,7 @@ async fn whoami(server: &TestServer, token: &str) -> anyhow::Result<(u16, Value)
 
 async fn review(client: &Client, token: &str, audiences: &[&str]) -> anyhow::Result<Value> {
     let review = json!({"spec": {"token": token, "audiences": audiences}});
-    Ok(made(client, REVIEWS, review).await?["status"].clone())
+    Ok(create(client, REVIEWS, review).await?["status"].clone())
 }
 
 fn unauthenticated(why: &str) -> Value {

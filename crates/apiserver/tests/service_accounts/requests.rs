@@ -7,7 +7,7 @@ use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
 use super::{
-    ISSUER, PODS, SECRETS, TOKEN, bound_to, claims, made, pod, review, robot, token,
+    ISSUER, PODS, SECRETS, TOKEN, bound_to, claims, create, pod, review, robot, token,
     unauthenticated, whoami,
 };
 
@@ -66,7 +66,7 @@ async fn token_requests_are_authorized_and_limited() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
     robot(&one).await?;
-    let theirs = made(&two, SECRETS, json!({"metadata": {"name": "s"}})).await?;
+    let theirs = create(&two, SECRETS, json!({"metadata": {"name": "s"}})).await?;
     // A service account has no permissions, not even to request its own tokens.
     let holder = server.client(&token(&one, json!({})).await?).await?;
     for path in [TOKEN, &TOKEN.replace("robot", "default")] {
@@ -84,7 +84,7 @@ async fn token_requests_are_authorized_and_limited() -> anyhow::Result<()> {
         (answer.status, answer.message()),
         (404, "secrets \"s\" not found".to_owned())
     );
-    let own = made(&one, SECRETS, json!({"metadata": {"name": "s"}})).await?;
+    let own = create(&one, SECRETS, json!({"metadata": {"name": "s"}})).await?;
     let answer = one.post(TOKEN, &bound).await?;
     let uid = theirs["metadata"]["uid"].as_str().unwrap_or_default();
     let why = format!(
@@ -103,12 +103,12 @@ async fn token_requests_are_authorized_and_limited() -> anyhow::Result<()> {
         answer.header("warning"),
         "299 - \"requested expiration of 4294967296 seconds shortened to 31536000 seconds\""
     );
-    let said = claims(
+    let message = claims(
         answer.json()["status"]["token"]
             .as_str()
             .unwrap_or_default(),
     );
-    let seconds = |name: &str| said[name].as_i64().unwrap_or_default();
+    let seconds = |name: &str| message[name].as_i64().unwrap_or_default();
     assert_eq!(seconds("exp") - seconds("iat"), 31_536_000);
     for (asked, why) in [
         (599, "599: may not specify a duration less than 10 minutes"),
@@ -128,7 +128,7 @@ async fn token_requests_are_authorized_and_limited() -> anyhow::Result<()> {
     // A pod's token must be for the pod's account.
     let mut other = pod();
     other["spec"]["serviceAccountName"] = "default".into();
-    made(&one, PODS, other).await?;
+    create(&one, PODS, other).await?;
     let answer = one
         .post(TOKEN, &json!({"spec": bound_to("Pod", "p")}))
         .await?;
@@ -144,7 +144,7 @@ async fn tokens_can_be_verified_with_published_keys() -> anyhow::Result<()> {
     for client in [server.tenant("t1").await?, server.system().await?] {
         robot(&client).await?;
         let token = token(&client, json!({"audiences": ["vault"]})).await?;
-        let own = made(&client, TOKEN, json!({})).await?["status"]["token"].clone();
+        let own = create(&client, TOKEN, json!({})).await?["status"]["token"].clone();
         let holder = server.client(own.as_str().unwrap_or_default()).await?;
         let found = holder.get("/.well-known/openid-configuration").await?;
         assert_eq!(found.status, 200, "{}", found.text());
@@ -183,9 +183,9 @@ async fn tokens_can_be_verified_with_published_keys() -> anyhow::Result<()> {
             Some("system:serviceaccount:default:robot")
         );
         // Verifying a token needs no credential.
-        let nobody = server.client("").await?;
+        let anonymous = server.client("").await?;
         for path in ["/.well-known/openid-configuration", "/openid/v1/jwks"] {
-            let (known, unknown) = (holder.get(path).await?, nobody.get(path).await?);
+            let (known, unknown) = (holder.get(path).await?, anonymous.get(path).await?);
             assert_eq!((unknown.status, unknown.body), (200, known.body), "{path}");
         }
     }

@@ -1,5 +1,6 @@
 //! Users beside the administrators, and their permissions.
 
+pub use crate::fixtures::create;
 use insula_access::Subject;
 use insula_core::Space;
 use insula_testkit::server::{Client, Setup, TestServer};
@@ -19,13 +20,6 @@ pub async fn server_with(users: &[&str], controllers: bool) -> anyhow::Result<Te
         ..Setup::default()
     };
     TestServer::start_with(setup).await
-}
-
-/// Creates an object and asserts success.
-pub async fn create(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
-    let created = client.post(path, &object).await?;
-    anyhow::ensure!(created.status == 201, "{path}: {}", created.text());
-    Ok(created.json())
 }
 
 pub fn user(name: &str) -> Value {

@@ -1,7 +1,7 @@
-// What a JavaScript program does in a cluster, with the client that everybody uses.
+// Exercises the official JavaScript client against a cluster.
 //
-// Two tenants run it at the same time, under the same names. It prints the name of each law
-// that holds; whatever does not hold ends it. Arguments: where the client is, who runs it.
+// Two tenants run it concurrently under the same names. It prints the name of each check that
+// passed and exits at the first failure. Arguments: the client's directory, the tenant.
 
 import { deepStrictEqual as same } from 'node:assert';
 import { join } from 'node:path';
@@ -62,7 +62,7 @@ const laws = {
         same(left.items, []);
     },
 
-    async 'every kind of patch does what it says'() {
+    async 'every patch type works'() {
         const labels = { app: 'web' };
         const main = { name: 'main', image: 'web:1' };
         const body = {
@@ -103,7 +103,7 @@ const laws = {
         same(images.sort(), ['side:1', 'web:2']);
     },
 
-    async 'a watch tells what happens and only that'() {
+    async 'watches deliver the namespaces events only'() {
         const list = await core.listNamespacedConfigMap({ namespace });
         const told = [];
         const query = { labelSelector: 'app=seen', resourceVersion: list.metadata.resourceVersion };
@@ -131,7 +131,7 @@ const laws = {
         same(told, [['ADDED', '1'], ['MODIFIED', '2'], ['DELETED', '2']]);
     },
 
-    async 'an informer follows'() {
+    async 'informers follow changes'() {
         const path = `/api/v1/namespaces/${namespace}/secrets`;
         const informer = k8s.makeInformer(config, path, () => core.listNamespacedSecret({ namespace }));
         const seen = [];
@@ -149,7 +149,7 @@ const laws = {
         await informer.stop();
     },
 
-    async 'kinds of ones own are used without types'() {
+    async 'custom resources work without types'() {
         const spec = { type: 'object', properties: { size: { type: 'integer', minimum: 1 } } };
         await config.makeApiClient(k8s.ApiextensionsV1Api).createCustomResourceDefinition({
             body: {
@@ -218,5 +218,5 @@ await core.deleteNamespace({ name: namespace });
 await until('the namespace is gone', () =>
     core.readNamespace({ name: namespace }).then(() => false, (error) => error.code === 404),
 );
-console.log('the namespace goes with everything in it');
+console.log('deleting the namespace deletes its content');
 process.exit(0);

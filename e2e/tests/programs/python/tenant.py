@@ -1,7 +1,7 @@
-"""What a Python program does in a cluster, with the client that everybody uses.
+"""Exercises the official Python client against a cluster.
 
-Two tenants run it at the same time, under the same names. It prints the name of each law
-that holds; whatever does not hold ends it. Arguments: who runs it, a manifest to create.
+Two tenants run it concurrently under the same names. It prints the name of each check that
+passed and exits at the first failure. Arguments: the tenant, a manifest to create.
 """
 
 import sys
@@ -17,18 +17,18 @@ from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
 WHO, MANIFEST = sys.argv[1:]
 NS = "python"
-PATIENCE = 60
+TIMEOUT = 60
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
-LAWS = []
+CHECKS = []
 
 
-def law(function):
-    LAWS.append(function)
+def check(function):
+    CHECKS.append(function)
     return function
 
 
@@ -50,7 +50,7 @@ def refused(code, reason, act, *args, **kwargs):
 
 
 def until(what, condition):
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"never: {what}")
@@ -81,7 +81,7 @@ def deployment(name):
     )
 
 
-@law
+@check
 def objects_are_created_read_listed_replaced_and_deleted():
     core = client.CoreV1Api()
     made = core.create_namespaced_config_map(NS, config_map("a", who=WHO))
@@ -112,8 +112,8 @@ def objects_are_created_read_listed_replaced_and_deleted():
     same(left.items, [])
 
 
-@law
-def every_kind_of_patch_does_what_it_says():
+@check
+def every_patch_type_works():
     apps = client.AppsV1Api()
     apps.create_namespaced_deployment(NS, deployment("web"))
 
@@ -165,8 +165,8 @@ def every_kind_of_patch_does_what_it_says():
     same(apps.read_namespaced_deployment("web", NS).spec.replicas, 5)
 
 
-@law
-def a_watch_tells_what_happens_and_only_that():
+@check
+def watches_deliver_the_namespaces_events_only():
     core = client.CoreV1Api()
     begun = core.list_namespaced_config_map(NS).metadata.resource_version
     core.create_namespaced_config_map(NS, config_map("seen", step="1"))
@@ -181,7 +181,7 @@ def a_watch_tells_what_happens_and_only_that():
         NS,
         label_selector="app=seen",
         resource_version=begun,
-        timeout_seconds=PATIENCE,
+        timeout_seconds=TIMEOUT,
     ):
         told.append((event["type"], event["object"].data["step"]))
         if event["type"] == "DELETED":
@@ -190,8 +190,8 @@ def a_watch_tells_what_happens_and_only_that():
     core.delete_namespaced_config_map("other", NS)
 
 
-@law
-def an_informer_follows():
+@check
+def informers_follow_changes():
     core = client.CoreV1Api()
     informer = SharedInformer(core.list_namespaced_secret, namespace=NS)
     seen = []
@@ -250,8 +250,8 @@ def define():
     until("the kind is served", established)
 
 
-@law
-def kinds_of_ones_own_are_used_without_types():
+@check
+def custom_resources_work_without_types():
     define()
     custom = client.CustomObjectsApi()
     place = {"group": "py.example", "version": "v1", "namespace": NS, "plural": "boats"}
@@ -279,8 +279,8 @@ def kinds_of_ones_own_are_used_without_types():
     same([one["metadata"]["name"] for one in listed["items"]], ["ark"])
 
 
-@law
-def the_dynamic_client_finds_kinds_and_works_with_them():
+@check
+def the_dynamic_client_discovers_and_uses_kinds():
     dyn = dynamic.DynamicClient(client.ApiClient())
     boats = dyn.resources.get(api_version="py.example/v1", kind="Boat")
     same((boats.namespaced, boats.name), (True, "boats"))
@@ -316,7 +316,7 @@ def the_dynamic_client_finds_kinds_and_works_with_them():
         pass
 
 
-@law
+@check
 def pods_are_evicted_as_their_budget_allows():
     core, policy = client.CoreV1Api(), client.PolicyV1Api()
     container = client.V1Container(name="main", image="web:1")
@@ -347,8 +347,8 @@ def pods_are_evicted_as_their_budget_allows():
     core.read_namespaced_pod("held", NS)
 
 
-@law
-def rights_and_tokens_are_asked_for():
+@check
+def access_reviews_and_token_requests_work():
     core, review = client.CoreV1Api(), client.AuthorizationV1Api()
     core.create_namespaced_service_account(
         NS, client.V1ServiceAccount(metadata=client.V1ObjectMeta(name="robot"))
@@ -377,7 +377,7 @@ def rights_and_tokens_are_asked_for():
     same(review.create_self_subject_access_review(asked).status.allowed, True)
 
 
-@law
+@check
 def one_of_two_candidates_leads_and_the_other_follows():
     led, stop = [], threading.Event()
 
@@ -386,7 +386,7 @@ def one_of_two_candidates_leads_and_the_other_follows():
 
         def lead():
             led.append(name)
-            stop.wait(PATIENCE)
+            stop.wait(TIMEOUT)
 
         settings = electionconfig.Config(
             lock,
@@ -420,7 +420,7 @@ def one_of_two_candidates_leads_and_the_other_follows():
     stop.set()
 
 
-@law
+@check
 def a_manifest_of_many_kinds_is_created_from_a_file():
     made = utils.create_from_yaml(client.ApiClient(), MANIFEST, namespace=NS)
     kinds = [one.kind for documents in made for one in documents]
@@ -431,7 +431,7 @@ def main():
     config.load_kube_config()
     core = client.CoreV1Api()
     core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=NS)))
-    for hold in LAWS:
+    for hold in CHECKS:
         hold()
         print(hold.__name__.replace("_", " "), flush=True)
     client.CoreV1Api().delete_namespace(NS)
@@ -444,7 +444,7 @@ def main():
         return False
 
     until("the namespace is gone", gone)
-    print("the namespace goes with everything in it", flush=True)
+    print("deleting the namespace deletes its content", flush=True)
 
 
 main()

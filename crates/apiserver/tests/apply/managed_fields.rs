@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn creator_owns_sent_and_defaulted_fields() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let path = format!("{DEPLOYMENTS}?fieldManager=me");
     let answer = client
         .post(&path, &deployment(&minimal_deployment()))
@@ -58,7 +58,7 @@ async fn creator_owns_sent_and_defaulted_fields() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn applied_defaults_have_no_manager() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let answer = apply(
         &client,
         DEPLOYMENT,
@@ -86,7 +86,7 @@ async fn applied_defaults_have_no_manager() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn default_manager_comes_from_the_user_agent() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     for (agent, name, called) in [
         ("my-ctl/v1.2 (linux)", "a", "my-ctl"),
         ("plain", "b", "plain"),
@@ -103,7 +103,7 @@ async fn default_manager_comes_from_the_user_agent() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn empty_writes_record_no_ownership() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     let answer = client
         .post(MAPS, &json!({"metadata": {"name": "m"}}))
         .await?;
@@ -113,7 +113,7 @@ async fn empty_writes_record_no_ownership() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn update_managers_are_capped_at_ten() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
+    let (_server, client) = start_tenant().await?;
     client.post(MAPS, &map(&json!({"k": "v"}))).await?;
     for number in 0..30 {
         let path = format!("{MAP}?fieldManager=m{number}");
@@ -133,13 +133,13 @@ async fn update_managers_are_capped_at_ten() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn valid_managed_fields_of_a_client_are_kept() -> anyhow::Result<()> {
-    let (_server, client) = tenant().await?;
-    let made = client.post(MAPS, &map(&json!({"k": "v"}))).await?.json();
-    let mut sent = made.clone();
+    let (_server, client) = start_tenant().await?;
+    let created = client.post(MAPS, &map(&json!({"k": "v"}))).await?.json();
+    let mut sent = created.clone();
     sent["metadata"]["managedFields"][0]["operation"] = "Nonsense".into();
     let answer = client.put(MAP, &sent).await?;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(owners(&answer.json()), owners(&made));
+    assert_eq!(owners(&answer.json()), owners(&created));
     sent["metadata"]["managedFields"][0]["operation"] = "Apply".into();
     sent["metadata"]["managedFields"][0]["manager"] = "other".into();
     let answer = client.put(MAP, &sent).await?;

@@ -8,7 +8,7 @@ use insula_store::memory::Memory;
 use insula_testkit::server::{Client, DEFINITIONS, Setup, TestServer};
 use serde_json::{Value, json};
 
-use super::samples::{foo_path, make, names};
+use super::samples::{create, foo_path, names};
 use super::{FOOS, foo, foos};
 
 /// Waits until the store has no key of the tenant.
@@ -50,8 +50,8 @@ async fn create_custom_objects(client: &Client) -> anyhow::Result<()> {
     client.define(&foos()).await?;
     client.define(&widgets()).await?;
     for name in ["a", "b", "c"] {
-        make(client, FOOS, &foo(name, json!({}))).await?;
-        make(client, WIDGETS, &widget(name)).await?;
+        create(client, FOOS, &foo(name, json!({}))).await?;
+        create(client, WIDGETS, &widget(name)).await?;
     }
     Ok(())
 }
@@ -107,11 +107,11 @@ async fn deleted_tenant_leaves_no_custom_objects() -> anyhow::Result<()> {
     let mut watch = client
         .watch(&format!("{FOOS}?watch=true&resourceVersion={revision}"))
         .await?;
-    let told = match watch.status {
+    let reported = match watch.status {
         200 => watch.next().await?.unwrap_or_default()["object"]["code"].clone(),
         code => json!(code),
     };
-    assert_eq!(told, 410);
+    assert_eq!(reported, 410);
     Ok(())
 }
 
@@ -122,10 +122,10 @@ async fn tenant_deletion_waits_for_finalizers_of_custom_objects() -> anyhow::Res
     create_custom_objects(&client).await?;
     let mut held = foo("held", json!({}));
     held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
-    make(&client, FOOS, &held).await?;
+    create(&client, FOOS, &held).await?;
     let mut held = widget("held");
     held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
-    make(&client, WIDGETS, &held).await?;
+    create(&client, WIDGETS, &held).await?;
     assert_eq!(system.delete("/api/v1/tenants/t1").await?.status, 200);
     client.until_gone(&foo_path("a")).await?;
     client.until_gone(&format!("{WIDGETS}/a")).await?;
@@ -176,17 +176,17 @@ async fn namespace_deletion_removes_custom_objects() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     create_custom_objects(&client).await?;
-    make(
+    create(
         &client,
         "/api/v1/namespaces",
         &json!({"metadata": {"name": "n"}}),
     )
     .await?;
     let within = FOOS.replace("default", "n");
-    make(&client, &within, &foo("free", json!({}))).await?;
+    create(&client, &within, &foo("free", json!({}))).await?;
     let mut held = foo("held", json!({}));
     held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
-    make(&client, &within, &held).await?;
+    create(&client, &within, &held).await?;
     assert_eq!(client.delete("/api/v1/namespaces/n").await?.status, 200);
     client.until_gone(&format!("{within}/free")).await?;
     let refused = client.post(&within, &foo("more", json!({}))).await?;
@@ -220,13 +220,13 @@ async fn namespace_deletion_removes_custom_objects() -> anyhow::Result<()> {
 /// Creates objects until it is refused.
 async fn keep_creating(client: &Client, prefix: &str) -> anyhow::Result<u32> {
     for number in 0.. {
-        let made = client
+        let created = client
             .post(FOOS, &foo(&format!("{prefix}{number}"), json!({})))
             .await?;
-        match made.status {
+        match created.status {
             201 => {}
             403 | 404 => return Ok(number),
-            _ => anyhow::bail!("{}", made.text()),
+            _ => anyhow::bail!("{}", created.text()),
         }
     }
     Ok(0)
@@ -238,7 +238,7 @@ async fn no_object_is_created_while_its_definition_is_deleted() -> anyhow::Resul
     let client = server.tenant("t1").await?;
     let other = server.tenant("t2").await?;
     other.define(&foos()).await?;
-    make(&other, FOOS, &foo("kept", json!({}))).await?;
+    create(&other, FOOS, &foo("kept", json!({}))).await?;
     for _ in 0..3 {
         client.define(&foos()).await?;
         let definition = format!("{DEFINITIONS}/foos.ex.io");
@@ -279,7 +279,7 @@ async fn deletion_continues_after_a_restart() -> anyhow::Result<()> {
     create_custom_objects(&client).await?;
     let mut held = foo("held", json!({}));
     held["metadata"]["finalizers"] = json!(["ex.io/hold"]);
-    make(&client, FOOS, &held).await?;
+    create(&client, FOOS, &held).await?;
     let definition = format!("{DEFINITIONS}/foos.ex.io");
     assert_eq!(client.delete(&definition).await?.status, 200);
     // A second definition waits for the names of the first.

@@ -34,12 +34,12 @@ async fn deleting_a_published_definition_deletes_tenants_objects() -> anyhow::Re
     assert_eq!((deleted.status, deleted.header("warning")), (200, warning));
     one.until_gone(&foos_path).await?;
     let rest = watch.rest().await?;
-    let told = rest.iter().map(|event| {
+    let reported = rest.iter().map(|event| {
         let name = event["object"]["metadata"]["name"].as_str().unwrap_or("");
         format!("{} {name}", event["type"].as_str().unwrap_or(""))
     });
     assert_eq!(
-        told.collect::<Vec<_>>(),
+        reported.collect::<Vec<_>>(),
         ["DELETED a", "DELETED b", "ERROR "]
     );
     assert_eq!(rest[2]["object"]["code"], 410);

@@ -29,18 +29,18 @@ async fn missing_requests_are_defaulted() -> anyhow::Result<()> {
     create_limit_range(&client, "r1", defaults).await?;
     // The defaulted request is what is counted.
     create_quota(&client, "q1", json!({"requests.cpu": "600m"})).await?;
-    let made = create(&client, PODS, &pod("p1", json!({}))).await?;
+    let created = create(&client, PODS, &pod("p1", json!({}))).await?;
     assert_eq!(
-        made["metadata"]["annotations"]["kubernetes.io/limit-ranger"],
+        created["metadata"]["annotations"]["kubernetes.io/limit-ranger"],
         "LimitRanger plugin set: cpu, memory request for container c; cpu, memory limit for \
          container c"
     );
     assert_eq!(
-        made["spec"]["containers"][0]["resources"],
+        created["spec"]["containers"][0]["resources"],
         json!({"limits": {"cpu": "1", "memory": "1Gi"},
             "requests": {"cpu": "500m", "memory": "1Gi"}})
     );
-    assert_eq!(made["status"]["qosClass"], "Burstable");
+    assert_eq!(created["status"]["qosClass"], "Burstable");
     forbidden(
         &client.post(PODS, &pod("p2", json!({}))).await?,
         "pods \"p2\" is forbidden: exceeded quota: q1, requested: requests.cpu=500m, used: \
@@ -75,8 +75,8 @@ async fn pods_outside_the_range_are_refused() -> anyhow::Result<()> {
         forbidden(&answer, &format!("pods \"p\" is forbidden: {why}"));
     }
     // Without a request it gets the maximum.
-    let made = create(&client, PODS, &pod("p", json!({}))).await?;
-    let resources = &made["spec"]["containers"][0]["resources"];
+    let created = create(&client, PODS, &pod("p", json!({}))).await?;
+    let resources = &created["spec"]["containers"][0]["resources"];
     assert_eq!(
         *resources,
         json!({"limits": {"cpu": "2"}, "requests": {"cpu": "2"}})

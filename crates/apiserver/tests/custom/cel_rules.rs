@@ -3,7 +3,7 @@
 use insula_testkit::server::{DEFINITIONS, TestServer};
 use serde_json::{Value, json};
 
-use super::samples::{foo_path, make, warnings};
+use super::samples::{create, foo_path, warnings};
 use super::{FOOS, foo, foos};
 
 /// A kind with an immutable color, ordered sizes and a status that needs a reason.
@@ -42,7 +42,7 @@ async fn rules_validate_creates_and_transitions() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     client.define(&ruled()).await?;
-    make(
+    create(
         &client,
         FOOS,
         &foo("a", json!({"color": "red", "low": 1, "high": 2})),
@@ -104,7 +104,7 @@ async fn rules_are_ratcheted_for_unchanged_fields() -> anyhow::Result<()> {
         &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     spec["properties"]["color"]["maxLength"] = 20.into();
     client.define(&definition).await?;
-    make(&client, FOOS, &foo("x", json!({"color": "bad value"}))).await?;
+    create(&client, FOOS, &foo("x", json!({"color": "bad value"}))).await?;
     let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/color";
     let rule = json!([{
         "op": "add", "path": format!("{path}/x-kubernetes-validations"),

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-async fn map(client: &Client, name: &str) -> anyhow::Result<()> {
+async fn create_map(client: &Client, name: &str) -> anyhow::Result<()> {
     let labels = json!({"odd": (name.len() % 2 == 1).to_string()});
     let object = json!({"metadata": {"name": name, "labels": labels}});
-    let made = client.post(MAPS, &object).await?;
-    anyhow::ensure!(made.status == 201, "{}", made.text());
+    let created = client.post(MAPS, &object).await?;
+    anyhow::ensure!(created.status == 201, "{}", created.text());
     Ok(())
 }
 
@@ -43,7 +43,7 @@ async fn server_with_maps(
     };
     let client = server.tenant("t1").await?;
     for number in 0..count {
-        map(&client, &format!("m{number:02}")).await?;
+        create_map(&client, &format!("m{number:02}")).await?;
     }
     Ok(Some((server, client)))
 }
@@ -65,9 +65,9 @@ async fn check_consistent_pages(engine: Engine) -> anyhow::Result<()> {
         let wanted = next.is_some().then(|| 10 - items.len() as u64);
         assert_eq!(remaining_item_count(&list), wanted, "{engine:?}");
         // Before, within and after the pages to come.
-        map(&client, &format!("a{pages}")).await?;
-        map(&client, &format!("m05x{pages}")).await?;
-        map(&client, &format!("z{pages}")).await?;
+        create_map(&client, &format!("a{pages}")).await?;
+        create_map(&client, &format!("m05x{pages}")).await?;
+        create_map(&client, &format!("z{pages}")).await?;
         client.delete(&format!("{MAPS}/m0{}", 9 - pages)).await?;
         client.delete(&format!("{MAPS}/m0{pages}")).await?;
         let patch = json!({"data": {"page": pages.to_string()}});
@@ -124,14 +124,14 @@ async fn selected_lists_can_be_paged() -> anyhow::Result<()> {
         return Ok(());
     };
     for name in ["m00x", "m02x", "m04x"] {
-        map(&client, name).await?;
+        create_map(&client, name).await?;
     }
     let select = "labelSelector=odd%3Dtrue";
     let mut list = page(&client, &format!("limit=2&{select}")).await?;
     let mut found = names(&list);
     while let Some(next) = token(&list).map(str::to_owned) {
         // Now the cache is too new and the store is read.
-        map(&client, &format!("n{:02}", found.len())).await?;
+        create_map(&client, &format!("n{:02}", found.len())).await?;
         list = page(&client, &format!("limit=2&{select}&continue={next}")).await?;
         assert!(names(&list).len() <= 2);
         found.extend(names(&list));
@@ -147,7 +147,7 @@ async fn continuation_without_a_limit_returns_the_rest() -> anyhow::Result<()> {
     };
     let first = page(&client, "limit=2").await?;
     let next = token(&first).unwrap_or_default();
-    map(&client, "m99").await?;
+    create_map(&client, "m99").await?;
     for query in ["", "&limit=1&resourceVersion=0", "&limit=3"] {
         let rest = page(&client, &format!("continue={next}{query}")).await?;
         assert_eq!(names(&rest), ["m02", "m03", "m04"], "{query}");
@@ -209,7 +209,7 @@ async fn check_expired_token(engine: Engine) -> anyhow::Result<()> {
     };
     let first = page(&client, "limit=2").await?;
     let next = token(&first).unwrap_or_default();
-    map(&client, "m02x").await?;
+    create_map(&client, "m02x").await?;
     client.delete(&format!("{MAPS}/m03")).await?;
     let store = server.registry().store();
     let now: Revision = store.revision().await?;

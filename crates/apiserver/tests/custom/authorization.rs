@@ -3,7 +3,7 @@
 use insula_testkit::server::{Audit, AuditLog, Client, DEFINITIONS, Setup, TestServer, rule};
 use serde_json::{Value, json};
 
-use super::samples::{foo_path, foos_with_all, make, names};
+use super::samples::{create, foo_path, foos_with_all, names};
 use super::{FOOS, foo};
 
 /// A server with Foos in `t1`, its administrator, and a user without permissions.
@@ -16,7 +16,7 @@ async fn start() -> anyhow::Result<(TestServer, Client, Client)> {
     let admin = server.tenant("t1").await?;
     admin.define(&foos_with_all()).await?;
     for name in ["a", "b"] {
-        make(&admin, FOOS, &foo(name, json!({"replicas": 1}))).await?;
+        create(&admin, FOOS, &foo(name, json!({"replicas": 1}))).await?;
     }
     let alice = server.client("alice").await?;
     Ok((server, admin, alice))
@@ -173,8 +173,8 @@ async fn blocking_a_custom_owners_deletion_needs_permission() -> anyhow::Result<
     admin
         .grant_in("default", "finalizers", "User:alice", &finalizers)
         .await?;
-    let made = alice.post(maps, &map).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = alice.post(maps, &map).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
     // A kind that is not served.
     let mut stray = map;
     stray["metadata"]["name"] = "n".into();
@@ -196,7 +196,7 @@ async fn labelled_roles_for_custom_kinds_are_aggregated() -> anyhow::Result<()> 
         },
         "rules": [rule("get,list,watch", "ex.io", "foos")],
     });
-    make(
+    create(
         &admin,
         "/apis/rbac.authorization.k8s.io/v1/clusterroles",
         &role,

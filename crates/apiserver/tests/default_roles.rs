@@ -612,10 +612,11 @@ async fn defaults_cannot_be_created_or_deleted() -> anyhow::Result<()> {
             new["metadata"] = json!({"name": name});
             let again = client.post(collection, &new).await?;
             assert_eq!(again.status, 409, "{link}: {}", again.text());
-            let said = again.json();
-            assert_eq!(said["reason"], "AlreadyExists");
-            let told = format!("{resource}.rbac.authorization.k8s.io \"{name}\" already exists");
-            assert_eq!(said["message"], told);
+            let message = again.json();
+            assert_eq!(message["reason"], "AlreadyExists");
+            let reported =
+                format!("{resource}.rbac.authorization.k8s.io \"{name}\" already exists");
+            assert_eq!(message["message"], reported);
             for stored in [false, true] {
                 if stored {
                     let changed = client
@@ -625,11 +626,11 @@ async fn defaults_cannot_be_created_or_deleted() -> anyhow::Result<()> {
                 }
                 let deleted = client.delete(link).await?;
                 assert_eq!(deleted.status, 403, "{link}: {}", deleted.text());
-                let told = format!(
+                let reported = format!(
                     "{resource}.rbac.authorization.k8s.io \"{name}\" is forbidden: every space \
                      has it, so it may not be deleted; it may be changed"
                 );
-                assert_eq!(deleted.message(), told);
+                assert_eq!(deleted.message(), reported);
                 assert_eq!(client.get(link).await?.status, 200);
             }
         }
@@ -800,8 +801,8 @@ async fn changes_affect_one_space_only() -> anyhow::Result<()> {
     };
     assert_eq!(codes("/api").await?, [200, 200, 200]);
     let binding = format!("{CLUSTER_BINDINGS}/system:discovery");
-    let nobody = json!({"subjects": null});
-    let answer = one.patch(&binding, "merge", &nobody).await?;
+    let anonymous = json!({"subjects": null});
+    let answer = one.patch(&binding, "merge", &anonymous).await?;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(codes("/api").await?, [403, 200, 200]);
     // The role itself may also be extended in one space.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
-use super::{ACCOUNTS, MAPS, RBAC, delete, made, robot, token};
+use super::{ACCOUNTS, MAPS, RBAC, create, delete, robot, token};
 
 fn reader() -> Value {
     json!({"metadata": {"name": "reader"},
@@ -32,8 +32,8 @@ async fn bindings_grant_to_accounts_of_their_own_space() -> anyhow::Result<()> {
     }
     let roles = format!("{RBAC}/namespaces/default/roles");
     let bindings = format!("{RBAC}/namespaces/default/rolebindings");
-    made(&one, &roles, reader()).await?;
-    made(&two, &roles, reader()).await?;
+    create(&one, &roles, reader()).await?;
+    create(&two, &roles, reader()).await?;
     for (subject, may) in [
         (account, true),
         (user, true),
@@ -51,7 +51,7 @@ async fn bindings_grant_to_accounts_of_their_own_space() -> anyhow::Result<()> {
             subject["namespace"] = "default".into();
         }
         assert_eq!(holders[0].get(MAPS).await?.status, 403, "{subject}");
-        made(&one, &bindings, binding(subject.clone())).await?;
+        create(&one, &bindings, binding(subject.clone())).await?;
         let expected = if may { 200 } else { 403 };
         assert_eq!(holders[0].get(MAPS).await?.status, expected, "{subject}");
         // In other namespaces of the space and in other spaces it grants nothing.
@@ -70,16 +70,16 @@ async fn watch_ends_with_its_account_or_permission() -> anyhow::Result<()> {
     let client = server.tenant("t1").await?;
     let roles = format!("{RBAC}/namespaces/default/roles");
     let bindings = format!("{RBAC}/namespaces/default/rolebindings");
-    made(&client, &roles, reader()).await?;
+    create(&client, &roles, reader()).await?;
     let path = format!("{ACCOUNTS}/robot");
     for (why, code) in [("binding", 403), ("mark", 401), ("account", 401)] {
         robot(&client).await.ok();
         let subject = json!({"kind": "ServiceAccount", "name": "robot", "namespace": "default"});
-        made(&client, &bindings, binding(subject)).await?;
+        create(&client, &bindings, binding(subject)).await?;
         let holder = server.client(&token(&client, json!({})).await?).await?;
         let mut watch = holder.watch(&format!("{MAPS}?watch=true")).await?;
         assert_eq!(watch.status, 200);
-        made(&client, MAPS, json!({"metadata": {"name": why}})).await?;
+        create(&client, MAPS, json!({"metadata": {"name": why}})).await?;
         while watch.next().await?.unwrap_or_default()["object"]["metadata"]["name"] != why {}
         let begun = Instant::now();
         match why {

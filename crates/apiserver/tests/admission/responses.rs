@@ -3,7 +3,7 @@
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::{Value, json};
 
-use super::{MAPS, audited, configure, hook, map, refused, tenant_with_webhook};
+use super::{MAPS, assert_refused, audited, configure, hook, map, tenant_with_webhook};
 
 #[tokio::test]
 async fn denials_carry_the_webhooks_message() -> anyhow::Result<()> {
@@ -35,7 +35,7 @@ async fn denials_carry_the_webhooks_message() -> anyhow::Result<()> {
         let answer = client
             .post(MAPS, &json!({"metadata": {"generateName": "m-"}}))
             .await?;
-        refused(&answer, code, reason, message);
+        assert_refused(&answer, code, reason, message);
         assert_eq!(webhook.calls(), before + 1);
     }
     assert_eq!(client.get(MAPS).await?.json()["items"], json!([]));
@@ -51,7 +51,7 @@ async fn failure_policy_refuses_or_ignores() -> anyhow::Result<()> {
     configure(&client, "validating", "c1", &hooks).await?;
     let failed = "failed calling webhook \"w1.ex.io\": failed to call webhook: an error on the server (\"unknown\") has prevented the request from succeeding";
     let answer = client.post(MAPS, &map("m")).await?;
-    refused(
+    assert_refused(
         &answer,
         500,
         "InternalError",
@@ -67,14 +67,14 @@ async fn failure_policy_refuses_or_ignores() -> anyhow::Result<()> {
     let why = format!(
         "Internal error occurred: failed calling webhook \"w1.ex.io\": failed to call webhook: Post \"{url}\": context deadline exceeded"
     );
-    refused(&answer, 500, "InternalError", &why);
+    assert_refused(&answer, 500, "InternalError", &why);
     webhook.stop().await;
     let answer = client.post(MAPS, &map("m")).await?;
     let at = webhook.address();
     let why = format!(
         "Internal error occurred: failed calling webhook \"w1.ex.io\": failed to call webhook: Post \"{url}\": dial tcp {at}: connect: connection refused"
     );
-    refused(&answer, 500, "InternalError", &why);
+    assert_refused(&answer, 500, "InternalError", &why);
     let path = format!("{}/validatingwebhookconfigurations/c1", super::HOOKS);
     let ignore = json!([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]);
     let patched = client.patch(&path, "json", &ignore).await?;
@@ -114,7 +114,7 @@ async fn validating_webhooks_are_called_in_parallel() -> anyhow::Result<()> {
         FakeWebhook::start(Reply::Silence).await?,
         FakeWebhook::start(Reply::Deny(json!({"message": "second"}))).await?,
     );
-    let (_server, client) = super::tenant().await?;
+    let (_server, client) = super::start_tenant().await?;
     let patient = json!({"failurePolicy": "Ignore", "timeoutSeconds": 1});
     let hooks = [
         hook(&one, "w1.ex.io", patient),
@@ -123,7 +123,7 @@ async fn validating_webhooks_are_called_in_parallel() -> anyhow::Result<()> {
     configure(&client, "validating", "c1", &hooks).await?;
     let answer = client.post(MAPS, &map("m")).await?;
     let why = "admission webhook \"w2.ex.io\" denied the request: second";
-    refused(&answer, 400, "", why);
+    assert_refused(&answer, 400, "", why);
     assert_eq!((one.calls(), other.calls()), (1, 1));
     Ok(())
 }
@@ -135,7 +135,7 @@ async fn missing_namespaces_are_reported_before_webhooks_are_called() -> anyhow:
     let answer = client
         .post("/api/v1/namespaces/absent/configmaps", &map("m"))
         .await?;
-    refused(&answer, 404, "NotFound", "namespaces \"absent\" not found");
+    assert_refused(&answer, 404, "NotFound", "namespaces \"absent\" not found");
     assert_eq!(webhook.calls(), 0);
     Ok(())
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::fixtures::revision;
 use insula_testkit::server::{Client, Engine, Lines, Setup, TestServer};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -15,11 +16,6 @@ const SELECT: &str = "fieldSelector=type%3DOpaque";
 /// More would only slow down a slow machine.
 const WATCHERS: usize = 16;
 const END: &str = "zz-end";
-
-fn revision(object: &Value) -> u64 {
-    let text = object["metadata"]["resourceVersion"].as_str();
-    text.and_then(|text| text.parse().ok()).unwrap_or_default()
-}
 
 /// The key `tenant/name`.
 fn key(object: &Value) -> String {
@@ -223,8 +219,8 @@ async fn watch_over_all_spaces_sees_the_objects_of_a_new_tenant() -> anyhow::Res
     let creating = tokio::spawn(async move {
         for number in 0..60 {
             let object = json!({"metadata": {"name": format!("tenant-{number}")}});
-            let made = creator.post("/api/v1/tenants", &object).await?;
-            anyhow::ensure!(made.status == 201, "{}", made.text());
+            let created = creator.post("/api/v1/tenants", &object).await?;
+            anyhow::ensure!(created.status == 201, "{}", created.text());
         }
         anyhow::Ok(())
     });
@@ -250,10 +246,10 @@ async fn revisions_older_than_the_event_log_are_expired() -> anyhow::Result<()> 
     let quiet = other
         .post(MAPS, &json!({"metadata": {"name": "a"}}))
         .await?;
-    let made = client
+    let created = client
         .post(MAPS, &json!({"metadata": {"name": "a"}}))
         .await?;
-    let first = revision(&made.json());
+    let first = revision(&created.json());
     let big = "x".repeat(20_000);
     // This watch is not read until the log has passed it. It uses its own connection, since all
     // streams of a connection share a flow-control window.

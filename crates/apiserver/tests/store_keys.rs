@@ -59,10 +59,10 @@ async fn create_all(
             false => kind.resource.clone(),
         };
         let before: BTreeSet<String> = server.keys().await?.into_iter().collect();
-        let made = client
+        let created = client
             .post(&format!("{}/{within}", api(kind)), &object)
             .await?;
-        anyhow::ensure!(made.status == 201, "{}: {}", kind.kind, made.text());
+        anyhow::ensure!(created.status == 201, "{}: {}", kind.kind, created.text());
         let key = documented(kind, tenant, "default", &name);
         let after = server.keys().await?.into_iter();
         let new: Vec<String> = after.filter(|key| !before.contains(key)).collect();
@@ -104,8 +104,8 @@ async fn documented_keys_hold_the_objects() -> anyhow::Result<()> {
         (&system, accounts, &account),
         (&tenant, accounts, &account),
     ] {
-        let made = client.post(path, object).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
+        let created = client.post(path, object).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
     }
     for (key, link) in [
         (

@@ -129,7 +129,7 @@ impl Pair {
     }
 }
 
-async fn made(client: &Client, name: &str) -> anyhow::Result<()> {
+async fn create_map(client: &Client, name: &str) -> anyhow::Result<()> {
     create(client, MAPS, &map(name)).await.map(drop)
 }
 
@@ -138,12 +138,12 @@ async fn last_place_in_a_namespace_is_used_once() -> anyhow::Result<()> {
     let mut pair = Pair::start().await?;
     let one = pair.first.tenant("t1").await?;
     create_quota(&one, "q1", json!({"configmaps": "2"})).await?;
-    made(&one, "c1").await?;
+    create_map(&one, "c1").await?;
     pair.second.registry().catch_up().await?;
     let other = pair.second.client("t1").await?;
     let write_with_stale_cache = map("c3");
     let answer = pair
-        .write_with_stale_cache(made(&one, "c2"), || {
+        .write_with_stale_cache(create_map(&one, "c2"), || {
             other.post(MAPS, &write_with_stale_cache)
         })
         .await?;
@@ -164,13 +164,13 @@ async fn last_place_in_a_tenant_is_used_once() -> anyhow::Result<()> {
         let most = count(&pair.first).await? + 1 + u64::from(before);
         set_quota(&pair.first, json!({"objects": most})).await?;
         if before {
-            made(&one, "c1").await?;
+            create_map(&one, "c1").await?;
         }
         pair.second.registry().catch_up().await?;
         let other = pair.second.client("t1").await?;
         let write_with_stale_cache = map("c3");
         let answer = pair
-            .write_with_stale_cache(made(&one, "c2"), || {
+            .write_with_stale_cache(create_map(&one, "c2"), || {
                 other.post(MAPS, &write_with_stale_cache)
             })
             .await?;
@@ -189,8 +189,8 @@ async fn last_place_in_a_tenant_is_used_once() -> anyhow::Result<()> {
 async fn last_bytes_are_used_once() -> anyhow::Result<()> {
     let mut pair = Pair::start().await?;
     let one = pair.first.tenant("t1").await?;
-    made(&one, "c1").await?;
-    made(&one, "c2").await?;
+    create_map(&one, "c1").await?;
+    create_map(&one, "c2").await?;
     let space = insula_core::Space::parse("t1")?;
     pair.first.registry().catch_up().await?;
     let life = pair.first.registry().cache().space_state(&space).unwrap();

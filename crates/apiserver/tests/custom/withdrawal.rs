@@ -117,12 +117,12 @@ async fn racing_withdrawal_and_create_lose_no_object() -> anyhow::Result<()> {
     for round in 0..30 {
         let object = foo(&format!("a{round}"), json!({}));
         let (foos_path, patch) = (path("foos.ex.io"), withdraw());
-        let (made, withdrawn) = tokio::join!(
+        let (created, withdrawn) = tokio::join!(
             tenant.post(FOOS, &object),
             system.patch(&foos_path, "merge", &patch)
         );
-        let (made, withdrawn) = (made?, withdrawn?);
-        match (made.status, withdrawn.status) {
+        let (created, withdrawn) = (created?, withdrawn?);
+        match (created.status, withdrawn.status) {
             // The object was created before, and still exists.
             (201, 422) => {
                 assert_eq!(
@@ -137,7 +137,7 @@ async fn racing_withdrawal_and_create_lose_no_object() -> anyhow::Result<()> {
                 assert_eq!(again.status, 200, "{}", again.text());
                 assert_eq!(names(&tenant.get(FOOS).await?.json()), Vec::<String>::new());
             }
-            other => panic!("{other:?}: {} {}", made.text(), withdrawn.text()),
+            other => panic!("{other:?}: {} {}", created.text(), withdrawn.text()),
         }
     }
     Ok(())
@@ -201,12 +201,12 @@ async fn object_created_during_withdrawal_republishes_the_definition() -> anyhow
     let withdrawing = system.patch(&foos_path, "merge", &patch);
     let creating = async {
         store.arrived.acquire().await?.forget();
-        let made = create_foos(&tenant, &["a"]).await;
+        let created = create_foos(&tenant, &["a"]).await;
         store.let_go.add_permits(10);
-        made
+        created
     };
-    let (withdrawn, made) = tokio::join!(withdrawing, creating);
-    made?;
+    let (withdrawn, created) = tokio::join!(withdrawing, creating);
+    created?;
     let withdrawn = withdrawn?;
     assert_eq!(withdrawn.status, 422, "{}", withdrawn.text());
     assert!(
@@ -235,8 +235,8 @@ async fn names_of_withdrawn_definitions_are_free() -> anyhow::Result<()> {
     system.define(&published(foos())).await?;
     let mut other = definition("ex.io", "others", "Foo", json!({"type": "object"}));
     other["spec"]["names"]["singular"] = "other".into();
-    let made = tenant.post(super::DEFINITIONS, &other).await?;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = tenant.post(super::DEFINITIONS, &other).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
     tenant
         .until_defined("others.ex.io", "NamesAccepted", "False")
         .await?;

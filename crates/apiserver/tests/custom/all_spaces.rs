@@ -129,14 +129,14 @@ async fn watch_over_all_spaces_ends_when_its_log_is_removed() -> anyhow::Result<
         let mut watch = system.watch(&format!("{ALL}{query}")).await?;
         system.delete("/api/v1/tenants/t1").await?;
         system.until_gone("/api/v1/tenants/t1").await?;
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         while let Some(event) = watch.next().await? {
             let object = &event["object"];
-            told.push((event["type"].clone(), key(object), object["code"].clone()));
+            reported.push((event["type"].clone(), key(object), object["code"].clone()));
         }
         // The pending events are delivered, then the watch ends with an error.
         assert_eq!(
-            told,
+            reported,
             [
                 (json!("ADDED"), "t1/a".to_owned(), Value::Null),
                 (json!("DELETED"), "t1/a".to_owned(), Value::Null),

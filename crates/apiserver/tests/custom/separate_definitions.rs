@@ -81,8 +81,8 @@ async fn scope_version_schema_and_columns_are_per_space() -> anyhow::Result<()> 
     create_foos(&one, &["a"]).await?;
     // Names that look like namespaces and tenants in store keys.
     for name in ["default", "t1"] {
-        let made = two.post(V2, &fool(name, json!({"weight": 1}))).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
+        let created = two.post(V2, &fool(name, json!({"weight": 1}))).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
     }
     check(&system, &one, &two).await?;
     // The same after a restart.
