@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::fixtures::start_tenant;
 use bytes::Bytes;
 use http::Method;
-use insula_testkit::server::{Answer, Client, TestServer};
+use insula_testkit::server::{Answer, Client};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use crate::fixtures::{assert_refused, create, named, start_tenant};
 use http::Method;
-use insula_testkit::server::{Answer, Client, TestServer};
+use insula_testkit::server::{Answer, Client};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";

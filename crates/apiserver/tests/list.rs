@@ -2,7 +2,7 @@
 
 use crate::fixtures::{assert_refused, names, revision};
 use insula_store::{At, KeyRange, Revision, Transaction};
-use insula_testkit::server::{Answer, Client, Engine, Setup, TestServer};
+use insula_testkit::server::{Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";

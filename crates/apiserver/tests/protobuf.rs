@@ -4,7 +4,7 @@ use crate::fixtures::start_tenant;
 use bytes::Bytes;
 use http::Method;
 use insula_kinds::{Kind, Object, kinds, protobuf};
-use insula_testkit::server::{Answer, Client, TestServer};
+use insula_testkit::server::{Answer, Client};
 use serde_json::{Value, json};
 
 const MEDIA: &str = "application/vnd.kubernetes.protobuf";

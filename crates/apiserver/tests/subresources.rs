@@ -3,7 +3,7 @@
 use crate::fixtures::{assert_refused, create, start_tenant};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use insula_testkit::server::{Answer, Client, TestServer};
+use insula_testkit::server::{Answer, Client};
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! PUT: optimistic concurrency and immutable fields.
 
 use crate::fixtures::{assert_refused, create, start_tenant};
-use insula_testkit::server::{Answer, Client, Engine, Setup, TestServer};
+use insula_testkit::server::{Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";

@@ -1,7 +1,6 @@
 //! Kinds served in two versions or groups from one storage, and certificate signing requests.
 
 use crate::fixtures::{create, start_tenant};
-use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
 const V1: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";

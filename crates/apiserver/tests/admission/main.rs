@@ -12,7 +12,7 @@ mod responses;
 mod tenants;
 
 use fixtures::assert_refused;
-use insula_testkit::server::{Answer, Audit, AuditLog, Client, Setup, TestServer, loopback};
+use insula_testkit::server::{Audit, AuditLog, Client, Setup, TestServer, loopback};
 use insula_testkit::webhook::FakeWebhook;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Server-side apply on custom resources.
 
-use insula_testkit::server::definition;
+use insula_testkit::server::{TestServer, definition};
 
 use super::*;
 

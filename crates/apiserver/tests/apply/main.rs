@@ -12,7 +12,7 @@ mod subresources;
 
 use fixtures::{assert_refused, start_tenant};
 use http::Method;
-use insula_testkit::server::{Answer, Client, TestServer};
+use insula_testkit::server::{Answer, Client};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";

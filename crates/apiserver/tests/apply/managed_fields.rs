@@ -1,6 +1,7 @@
 //! managedFields of plain creates, updates and patches.
 
 use super::*;
+use insula_testkit::server::TestServer;
 
 #[tokio::test]
 async fn creator_owns_sent_and_defaulted_fields() -> anyhow::Result<()> {

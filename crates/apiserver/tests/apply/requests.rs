@@ -1,6 +1,7 @@
 //! Validation of apply requests.
 
 use super::*;
+use insula_testkit::server::TestServer;
 
 #[tokio::test]
 async fn field_manager_is_required() -> anyhow::Result<()> {

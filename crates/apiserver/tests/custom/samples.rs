@@ -1,7 +1,7 @@
 //! Definitions and helpers for tests of custom resources.
 
 pub use crate::fixtures::{create, names};
-use insula_testkit::server::{Answer, Client};
+use insula_testkit::server::Answer;
 use serde_json::{Value, json};
 
 use super::{FOOS, foos};

@@ -37,11 +37,10 @@ use fixtures::{named, names};
 use insula_kinds::{Kind, kinds};
 use insula_testkit::server::{Answer, Client};
 use samples::{api, sample};
-use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// The body body_without the names that the caller itself sent.
+/// The body without the names that the caller itself sent.
 fn body_without(answer: &Answer, names: &[&str]) -> String {
     let mut text = answer.text();
     for name in names {

@@ -1,4 +1,4 @@
-//! Every route and verb in every spelling, named by each sort of tenant credential, on another
+//! Every route and verb in every spelling, called by each sort of tenant credential, on another
 //! tenant and on the system.
 
 use futures_util::future::try_join_all;
