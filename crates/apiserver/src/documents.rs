@@ -20,7 +20,7 @@ use insula_kinds::{Kind, openapi, protobuf};
 use serde_json::json;
 
 use self::metrics::Metrics;
-use crate::codec::answer::{Answer, WORTH_COMPRESSING};
+use crate::codec::answer::{Answer, MIN_COMPRESSED};
 use crate::codec::body::Body;
 use crate::codec::gzip::gzip;
 use crate::codec::view;
@@ -253,7 +253,7 @@ impl Documents {
         let slot = self.get(of, What::Aggregated(root));
         let made = self.made(of, What::Aggregated(root), &slot);
         let zipped = media == Media::Json
-            && made.body.len() > WORTH_COMPRESSING
+            && made.body.len() > MIN_COMPRESSED
             && negotiate::gzip(&parts.headers);
         let (body, content_type) = match media {
             Media::Json => (

@@ -116,7 +116,7 @@ where
         }
     };
     record.answered(answered.as_ref().map(|answer| answer.status.as_u16()));
-    let answer = answered.unwrap_or_else(|refusal| Answer::refused(&parts, &query, &refusal));
+    let answer = answered.unwrap_or_else(|refusal| Answer::failed(&parts, &query, &refusal));
     finish_reading(body).await;
     app.metrics.count(&parts.method, answer.status);
     let response = answer.respond(audit_id);
@@ -346,7 +346,7 @@ async fn take_turns(
     if work.is_heavy() {
         // There are few seats for this: who sits on one must not wait.
         let _waiting = shares.enter(payer, Work::Read { objects: 1 }).await?;
-        read::await_named(&app.registry, query).await?;
+        read::await_requested_revision(&app.registry, query).await?;
     }
     let context = caller.context;
     context.acquire_seat(shares, payer, work).await?;

@@ -1,8 +1,8 @@
-//! Reading: one object, many, and as they change.
+//! Reads: get, list and watch.
 
 mod get;
+mod history;
 mod list;
-mod past;
 mod select;
 mod watch;
 
@@ -19,26 +19,26 @@ use crate::registry::Registry;
 use crate::request::query::{self, Query};
 use crate::status::{Result, StatusError};
 
-/// How often a look at all spaces is tried before the store is asked instead, which can
-/// show all of them as of one revision.
-const PANORAMAS: usize = 4;
+/// How often a snapshot of all spaces is tried before the store is read instead, which has all of
+/// them at one revision.
+const SNAPSHOT_ATTEMPTS: usize = 4;
 
-/// How long a reader waits for a revision that has not happened yet.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a read waits for a revision that was not applied yet.
+const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Waits for the revision that a read names, before the read takes what others wait for.
-pub async fn await_named(registry: &Registry, query: &Query) -> Result<()> {
+/// Waits for the revision that a read names, before the read acquires a seat for heavy work.
+pub async fn await_requested_revision(registry: &Registry, query: &Query) -> Result<()> {
     let named = query.get("resourceVersion").map(query::revision);
     match named {
         Some(Ok(revision)) => not_older(registry, revision).await,
-        // What is wrong is told by the read itself.
+        // The read itself reports an invalid revision.
         Some(Err(_)) | None => Ok(()),
     }
 }
 
-/// Waits until the cache is not older than `revision`.
+/// Waits until the cache has applied `revision`.
 async fn not_older(registry: &Registry, revision: Revision) -> Result<()> {
     let cache = registry.cache();
-    let reached = tokio::time::timeout(PATIENCE, cache.await_applied(revision)).await;
+    let reached = tokio::time::timeout(REVISION_TIMEOUT, cache.await_applied(revision)).await;
     reached.map_err(|_| StatusError::future(revision, cache.applied()))
 }

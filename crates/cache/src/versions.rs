@@ -43,7 +43,7 @@ impl Deref for Shown<'_> {
 }
 
 impl Versions {
-    /// Returns `object`, whose versions these are, in a version that was kept before.
+    /// Returns `object`, which these versions belong to, in a version that was kept before.
     pub fn find<'a>(&self, version: u64, object: &'a Stored) -> Option<Shown<'a>> {
         if self.as_stored.load(Ordering::Acquire) == version {
             return Some(Shown::AsStored(object));

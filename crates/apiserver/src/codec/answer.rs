@@ -1,4 +1,4 @@
-//! What a request is answered with.
+//! The answer to a request, before it is a response.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ use crate::request::query::Query;
 use crate::status::{Result, StatusError};
 use insula_cache::Stored;
 
-/// What an answer is made of, before it goes out.
+/// An answer: status, headers, warnings and body.
 pub struct Answer {
-    /// The code.
+    /// The status code.
     pub status: StatusCode,
-    /// What the body is.
+    /// The content type of the body.
     pub content_type: &'static str,
     /// The body.
     pub body: Body,
@@ -31,11 +31,11 @@ pub struct Answer {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// A body is compressed if it is larger than this.
-pub const WORTH_COMPRESSING: usize = 128 << 10;
+/// Bodies larger than this are compressed.
+pub const MIN_COMPRESSED: usize = 128 << 10;
 
 impl Answer {
-    /// With a body of JSON.
+    /// An answer with a JSON body.
     pub const fn new(status: StatusCode, body: Body) -> Self {
         Self {
             status,
@@ -46,7 +46,7 @@ impl Answer {
         }
     }
 
-    /// In the format that the body was made in, compressed if that was asked for.
+    /// Sets the format that the body was encoded in, and compresses it if the client accepts that.
     #[must_use]
     pub fn of(mut self, accepted: Accepted) -> Self {
         self.content_type = accepted.media.as_str();
@@ -56,21 +56,21 @@ impl Answer {
         self
     }
 
-    /// With a content type of its own.
+    /// Sets the content type.
     #[must_use]
     pub const fn typed(mut self, content_type: &'static str) -> Self {
         self.content_type = content_type;
         self
     }
 
-    /// With a header more.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
-    /// With a body that is compressed already, or not.
+    /// Notes whether the body is compressed already.
     #[must_use]
     pub fn encoded(self, zipped: bool) -> Self {
         match zipped {
@@ -79,21 +79,21 @@ impl Answer {
         }
     }
 
-    /// Sent in turns with others, if it is large.
+    /// Sends a large body in turns with other spaces.
     #[must_use]
     pub fn paced(mut self, turns: Turns) -> Self {
         self.body = self.body.paced(turns);
         self
     }
 
-    /// With what the caller should know: first this, then what is there already.
+    /// Adds warnings for the client, before those that are there.
     #[must_use]
     pub fn warned(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         self.warnings.splice(0..0, warnings);
         self
     }
 
-    /// What became of a write.
+    /// The answer to a write.
     pub fn done(view: &View, done: Done) -> Result<Self> {
         let status = if done.created {
             StatusCode::CREATED
@@ -103,28 +103,27 @@ impl Answer {
         Ok(Self::new(status, view.object(&done.object)?).warned(done.warnings))
     }
 
-    /// A refusal, in the format that the caller accepts.
-    pub fn refused(parts: &Parts, query: &Query, refusal: &StatusError) -> Self {
-        let status =
-            StatusCode::from_u16(refusal.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    /// The answer to a request that failed, in the format that the client accepts.
+    pub fn failed(parts: &Parts, query: &Query, error: &StatusError) -> Self {
+        let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let accepted = negotiate::accepted(&parts.headers, query, Asked::Plain);
         let accepted = accepted.unwrap_or(negotiate::RAW);
-        let mut answer = match refusal.plain {
+        let mut answer = match error.plain {
             Some(text) => {
                 let mut answer = Self::new(status, Bytes::from_static(text.as_bytes()).into());
                 answer.content_type = "text/plain; charset=utf-8";
                 answer
             }
             None => {
-                let body = view::finish(accepted, View::of_status(accepted).status(refusal));
+                let body = view::finish(accepted, View::of_status(accepted).status(error));
                 Self::new(status, body.into()).of(Accepted {
                     gzip: false,
                     ..accepted
                 })
             }
         };
-        answer.warnings.extend_from_slice(refusal.warnings());
-        if let Some(seconds) = refusal.retry_after {
+        answer.warnings.extend_from_slice(error.warnings());
+        if let Some(seconds) = error.retry_after {
             answer = answer.header(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if status == StatusCode::FORBIDDEN {
@@ -143,7 +142,7 @@ impl Answer {
                 return;
             }
         };
-        if whole.len() <= WORTH_COMPRESSING {
+        if whole.len() <= MIN_COMPRESSED {
             self.body = whole.into();
             return;
         }
@@ -154,7 +153,7 @@ impl Answer {
             .push((VARY, HeaderValue::from_static("Accept-Encoding")));
     }
 
-    /// The answer on its way, under the name that the log has for the request.
+    /// Returns the response, with the ID of the request's audit event.
     pub fn respond(self, audit_id: HeaderValue) -> Response<Body> {
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
@@ -183,17 +182,17 @@ pub struct Done {
     pub warnings: Vec<String>,
 }
 
-/// The headers that warnings go into. Together they are bounded, as clients bound headers:
-/// what is too long is cut, and what comes after the bound is left out.
+/// Returns the `Warning` headers. Clients bound headers, so long warnings are cut and those beyond
+/// the bound are left out.
 fn warnings(texts: &[String]) -> Vec<HeaderValue> {
-    const ALL: usize = 4096;
-    const EACH: usize = 256;
-    let whole = texts.iter().map(String::len).sum::<usize>() <= ALL;
-    let mut left = ALL;
+    const MAX_TOTAL: usize = 4096;
+    const MAX_EACH: usize = 256;
+    let whole = texts.iter().map(String::len).sum::<usize>() <= MAX_TOTAL;
+    let mut left = MAX_TOTAL;
     let mut values = Vec::new();
     for text in texts {
-        let most = if whole { ALL } else { EACH };
-        let end = text.floor_char_boundary(most.min(text.len()));
+        let max = if whole { MAX_TOTAL } else { MAX_EACH };
+        let end = text.floor_char_boundary(max.min(text.len()));
         let Some(rest) = left.checked_sub(end) else {
             break;
         };

@@ -1,4 +1,4 @@
-//! Bodies of answers: whole, made piece by piece, or without end.
+//! Bodies of answers: whole, assembled while they are sent, or endless.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use crate::flow_control::{Seat, Turns};
 use crate::registry::resource::Resource;
 use insula_cache::Stored;
 
-/// What an answer carries.
+/// The body of an answer.
 pub enum Body {
-    /// These bytes.
+    /// Bytes.
     Whole(Option<Bytes>),
-    /// A list, put together as fast as the client takes it, so that a large list to a slow
-    /// client holds no copy of it.
+    /// A list that is assembled as fast as the client reads it, so that a large list to a slow
+    /// client is never copied whole.
     List(List),
-    /// Pieces until the stream ends.
+    /// A stream.
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
-    /// A large one of these, which takes turns with others.
+    /// A large body that is sent in turns with other spaces.
     Paced(Box<Paced>),
-    /// A watch, which counts as open as long as this is there.
+    /// A watch, counted as open until the body is dropped.
     Counted(Box<Counted>),
 }
 
-/// A body that is sent while it is its turn.
+/// A body that is sent in turns.
 pub struct Paced {
     body: Body,
-    /// Until there is nothing to be sent at once.
+    /// The turn, held while there is something to send.
     turns: Option<Turns>,
 }
 
-/// A body and the right to have it.
+/// A body, and the seat that it holds.
 pub struct Counted {
     body: Body,
     _seat: Seat,
@@ -50,24 +50,24 @@ pub struct List {
     left: u64,
 }
 
-/// How much of a list is put together at once: large enough that the cost of a piece is
-/// lost in it, small enough that a thousand slow clients hold little.
+/// The bytes of a list that are assembled at once: large enough that the overhead per piece does
+/// not matter, small enough that a thousand slow clients hold little.
 const PIECE: usize = 128 << 10;
 
-/// From which size on a body takes turns. Less is sent within a millisecond.
-const LARGE: u64 = 512 << 10;
+/// The size from which on a body is sent in turns. Less is sent within a millisecond.
+const MIN_PACED: u64 = 512 << 10;
 
 impl Body {
-    /// Nothing.
+    /// An empty body.
     pub const fn empty() -> Self {
         Self::Whole(None)
     }
 
-    /// The same, sent in turns if it is large.
+    /// Sends the body in turns, if it is large.
     #[must_use]
     pub fn paced(self, turns: Turns) -> Self {
         match http_body::Body::size_hint(&self).exact() {
-            Some(length) if length < LARGE => self,
+            Some(length) if length < MIN_PACED => self,
             _ => {
                 let turns = Some(turns);
                 Self::Paced(Box::new(Paced { body: self, turns }))
@@ -75,7 +75,7 @@ impl Body {
         }
     }
 
-    /// The same, counted as open.
+    /// Holds a seat until the body is dropped.
     #[must_use]
     pub fn counted(self, seat: Seat) -> Self {
         Self::Counted(Box::new(Counted {
@@ -84,7 +84,7 @@ impl Body {
         }))
     }
 
-    /// Whether it goes on until somebody ends it.
+    /// Whether the body has no end of its own: a watch.
     pub fn is_endless(&self) -> bool {
         match self {
             Self::Whole(_) | Self::List(_) => false,
@@ -111,7 +111,7 @@ impl Paced {
             ready!(turns.poll(context));
         }
         let piece = match &mut self.body {
-            // A transport would take all of it at once.
+            // The transport would take all of it at once otherwise.
             Body::Whole(Some(bytes)) if bytes.len() > PIECE => {
                 Poll::Ready(Some(bytes.split_to(PIECE)))
             }
@@ -119,7 +119,7 @@ impl Paced {
         };
         let told = !matches!(piece, Poll::Ready(Some(_)));
         if told || http_body::Body::is_end_stream(&self.body) {
-            // Of a watch that is what was there. What happens from now on is little.
+            // The initial state of a watch ends here. The events that follow are small.
             self.turns = None;
         }
         piece
@@ -133,7 +133,7 @@ impl From<Bytes> for Body {
 }
 
 impl List {
-    /// `head`, the items without their kinds, `tail`.
+    /// A list of `head`, the items without their kinds, and `tail`.
     pub fn new(kind: &Resource, head: Bytes, items: Vec<Arc<Stored>>, tail: Bytes) -> Self {
         let commas = items.len().saturating_sub(1);
         let bodies: usize = items.iter().map(|item| item.item_length(kind) + 1).sum();
@@ -170,7 +170,7 @@ impl List {
         Some(piece.freeze())
     }
 
-    /// All of it.
+    /// Assembles the whole list.
     pub fn collect(mut self) -> Bytes {
         let mut whole = BytesMut::with_capacity(usize::try_from(self.left).unwrap_or(0));
         while let Some(piece) = self.next() {

@@ -1,4 +1,4 @@
-//! From a body to an object of the kind that the path names.
+//! The object in a request body, decoded as the kind that the path names.
 
 use bytes::Bytes;
 use insula_kinds::decode::{self, DecodeError, Decoded, TypeMeta};
@@ -9,7 +9,7 @@ use crate::request::negotiate::Media;
 use crate::request::query::FieldValidation;
 use crate::status::{Result, StatusError};
 
-/// A body and what it is written in.
+/// A request body, and its format.
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// The format.
@@ -18,16 +18,16 @@ pub struct Sent {
     pub body: Bytes,
 }
 
-/// An object as the caller wrote it, and what is to be said about that.
+/// A decoded object, and warnings about it.
 #[derive(Debug)]
 pub struct Written {
-    /// The object, without what the type does not know.
+    /// The object, without fields that its type does not have.
     pub object: Object,
-    /// What was left out.
+    /// Warnings about the fields that were dropped.
     pub warnings: Vec<String>,
 }
 
-/// What a body must hold.
+/// The kind that a body must have.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
     /// The group, empty for the core.
@@ -51,7 +51,7 @@ impl<'a> From<&'a Kind> for Expected<'a> {
     }
 }
 
-/// The object in a body.
+/// Decodes the object in a body.
 pub fn read(sent: &Sent, expected: Expected<'_>, validation: FieldValidation) -> Result<Written> {
     let decoded = match sent.media {
         Media::Json => decode::json(expected.of, &sent.body),
@@ -64,7 +64,7 @@ pub fn read(sent: &Sent, expected: Expected<'_>, validation: FieldValidation) ->
     };
     let named = |member: &str| decoded.object.get(member).and_then(Value::as_str);
     check_identity(named("apiVersion"), named("kind"), expected)?;
-    let warnings = settle(decoded.problems, validation).map_err(|problems| {
+    let warnings = validate_fields(decoded.problems, validation).map_err(|problems| {
         let version = version_of(expected.api_version);
         let kind = expected.kind;
         StatusError::bad_request(format!(
@@ -78,7 +78,7 @@ pub fn read(sent: &Sent, expected: Expected<'_>, validation: FieldValidation) ->
     })
 }
 
-/// The object of a kind that a space serves in a body.
+/// Decodes an object of a resource that a space serves.
 pub fn read_kind(sent: &Sent, kind: &Resource, validation: FieldValidation) -> Result<Written> {
     match kind.custom() {
         None => read(sent, Expected::from(&**kind), validation),
@@ -86,8 +86,7 @@ pub fn read_kind(sent: &Sent, kind: &Resource, validation: FieldValidation) -> R
     }
 }
 
-/// The object of a kind that users define in a body. What its schema does not know is left
-/// out.
+/// Decodes a custom object. Fields that its schema does not have are pruned.
 fn read_custom(sent: &Sent, custom: &Custom, validation: FieldValidation) -> Result<Written> {
     let kind = &custom.version().kind;
     let expected = Expected::from(kind);
@@ -100,9 +99,9 @@ fn read_custom(sent: &Sent, custom: &Custom, validation: FieldValidation) -> Res
         Ok(decoded) => decoded,
         Err(error) => return Err(refuse(sent, expected, &error)),
     };
-    check_said(&decoded.object, sent, expected)?;
-    settle_said(custom, &mut decoded)?;
-    let warnings = settle(decoded.problems, validation).map_err(|problems| {
+    check_type_meta(&decoded.object, sent, expected)?;
+    prune_named(custom, &mut decoded)?;
+    let warnings = validate_fields(decoded.problems, validation).map_err(|problems| {
         let error = DecodeError::Type(format!("strict decoding error: {problems}"));
         unhandled(expected, &error)
     })?;
@@ -115,18 +114,18 @@ fn read_custom(sent: &Sent, custom: &Custom, validation: FieldValidation) -> Res
     }
 }
 
-/// Leaves out what the version that the object says it is in does not know.
-fn settle_said(custom: &Custom, decoded: &mut Decoded) -> Result<()> {
+/// Prunes an object by the schema of the version that it names.
+fn prune_named(custom: &Custom, decoded: &mut Decoded) -> Result<()> {
     let kind = &custom.version().kind;
     let text = |member: &str| decoded.object.get(member).and_then(Value::as_str);
     let (version, said) = (text("apiVersion").unwrap_or(""), text("kind"));
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     if group != kind.group || said != Some(&kind.kind) {
-        // Nothing is known of it.
+        // The version is not known; the check of the kind reports it.
         return Ok(());
     }
     if let Some(named) = custom.named(version) {
-        return settle_custom(&named, decoded);
+        return prune_custom(&named, decoded);
     }
     let known = |member: &String| ["apiVersion", "kind", "metadata"].contains(&member.as_str());
     let unknown = decoded.object.keys().filter(|member| !known(member));
@@ -135,8 +134,8 @@ fn settle_said(custom: &Custom, decoded: &mut Decoded) -> Result<()> {
     Ok(())
 }
 
-/// Leaves out what the schema does not know, and says so.
-pub fn settle_custom(custom: &Custom, decoded: &mut Decoded) -> Result<()> {
+/// Prunes a custom object by its schema, and notes the dropped fields as problems.
+pub fn prune_custom(custom: &Custom, decoded: &mut Decoded) -> Result<()> {
     let schema = custom.schema()?;
     let mut unknown = Vec::new();
     schema.prune(&mut decoded.object, &mut unknown);
@@ -153,9 +152,9 @@ pub fn settle_custom(custom: &Custom, decoded: &mut Decoded) -> Result<()> {
     Ok(())
 }
 
-/// Objects of kinds that users define say what they are: nothing is assumed.
-fn check_said(object: &Object, sent: &Sent, expected: Expected<'_>) -> Result<()> {
-    let Some(called) = unsaid(object) else {
+/// Checks that a custom object names its kind and version: none is assumed.
+fn check_type_meta(object: &Object, sent: &Sent, expected: Expected<'_>) -> Result<()> {
+    let Some(called) = missing_type_meta(object) else {
         return Ok(());
     };
     let body = String::from_utf8_lossy(&sent.body);
@@ -167,15 +166,15 @@ fn check_said(object: &Object, sent: &Sent, expected: Expected<'_>) -> Result<()
     )))
 }
 
-/// What an object does not say of what it is.
-pub fn unsaid(object: &Object) -> Option<&'static str> {
+/// Returns which of `kind` and `apiVersion` an object lacks.
+pub fn missing_type_meta(object: &Object) -> Option<&'static str> {
     let text = |member: &str| object.get(member).and_then(Value::as_str).unwrap_or("");
     let members = [("kind", "Kind"), ("apiVersion", "apiVersion")];
     let missing = members.iter().find(|(member, _)| text(member).is_empty());
     missing.map(|(_, called)| *called)
 }
 
-/// Whether it is what the path names.
+/// Checks that a custom object is of the version and kind that the path names.
 fn check_custom(object: &Object, expected: Expected<'_>) -> Result<()> {
     let version = object.get("apiVersion").and_then(Value::as_str);
     let (given, wanted) = (version.unwrap_or(""), expected.api_version);
@@ -188,7 +187,7 @@ fn check_custom(object: &Object, expected: Expected<'_>) -> Result<()> {
     check_custom_kind(object, expected)
 }
 
-/// Whether it is of the kind that the path names.
+/// Checks that a custom object is of the kind that the path names.
 pub fn check_custom_kind(object: &Object, expected: Expected<'_>) -> Result<()> {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or("");
     if kind == expected.kind {
@@ -206,19 +205,25 @@ pub fn check_custom_kind(object: &Object, expected: Expected<'_>) -> Result<()> 
     ))
 }
 
-/// What is to be done about unknown and duplicate fields: warnings, or a refusal with all
-/// of them.
-pub fn settle(problems: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, String> {
+/// Applies `fieldValidation` to unknown and duplicate fields: returns them as warnings, or as one
+/// error.
+pub fn validate_fields(
+    problems: Vec<String>,
+    validation: FieldValidation,
+) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
-        FieldValidation::Warn => Ok(problems.iter().flat_map(|one| each(one)).collect()),
+        FieldValidation::Warn => Ok(problems
+            .iter()
+            .flat_map(|one| split_problems(one))
+            .collect()),
         FieldValidation::Strict if problems.is_empty() => Ok(problems),
         FieldValidation::Strict => Err(problems.join(", ")),
     }
 }
 
-/// What YAML complains of at once is warned of one by one.
-fn each(problem: &str) -> Vec<String> {
+/// Splits a problem: YAML reports several in one text.
+fn split_problems(problem: &str) -> Vec<String> {
     match problem.strip_prefix("yaml: unmarshal errors:\n") {
         None => vec![problem.to_owned()],
         Some(lines) => lines.lines().map(|line| line.trim().to_owned()).collect(),
@@ -251,7 +256,7 @@ fn from_protobuf(sent: &Sent, expected: Expected<'_>) -> Result<Written> {
 
 fn refuse(sent: &Sent, expected: Expected<'_>, error: &DecodeError) -> StatusError {
     let identity = match (sent.media, error) {
-        // It was read to where it is wrong, and would be once more.
+        // The body was decoded up to the error; decoding it again would end there too.
         (Media::Yaml, DecodeError::Syntax(_)) => Err(error.clone()),
         (Media::Yaml, DecodeError::Type(_)) => decode::type_meta_yaml(&sent.body),
         _ => decode::type_meta_json(&sent.body),
@@ -275,7 +280,7 @@ fn unhandled(expected: Expected<'_>, error: &DecodeError) -> StatusError {
     StatusError::bad_request(message)
 }
 
-/// Whether a body is of the kind that the path names.
+/// Checks that a body is of the kind that the path names.
 fn check_identity(
     api_version: Option<&str>,
     kind: Option<&str>,
@@ -285,7 +290,7 @@ fn check_identity(
     let kind = kind.unwrap_or(expected.kind);
     let given = api_version.filter(|text| !text.is_empty());
     let given = given.unwrap_or(expected.api_version);
-    let message = match misfit(given, kind, expected) {
+    let message = match mismatch(given, kind, expected) {
         None if given == expected.api_version => return Ok(()),
         None => format!(
             "the API version in the data ({given}) does not match the expected API version ({})",
@@ -300,21 +305,21 @@ fn check_identity(
     Err(StatusError::bad_request(message))
 }
 
-/// Whether what a patch made of an object is still of its kind.
+/// Checks that a patched object is still of its kind.
 pub fn check_kept(object: &Object, expected: Expected<'_>) -> Result<(), String> {
     let text = |member: &str| object.get(member).and_then(Value::as_str).unwrap_or("");
     match (text("apiVersion"), text("kind")) {
         ("", _) | (_, "") => Ok(()),
-        (given, kind) => misfit(given, kind, expected).map_or(Ok(()), Err),
+        (given, kind) => mismatch(given, kind, expected).map_or(Ok(()), Err),
     }
 }
 
-/// Why an object that says it is this cannot become what is expected.
-fn misfit(given: &str, kind: &str, expected: Expected<'_>) -> Option<String> {
+/// Returns why an object of this version and kind is not the expected one.
+fn mismatch(given: &str, kind: &str, expected: Expected<'_>) -> Option<String> {
     let (group, version) = given.split_once('/').unwrap_or(("", given));
     let known = kinds().find_by_kind(group, version, kind).is_some();
     if kind == expected.kind
-        && (given == expected.api_version || known || is_former(group, version))
+        && (given == expected.api_version || known || is_removed_version(group, version))
     {
         return None;
     }
@@ -334,8 +339,8 @@ fn misfit(given: &str, kind: &str, expected: Expected<'_>) -> Option<String> {
     ))
 }
 
-/// Versions that Kubernetes no longer serves, and still knows.
-const FORMER: [(&str, &[&str]); 16] = [
+/// Versions that Kubernetes no longer serves, but still decodes.
+const REMOVED_VERSIONS: [(&str, &[&str]); 16] = [
     ("admissionregistration.k8s.io", &["v1alpha1", "v1beta1"]),
     ("apps", &["v1beta1", "v1beta2"]),
     ("authentication.k8s.io", &["v1alpha1", "v1beta1"]),
@@ -357,8 +362,8 @@ const FORMER: [(&str, &[&str]); 16] = [
     ("storage.k8s.io", &["v1alpha1", "v1beta1"]),
 ];
 
-fn is_former(group: &str, version: &str) -> bool {
-    let of = FORMER.iter().find(|(of, _)| *of == group);
+fn is_removed_version(group: &str, version: &str) -> bool {
+    let of = REMOVED_VERSIONS.iter().find(|(of, _)| *of == group);
     of.is_some_and(|(_, versions)| versions.contains(&version))
 }
 

@@ -1,4 +1,4 @@
-//! Objects as the caller asked to see them.
+//! Objects in the representation that the client asked for: whole, as metadata or as a table.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::status::{Result, StatusError};
 use insula_cache::Shown;
 use insula_cache::{Change, Event, Stored};
 
-/// How objects of a kind are shown to one caller.
+/// The representation of a kind's objects for one client.
 #[derive(Clone, Debug)]
 pub struct View {
     kind: Resource,
@@ -26,7 +26,7 @@ pub struct View {
     include: Include,
 }
 
-/// What a table row carries of its object.
+/// The part of the object in a table row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Include {
     None,
@@ -34,21 +34,21 @@ enum Include {
     Object,
 }
 
-/// What a list says about itself.
+/// The metadata of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListMeta {
     /// The revision of the list.
     pub revision: Revision,
-    /// Where it goes on.
+    /// The continue token.
     pub proceed: Option<String>,
-    /// How much there is to come.
+    /// The number of remaining items.
     pub remaining: Option<usize>,
 }
 
 const META: &str = "apimachinery.pkg.apis.meta.v1";
 
 impl View {
-    /// How `kind` is shown to somebody who accepts this.
+    /// The representation of `kind` for a client that accepts this.
     pub fn new(kind: &Resource, accepted: Accepted, query: &Query) -> Result<Self> {
         let include = match query.get("includeObject") {
             None | Some("Metadata") => Include::Metadata,
@@ -71,7 +71,7 @@ impl View {
         })
     }
 
-    /// For what has no kind of its own in the table of resources.
+    /// The representation of a `Status`, which is no resource.
     pub fn of_status(accepted: Accepted) -> Self {
         let kind = Resource::from(insula_kinds::core_kind("namespaces"));
         let accepted = Accepted {
@@ -86,7 +86,7 @@ impl View {
         }
     }
 
-    /// The same, whatever form was asked for: as whole objects.
+    /// The same, with whole objects instead of metadata or tables.
     #[must_use]
     pub fn whole(mut self) -> Self {
         self.accepted.form = Form::Whole;
@@ -98,12 +98,12 @@ impl View {
         self.accepted.media
     }
 
-    /// The kind that is shown.
+    /// The kind.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 
-    /// The object as a tree, in the version that was asked for.
+    /// Parses the object, in the version that was asked for.
     pub fn tree(&self, object: &Stored) -> Object {
         if let Some(custom) = self.kind.custom() {
             return custom.show(object).tree();
@@ -115,7 +115,7 @@ impl View {
         tree
     }
 
-    /// One object.
+    /// Encodes one object.
     pub fn object(&self, object: &Stored) -> Result<Body> {
         let bytes = match self.accepted.form {
             Form::Whole => self.whole_object(object),
@@ -132,7 +132,7 @@ impl View {
         Ok(self.sent(bytes))
     }
 
-    /// A list of objects.
+    /// Encodes a list of objects.
     pub fn list(&self, objects: Vec<Arc<Stored>>, meta: &ListMeta) -> Result<Body> {
         let objects = self.shown(objects);
         if self.is_plain_json() {
@@ -155,12 +155,12 @@ impl View {
         Ok(self.sent(bytes))
     }
 
-    /// Something that is not an object of the kind: a `Status`, a `Scale`, a review.
+    /// Encodes an object of another kind: a `Status`, a `Scale`, a review.
     pub fn value(&self, api_version: &str, kind: &str, of: TypeId, object: &Object) -> Body {
         self.sent(self.encoded(api_version, kind, of, object))
     }
 
-    /// A `Scale`, which has no kind of its own but rows and metadata like an object.
+    /// Encodes a `Scale`, which has rows and metadata like an object.
     pub fn scale(&self, of: TypeId, scale: &Object) -> Result<Body> {
         let metadata = || {
             let of = type_of("PartialObjectMetadata");
@@ -189,7 +189,7 @@ impl View {
         Ok(self.sent(bytes))
     }
 
-    /// An event of a watch, as it goes over the wire.
+    /// Encodes an event of a watch.
     pub fn event(&self, event: &Event, change: Change, object: &Stored, first: bool) -> Bytes {
         let untouched = self.is_compact_json()
             && self.kind.custom().is_none()
@@ -201,7 +201,7 @@ impl View {
         self.event_of(change, object, first)
     }
 
-    /// An event that is made for this watch only.
+    /// Encodes an event for this watch only.
     pub fn event_of(&self, change: Change, object: &Stored, first: bool) -> Bytes {
         let bytes = match self.accepted.form {
             Form::Whole => self.whole_object(object),
@@ -211,7 +211,7 @@ impl View {
         self.framed(change.as_str(), &bytes)
     }
 
-    /// A bookmark. The end of what was there at the start is marked in every form of it.
+    /// Encodes a bookmark. Every representation of it marks the end of the initial state.
     pub fn bookmark(&self, revision: Revision, initial_end: bool, first: bool) -> Bytes {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {
@@ -247,26 +247,26 @@ impl View {
         self.framed("BOOKMARK", &bytes)
     }
 
-    /// The end of a watch that cannot go on.
-    pub fn error(&self, refusal: &StatusError) -> Bytes {
-        self.framed("ERROR", &self.status(refusal))
+    /// Encodes the error event that ends a watch.
+    pub fn error(&self, error: &StatusError) -> Bytes {
+        self.framed("ERROR", &self.status(error))
     }
 
-    /// A refusal.
-    pub fn status(&self, refusal: &StatusError) -> Bytes {
-        let Value::Object(status) = refusal.status() else {
+    /// Encodes an error.
+    pub fn status(&self, error: &StatusError) -> Bytes {
+        let Value::Object(status) = error.status() else {
             return Bytes::new();
         };
         self.encoded("v1", "Status", type_of("Status"), &status)
     }
 
-    /// That something succeeded, in a body.
+    /// Encodes a `Status`.
     pub fn status_of(&self, status: &Value) -> Body {
         let status = status.as_object().cloned().unwrap_or_default();
         self.value("v1", "Status", type_of("Status"), &status)
     }
 
-    /// That an object is gone.
+    /// Encodes the `Status` of a successful deletion.
     pub fn success(&self, kind: &Kind, name: &str, uid: Option<&Value>) -> Body {
         let mut details = json!({"name": name, "kind": kind.resource});
         if !kind.group.is_empty() {
@@ -284,7 +284,7 @@ impl View {
             && (self.kind.custom().is_some() || self.kind == self.stored)
     }
 
-    /// Objects of kinds that users define, in the form that the version gives them.
+    /// Converts custom objects to the version that was asked for.
     fn shown(&self, objects: Vec<Arc<Stored>>) -> Vec<Arc<Stored>> {
         let Some(custom) = self.kind.custom() else {
             return objects;
@@ -314,7 +314,7 @@ impl View {
         self.encoded(of.api_version(), &of.kind, of.type_id(), &self.tree(object))
     }
 
-    /// The object in the format that was asked for, compact.
+    /// Encodes an object in the format that was asked for, compact.
     fn encoded(&self, api_version: &str, kind: &str, of: TypeId, object: &Object) -> Bytes {
         let mut out = Vec::with_capacity(1024);
         if self.accepted.media == Media::Protobuf {
@@ -328,7 +328,7 @@ impl View {
     fn list_ends(&self, meta: &ListMeta) -> (Bytes, Bytes) {
         let (kind, version) = (self.kind.list_kind(), self.kind.api_version());
         let mut of = list_meta(meta);
-        // Lists of kinds that users define say also that they do not go on.
+        // Lists of custom objects contain an empty continue token at their end.
         if self.kind.custom().is_some() && meta.proceed.is_none() {
             of.insert_str(1, r#""continue":"","#);
         }
@@ -411,7 +411,7 @@ impl View {
             .collect();
         let (meta, items) = (list_meta(meta), items.join(","));
         let head = format!(r#"{{"kind":"PartialObjectMetadataList","apiVersion":"{version}","#);
-        // Go makes no list where there is nothing to be listed.
+        // Go encodes an empty slice of these as null.
         let items = match items.is_empty() {
             true => "null".to_owned(),
             false => format!("[{items}]"),
@@ -468,13 +468,13 @@ impl View {
         line.into()
     }
 
-    /// Compact JSON or sealed protobuf, in the format that was asked for.
+    /// Converts compact JSON or a protobuf envelope to the format that was asked for.
     fn sent(&self, bytes: Bytes) -> Body {
         finish(self.accepted, bytes).into()
     }
 }
 
-/// Compact JSON or sealed protobuf, in the format that was asked for.
+/// Converts compact JSON or a protobuf envelope to the format that was asked for.
 pub fn finish(accepted: Accepted, bytes: Bytes) -> Bytes {
     match accepted.media {
         Media::Protobuf => bytes,
@@ -488,8 +488,8 @@ pub fn finish(accepted: Accepted, bytes: Bytes) -> Bytes {
     }
 }
 
-/// How Kubernetes' errors name the type of an object: by its Go package, which is called
-/// like the group's first word.
+/// Returns the Go type in Kubernetes' errors: the package is named after the first label of the
+/// group.
 fn go_type(kind: &Kind, called: &str) -> String {
     let package = match kind.group.as_str() {
         "" | "events.k8s.io" => "core",
@@ -522,12 +522,12 @@ fn list_meta_tree(meta: &ListMeta) -> Object {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// The metadata of a table of one object.
+/// Returns the metadata of a table of one object.
 fn meta_of(object: &Stored) -> String {
     format!(r#"{{"resourceVersion":"{}"}}"#, object.revision)
 }
 
-/// The text of the object's metadata, as it is.
+/// Returns the text of the object's metadata.
 fn metadata_text(body: &[u8]) -> &str {
     #[derive(serde::Deserialize)]
     struct Top<'a> {
@@ -538,7 +538,7 @@ fn metadata_text(body: &[u8]) -> &str {
     top.map_or("{}", |top| top.metadata.get())
 }
 
-/// JSON with line breaks and two spaces per level, members in the order they are in.
+/// Indents JSON by two spaces per level, and keeps the order of members.
 pub fn indent(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() * 2);
     let mut depth = 0usize;
@@ -595,7 +595,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pretty_json_keeps_the_order_and_what_is_in_strings() {
+    fn indented_json_keeps_order_and_strings() {
         let text = br#"{"b":[1,{"a":"x{,\"}"}],"c":{},"d":[]}"#;
         let wanted = "{\n  \"b\": [\n    1,\n    {\n      \"a\": \"x{,\\\"}\"\n    }\n  ],\n  \"c\": {},\n  \"d\": []\n}";
         assert_eq!(String::from_utf8(indent(text)).unwrap(), wanted);

@@ -1,4 +1,4 @@
-//! One object.
+//! Get.
 
 use insula_core::Revision;
 
@@ -11,7 +11,7 @@ use crate::registry::versions;
 use crate::request::query::{self, Query};
 use crate::status::{Result, StatusError};
 
-/// The object that the path names.
+/// Returns the object that the path names.
 pub async fn get(
     registry: &Registry,
     granted: Caller<'_>,

@@ -1,4 +1,4 @@
-//! Many objects.
+//! List, in pages and at a revision.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use insula_kinds::FieldError;
 use insula_store::Error;
 use serde_json::json;
 
-use super::{PANORAMAS, Selection, not_older, past};
+use super::{SNAPSHOT_ATTEMPTS, Selection, history, not_older};
 use crate::codec::body::Body;
 use crate::codec::view::{ListMeta, View};
 use crate::pipeline::authorize::Caller;
@@ -20,31 +20,31 @@ use crate::request::query::{self, Query};
 use crate::status::{Result, StatusError};
 use insula_cache::Stored;
 
-/// The objects of a list, and what it says about itself.
+/// The objects and the metadata of a list.
 #[derive(Debug)]
 pub struct Listing {
     /// The objects, in key order.
     pub objects: Vec<Arc<Stored>>,
-    /// What the list says about itself.
+    /// The metadata of the list.
     pub meta: ListMeta,
 }
 
-/// How new a list must be.
+/// Which revisions satisfy a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    /// With everything that was acknowledged before.
+enum RevisionMatch {
+    /// The newest: everything that was acknowledged before the request.
     Fresh,
-    /// However old.
+    /// Any.
     Any,
-    /// Not older than this.
+    /// This one or a later one.
     NotOlder(Revision),
-    /// As it was right then.
+    /// Exactly this one.
     Exact(Revision),
 }
 
-/// An object and its place in the order of the list.
-pub(super) struct Placed {
-    /// The name of the space and the key within it; of a list of one space only the key.
+/// An object and its position in the list.
+pub(super) struct Positioned {
+    /// The space and the key within it; of a list of one space, only the key.
     pub(super) order: Order,
     pub(super) object: Arc<Stored>,
 }
@@ -55,37 +55,37 @@ pub(super) struct Order {
     pub(super) key: Arc<str>,
 }
 
-/// Which part of which list is asked for.
+/// A page of a list that is requested.
 #[derive(Clone, Copy)]
-pub(super) struct Ask<'a> {
+pub(super) struct PageRequest<'a> {
     pub(super) list: Listed<'a>,
     pub(super) selection: &'a Selection,
     pub(super) view: &'a View,
-    /// The last object that the caller has.
+    /// The last object of the page before.
     pub(super) after: Option<&'a Order>,
-    /// How many come after it, if that is known.
+    /// The number of objects after it, if known.
     pub(super) left: Option<usize>,
     /// The most objects; zero is no limit.
     pub(super) limit: usize,
 }
 
-/// A part of a list, at one revision.
-pub(super) struct Found {
-    pub(super) objects: Vec<Placed>,
-    pub(super) left: Left,
+/// A page of a list, at one revision.
+pub(super) struct Page {
+    pub(super) objects: Vec<Positioned>,
+    pub(super) left: Remaining,
     pub(super) revision: Revision,
 }
 
-/// What comes after a part of a list.
+/// How many objects follow a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Remaining {
     Nothing,
     Known(usize),
-    /// Something, but how much nobody counts: with selectors that would be to read it all.
+    /// Some; with selectors, counting them would mean to read all.
     Uncounted,
 }
 
-/// The objects that the path and the selectors choose.
+/// Returns the objects that path and selectors choose, encoded.
 pub async fn list(
     registry: &Registry,
     granted: Caller<'_>,
@@ -103,7 +103,7 @@ pub async fn list(
     view.list(listing.objects, &listing.meta)
 }
 
-/// The same, before it is put into a body.
+/// Returns the objects that path and selectors choose.
 pub async fn collect(
     registry: &Registry,
     granted: Caller<'_>,
@@ -122,12 +122,12 @@ pub async fn collect(
         namespace: path.namespace.as_deref(),
     };
     let mut limit = query.integer("limit")?.unwrap_or(0).max(0) as usize;
-    let (wanted, resume) = parameters(registry, query, list, &mut limit)?;
+    let (revision_match, resume) = parameters(registry, query, list, &mut limit)?;
     let selection = Selection::read(query, &path.kind)?;
     let after = resume
         .as_ref()
         .map(|resume| Order::parse(&resume.after, list.spaces));
-    let ask = Ask {
+    let request = PageRequest {
         list,
         selection: &selection,
         view,
@@ -135,17 +135,17 @@ pub async fn collect(
         left: resume.as_ref().and_then(|resume| resume.left),
         limit,
     };
-    let found = read(registry, ask, wanted).await?;
+    let found = read(registry, request, revision_match).await?;
     Ok(listing(registry, list, found))
 }
 
-/// Which list is wanted, and where it goes on.
+/// Parses the query: which revisions satisfy the list, and where it continues.
 fn parameters(
     registry: &Registry,
     query: &Query,
     list: Listed<'_>,
     limit: &mut usize,
-) -> Result<(Wanted, Option<Resume>)> {
+) -> Result<(RevisionMatch, Option<Resume>)> {
     let (text, matching) = (
         query.get("resourceVersion"),
         query.get("resourceVersionMatch"),
@@ -165,20 +165,22 @@ fn parameters(
             *limit = 0;
         }
         let resume = registry.tokens().read(list, token)?;
-        let wanted = resume.revision.map_or(Wanted::Fresh, Wanted::Exact);
-        return Ok((wanted, Some(resume)));
+        let revision_match = resume
+            .revision
+            .map_or(RevisionMatch::Fresh, RevisionMatch::Exact);
+        return Ok((revision_match, Some(resume)));
     }
-    let wanted = match (revision, matching) {
-        (None, _) => Wanted::Fresh,
+    let revision_match = match (revision, matching) {
+        (None, _) => RevisionMatch::Fresh,
         (Some(Revision::ZERO), _) => {
             *limit = 0;
-            Wanted::Any
+            RevisionMatch::Any
         }
-        (Some(revision), Some("Exact")) => Wanted::Exact(revision),
-        (Some(revision), None) if *limit > 0 => Wanted::Exact(revision),
-        (Some(revision), _) => Wanted::NotOlder(revision),
+        (Some(revision), Some("Exact")) => RevisionMatch::Exact(revision),
+        (Some(revision), None) if *limit > 0 => RevisionMatch::Exact(revision),
+        (Some(revision), _) => RevisionMatch::NotOlder(revision),
     };
-    Ok((wanted, None))
+    Ok((revision_match, None))
 }
 
 fn check_options(
@@ -217,48 +219,56 @@ fn check_options(
     }
 }
 
-async fn read(registry: &Registry, ask: Ask<'_>, wanted: Wanted) -> Result<Found> {
-    match wanted {
-        Wanted::Fresh => {
+async fn read(
+    registry: &Registry,
+    request: PageRequest<'_>,
+    revision_match: RevisionMatch,
+) -> Result<Page> {
+    match revision_match {
+        RevisionMatch::Fresh => {
             registry.catch_up().await?;
         }
-        Wanted::Any => {}
-        Wanted::NotOlder(revision) => not_older(registry, revision).await?,
-        Wanted::Exact(revision) => {
+        RevisionMatch::Any => {}
+        RevisionMatch::NotOlder(revision) => not_older(registry, revision).await?,
+        RevisionMatch::Exact(revision) => {
             not_older(registry, revision).await?;
-            return exactly(registry, ask, revision).await;
+            return exactly(registry, request, revision).await;
         }
     }
-    // Before the objects are looked at: a change that is in the number but not in the list
-    // would be missed by who watches from there on. One that is in the list already counts
-    // by the collection's own last revision.
+    // Read before the objects: a watch from this revision would miss a change that the revision
+    // covers and the list does not. A later change in the list counts by the collection's own
+    // last revision.
     let applied = registry.cache().applied();
-    if let Some(mut found) = cached(registry, ask, None) {
+    if let Some(mut found) = cached(registry, request, None) {
         found.revision = found.revision.max(applied);
         return Ok(found);
     }
-    Ok(past::read(registry, ask, applied).await?)
+    Ok(history::read(registry, request, applied).await?)
 }
 
-/// The list as it was at a revision: the cache's, if nothing has happened since, or the
-/// store's.
-async fn exactly(registry: &Registry, ask: Ask<'_>, revision: Revision) -> Result<Found> {
-    if let Some(found) = cached(registry, ask, Some(revision)) {
-        return Ok(Found { revision, ..found });
+/// Returns the list at exactly a revision: from the cache if nothing changed since, or else from
+/// the store.
+async fn exactly(
+    registry: &Registry,
+    request: PageRequest<'_>,
+    revision: Revision,
+) -> Result<Page> {
+    if let Some(found) = cached(registry, request, Some(revision)) {
+        return Ok(Page { revision, ..found });
     }
-    // What was there before a tenant came about was another one's, if they share the name.
-    let its_own = match ask.list.spaces {
+    // Objects from before the tenant's creation belonged to a former tenant of its name.
+    let its_own = match request.list.spaces {
         Spaces::One(space) => registry.cache().birth(space) <= revision,
         Spaces::All => true,
     };
     if its_own {
-        match past::read(registry, ask, revision).await {
+        match history::read(registry, request, revision).await {
             Ok(found) => return Ok(found),
             Err(Error::Compacted { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Err(match ask.after {
+    Err(match request.after {
         None => StatusError::expired("The resourceVersion for the provided list is too old."),
         Some(after) => {
             let now = Resume {
@@ -266,72 +276,72 @@ async fn exactly(registry: &Registry, ask: Ask<'_>, revision: Revision) -> Resul
                 after: after.print(),
                 left: None,
             };
-            StatusError::expired_token(registry.tokens().make(ask.list, &now))
+            StatusError::expired_token(registry.tokens().make(request.list, &now))
         }
     })
 }
 
-/// What the cache has, with the revision of its last change; `None` if that is after
-/// `until`, or if the cache changed too fast for a look at all spaces at one moment.
-fn cached(registry: &Registry, ask: Ask<'_>, until: Option<Revision>) -> Option<Found> {
-    let prefix = ask.selection.prefix(ask.list.namespace);
-    let (kind, cache) = (ask.list.kind.storage(), registry.cache());
+/// Returns the page from the cache, with the revision of the last change; `None` if that is after
+/// `until`, or if the cache changed too fast for a snapshot of all spaces.
+fn cached(registry: &Registry, request: PageRequest<'_>, until: Option<Revision>) -> Option<Page> {
+    let prefix = request.selection.prefix(request.list.namespace);
+    let (kind, cache) = (request.list.kind.storage(), registry.cache());
     let too_new = |last| until.is_some_and(|until| last > until);
-    let space = match ask.list.spaces {
+    let space = match request.list.spaces {
         Spaces::One(space) => space,
-        Spaces::All => return cached_everywhere(registry, ask, &prefix, until),
+        Spaces::All => return cached_everywhere(registry, request, &prefix, until),
     };
     if built_in::are_some(&kind) {
-        return with_built_in(registry, ask, space, &prefix, until);
+        return with_built_in(registry, request, space, &prefix, until);
     }
     if publish::concerns(&kind, space) {
-        return with_published(registry, ask, space, &prefix, until);
+        return with_published(registry, request, space, &prefix, until);
     }
     let Some(collection) = cache.find(&kind, space) else {
-        // Nothing has been there as long as the cache looks, or as the space exists.
+        // The space never had an object of the kind since the cache was loaded.
         let last = cache.first_of(space);
-        return (!too_new(last)).then_some(Found {
+        return (!too_new(last)).then_some(Page {
             objects: Vec::new(),
-            left: Left::Nothing,
+            left: Remaining::Nothing,
             revision: last,
         });
     };
     if too_new(collection.last()) {
         return None;
     }
-    let after = ask.after.map(|after| after.key.as_ref());
-    let counted = ask.limit > 0 && ask.selection.is_everything();
+    let after = request.after.map(|after| after.key.as_ref());
+    let counted = request.limit > 0 && request.selection.is_everything();
     let (snapshot, left) = if counted {
-        collection.page(&prefix, after, ask.limit)
+        collection.page(&prefix, after, request.limit)
     } else {
         (collection.snapshot(&prefix, after), 0)
     };
     if too_new(snapshot.last) {
         return None;
     }
-    let placed = snapshot.objects.into_iter().map(|object| Placed {
+    let positioned = snapshot.objects.into_iter().map(|object| Positioned {
         order: Order {
             space: None,
             key: Arc::clone(&object.key),
         },
         object,
     });
-    let mut found = choose(ask, placed, snapshot.last);
+    let mut found = choose(request, positioned, snapshot.last);
     if left > 0 {
-        found.left = Left::Known(left);
+        found.left = Remaining::Known(left);
     }
     Some(found)
 }
 
-/// The same of a kind of which every space has some that are not stored.
+/// Returns the page of a kind with built-in objects.
 fn with_built_in(
     registry: &Registry,
-    ask: Ask<'_>,
+    request: PageRequest<'_>,
     space: &Space,
     prefix: &str,
     until: Option<Revision>,
-) -> Option<Found> {
-    let (kind, cache) = (ask.list.kind.storage(), registry.cache());
+) -> Option<Page> {
+    let (kind, cache) = (request.list.kind.storage(), registry.cache());
     let (stored, last) = match cache.find(&kind, space) {
         Some(collection) => {
             let snapshot = collection.snapshot(prefix, None);
@@ -342,64 +352,68 @@ fn with_built_in(
     if until.is_some_and(|until| last > until) {
         return None;
     }
-    let all = complete(registry, ask, space, stored);
-    Some(choose(ask, placed(ask, all), last))
+    let all = merge_built_in(registry, request, space, stored);
+    Some(choose(request, positioned(request, all), last))
 }
 
-/// The same of definitions, of which the system publishes some.
+/// Returns the page of definitions, with those that the system publishes.
 fn with_published(
     registry: &Registry,
-    ask: Ask<'_>,
+    request: PageRequest<'_>,
     space: &Space,
     prefix: &str,
     until: Option<Revision>,
-) -> Option<Found> {
+) -> Option<Page> {
     let cache = registry.cache();
     let revision = until.unwrap_or_else(|| cache.applied());
     let mut all = publish::at(cache, space, revision).ok()?;
     all.retain(|definition| definition.key.starts_with(prefix));
-    Some(choose(ask, placed(ask, all), revision))
+    Some(choose(request, positioned(request, all), revision))
 }
 
-/// Adds to what is stored what every space has.
-pub(super) fn complete(
+/// Merges the built-in objects of a space into its stored ones.
+pub(super) fn merge_built_in(
     registry: &Registry,
-    ask: Ask<'_>,
+    request: PageRequest<'_>,
     space: &Space,
     stored: Vec<Arc<Stored>>,
 ) -> Vec<Arc<Stored>> {
     let Some(life) = registry.cache().space_state(space) else {
         return stored;
     };
-    let prefix = ask.selection.prefix(ask.list.namespace);
-    let kind = ask.list.kind.storage();
+    let prefix = request.selection.prefix(request.list.namespace);
+    let kind = request.list.kind.storage();
     built_in::merge(stored, built_in::all(&kind, space, &prefix, &life))
 }
 
-/// Objects of one space, from where the list goes on.
-pub(super) fn placed<'a>(
-    ask: Ask<'a>,
+/// Positions the objects of one space, from where the list continues.
+pub(super) fn positioned<'a>(
+    request: PageRequest<'a>,
     objects: Vec<Arc<Stored>>,
-) -> impl Iterator<Item = Placed> + 'a {
-    let placed = objects.into_iter().map(|object| Placed {
+) -> impl Iterator<Item = Positioned> + 'a {
+    let positioned = objects.into_iter().map(|object| Positioned {
         order: Order {
             space: None,
             key: Arc::clone(&object.key),
         },
         object,
     });
-    placed.skip_while(move |one| ask.after.is_some_and(|after| one.order.key <= after.key))
+    positioned.skip_while(move |one| {
+        request
+            .after
+            .is_some_and(|after| one.order.key <= after.key)
+    })
 }
 
 fn cached_everywhere(
     registry: &Registry,
-    ask: Ask<'_>,
+    request: PageRequest<'_>,
     prefix: &str,
     until: Option<Revision>,
-) -> Option<Found> {
-    let (kind, cache) = (ask.list.kind.storage(), registry.cache());
+) -> Option<Page> {
+    let (kind, cache) = (request.list.kind.storage(), registry.cache());
     let applied = cache.applied();
-    for _ in 0..PANORAMAS {
+    for _ in 0..SNAPSHOT_ATTEMPTS {
         if until.is_some_and(|until| cache.last_of_all(&kind) > until) {
             return None;
         }
@@ -410,7 +424,7 @@ fn cached_everywhere(
             return None;
         }
         let revision = until.unwrap_or(snapshot_all_spaces.last.max(applied));
-        if let Some(sharing) = Sharing::of(cache, ask.list.kind, ask.list.spaces) {
+        if let Some(sharing) = Sharing::of(cache, request.list.kind, request.list.spaces) {
             let shared =
                 sharing.retain(&mut snapshot_all_spaces.objects, revision, |(space, _)| {
                     space.clone()
@@ -420,52 +434,55 @@ fn cached_everywhere(
         let objects = snapshot_all_spaces
             .objects
             .into_iter()
-            .map(|(space, object)| Placed {
+            .map(|(space, object)| Positioned {
                 order: Order {
                     space: Some(space),
                     key: Arc::clone(&object.key),
                 },
                 object,
             });
-        let rest = objects.skip_while(|one| ask.after.is_some_and(|after| one.order <= *after));
-        return Some(choose(ask, rest, revision));
+        let rest = objects.skip_while(|one| request.after.is_some_and(|after| one.order <= *after));
+        return Some(choose(request, rest, revision));
     }
     None
 }
 
-/// The objects that the selectors choose, up to the limit.
+/// Selects objects up to the limit.
 pub(super) fn choose(
-    ask: Ask<'_>,
-    objects: impl Iterator<Item = Placed>,
+    request: PageRequest<'_>,
+    objects: impl Iterator<Item = Positioned>,
     revision: Revision,
-) -> Found {
-    let everything = ask.selection.is_everything();
+) -> Page {
+    let everything = request.selection.is_everything();
     let mut chosen =
-        objects.filter(|one| everything || ask.selection.chooses(ask.view, &one.object));
-    let most = match ask.limit {
+        objects.filter(|one| everything || request.selection.chooses(request.view, &one.object));
+    let most = match request.limit {
         0 => usize::MAX,
         limit => limit,
     };
     let objects = chosen.by_ref().take(most).collect();
     let left = match chosen.next() {
-        None => Left::Nothing,
-        Some(_) if everything => Left::Known(chosen.count() + 1),
-        Some(_) => Left::Uncounted,
+        None => Remaining::Nothing,
+        Some(_) if everything => Remaining::Known(chosen.count() + 1),
+        Some(_) => Remaining::Uncounted,
     };
-    Found {
+    Page {
         objects,
         left,
         revision,
     }
 }
 
-/// What is found, and how the list goes on.
-fn listing(registry: &Registry, list: Listed<'_>, found: Found) -> Listing {
+/// Returns the page as a list, with its continue token.
+fn listing(registry: &Registry, list: Listed<'_>, found: Page) -> Listing {
     let left = match found.left {
-        Left::Known(count) => Some(count),
-        Left::Nothing | Left::Uncounted => None,
+        Remaining::Known(count) => Some(count),
+        Remaining::Nothing | Remaining::Uncounted => None,
     };
-    let last = found.objects.last().filter(|_| found.left != Left::Nothing);
+    let last = found
+        .objects
+        .last()
+        .filter(|_| found.left != Remaining::Nothing);
     let proceed = last.map(|last| {
         let resume = Resume {
             revision: Some(found.revision),
@@ -485,7 +502,8 @@ fn listing(registry: &Registry, list: Listed<'_>, found: Found) -> Listing {
 }
 
 impl Order {
-    /// As tokens say it. A slash cannot begin a key, so the space needs no escaping.
+    /// Formats the position for a continue token. A key cannot begin with a slash, so the space
+    /// needs no escaping.
     pub(super) fn print(&self) -> String {
         match &self.space {
             Some(space) => format!("{space}//{}", self.key),

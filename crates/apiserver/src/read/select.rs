@@ -1,4 +1,4 @@
-//! Which objects a reader wants.
+//! Label and field selectors.
 
 use insula_kinds::Object;
 use insula_kinds::selector::{FieldSelector, LabelSelector};
@@ -15,14 +15,14 @@ pub struct Selection {
     labels: LabelSelector,
     fields: FieldSelector,
     kind: Resource,
-    /// Every field that is selected by is in the object's key.
+    /// Whether all selected fields are part of the key.
     fields_in_key: bool,
     /// The name in the path of a watch.
     only: Option<String>,
 }
 
 impl Selection {
-    /// Reads `labelSelector` and `fieldSelector`.
+    /// Parses `labelSelector` and `fieldSelector`.
     pub fn read(query: &Query, kind: &Resource) -> Result<Self> {
         let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or(""));
         let labels = labels.map_err(StatusError::bad_request)?;
@@ -42,7 +42,7 @@ impl Selection {
         })
     }
 
-    /// The same, of the object with this name only.
+    /// Restricts the selection to the object with this name.
     #[must_use]
     pub fn only(mut self, name: &str) -> Self {
         self.only = Some(name.to_owned());
@@ -54,7 +54,7 @@ impl Selection {
         self.labels.is_everything() && self.fields.is_everything() && self.only.is_none()
     }
 
-    /// What the keys of all chosen objects begin with, in a list of this namespace or of all.
+    /// Returns the common prefix of all chosen keys, in a list of this namespace or of all.
     pub fn prefix(&self, namespace: Option<&str>) -> String {
         let name = self.only.as_deref().or_else(|| self.fields.name());
         let name = name.unwrap_or("");

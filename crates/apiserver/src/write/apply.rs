@@ -136,7 +136,7 @@ impl Config {
                 let decoded = decode::custom_value(applied);
                 let mut decoded =
                     decoded.map_err(|why| StatusError::plain_error(why.to_string()))?;
-                input::settle_custom(custom, &mut decoded)?;
+                input::prune_custom(custom, &mut decoded)?;
                 decoded.object
             }
         };

@@ -111,7 +111,7 @@ fn patched_kind(
         let mut decoded =
             decode::custom_value(Value::Object(tree)).map_err(|error| error.to_string())?;
         check_said(custom, &decoded.object)?;
-        let settled = input::settle_custom(custom, &mut decoded);
+        let settled = input::prune_custom(custom, &mut decoded);
         let checked = settled.and_then(|()| {
             let expected = Expected::from(&**kind);
             input::check_custom_kind(&decoded.object, expected)
@@ -123,7 +123,7 @@ fn patched_kind(
 
 /// A patch leaves an object in the version that it was asked in.
 fn check_said(custom: &Custom, object: &Object) -> Result<(), String> {
-    if let Some(called) = input::unsaid(object) {
+    if let Some(called) = input::missing_type_meta(object) {
         let object = Value::Object(object.clone());
         return Err(format!("Object '{called}' is missing in '{object}'"));
     }
@@ -202,7 +202,7 @@ fn finish(
     settled?;
     let mut all = problems;
     all.extend(decoded.problems);
-    let warnings = input::settle(all, validation)
+    let warnings = input::validate_fields(all, validation)
         .map_err(|problems| wrong(&format!("strict decoding error: {problems}"), text()))?;
     Ok(Modified {
         object: decoded.object,

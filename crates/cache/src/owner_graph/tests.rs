@@ -11,7 +11,7 @@ fn maps() -> CollectionKey<'static> {
     CollectionKey::BuiltIn(kinds().find("", "v1", "configmaps").unwrap())
 }
 
-/// An object of the namespace `n`, whose UID is `u-` and its name.
+/// An object of the namespace `n` with the UID `u-` and its name.
 fn object(name: &str, more: &str) -> Arc<Stored> {
     let json = format!(
         r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","uid":"u-{name}"{more}}}}}"#

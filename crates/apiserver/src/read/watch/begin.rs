@@ -1,4 +1,4 @@
-//! The state and the place in the log that a watch begins with.
+//! The initial state of a watch, and its position in the log.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use super::start::Start;
 use super::too_old;
 use crate::codec::view::View;
 use crate::pipeline::authorize::Caller;
-use crate::read::list::{Ask, complete};
-use crate::read::{PANORAMAS, Selection, not_older, past};
+use crate::read::list::{PageRequest, merge_built_in};
+use crate::read::{SNAPSHOT_ATTEMPTS, Selection, history, not_older};
 use crate::registry::Registry;
 use crate::registry::built_in;
 use crate::registry::continue_token::Listed;
@@ -17,13 +17,13 @@ use crate::registry::publish::{self, Overlay, Sharing};
 use crate::status::Result;
 use insula_cache::{Collection, Cursor, Stored};
 
-/// Where a watch begins.
+/// The beginning of a watch.
 pub(super) struct Begun {
     pub(super) collection: Arc<Collection>,
     pub(super) cursor: Cursor,
     pub(super) published: Option<Overlay>,
     pub(super) objects: Vec<Arc<Stored>>,
-    /// The revision that the objects are of.
+    /// The revision of the objects.
     pub(super) revision: Revision,
     pub(super) after: Revision,
 }
@@ -68,11 +68,11 @@ pub(super) async fn begin(
         });
     }
     let namespace = granted.path().namespace.as_deref();
-    let ask = Ask {
+    let request = PageRequest {
         list: Listed {
             kind: &granted.path().kind,
             spaces: granted.spaces(),
-            // No token is made of it.
+            // No continue token is made of this list.
             life: "",
             namespace,
         },
@@ -83,7 +83,7 @@ pub(super) async fn begin(
         limit: 0,
     };
     if *granted.spaces() == Spaces::All {
-        return everywhere(registry, ask, collection, applied).await;
+        return everywhere(registry, request, collection, applied).await;
     }
     if let Some(published) = overlay(registry, granted, &collection, applied)? {
         return with_published(registry, granted, collection, published, applied);
@@ -92,7 +92,7 @@ pub(super) async fn begin(
     let revision = applied.max(snapshot.last);
     let objects = match granted.spaces() {
         Spaces::One(space) if built_in::are_some(&kind) => {
-            complete(registry, ask, space, snapshot.objects)
+            merge_built_in(registry, request, space, snapshot.objects)
         }
         _ => snapshot.objects,
     };
@@ -102,12 +102,12 @@ pub(super) async fn begin(
         published: None,
         objects,
         revision,
-        // The cursor alone says what is new: it is the place of this very snapshot.
+        // The cursor is the position of this snapshot, so it alone decides what is new.
         after: Revision::ZERO,
     })
 }
 
-/// What the system publishes beside a tenant's own, after a revision.
+/// Returns the definitions that the system publishes beside a tenant's own, after a revision.
 fn overlay(
     registry: &Registry,
     granted: Caller<'_>,
@@ -124,7 +124,7 @@ fn overlay(
     overlay.map(Some).map_err(|lost| too_old(lost, after))
 }
 
-/// A tenant's definitions and those that the system publishes, at one revision.
+/// Begins with a tenant's definitions and those that the system publishes, at one revision.
 fn with_published(
     registry: &Registry,
     granted: Caller<'_>,
@@ -144,38 +144,36 @@ fn with_published(
     })
 }
 
-/// All spaces as of one moment: the cache's view of them, or the store's if the cache
-/// changes too fast.
+/// Begins with all spaces at one revision: from the cache, or from the store if the cache changes
+/// too fast.
 async fn everywhere(
     registry: &Registry,
-    ask: Ask<'_>,
+    request: PageRequest<'_>,
     collection: Arc<Collection>,
     applied: Revision,
 ) -> Result<Begun> {
-    let prefix = ask.selection.prefix(ask.list.namespace);
-    let kind = ask.list.kind.storage();
-    let snapshot_all_spaces =
-        (0..PANORAMAS).find_map(|_| registry.cache().snapshot_all_spaces(&kind, &prefix));
-    if let Some(snapshot_all_spaces) = snapshot_all_spaces {
-        let (mut objects, revision) = (
-            snapshot_all_spaces.objects,
-            applied.max(snapshot_all_spaces.last),
-        );
-        if let Some(sharing) = Sharing::of(registry.cache(), ask.list.kind, ask.list.spaces) {
+    let prefix = request.selection.prefix(request.list.namespace);
+    let kind = request.list.kind.storage();
+    let snapshot =
+        (0..SNAPSHOT_ATTEMPTS).find_map(|_| registry.cache().snapshot_all_spaces(&kind, &prefix));
+    if let Some(snapshot) = snapshot {
+        let (mut objects, revision) = (snapshot.objects, applied.max(snapshot.last));
+        if let Some(sharing) = Sharing::of(registry.cache(), request.list.kind, request.list.spaces)
+        {
             let shared = sharing.retain(&mut objects, revision, |(space, _)| space.clone());
             shared.map_err(|lost| too_old(lost, revision))?;
         }
         return Ok(Begun {
-            // Not the one from before: the cursor is a place in this one.
-            collection: snapshot_all_spaces.log,
-            cursor: snapshot_all_spaces.cursor,
+            // The log of the snapshot, because the cursor is a position in it.
+            collection: snapshot.log,
+            cursor: snapshot.cursor,
             published: None,
             objects: objects.into_iter().map(|(_, object)| object).collect(),
             revision,
             after: Revision::ZERO,
         });
     }
-    let found = past::read(registry, ask, applied).await?;
+    let found = history::read(registry, request, applied).await?;
     let cursor = collection.after(applied);
     Ok(Begun {
         collection,

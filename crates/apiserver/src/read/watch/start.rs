@@ -1,4 +1,4 @@
-//! How a watch is to begin.
+//! Where a watch begins, by its parameters.
 
 use insula_core::Revision;
 use insula_kinds::FieldError;
@@ -7,22 +7,22 @@ use serde_json::json;
 use crate::request::query::{self, Query};
 use crate::status::{Result, StatusError};
 
-/// How a watch begins.
+/// Where a watch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    /// With everything that is there, as of now or not older than this revision; `marked`
-    /// says where that ends.
+    /// With the objects that exist, at the newest revision or not older than this one; `marked`
+    /// asks for a bookmark at their end.
     State {
         at_least: Option<Revision>,
         marked: bool,
     },
-    /// With what happens from now on.
+    /// With events from now on.
     Now,
-    /// With what happened after this revision.
+    /// With events after this revision.
     After(Revision),
 }
 
-/// Where the parameters say that it begins.
+/// Parses where the watch begins.
 pub(super) fn start(query: &Query) -> Result<Start> {
     let text = query.get("resourceVersion");
     let matching = query.get("resourceVersionMatch");

@@ -196,7 +196,7 @@ fn read(version: &Resource, tree: Value) -> Result<Object> {
         Resource::Custom(custom) => {
             let decoded = decode::custom_value(tree);
             let mut decoded = decoded.map_err(StatusError::internal)?;
-            input::settle_custom(custom, &mut decoded)?;
+            input::prune_custom(custom, &mut decoded)?;
             let kind = &custom.version().kind;
             let object = &mut decoded.object;
             object.insert("apiVersion".to_owned(), kind.api_version().into());

@@ -1,4 +1,4 @@
-//! What was there, at a revision that is past: from the store.
+//! Lists at a revision that the cache no longer has, from the store.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use insula_core::{Layout, ResourceName, Revision, Space, Spaces};
 use insula_kinds::Kind;
 use insula_store::{At, Entry, Error, Key, KeyRange};
 
-use super::list::{Ask, Found, Left, Order, Placed, choose, complete, placed};
+use super::list::{
+    Order, Page, PageRequest, Positioned, Remaining, choose, merge_built_in, positioned,
+};
 use crate::registry::Registry;
 use crate::registry::built_in;
 use crate::registry::publish::{self, Sharing};
@@ -15,101 +17,105 @@ use crate::registry::resource::Resource;
 use insula_cache::Stored;
 use insula_cache::expiry;
 
-/// How many entries are read at once.
+/// The entries that are read at once.
 const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
 
-/// The part of the list that is asked for, as the store had it.
+/// Returns the requested page at a revision, from the store.
 pub(super) async fn read(
     registry: &Registry,
-    ask: Ask<'_>,
+    request: PageRequest<'_>,
     revision: Revision,
-) -> Result<Found, Error> {
-    match ask.list.spaces {
-        Spaces::One(space) => in_one(registry, ask, space, revision).await,
-        Spaces::All => everywhere(registry, ask, revision).await,
+) -> Result<Page, Error> {
+    match request.list.spaces {
+        Spaces::One(space) => in_one(registry, request, space, revision).await,
+        Spaces::All => everywhere(registry, request, revision).await,
     }
 }
 
-/// In one space the store's order is the list's: no more is read than is wanted.
+/// Reads a page of one space. The store's order is the list's, so no more is read than needed.
 async fn in_one(
     registry: &Registry,
-    ask: Ask<'_>,
+    request: PageRequest<'_>,
     space: &Space,
     revision: Revision,
-) -> Result<Found, Error> {
-    if publish::concerns(&ask.list.kind.storage(), space) {
-        // What the system's looked like is to be read among the keys of all tenants only;
-        // the cache remembers it for as long as it remembers anything.
-        return Err(passed(registry));
+) -> Result<Page, Error> {
+    if publish::concerns(&request.list.kind.storage(), space) {
+        // In the store the system's definitions lie between the keys of all tenants, so they are
+        // read from the cache's log.
+        return Err(compacted(registry));
     }
-    let mut entries = Entries::of(registry, ask, revision);
-    if built_in::are_some(&ask.list.kind.storage()) {
+    let mut entries = Entries::of(registry, request, revision);
+    if built_in::are_some(&request.list.kind.storage()) {
         let mut stored = Vec::new();
         while let Some(page) = entries.next().await? {
             stored.extend(page.into_iter().map(|one| one.object));
         }
-        let all = complete(registry, ask, space, stored);
-        return Ok(choose(ask, placed(ask, all), revision));
+        let all = merge_built_in(registry, request, space, stored);
+        return Ok(choose(request, positioned(request, all), revision));
     }
-    if let Some(after) = ask.after {
+    if let Some(after) = request.after {
         let layout = registry.layout();
         let mut key = layout.collection(entries.resource(), space, None);
         key.push_str(&after.key);
         entries.skip_to(&key.into());
     }
-    let everything = ask.selection.is_everything();
+    let everything = request.selection.is_everything();
     let (mut objects, mut more) = (Vec::new(), 0);
     'pages: while let Some(page) = entries.next().await? {
         for one in page {
-            if !everything && !ask.selection.chooses(ask.view, &one.object) {
+            if !everything && !request.selection.chooses(request.view, &one.object) {
                 continue;
             }
-            if ask.limit == 0 || objects.len() < ask.limit {
+            if request.limit == 0 || objects.len() < request.limit {
                 objects.push(one);
                 continue;
             }
             more += 1;
-            if !everything || ask.left.is_some() {
+            if !everything || request.left.is_some() {
                 break 'pages;
             }
         }
     }
-    let left = match ask.left {
-        _ if more == 0 => Left::Nothing,
-        _ if !everything => Left::Uncounted,
-        // It is the same state that was counted when the list began.
-        Some(left) => Left::Known(left.saturating_sub(objects.len()).max(1)),
-        None => Left::Known(more),
+    let left = match request.left {
+        _ if more == 0 => Remaining::Nothing,
+        _ if !everything => Remaining::Uncounted,
+        // The state is the one that was counted when the list began.
+        Some(left) => Remaining::Known(left.saturating_sub(objects.len()).max(1)),
+        None => Remaining::Known(more),
     };
-    Ok(Found {
+    Ok(Page {
         objects,
         left,
         revision,
     })
 }
 
-/// Over all spaces the store's order is another: the keys of the system space lie between
-/// those of tenants.
-async fn everywhere(registry: &Registry, ask: Ask<'_>, revision: Revision) -> Result<Found, Error> {
-    let mut entries = Entries::of(registry, ask, revision);
+/// Reads a page over all spaces. The store's order is not the list's: the keys of the system's
+/// space lie between those of tenants.
+async fn everywhere(
+    registry: &Registry,
+    request: PageRequest<'_>,
+    revision: Revision,
+) -> Result<Page, Error> {
+    let mut entries = Entries::of(registry, request, revision);
     let mut objects = Vec::new();
     while let Some(page) = entries.next().await? {
         objects.extend(page);
     }
-    if let Some(sharing) = Sharing::of(registry.cache(), ask.list.kind, ask.list.spaces) {
-        let space = |one: &Placed| one.order.space.clone().unwrap_or(Space::System);
+    if let Some(sharing) = Sharing::of(registry.cache(), request.list.kind, request.list.spaces) {
+        let space = |one: &Positioned| one.order.space.clone().unwrap_or(Space::System);
         let shared = sharing.retain(&mut objects, revision, space);
-        shared.map_err(|_| passed(registry))?;
+        shared.map_err(|_| compacted(registry))?;
     }
     objects.sort_by(|one, other| one.order.cmp(&other.order));
     let rest = objects
         .into_iter()
-        .skip_while(|one| ask.after.is_some_and(|after| one.order <= *after));
-    Ok(choose(ask, rest, revision))
+        .skip_while(|one| request.after.is_some_and(|after| one.order <= *after));
+    Ok(choose(request, rest, revision))
 }
 
-/// The cache does not remember it any more.
-fn passed(registry: &Registry) -> Error {
+/// The error of a revision that the cache's log no longer reaches.
+fn compacted(registry: &Registry) -> Error {
     Error::Compacted {
         floor: registry.cache().applied(),
     }
@@ -118,18 +124,18 @@ fn passed(registry: &Registry) -> Error {
 /// The entries of a list, page by page.
 struct Entries<'a> {
     registry: &'a Registry,
-    ask: Ask<'a>,
+    request: PageRequest<'a>,
     kind: Resource,
     revision: Revision,
-    /// How long the part of a key is that all have.
+    /// The length of the keys' common prefix.
     skip: usize,
     rest: Option<KeyRange>,
 }
 
 impl<'a> Entries<'a> {
-    fn of(registry: &'a Registry, ask: Ask<'a>, revision: Revision) -> Self {
-        let kind = ask.list.kind.storage();
-        let (layout, list) = (registry.layout(), ask.list);
+    fn of(registry: &'a Registry, request: PageRequest<'a>, revision: Revision) -> Self {
+        let kind = request.list.kind.storage();
+        let (layout, list) = (registry.layout(), request.list);
         let resource = name_of(&kind);
         let prefix = match list.spaces {
             Spaces::One(space) => layout.collection(resource, space, list.namespace),
@@ -137,7 +143,7 @@ impl<'a> Entries<'a> {
         };
         Self {
             registry,
-            ask,
+            request,
             skip: layout.resource(resource).len(),
             kind,
             revision,
@@ -153,7 +159,7 @@ impl<'a> Entries<'a> {
         self.rest = self.rest.take().map(|rest| rest.after(key));
     }
 
-    async fn next(&mut self) -> Result<Option<Vec<Placed>>, Error> {
+    async fn next(&mut self) -> Result<Option<Vec<Positioned>>, Error> {
         let Some(rest) = self.rest.take().filter(|rest| !rest.is_empty()) else {
             return Ok(None);
         };
@@ -162,27 +168,27 @@ impl<'a> Entries<'a> {
         if let Some(last) = page.entries.last().filter(|_| page.more) {
             self.rest = Some(rest.after(&last.key));
         }
-        let placed = page.entries.iter().filter_map(|entry| self.place(entry));
-        Ok(Some(placed.collect()))
+        let positioned = page.entries.iter().filter_map(|entry| self.place(entry));
+        Ok(Some(positioned.collect()))
     }
 
-    /// The object of an entry, if it is in the list: the keys of the system space have no
+    /// Returns the object of an entry, if it is in the list: the keys of the system's space have no
     /// prefix of their own.
-    fn place(&self, entry: &Entry) -> Option<Placed> {
+    fn place(&self, entry: &Entry) -> Option<Positioned> {
         let below = std::str::from_utf8(entry.key.get(self.skip..)?).ok()?;
         let segments: Vec<&str> = below.split('/').collect();
         let place = Layout::place(&segments, self.kind.namespaced())?;
         if self.kind.custom().is_some() && !is_of(&entry.value, &place.space) {
-            // Another space's, which says otherwise whether it has namespaces.
+            // The object of another space, in which the resource has another scope.
             return None;
         }
-        let list = self.ask.list;
+        let list = self.request.list;
         let inside = match list.spaces {
             Spaces::One(space) => *space == place.space,
             Spaces::All => true,
         };
-        let wanted = list.namespace.is_none() || list.namespace == place.namespace;
-        if !inside || !wanted {
+        let revision_match = list.namespace.is_none() || list.namespace == place.namespace;
+        if !inside || !revision_match {
             return None;
         }
         let key: Arc<str> = match place.namespace {
@@ -195,14 +201,14 @@ impl<'a> Entries<'a> {
         };
         let object = Stored::new(Arc::clone(&key), entry.modified, &value);
         let space = (*list.spaces == Spaces::All).then_some(place.space);
-        Some(Placed {
+        Some(Positioned {
             order: Order { space, key },
             object: Arc::new(object),
         })
     }
 }
 
-/// Whether an object is of this space, by its own word.
+/// Whether an object belongs to this space, by its metadata.
 fn is_of(object: &[u8], space: &Space) -> bool {
     #[derive(serde::Deserialize)]
     struct Top {
