@@ -1,8 +1,8 @@
-//! Roles that are made of others, as they are shown.
+//! Keeps the rules of aggregated ClusterRoles up to date.
 //!
-//! What an aggregated role allows is decided by what it is made of at that moment. Its
-//! object says the same a little later: whenever a role of a space changes, those of the
-//! space that are aggregated are written if they show something else.
+//! Authorization evaluates an aggregated role from its parts at the moment of the request. The
+//! stored object follows a little later: whenever a role of a space changes, the aggregated roles
+//! of the space with different rules are written.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -22,22 +22,23 @@ use serde_json::json;
 use crate::queue::Task;
 use crate::unless_futile;
 
-/// What makes a role an aggregated one.
+/// The field that makes a role an aggregated one.
 const AGGREGATION: &str = "aggregationRule";
 
-/// Whether a role may be made of others, or others of it: a role without labels is found by
-/// nobody but by who looks for that, and such a role takes part itself.
+/// Whether a role may be aggregated or part of an aggregated role. A role without labels can be
+/// selected only by a selector that matches everything, and the role with that selector takes part
+/// itself.
 pub fn takes_part(role: &Stored) -> bool {
     is_marked(role) || memmem::find(&role.body(), br#""labels":{"#).is_some()
 }
 
-/// Whether a role may be made of others.
+/// Whether a role may be aggregated.
 fn is_marked(role: &Stored) -> bool {
     memmem::find(&role.body(), br#""aggregationRule":{"#).is_some()
 }
 
-/// Writes every aggregated role of the space that shows other rules than it has. Says
-/// whether there was one.
+/// Writes every aggregated role of the space that has outdated rules. Returns whether there was
+/// one.
 pub async fn show(registry: &Registry, space: &Space) -> Result<bool> {
     let mut written = false;
     for name in aggregated(registry, space) {
@@ -52,8 +53,8 @@ pub async fn show(registry: &Registry, space: &Space) -> Result<bool> {
     Ok(written)
 }
 
-/// The roles of the space that may be aggregated; none if nothing that is stored takes part,
-/// because then they are as they are in every space.
+/// The roles of the space that may be aggregated; none if no stored role takes part, because the
+/// built-in ones are then as in every space.
 fn aggregated(registry: &Registry, space: &Space) -> BTreeSet<String> {
     let stored = registry.cache().find(Task::Roles.kind(), space);
     let stored = stored.map(|roles| roles.snapshot("", None).objects);
@@ -95,7 +96,7 @@ async fn show_one(registry: &Registry, address: &Address) -> Result<bool> {
     unless_futile(written.map(|done| done.is_some()), address)
 }
 
-/// What the role allows, by what decides.
+/// The rules of the role as authorization sees them.
 fn rules_of(registry: &Registry, address: &Address) -> Option<Vec<Rule>> {
     let cache = registry.cache();
     let life = cache.space_state(&address.space)?;

@@ -1,9 +1,9 @@
-//! Requests for client certificates, signed once they are approved.
+//! Signs approved certificate signing requests for client certificates.
 //!
-//! A certificate belongs to the space of its request, whatever the request says: it names
-//! that space as its tenant, is tied to the UID of the tenant that is there, and one that
-//! asks for another is refused. Who may approve is decided by the API server; what is never
-//! signed, approved or not, is decided here.
+//! A certificate belongs to the space of its request, whatever the request says: it names that
+//! space as its tenant and is bound to the UID of the current tenant, and a request that names
+//! another tenant is refused. The API server decides who may approve; this controller decides what
+//! is never signed, approved or not.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,24 +18,23 @@ use insula_core::{MASTERS, RESERVED_PREFIX, Space};
 use insula_kinds::{Object, Value, time};
 use serde_json::json;
 
-/// The signer whose certificates the API server believes.
+/// The signer of client certificates that the API server accepts.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// The longest a certificate holds, and how long it does if nothing is asked for.
+/// The longest validity of a certificate, and the default.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
-/// The shortest that can be asked for.
+/// The shortest validity that can be requested.
 const SHORTEST: Duration = Duration::from_secs(600);
 
-/// Why a request is not signed, as its status says it.
+/// Why a request is not signed, as its status shows it.
 #[derive(Debug, PartialEq, Eq)]
 struct Failed {
     reason: &'static str,
     message: String,
 }
 
-/// The space of a request, and the UID of the tenant whose space it is. The system has
-/// none to be told from another.
+/// The space of a request, and the UID of its tenant. The system space has no UID.
 struct Home<'a> {
     space: &'a Space,
     uid: Option<Box<str>>,
@@ -60,7 +59,7 @@ impl<'a> Home<'a> {
     }
 }
 
-/// Signs a request that is approved and not signed yet, or says why it never will be.
+/// Signs an approved request, or records why it never will be signed.
 pub async fn sign(registry: &Registry, authority: &Authority, address: &Address) -> Result<()> {
     let request = Modify::by_server(address, Some("status"));
     if registry
@@ -72,7 +71,7 @@ pub async fn sign(registry: &Registry, authority: &Authority, address: &Address)
     let make = |object: &Object| {
         let mut object = object.clone();
         if is_due(&object) {
-            // After the request was read: a tenant that came later would not have it.
+            // After the request was read: a later tenant of the name does not have this request.
             let home = Home::of(registry, &address.space);
             let signed =
                 home.and_then(|home| certificate(authority, &home, &object, SystemTime::now()));
@@ -86,7 +85,7 @@ pub async fn sign(registry: &Registry, authority: &Authority, address: &Address)
     modify(registry, request, make).await.map(drop)
 }
 
-/// Whether it is for this signer, approved, and neither denied nor done.
+/// Whether the request is for this signer, approved, and neither denied, failed nor signed.
 fn is_due(request: &Object) -> bool {
     let spec = request.get("spec").unwrap_or(&Value::Null);
     let status = request.get("status").unwrap_or(&Value::Null);
@@ -106,7 +105,7 @@ fn put(request: &mut Object, signed: std::result::Result<String, Failed>) {
     match signed {
         Ok(pem) => status["certificate"] = STANDARD.encode(pem).into(),
         Err(Failed { reason, message }) => {
-            tracing::info!(reason, message, "a certificate is not signed");
+            tracing::info!(reason, message, "certificate request refused");
             let now = time::now();
             let failed = json!({
                 "type": "Failed",
@@ -146,7 +145,7 @@ fn certificate(
     })
 }
 
-/// In the words of Kubernetes.
+/// Checks the usages, with the wording of Kubernetes.
 fn check_usages(spec: &Value) -> std::result::Result<(), Failed> {
     let usages = spec["usages"].as_array().into_iter().flatten();
     let mut for_clients = false;
@@ -168,10 +167,10 @@ fn check_usages(spec: &Value) -> std::result::Result<(), Failed> {
     }
 }
 
-/// Whom the certificate is for: whom the request names, in the request's own space.
+/// The subject of the certificate: the requested one, bound to the request's space.
 ///
-/// What begins with `system:` is the server's to give, and a tenant's request gives it to
-/// nobody, neither as a group nor as a name: service accounts are called so.
+/// The prefix `system:` is reserved for the server, so a tenant's request can obtain neither such a
+/// group nor such a user name: service accounts are named so.
 fn subject(asked: Subject, home: &Home<'_>) -> std::result::Result<Subject, Failed> {
     let space = home.space;
     if asked.tenant.as_ref().is_some_and(|tenant| tenant != space) {
@@ -200,7 +199,7 @@ fn subject(asked: Subject, home: &Home<'_>) -> std::result::Result<Subject, Fail
     })
 }
 
-/// As long as was asked for, and never longer than the CA itself.
+/// The requested validity, never longer than that of the CA.
 fn validity(
     authority: &Authority,
     spec: &Value,
@@ -209,7 +208,7 @@ fn validity(
     let asked = spec["expirationSeconds"].as_u64().map(Duration::from_secs);
     let length = asked.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
     let mut validity = Validity::starting(now, length);
-    // A CA of its own signed itself; one from elsewhere did not, and is believed for as long.
+    // A generated CA signed itself. An external one did not, and its expiry is not checked.
     if let Some(own) = authority.recognise(authority.certificate_pem()) {
         if own.until <= now {
             return Err(Failed {
@@ -293,7 +292,7 @@ mod tests {
             days(365).as_secs()
         );
         let young = authority(days(10));
-        // Certificates count in whole seconds.
+        // Certificates have a resolution of one second.
         assert!(days(10).as_secs() - until(&young, json!({})) <= 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Why something that is being deleted is still there, as its status says it.
+//! Conditions that tell why an object that is being deleted still exists.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
@@ -14,15 +14,15 @@ use crate::terminate::{Left, uid};
 pub struct Condition {
     /// Its type.
     pub kind: &'static str,
-    /// Whether it holds.
+    /// Whether its status is `True`.
     pub holds: bool,
-    /// Why, in one word.
+    /// The reason, in CamelCase.
     pub reason: &'static str,
-    /// Why.
+    /// The message.
     pub message: String,
 }
 
-/// The conditions of a namespace, in the words and the order of Kubernetes.
+/// The conditions of a namespace, with the wording and order of Kubernetes.
 pub fn of_namespace(left: &Left) -> Vec<Condition> {
     let never = |kind, reason, message: &str| Condition {
         kind,
@@ -51,7 +51,7 @@ pub fn of_namespace(left: &Left) -> Vec<Condition> {
     ]
 }
 
-/// The conditions of a tenant. For each finalizer they name an object that has it.
+/// The conditions of a tenant. They name one example object per finalizer.
 pub fn of_tenant(left: &Left) -> Vec<Condition> {
     vec![
         remaining("TenantContentRemaining", left),
@@ -117,8 +117,7 @@ fn waiting(kind: &'static str, of: &str, left: &Left, examples: bool) -> Conditi
     }
 }
 
-/// Writes the conditions into the object's status, if it is still the object with this uid
-/// and any of them is new.
+/// Writes the conditions into the object's status, if it still has this UID and any of them is new.
 pub async fn write(
     registry: &Registry,
     address: &Address,
@@ -140,7 +139,7 @@ pub async fn write(
     modify(registry, request, make).await.map(drop)
 }
 
-/// What is said already keeps its time.
+/// An unchanged condition keeps its transition time.
 fn apply(object: &mut Object, conditions: &[Condition], now: &str) {
     let status = object.entry("status").or_insert_with(|| json!({}));
     let Some(status) = status.as_object_mut() else {
@@ -165,7 +164,7 @@ fn apply(object: &mut Object, conditions: &[Condition], now: &str) {
 }
 
 impl Condition {
-    /// As it stands in a status.
+    /// The condition as it is written in a status.
     pub fn to_json(&self, now: &str) -> Value {
         json!({
             "type": self.kind,

@@ -1,8 +1,7 @@
-//! Definitions of kinds: which names they get, when they are served, and that nothing is left
-//! of them when they go.
+//! Accepts the names of CustomResourceDefinitions, establishes them, and removes their objects with
+//! them.
 //!
-//! Names are a matter of one space: of its own definitions, and of those that the system
-//! publishes to it under other names.
+//! Names are unique per space: among its own definitions and those that the system publishes to it.
 
 use std::sync::Arc;
 
@@ -24,8 +23,8 @@ use serde_json::json;
 
 use crate::terminate::{Extent, finalizers, uid};
 
-/// Looks after one definition, and after those of its group that waited for its names. Says
-/// whether there is nothing left to do.
+/// Reconciles one definition, and those of its group that waited for its names. Returns whether no
+/// work is left.
 pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
     let mut names_moved = true;
     let mut finished = true;
@@ -48,14 +47,14 @@ pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
     Ok(finished)
 }
 
-/// When something last happened, in any space, to objects of what a definition defines.
+/// The revision of the last change, in any space, to objects of a definition.
 pub fn last_change(cache: &Cache, name: &str) -> Revision {
     let mark = name.split_once('.');
     let mark = mark.map(|(resource, group)| CollectionKey::Custom { group, resource });
     mark.map_or(Revision::ZERO, |mark| cache.last_of_all(mark))
 }
 
-/// Those of the same group in a space whose names were in use.
+/// Reconciles definitions of the same group in a space whose names were taken.
 async fn tend_waiting(registry: &Registry, address: &Address, space: &Space) -> Result<bool> {
     let mut finished = true;
     for other in group_of(registry, address, space) {
@@ -69,8 +68,8 @@ async fn tend_waiting(registry: &Registry, address: &Address, space: &Space) -> 
     Ok(finished)
 }
 
-/// Those of tenants that could not have the names of what the system publishes. What else
-/// they wait for, they wait for by themselves.
+/// Reconciles tenants' definitions whose names were taken by a published one. If they wait for
+/// anything else, their own items handle it.
 async fn tend_tenants(registry: &Registry, address: &Address) -> Result<()> {
     for (space, _) in registry.cache().everywhere(insula_cache::definitions()) {
         if !space.is_system() {
@@ -80,7 +79,7 @@ async fn tend_tenants(registry: &Registry, address: &Address) -> Result<()> {
     Ok(())
 }
 
-/// Decides about the names, and serves the kind once they are its own.
+/// Accepts the names, and establishes the definition once it has them.
 async fn introduce(registry: &Registry, address: &Address, definition: &Object) -> Result<bool> {
     let others = names_of_others(registry, address);
     let (own, before) = (Names::requested(definition), Names::accepted(definition));
@@ -110,8 +109,8 @@ async fn introduce(registry: &Registry, address: &Address, definition: &Object) 
     Ok(obstacle.is_none())
 }
 
-/// What keeps a definition from being served: a webhook that nobody could trust, or, in a
-/// tenant, objects of the published one of that name, which are not of its kind.
+/// Why a definition cannot be established: an invalid CA bundle of its webhook, or, in a tenant,
+/// remaining objects of the published definition of the same name.
 fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Option<Condition> {
     if condition::holds(definition, condition::ESTABLISHED) {
         return None;
@@ -159,7 +158,7 @@ fn is_in(definition: &Stored, group: &str) -> bool {
     name.is_some_and(|(_, of)| of == group)
 }
 
-/// The names that others of the group have: those of the space, and those that the system
+/// The names taken by other definitions of the group: those of the space, and those that the system
 /// publishes to it.
 fn names_of_others(registry: &Registry, address: &Address) -> Vec<Names> {
     let mut others = group_of(registry, address, &address.space);
@@ -175,7 +174,7 @@ fn names_of_others(registry: &Registry, address: &Address) -> Vec<Names> {
     others.map(|other| Names::accepted(&other.tree())).collect()
 }
 
-/// Removes the objects and then lets go. Says whether that is done.
+/// Removes the objects and then the finalizer. Returns whether that is done.
 async fn terminate(registry: &Registry, address: &Address, definition: &Object) -> Result<bool> {
     if !finalizers(definition, "metadata").any(|name| name == condition::FINALIZER) {
         return Ok(true);
@@ -186,7 +185,8 @@ async fn terminate(registry: &Registry, address: &Address, definition: &Object) 
             write_condition(registry, address, definition, &begun).await?;
         }
         if !remove_objects(registry, address).await? {
-            // All tenants read it of what is published: it does not say whose objects.
+            // Every tenant can read a published definition: the message must not name a tenant's
+            // objects.
             let waits = Condition::deletion_unconfirmed("some have finalizers and wait for them");
             write_condition(registry, address, definition, &waits).await?;
             return Ok(false);
@@ -201,10 +201,10 @@ async fn terminate(registry: &Registry, address: &Address, definition: &Object) 
     Ok(true)
 }
 
-/// Removes the objects of a definition in every space that it is served in. Says whether
-/// nothing is left.
+/// Removes the objects of a definition in every space that it is served in. Returns whether none is
+/// left.
 async fn remove_objects(registry: &Registry, address: &Address) -> Result<bool> {
-    // What was created before the mark was seen is seen with it.
+    // Objects created before the deletion mark are visible after this.
     registry.catch_up().await?;
     let Some((resource, group)) = address.name.split_once('.') else {
         return Ok(true);
@@ -241,7 +241,7 @@ fn offer_source(registry: &Registry, space: &Space, group: &str, resource: &str)
     offer(registry, space, group, resource).map(|offer| offer.source)
 }
 
-/// Lets go of a definition of which nothing is left.
+/// Removes the finalizer of a definition without objects.
 async fn release(registry: &Registry, address: &Address, definition: &Object) -> Result<()> {
     let of = uid(definition);
     let make = |current: &Object| {
@@ -258,7 +258,7 @@ async fn release(registry: &Registry, address: &Address, definition: &Object) ->
         .map(drop)
 }
 
-/// Whether it is known that objects wait for their finalizers.
+/// Whether the status already says that objects wait for their finalizers.
 fn is_waiting(definition: &Object) -> bool {
     let conditions = definition.get("status").and_then(|of| of.get("conditions"));
     let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
@@ -279,8 +279,8 @@ async fn write_condition(
     .await
 }
 
-/// Writes what `change` makes of the status, if that is something else. If what was seen is
-/// not what is there any more, that is told by a log.
+/// Writes the result of `change` to the status, if it differs. If the definition changed meanwhile,
+/// its event triggers another attempt.
 async fn write_status(
     registry: &Registry,
     address: &Address,

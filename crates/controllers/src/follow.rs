@@ -1,4 +1,4 @@
-//! What begins work, in every space.
+//! The event logs that trigger work, over all spaces.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::furniture::{self, SeatStats};
 use crate::queue::{Item, Task};
 use crate::{aggregation, quotas, tokens};
 
-/// The logs over all spaces of the kinds that work begins with.
+/// The event logs of the kinds that trigger work.
 pub struct Follow {
     registry: Arc<Registry>,
     glance: SeatStats,
@@ -24,19 +24,19 @@ pub struct Follow {
 struct Log {
     task: Task,
     log: Arc<Collection>,
-    /// Where it is read on; `None` if every object is to be looked at first.
+    /// The position in the log; `None` if every object has to be listed first.
     cursor: Option<Cursor>,
 }
 
-/// How long changes of config maps gather before they are looked at: there are many, and
-/// hardly any of them matters.
+/// How long events of ConfigMaps accumulate before they are read: there are many, and hardly any of
+/// them matters.
 const GATHER: Duration = Duration::from_millis(25);
 
-/// How many events are looked at, at once.
+/// The number of events read at once.
 const BATCH: usize = 1024;
 
 impl Follow {
-    /// Begins with every object that is there.
+    /// Starts with every object in the cache.
     pub fn new(registry: Arc<Registry>) -> Self {
         let log = |task: Task| Log {
             task,
@@ -52,14 +52,14 @@ impl Follow {
         }
     }
 
-    /// What there is to do since it was last asked. Dropping the future loses nothing.
+    /// Returns the items that became due since the last call. Cancel safe.
     pub async fn next(&mut self) -> Vec<Item> {
         loop {
             let logs = self.logs.iter().map(|log| (log.task, Arc::clone(&log.log)));
             let logs: Vec<_> = logs.collect();
-            // Asked for before the logs are read, so that nothing is missed in between.
-            let dirty_quotas = Arc::clone(&self.registry);
-            let dirty_quotas = dirty_quotas.cache().dirty_quotas();
+            // Subscribed before the logs are read, so that no change is missed in between.
+            let touched = Arc::clone(&self.registry);
+            let touched = touched.cache().touched();
             let changed = logs.iter().map(|(task, log)| (Some(*task), log.changed()));
             let changed = changed.chain([(None, dirty_quotas.changed())]);
             let changed = select_all(changed.map(|(task, told)| {
@@ -88,7 +88,7 @@ impl Log {
         while let Some(cursor) = &mut self.cursor {
             let mut events = Vec::new();
             if self.log.read_on(cursor, BATCH, &mut events).is_err() {
-                // It went on faster than it was read.
+                // The log was overwritten before it was read.
                 self.cursor = None;
                 break;
             }
@@ -101,8 +101,8 @@ impl Log {
                 }
             }
         }
-        // First the place in the log, then the objects: what changes in between is looked
-        // at twice, and nothing is left out.
+        // First the position, then the objects: a change in between is processed twice, and none is
+        // missed.
         self.cursor = Some(self.log.snapshot("", None).cursor);
         if let Task::DefaultAccount | Task::RootCa = self.task {
             items.extend(missing(self.task, registry, glance));
@@ -119,8 +119,8 @@ impl Log {
     }
 }
 
-/// What is looked at when there is no log to read on. Which accounts were deleted is not to
-/// be seen any more, but the secrets that they left are.
+/// The task that lists objects when there is no position in the log. Deleted accounts cannot be
+/// listed any more, but the Secrets that they left can.
 const fn looked_at(task: Task) -> Task {
     match task {
         Task::Account => Task::TokenSecret,
@@ -128,8 +128,8 @@ const fn looked_at(task: Task) -> Task {
     }
 }
 
-/// What namespaces do not have that every one has.
-fn missing(task: Task, registry: &Registry, glance: &SeatStats) -> Vec<Item> {
+/// Namespaces that lack one of the objects that every namespace has.
+fn missing(task: Task, registry: &Registry, glance: &Glance) -> Vec<Item> {
     let mut items = Vec::new();
     for (space, namespaces) in registry.cache().everywhere(Task::Namespace.kind()) {
         for namespace in namespaces.snapshot("", None).objects {
@@ -153,27 +153,26 @@ fn missing(task: Task, registry: &Registry, glance: &SeatStats) -> Vec<Item> {
     items
 }
 
-/// Whether there may be something to do since this happened.
-fn is_told(task: Task, event: &Event, glance: &SeatStats) -> bool {
+/// Whether the event may require work.
+fn is_told(task: Task, event: &Event, glance: &Glance) -> bool {
     let gone = event.change == Change::Deleted;
     match task {
         Task::Account => gone,
-        // One that is gone may be on its account's list.
+        // A deleted Secret may still be listed by its account.
         Task::TokenSecret => concerns(task, &event.object),
         Task::DefaultAccount => gone && furniture::is_account(&event.object),
-        // Nearly all of it comes about with its namespace, and is right.
+        // Nearly all of these are created with their namespace and are correct.
         Task::RootCa => {
             furniture::is_root_ca(&event.object) && (gone || !glance.is_right(&event.object))
         }
-        // Whatever happens to one role may concern another.
-        // So may what happens to one definition, of the same group.
+        // A change of one role may concern another, and so may a change of one definition in the
+        // same group.
         Task::Roles | Task::Definition => true,
         _ => !gone && concerns(task, &event.object),
     }
 }
 
-/// Whether there may be something to do about an object that is there; it costs little, and
-/// every one is asked.
+/// Whether an existing object may require work. It runs for every object, so it must be cheap.
 fn concerns(task: Task, object: &Stored) -> bool {
     match task {
         Task::Certificate => memmem::find(&object.body(), br#""Approved""#).is_some(),
@@ -185,7 +184,7 @@ fn concerns(task: Task, object: &Stored) -> bool {
 }
 
 fn item(task: Task, space: Option<Space>, object: &Stored) -> Option<Item> {
-    // A tenant is an object of the system space, and what is done is done in its own.
+    // A Tenant is an object of the system space, and its deletion runs in the tenant's own.
     let space = match task {
         Task::Tenant => Space::parse(&object.key).ok(),
         _ => space,
@@ -200,7 +199,7 @@ fn item(task: Task, space: Option<Space>, object: &Stored) -> Option<Item> {
     })
 }
 
-/// The space of an object, which the object itself says.
+/// The space that the object's own metadata names.
 fn space_of(object: &Stored) -> Option<Space> {
     match object.tenant() {
         None => Some(Space::System),

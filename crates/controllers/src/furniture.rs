@@ -1,10 +1,10 @@
-//! What every namespace has: a default service account, and what the server's certificate is
-//! verified with.
+//! Objects that every namespace has: the default service account, and the ConfigMap with the CA of
+//! the server's certificate.
 //!
-//! Both come about with the namespace, in one transaction. Here they come back when somebody
-//! deletes them, are put right when somebody edits what they say, and are brought to
-//! namespaces that are older than the server. A namespace that is being deleted gets nothing:
-//! whoever creates checks that in the same transaction.
+//! Both are created with the namespace, in one transaction. This controller restores them when a
+//! client deletes or edits them, and adds them to namespaces that are older than the server. A
+//! namespace that is being deleted gets neither: creating an object checks that in the same
+//! transaction.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::{Address, namespace_address};
@@ -22,32 +22,31 @@ use serde_json::json;
 
 use crate::unless_futile;
 
-/// Whether it is the default account of a namespace.
+/// Whether the object is the default service account of a namespace.
 pub fn is_account(object: &Stored) -> bool {
     object.name() == DEFAULT_ACCOUNT
 }
 
-/// Whether it should say what the server's certificate is verified with.
+/// Whether the object is the CA ConfigMap of a namespace.
 pub fn is_root_ca(object: &Stored) -> bool {
     object.name() == ROOT_CA
 }
 
-/// Whether the namespace has its default account.
+/// Whether the namespace has its default service account.
 pub fn has_account(registry: &Registry, space: &Space, namespace: &str) -> bool {
     registry
         .cached(&default_account(space, namespace))
         .is_some()
 }
 
-/// What tells namespaces what the server's certificate is verified with, told from what does
-/// not at a glance.
-pub struct SeatStats {
-    /// How the right text ends; `None` if nothing is told.
+/// A cheap comparison of CA ConfigMaps with the expected one, on their encoded bytes.
+pub struct Glance {
+    /// How the encoding of a correct one ends; `None` if the server publishes no CA.
     end: Option<Vec<u8>>,
 }
 
-impl SeatStats {
-    /// Of what the server tells.
+impl Glance {
+    /// Expects the CA that the server publishes.
     pub fn new(registry: &Registry) -> Self {
         let end = |map: Value| format!("\"data\":{}}}", map["data"]).into_bytes();
         Self {
@@ -55,14 +54,14 @@ impl SeatStats {
         }
     }
 
-    /// Whether there is nothing to do about it. If not, it has to be looked at closely.
+    /// Whether the ConfigMap is certainly correct. If not, it has to be decoded and compared.
     pub fn is_right(&self, map: &Stored) -> bool {
         let body = map.body();
         let end = self.end.as_ref();
         end.is_none_or(|end| body.ends_with(end) && finds(&body, DESCRIPTION))
     }
 
-    /// Whether the namespace is told.
+    /// Whether the namespace has a correct CA ConfigMap.
     pub fn has(&self, registry: &Registry, space: &Space, namespace: &str) -> bool {
         let found = || registry.cached(&root_ca(space, namespace));
         self.end.is_none() || found().is_some_and(|map| self.is_right(&map))
@@ -73,7 +72,7 @@ fn finds(text: &[u8], what: &str) -> bool {
     memmem::find(text, what.as_bytes()).is_some()
 }
 
-/// Creates the default account of a namespace if it is not there. Says whether it did.
+/// Creates the default account of a namespace if it is missing. Returns whether it did.
 pub async fn bring_account(registry: &Registry, address: &Address) -> Result<bool> {
     if registry.cached(address).is_some() || !is_lived_in(registry, address) {
         return Ok(false);
@@ -81,8 +80,7 @@ pub async fn bring_account(registry: &Registry, address: &Address) -> Result<boo
     create(registry, address, json!({})).await
 }
 
-/// Creates or puts right what tells a namespace what the server's certificate is verified
-/// with. Says whether it did.
+/// Creates or repairs the CA ConfigMap of a namespace. Returns whether it did.
 pub async fn bring_root_ca(registry: &Registry, address: &Address) -> Result<bool> {
     let Some(right) = root_ca_map(registry).filter(|_| is_lived_in(registry, address)) else {
         return Ok(false);
@@ -97,8 +95,8 @@ pub async fn bring_root_ca(registry: &Registry, address: &Address) -> Result<boo
     }
 }
 
-/// Whether anything can be created in the object's namespace. Who is wrong about it because
-/// the cache is behind is refused.
+/// Whether objects can be created in the object's namespace. If the cache is behind, the create
+/// itself is refused.
 fn is_lived_in(registry: &Registry, address: &Address) -> bool {
     let namespace = address.namespace.as_deref().unwrap_or("");
     let found = registry.cached(&namespace_address(&address.space, namespace));
@@ -108,7 +106,7 @@ fn is_lived_in(registry: &Registry, address: &Address) -> bool {
         && tenant.is_none_or(|tenant| tenant.is_some_and(|tenant| !tenant.terminating))
 }
 
-/// Creates an object of the server's own, unless it is there. Says whether it did.
+/// Creates one of the server's own objects unless it exists. Returns whether it did.
 pub async fn create(registry: &Registry, address: &Address, object: Value) -> Result<bool> {
     let Value::Object(mut object) = object else {
         return Ok(false);
@@ -119,13 +117,13 @@ pub async fn create(registry: &Registry, address: &Address, object: Value) -> Re
     let (kind, space) = (&address.kind, &address.space);
     let made = create_object(registry, kind, space, namespace, object, None, false).await;
     match made {
-        // Somebody else was faster, or the namespace is gone.
+        // Another server was faster, or the namespace is gone.
         Err(refusal) if refusal.is_taken() || refusal.reason() == "NotFound" => Ok(false),
         made => unless_futile(made.map(|_| true), address),
     }
 }
 
-/// Whether it says what it should, and what it is for.
+/// Whether the ConfigMap has the expected data and a description.
 fn is_right(map: &Object, right: &Value) -> bool {
     let described = map.get("metadata").and_then(|of| of.get("annotations"));
     let described = described.and_then(|of| of.get(DESCRIPTION)?.as_str());

@@ -1,27 +1,27 @@
-//! Objects whose owners are gone.
+//! The garbage collector.
 //!
-//! An object goes when none of the owners that it names is there any more; one that is
-//! deleted may wait for its dependents to go first, or to be let go. Which objects that may
-//! be about is known to the [cache](insula_cache::OwnerGraph), which hands them out;
-//! here they are judged and dealt with.
+//! An object is deleted when none of the owners that it names exists any more. A deleted object may
+//! wait for its dependents to be deleted first, or to be orphaned. The
+//! [cache](insula_cache::Kinship) tracks the candidates and hands them out; the
+//! collector decides and acts.
 //!
 //! ```text
-//! owners    where owners are looked for, and whether they are there
-//! circle    whether owners wait for each other
-//! judge     what is to be done about one object, as things are in the cache
-//! plan      what is to be done about many, and what follows from it at once
-//! act       does it, exactly to what was judged
-//! stray     references that lead into another namespace
-//! report    tells of them
+//! owners            finds owners and their state
+//! cycle             finds owners that wait for each other
+//! evaluate          decides about one object, from the cache
+//! plan              decides about a batch, and what follows from it
+//! execute           carries out the decisions, on exactly the evaluated versions
+//! cross_namespace   finds references into another namespace
+//! report            writes events about them
 //! ```
 //!
-//! What looks as if something were to be done is judged again after the cache has caught up
-//! with the store, and everything that is written expects what was judged: whatever happens
-//! in between leads to another look. So nothing goes because of how things were, and two
-//! servers on one store do no harm to each other. After a crash everything is looked at.
+//! A decision to act is evaluated again after the cache has caught up with the store, and every
+//! write checks that the object is the one that was evaluated: any change in between leads to
+//! another evaluation. So no object is deleted because of outdated state, and two servers on one
+//! store do not disturb each other. After a restart every object is evaluated.
 //!
-//! Nothing runs while nothing happens to objects that have owners. Spaces take turns, a batch
-//! of objects each, and what goes in one batch goes in one transaction.
+//! Nothing runs while objects with owners do not change. Spaces take turns with a batch of objects
+//! each, and the deletions of one batch are one transaction.
 
 mod act;
 mod circle;
@@ -46,49 +46,49 @@ use crate::RETRY;
 use judge::{Judge, Verdict};
 use plan::Plan;
 
-/// Collects what nobody owns any more, in every space.
+/// Deletes objects without remaining owners, in every space.
 #[derive(Clone)]
 pub struct Collector {
     registry: Arc<Registry>,
 }
 
-/// What is left to do of what was looked at.
+/// The objects of a batch that have to be evaluated again.
 #[derive(Debug, Default)]
 struct Left {
-    /// It changed meanwhile: at once.
+    /// At once: the object changed meanwhile.
     again: Vec<Node>,
-    /// It could not be done: after a while.
+    /// After a delay: the attempt failed.
     later: Vec<Node>,
-    /// It was refused, and will be until something changes: after a long while.
+    /// After a long delay: it was refused, and will be until something changes.
     much_later: Vec<Node>,
 }
 
-/// What is looked at again at a time of its own.
+/// Objects that are evaluated again at a later time.
 #[derive(Debug, Default)]
 struct Agenda {
     items: BTreeMap<(Instant, u64), (Space, Node)>,
     count: u64,
 }
 
-/// How many objects of a space are looked at in one turn: as many as one transaction takes.
+/// The number of objects of a space evaluated in one turn: as many as fit in one transaction.
 const BATCH: usize = 100;
 
-/// How many objects are judged before others have their turn on the processor.
+/// The number of objects evaluated before the task yields.
 const PORTION: usize = 16;
 
-/// How many spaces are looked at, at once.
+/// The number of spaces processed concurrently.
 const AT_ONCE: usize = 8;
 
-/// How long it takes until something is tried again that was refused.
+/// The delay before a refused action is retried.
 const REFUSED: Duration = Duration::from_secs(60);
 
 impl Collector {
-    /// For the objects behind a registry.
+    /// A collector for the objects of a registry.
     pub const fn new(registry: Arc<Registry>) -> Self {
         Self { registry }
     }
 
-    /// Runs until `stop` is done. Everything that it began has ended then.
+    /// Runs until `stop` completes. All tasks have ended when it returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         let owner_graph = self.registry.cache().owner_graph();
@@ -112,7 +112,7 @@ impl Collector {
                     let (id, left) = match done {
                         Ok((id, left)) => (id, Some(left)),
                         Err(error) => {
-                            tracing::error!(%error, "the collector of garbage failed");
+                            tracing::error!(%error, "garbage collector task panicked");
                             (error.id(), None)
                         }
                     };
@@ -145,21 +145,21 @@ impl Collector {
         }
     }
 
-    /// Looks at objects of a space, and does what is to be done about them.
+    /// Evaluates objects of a space and acts on the decisions.
     async fn look(&self, space: &Space, mut nodes: Vec<Node>) -> Left {
         let mut judge = Judge::new(&self.registry, space);
         nodes.retain(|node| !matches!(judge.judge(node), Verdict::Leave));
         if nodes.is_empty() {
             return Left::default();
         }
-        // Nothing is done because of how things were: once more, as they are.
+        // Decisions must not rest on outdated state: evaluate again when caught up.
         if let Err(refusal) = self.registry.catch_up().await {
-            tracing::warn!(%space, %refusal, "garbage will be looked at again");
+            tracing::warn!(%space, %refusal, "garbage collection failed");
             return Left::retrying(nodes);
         }
         let mut plan = Plan::new(&self.registry, space);
         for (count, node) in nodes.into_iter().enumerate() {
-            // Nobody waits for a whole batch to be judged.
+            // A whole batch would occupy the thread for too long.
             if count % PORTION == PORTION - 1 {
                 tokio::task::yield_now().await;
             }

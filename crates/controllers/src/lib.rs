@@ -1,24 +1,22 @@
-//! The loops that a control plane needs, in the server's own process.
+//! Kubernetes controllers that run in the server's own process.
 //!
-//! What is being deleted is emptied and then let go: a [namespace](mod@namespace) of its
-//! objects, a [tenant](mod@tenant) of its whole space. Approved requests for
-//! [certificates](mod@certificates) are signed. [Volumes](mod@protection) that nothing uses
-//! any more are let go. Secrets that ask for the [token](mod@tokens) of a service account
-//! get it, and go with the account. Roles that are [made of others](mod@aggregation) show
-//! what they are made of. What is owned goes [with its owners](mod@garbage). What
-//! [every namespace has](mod@furniture) comes back. Old [events](mod@events) go.
-//! [Quotas](mod@quotas) say what there is.
+//! A [namespace](mod@namespace) or [tenant](mod@tenant) that is being deleted is emptied and then
+//! removed. Approved [certificate](mod@certificates) signing requests are signed. The protection
+//! finalizer of [volumes](mod@protection) that are no longer in use is removed. [Token](mod@tokens)
+//! Secrets of service accounts are filled, and deleted with their account. The rules of [aggregated
+//! ClusterRoles](mod@aggregation) are kept up to date. Objects are [garbage collected](mod@garbage)
+//! with their owners. The [objects that every namespace has](mod@bootstrap_objects) are restored.
+//! Old [events](mod@events) expire. The status of [quotas](mod@quotas) is recounted.
 //!
-//! One task follows the logs over all spaces of the few kinds that begin such work; there
-//! is no task, no watch and no memory for a tenant in which nothing is to be done, and when
-//! nothing happens nothing runs. Only while something that is being deleted waits for
-//! finalizers of others is its space looked at, four times a second, and emptied again if
-//! anything in it has changed. What a loop has written over rests for a second, so that the
-//! loop and somebody who does not agree with it do not write as fast as they can.
+//! One task reads the event logs of the few kinds that trigger work, over all spaces. A tenant
+//! without pending work costs no task, no watch and no memory, and an idle server runs nothing.
+//! Only while a deletion waits for finalizers of other controllers is its space polled, four times
+//! a second, and processed again if anything in it changed. An item that overwrote another writer's
+//! change cools down for a second, so that a controller and a client that disagree do not write in
+//! a tight loop.
 //!
-//! Every step compares before it writes. So a step may be carried out twice, by two servers
-//! on one store or by one that was started again, and all that is needed to go on after a
-//! crash is in the objects.
+//! Every step compares before it writes. A step may therefore run twice, on two servers over one
+//! store or after a restart, and all state that is needed after a crash is in the objects.
 
 pub mod aggregation;
 pub mod certificates;
@@ -57,7 +55,7 @@ use crate::garbage::Collector;
 use crate::queue::{Item, Queue, Task};
 use crate::tokens::Keeper;
 
-/// All loops of one server.
+/// All controllers of one server.
 #[derive(Clone)]
 pub struct Controllers {
     registry: Arc<Registry>,
@@ -66,15 +64,15 @@ pub struct Controllers {
     settings: Settings,
 }
 
-/// What the loops can be told.
+/// Controller settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long an event stays that nobody writes; zero is for ever.
+    /// How long an event is kept after its last write; zero keeps events for ever.
     pub event_ttl: Duration,
 }
 
 impl Default for Settings {
-    /// As in Kubernetes: an hour.
+    /// An hour, as in Kubernetes.
     fn default() -> Self {
         Self {
             event_ttl: Duration::from_secs(3600),
@@ -82,31 +80,32 @@ impl Default for Settings {
     }
 }
 
-/// What is to be done about an item after it was worked on.
+/// When an item is processed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// Nothing: whatever happens to it is told by a log.
+    /// Only after its next event.
     Nothing,
-    /// Others must act first; what they did up to this revision was taken into account.
+    /// After a change in its space that is newer than this revision, because another actor must act
+    /// first.
     Wait(Revision),
-    /// It failed: try again then.
+    /// At this time, because the attempt failed.
     Retry(Instant),
-    /// Something was written over: whatever happens to it, it is looked at again then and
-    /// not before. Two who do not agree do not write as fast as they can.
+    /// At this time and not before, whatever events arrive: another writer's change was
+    /// overwritten, and two writers that disagree must not write in a tight loop.
     Rest(Instant),
 }
 
-/// How many items are worked on at once. Each is one small transaction after another, and
-/// the store commits those of many in one go.
+/// The number of items processed concurrently. Each is a sequence of small transactions, and the
+/// store commits those of many items together.
 const WORKERS: usize = 32;
 
-/// How often the spaces are looked at in which something waits.
+/// How often the spaces of waiting items are checked for changes.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long it takes until something that failed is tried again.
+/// The delay before a failed item is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long something rests that was written over.
+/// How long an item cools down after it overwrote another writer's change.
 const REST: Duration = Duration::from_secs(1);
 
 impl Next {
@@ -126,8 +125,8 @@ impl Next {
 }
 
 impl Controllers {
-    /// For the objects of a server. The authority signs certificates, the server's own and
-    /// those of clients; `accounts` signs tokens, or nobody does.
+    /// Controllers for the objects of one server. `authority` signs certificates, the server's own
+    /// and those of clients; `accounts` signs tokens, and without it no token Secret is filled.
     pub const fn new(
         registry: Arc<Registry>,
         authority: Arc<Authority>,
@@ -142,8 +141,8 @@ impl Controllers {
         }
     }
 
-    /// Runs until `stop` is done. Everything that it began has ended then; what was not
-    /// finished goes on at the next start.
+    /// Runs until `stop` completes. All tasks have ended when it returns; unfinished work is
+    /// resumed at the next start.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let collector = Collector::new(Arc::clone(&self.registry));
         let (end, ended) = oneshot::channel::<()>();
@@ -183,7 +182,7 @@ impl Controllers {
                 found = follow.next() => found.into_iter().for_each(|item| queue.add(item)),
                 Some(done) = workers.join_next_with_id() => {
                     let (id, next) = done.unwrap_or_else(|error| {
-                        tracing::error!(%error, "a controller failed");
+                        tracing::error!(%error, "controller task panicked");
                         (error.id(), Next::Retry(Instant::now() + RETRY))
                     });
                     if let Some(item) = items.remove(&id) {
@@ -199,7 +198,7 @@ impl Controllers {
         beside.shutdown().await;
     }
 
-    /// What removes old events, if they are to go at all.
+    /// The task that removes old events, unless events are kept for ever.
     fn expiry(&self) -> Option<Expiry> {
         let after = self.settings.event_ttl;
         (!after.is_zero()).then(|| Expiry {
@@ -213,14 +212,14 @@ impl Controllers {
             Ok(next) => next,
             Err(refusal) => {
                 tracing::warn!(task = ?item.task, space = %item.space, name = %item.key,
-                    %refusal, "will be tried again");
+                    %refusal, "reconcile failed");
                 Next::Retry(Instant::now() + RETRY)
             }
         }
     }
 
     async fn attempt(&self, item: &Item) -> Result<Next> {
-        // Before anything is looked at: what changes afterwards is a reason to look again.
+        // Read before the objects: a later change must lead to another attempt.
         let seen = self.registry.cache().applied();
         let (registry, address) = (&self.registry, || item.address());
         Ok(match item.task {
@@ -289,8 +288,8 @@ impl Controllers {
     }
 }
 
-/// Serves until `stop` is done, with the loops beside it: they begin when the server is
-/// ready and are over before it is.
+/// Serves until `stop` completes and runs the controllers beside the server: they start when the
+/// server is ready and stop before it does.
 pub async fn serve(
     server: Server,
     authority: Arc<Authority>,
@@ -303,7 +302,7 @@ pub async fn serve(
     let (end, ended) = oneshot::channel::<()>();
     let mut loops = JoinSet::new();
     loops.spawn(async move {
-        // Dropped without a word if the server does not become ready.
+        // Cancelled if the server never becomes ready.
         if begun.await.is_ok() {
             controllers.run(async { drop(ended.await) }).await;
         }
@@ -318,19 +317,19 @@ pub async fn serve(
         while loops.join_next().await.is_some() {}
     };
     let served = server.serve(ready, stop).await;
-    // If it ended by itself, nobody has told them.
+    // A server that ended by itself did not run `stop`.
     loops.shutdown().await;
     served
 }
 
-/// A write of which it is certain that it would be refused again is not tried again: what it
-/// is about has to change first, and that is told by a log.
+/// Drops errors of writes that would be refused again: the next attempt follows a change of the
+/// object.
 fn unless_futile(done: Result<bool>, address: &Address) -> Result<bool> {
     match done {
-        // Not valid, too large, or its space is going.
+        // Invalid, too large, or the space is being deleted.
         Err(refusal) if matches!(refusal.reason(), "" | "Invalid" | "Forbidden") => {
             tracing::info!(space = %address.space, name = %address.within(), %refusal,
-                "cannot be written as it should be");
+                "object write refused");
             Ok(false)
         }
         done => done,

@@ -1,8 +1,8 @@
-//! Volumes and claims that are in use stay until they are not.
+//! Keeps volumes and claims until they are no longer in use.
 //!
-//! The API server puts a finalizer on them when they are created; here it is taken away from
-//! those that are being deleted: from a claim when no pod names it, from a volume when it is
-//! bound to no claim, from a class of attributes when neither names it.
+//! The API server adds a finalizer when they are created; this controller removes it from those
+//! being deleted: from a claim when no pod uses it, from a volume when it is not bound to a claim,
+//! from a VolumeAttributesClass when no claim or volume names it.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::terminate::finalizers;
 
-/// Whether the control plane itself holds objects by this finalizer.
+/// Whether the finalizer is one of the control plane's own.
 pub fn is_ours(finalizer: &str) -> bool {
     matches!(
         finalizer,
@@ -27,8 +27,8 @@ pub fn is_ours(finalizer: &str) -> bool {
     )
 }
 
-/// Lets go of a claim, a volume or a class that is being deleted, if it is not in use. Says
-/// whether there is nothing left to do.
+/// Removes the protection finalizer of an object that is being deleted, if it is not in use.
+/// Returns whether no work is left.
 pub async fn release(registry: &Registry, address: &Address) -> Result<bool> {
     loop {
         let Some(object) = registry.cached(address) else {
@@ -102,8 +102,8 @@ fn text<'a>(object: &'a Object, part: &str, member: &str) -> Option<&'a str> {
     object.get(part)?.get(member)?.as_str()
 }
 
-/// Whether a pod uses the claim. One that was not given to a node does not, as in
-/// Kubernetes: no node starts it with a claim that is being deleted.
+/// Whether a pod uses the claim. An unscheduled pod does not, as in Kubernetes: no node starts it
+/// with a claim that is being deleted.
 fn names_claim(pod: &Object, claim: &str) -> bool {
     let Some(spec) = pod.get("spec") else {
         return false;

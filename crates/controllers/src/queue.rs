@@ -1,4 +1,4 @@
-//! What is to be done.
+//! The items that the controllers process, and the tasks they stand for.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,52 +12,52 @@ use tokio::time::Instant;
 
 use crate::Next;
 
-/// Something to be done about one object.
+/// One task for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Item {
-    /// What.
+    /// The task.
     pub task: Task,
-    /// The space that it is done in.
+    /// The space that it runs in.
     pub space: Space,
-    /// `namespace/name` or `name` of the object; empty if it is about all of the space.
+    /// `namespace/name` or `name` of the object; empty for tasks about the whole space.
     pub key: Arc<str>,
 }
 
-/// What is done.
+/// The kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Task {
-    /// A namespace is emptied and removed.
+    /// Empty and remove a namespace that is being deleted.
     Namespace,
-    /// A tenant is.
+    /// Empty and remove a tenant that is being deleted.
     Tenant,
-    /// A certificate is signed.
+    /// Sign an approved certificate signing request.
     Certificate,
-    /// A volume claim is let go when no pod uses it.
+    /// Remove the finalizer of a claim that no pod uses.
     Claim,
-    /// A volume is let go when it is bound to no claim.
+    /// Remove the finalizer of a volume that is not bound to a claim.
     Volume,
-    /// A class of volumes' attributes is let go when no claim or volume names it.
+    /// Remove the finalizer of a VolumeAttributesClass that no claim or volume names.
     AttributesClass,
-    /// A secret is given the token of its service account, or goes.
+    /// Fill a token Secret of a service account, or delete it.
     TokenSecret,
-    /// The secrets of a service account that is gone are looked at.
+    /// Check the token Secrets of a service account that was deleted.
     Account,
-    /// Aggregated roles of a space show what they are made of.
+    /// Update the rules of a space's aggregated ClusterRoles.
     Roles,
-    /// A kind that users define gets its names, and goes with its objects.
+    /// Accept the names of a CustomResourceDefinition, and remove its objects with it.
     Definition,
-    /// The default service account of a namespace comes back.
+    /// Restore the default service account of a namespace.
     DefaultAccount,
-    /// A namespace is told what the server's certificate is verified with.
+    /// Restore the ConfigMap with the CA of the server's certificate in a namespace.
     RootCa,
-    /// The quotas of a namespace say what there is; the key is the namespace.
+    /// Recount the quotas of a namespace; the key is the namespace.
     Quotas,
-    /// A tenant with a quota says what it has; the key is empty.
+    /// Update a limited tenant's usage; the key is empty.
     Usage,
 }
 
 impl Task {
-    /// All that begin with what happens to objects of their kind.
+    /// Tasks that are triggered by events of objects of their kind.
     pub const ALL: [Self; 12] = [
         Self::Namespace,
         Self::Tenant,
@@ -73,7 +73,7 @@ impl Task {
         Self::RootCa,
     ];
 
-    /// The kind of the objects that it is about.
+    /// The kind of the objects that the task is about.
     pub fn kind(self) -> KindId {
         match self {
             Self::Namespace => core_kind("namespaces"),
@@ -99,7 +99,7 @@ fn stored(group: &str, resource: &str) -> KindId {
 }
 
 impl Item {
-    /// What is to be done where something changed that is limited.
+    /// The item that recounts the quotas of `place`.
     pub fn at((space, namespace): Place) -> Self {
         Self {
             task: match namespace {
@@ -111,13 +111,13 @@ impl Item {
         }
     }
 
-    /// Where that is.
+    /// The place that a quota item recounts.
     pub fn place(&self) -> Place {
         let namespace = (self.task == Task::Quotas).then(|| (*self.key).into());
         (self.space.clone(), namespace)
     }
 
-    /// Where the object is.
+    /// The address of the object.
     pub fn address(&self) -> Address {
         let (namespace, name) = match self.key.split_once('/') {
             Some((namespace, name)) => (Some(namespace), name),

@@ -1,10 +1,10 @@
-//! What quotas say there is.
+//! Keeps the recorded usage of quotas up to date.
 //!
-//! A write that needs more of something says so in its own transaction. What is given back
-//! is said here: when objects go that a quota counts, when a quota is new or was changed,
-//! and when something came about that was not counted. For a tenant with a quota its object
-//! says how much it has. The cache notes where to look, so that nothing is done where
-//! nothing is limited; and a place that was looked at rests for a second.
+//! A write that needs more of a limited resource records it in its own transaction. This controller
+//! records the rest: released usage when counted objects are deleted, new or changed quotas, and
+//! objects that were created uncounted. A limited tenant's object shows its usage. The cache notes
+//! the stale places, so unlimited namespaces cost nothing, and a place cools down for a second
+//! after each recount.
 
 use insula_apiserver::Registry;
 use insula_apiserver::flow_control::cpu_bound;
@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::unless_futile;
 
-/// Notes every place with a quota: what happened while nobody looked is looked for.
+/// Notes every place with a quota as stale: changes made while no server ran were not noted.
 pub fn note_all(registry: &Registry) {
     let cache = registry.cache();
     for (space, quotas) in cache.everywhere(core_kind("resourcequotas")) {
@@ -46,7 +46,7 @@ pub fn note_all(registry: &Registry) {
     }
 }
 
-/// Makes everything at the place say what there is. Says whether it was noted at all.
+/// Recounts everything at the place. Returns whether it was noted as stale.
 pub async fn tend(registry: &Registry, place: &Place) -> Result<bool> {
     let dirty_quotas = registry.cache().dirty_quotas();
     if !dirty_quotas.take(place) {
@@ -78,8 +78,7 @@ async fn count_all(registry: &Registry, space: &Space, namespace: &str) -> Resul
     Ok(())
 }
 
-/// Makes a quota say what there is. Who is not fast enough to say so waits for the turn of
-/// those who write.
+/// Recounts one quota. After a lost race it queues with the writers of the namespace.
 async fn count(registry: &Registry, quota: &Address) -> Result<()> {
     let mut turn = None;
     loop {
@@ -105,7 +104,7 @@ async fn count(registry: &Registry, quota: &Address) -> Result<()> {
     }
 }
 
-/// The quota as it should be; nothing if it is.
+/// The quota with its correct usage; `None` if it is up to date.
 fn counted(registry: &Registry, address: &Address, found: &Stored) -> Option<bytes::Bytes> {
     let read = Quota::read(&found.tree());
     let namespace = address.namespace.as_deref().unwrap_or("");
@@ -115,7 +114,7 @@ fn counted(registry: &Registry, address: &Address, found: &Stored) -> Option<byt
     (!is_said).then(|| quota::with_usage(found, &read, &used))
 }
 
-/// Makes a tenant's object say how much it has, if it has a quota; and nothing if not.
+/// Writes the usage into a limited tenant's status, and removes it from an unlimited one's.
 async fn show_usage(registry: &Registry, tenant: &TenantName) -> Result<()> {
     let address = tenant_address(tenant.as_str());
     let Some(found) = registry.cached(&address) else {

@@ -1,8 +1,8 @@
-//! Tenants that are being deleted: their whole space.
+//! Deletes the whole space of tenants that are being deleted.
 //!
-//! What the space's own people and programs need to let go of their finalizers and to watch
-//! it go, service accounts and what gives them rights, goes after everything else, and at
-//! last the tenant. Of that, what holds in the whole space goes last: the administrators'.
+//! The tenant's users and controllers need service accounts and RBAC objects to remove their
+//! finalizers and to watch the deletion, so these are deleted after everything else, cluster-scoped
+//! RBAC last, and then the tenant itself.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::resource::Resource;
@@ -17,8 +17,7 @@ use insula_store::Transaction;
 use crate::conditions;
 use crate::terminate::{Extent, Left, finalize, finalizers, kinds_in, uid};
 
-/// Goes as far as it can with a tenant that is being deleted. Says whether there is nothing
-/// left to do.
+/// Advances the deletion of a tenant as far as possible. Returns whether it is finished.
 pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
     let address = tenant_address(name);
     let Some(object) = registry.cached(&address) else {
@@ -28,12 +27,12 @@ pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
     let (Some(uid), true) = (uid(&tree), object.is_terminating()) else {
         return Ok(true);
     };
-    // The system's own space cannot be deleted; whatever is marked there, it is not emptied.
+    // The system space cannot be deleted, even if a tenant object of its name is marked.
     let Ok(space @ Space::Tenant(_)) = Space::parse(name) else {
         return Ok(true);
     };
     if !finalizers(&tree, "spec").any(|finalizer| finalizer == TENANT_FINALIZER) {
-        // Others hold it; it goes with the last of them.
+        // Only other controllers' finalizers are left; the tenant is removed with the last.
         return Ok(true);
     }
     let extent = Extent {
@@ -57,7 +56,7 @@ pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
     Ok(left.is_nothing())
 }
 
-/// One stage after the other, each when nothing is left of the one before.
+/// Empties one stage after the other, each when the one before is empty.
 async fn empty(extent: &Extent<'_>) -> Result<Left> {
     let mut left = Left::default();
     for stage in STAGES {
@@ -71,8 +70,8 @@ async fn empty(extent: &Extent<'_>) -> Result<Left> {
     Ok(left)
 }
 
-/// Removes what no definition is left of: it cannot be read any more, so that nobody can let
-/// go of it, and must not be there for the next tenant of the name.
+/// Removes custom objects without a definition: they cannot be read any more, so their finalizers
+/// cannot be removed, and the next tenant of the name must not inherit them.
 async fn sweep(extent: &Extent<'_>) -> Result<()> {
     let (cache, layout) = (extent.registry.cache(), extent.registry.layout());
     for (group, resource) in cache.custom_resources(extent.space) {
@@ -98,7 +97,7 @@ async fn sweep(extent: &Extent<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Removes the row that writes met at who needed more of what the tenant may have.
+/// Removes the key that serialises the quota checks of the tenant's writes.
 async fn remove_fence(registry: &Registry, space: &Space) -> Result<()> {
     let Some(tenant) = space.tenant() else {
         return Ok(());
@@ -110,10 +109,10 @@ async fn remove_fence(registry: &Registry, space: &Space) -> Result<()> {
     Ok(())
 }
 
-/// How many objects one transaction removes: less than what a store takes.
+/// The number of objects removed per transaction; below the limit of every store.
 const SWEPT: usize = 100;
 
-/// What goes together.
+/// Kinds that are deleted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Pods,
@@ -137,7 +136,7 @@ fn stage_of(kind: &Kind) -> Stage {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => Stage::Pods,
         ("", "Namespace") => Stage::Namespaces,
-        // When nothing is left of what they define.
+        // After the objects that they define.
         ("apiextensions.k8s.io", _) => Stage::Definitions,
         ("", "ServiceAccount") => Stage::Accounts,
         ("rbac.authorization.k8s.io", "Role" | "RoleBinding") => Stage::Accounts,

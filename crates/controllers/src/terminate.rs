@@ -1,8 +1,8 @@
-//! Emptying what is being deleted.
+//! Removes the content of a namespace, a tenant or a definition that is being deleted.
 //!
-//! Nothing is created any more where this is done: whoever creates an object checks, in the
-//! same transaction, that its namespace and its tenant are as they were when they were not
-//! being deleted. So when the cache shows the mark, it shows everything that is to go.
+//! No object is created meanwhile: a create checks in its transaction that its namespace and its
+//! tenant are not being deleted. So once the cache shows the deletion mark, it shows every object
+//! that has to be removed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,51 +23,50 @@ use serde_json::json;
 
 use crate::protection;
 
-/// What is emptied.
+/// The objects to remove.
 #[derive(Clone, Copy)]
 pub struct Extent<'a> {
-    /// Where the objects are.
+    /// The registry of the server.
     pub registry: &'a Registry,
     /// Their space.
     pub space: &'a Space,
-    /// Their namespace, if not all of it.
+    /// Their namespace; `None` for the whole space.
     pub namespace: Option<&'a str>,
 }
 
-/// What is left, and what it waits for.
+/// The objects that remain, and the finalizers they wait for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// How many of each resource, which is `resource.group`.
+    /// The number of objects per `resource.group`.
     pub resources: BTreeMap<String, usize>,
-    /// How many objects have each finalizer, and one of them.
+    /// The number of objects per finalizer, and one of them as an example.
     pub finalizers: BTreeMap<String, (usize, String)>,
 }
 
-/// An object that is to go.
+/// An object to be removed.
 #[derive(Clone)]
 struct PendingDelete {
     kind: Resource,
     object: Arc<Stored>,
 }
 
-/// How many objects one transaction removes: less than what a store takes.
+/// The number of objects removed per transaction; below the limit of every store.
 const BATCH: usize = 100;
 
-/// How many transactions are under way at once for one namespace or tenant.
+/// The number of concurrent transactions for one namespace or tenant.
 const AT_ONCE: usize = 8;
 
-/// How often objects are looked at again that others change at the same time.
+/// The number of passes over objects that other writers change at the same time.
 const ROUNDS: usize = 32;
 
-/// The kinds of which objects are stored.
+/// The kinds with stored objects.
 pub fn stored_kinds() -> impl Iterator<Item = (KindId, &'static Kind)> {
     let all = kinds().iter();
     all.filter(|(id, kind)| kind.storage() == *id && kind.supports("get"))
 }
 
-/// The kinds of which the space may have objects that are stored: those of the table, and
-/// those that users define.
-pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Resource> {
+/// The kinds of which the space may have stored objects: built-in and custom.
+pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Served> {
     let apis = registry.apis(space);
     let offers = apis.map(|apis| apis.offers().to_vec()).unwrap_or_default();
     let customs = offers.into_iter().map(|offer| offer.storage());
@@ -76,9 +75,9 @@ pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Reso
 }
 
 impl Extent<'_> {
-    /// Removes all objects of these kinds that nothing holds, and marks the rest. Says what
-    /// is left.
-    pub async fn empty(&self, of: &[Resource]) -> Result<Left> {
+    /// Removes the objects of these kinds that have no finalizers and marks the others as being
+    /// deleted. Returns the remaining ones.
+    pub async fn empty(&self, of: &[Served]) -> Result<Left> {
         let mut left = Left::default();
         for _ in 0..ROUNDS {
             left = Left::default();
@@ -135,7 +134,7 @@ impl Extent<'_> {
         }
         match self.registry.commit(transaction).await? {
             Outcome::Committed(revision) | Outcome::Unchanged(revision) => Ok(revision),
-            // Somebody else changed one of them: one by one, then.
+            // Another writer changed one of them: remove them one by one.
             Outcome::Conflict(_) => {
                 let mut latest = Revision::ZERO;
                 for doomed in batch {
@@ -146,9 +145,9 @@ impl Extent<'_> {
         }
     }
 
-    /// Removes the object as it is by now, unless something holds it by now: then it is
-    /// left to the next round.
-    async fn remove_one(&self, doomed: &PendingDelete) -> Result<Revision> {
+    /// Removes the current version of the object. If it has got a finalizer since, the next pass
+    /// handles it.
+    async fn remove_one(&self, doomed: &Doomed) -> Result<Revision> {
         let key = self.registry.key(&self.address(doomed));
         let mut doomed = doomed.clone();
         loop {
@@ -181,7 +180,7 @@ impl Extent<'_> {
         let options = DeleteOptions::exactly(&doomed.object).propagating(Policy::Background);
         match remove(self.registry, &doomed.kind, &self.address(doomed), &options).await {
             Ok(Some(deleted)) if !deleted.gone => Ok(deleted.object.revision),
-            // Gone, or changed by somebody else: the next round will show.
+            // Gone, or changed by another writer: the next pass will tell.
             Ok(_) => self.registry.catch_up().await,
             Err(refusal) if refusal.reason() == "Conflict" => self.registry.catch_up().await,
             Err(refusal) => Err(refusal),
@@ -199,7 +198,7 @@ impl Extent<'_> {
 }
 
 impl Left {
-    /// Whether nothing is.
+    /// Whether no object remains.
     pub fn is_nothing(&self) -> bool {
         self.resources.is_empty()
     }
@@ -216,17 +215,17 @@ impl Left {
     }
 }
 
-/// Does all of it, some at once, and says when the last of it happened.
+/// Awaits all writes, some concurrently, and returns the latest revision.
 async fn latest(writes: Vec<impl Future<Output = Result<Revision>>>) -> Result<Revision> {
     let writes = stream::iter(writes).buffer_unordered(AT_ONCE);
     let latest = |latest: Revision, one| async move { Ok(latest.max(one)) };
     writes.try_fold(Revision::ZERO, latest).await
 }
 
-/// The finalizers that an object waits for. What the control plane itself holds it by is
-/// not among them: pods are gone before volumes go, and content before namespaces. Nor does
-/// it wait for its dependents, which go the same way.
-fn holding(doomed: &PendingDelete) -> Vec<String> {
+/// The finalizers that an object waits for. Those of the control plane itself are not among them:
+/// pods are removed before volumes, and content before namespaces. Nor does an object wait for its
+/// dependents, which are removed in the same way.
+fn holding(doomed: &Doomed) -> Vec<String> {
     if memmem::find(&doomed.object.body(), br#""finalizers":["#).is_none() {
         return Vec::new();
     }
@@ -246,13 +245,13 @@ pub fn finalizers<'a>(object: &'a Object, part: &str) -> impl Iterator<Item = &'
     items.filter_map(Value::as_str)
 }
 
-/// Which object it is, of all that ever had its name.
+/// The UID of an object.
 pub fn uid(object: &Object) -> Option<&str> {
     object.get("metadata")?.get("uid")?.as_str()
 }
 
-/// Takes a finalizer out of the specification of what is being deleted and is empty; the
-/// object goes with the last.
+/// Removes a finalizer from the spec of an object that is being deleted and empty; the object is
+/// removed with its last finalizer.
 pub async fn finalize(registry: &Registry, address: &Address, of: &str, name: &str) -> Result<()> {
     let request = Modify::by_server(address, Some("finalize"));
     let make = |object: &Object| {

@@ -1,10 +1,10 @@
-//! Secrets that keep the token of a service account.
+//! Service account token Secrets.
 //!
-//! Who makes a secret of that type and names an account in it gets the account's token, the
-//! CA that the server is known by, and the namespace. What is missing or wrong is put right;
-//! a token that is there is left alone. A secret whose account is not there, or is another
-//! of its name, goes; an account that lists a secret which is gone does not list it any more.
-//! A secret says on which day its token was last used, and its space since when that is so.
+//! A Secret of this type that names an account gets the account's token, the CA of the server's
+//! certificate, and the namespace. Missing or wrong data is repaired; an existing token is kept. A
+//! Secret of a missing account, or of an earlier account of the same name, is deleted, and a
+//! deleted Secret is removed from its account's list. A label on the Secret records the day its
+//! token was last used, and a ConfigMap in the space records since when that is tracked.
 
 use std::sync::Arc;
 
@@ -29,45 +29,45 @@ use crate::furniture::create;
 use crate::terminate::uid;
 use crate::unless_futile;
 
-/// What keeps tokens in secrets.
+/// Fills and deletes token Secrets.
 #[derive(Clone, Copy)]
 pub struct Keeper<'a> {
-    /// Where secrets and accounts are.
+    /// The registry of the server.
     pub registry: &'a Registry,
-    /// Signs tokens.
+    /// The signer of tokens.
     pub issuer: &'a Issuer,
-    /// What the server's certificate is verified with, in PEM.
+    /// The CA of the server's certificate, in PEM.
     pub ca: &'a str,
 }
 
-/// The type of such secrets.
+/// The type of token Secrets.
 const TYPE: &str = "kubernetes.io/service-account-token";
 
-/// The account that a secret asks for.
+/// The annotation with the name of the account.
 const NAME: &str = "kubernetes.io/service-account.name";
 
-/// Which one of that name.
+/// The annotation with the UID of the account.
 const UID: &str = "kubernetes.io/service-account.uid";
 
-/// Where a secret keeps what the server's certificate is verified with.
+/// The data key of the CA.
 const CA: &str = "ca.crt";
 
-/// Where it keeps the namespace.
+/// The data key of the namespace.
 const NAMESPACE: &str = "namespace";
 
-/// What says since when it is said when tokens were last used: where it is, and its member.
+/// The ConfigMap that records since when the use of tokens is tracked, and its data key.
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const TRACKING_NAMESPACE: &str = "kube-system";
 const SINCE: &str = "since";
 
-/// Whether a secret may be one that keeps a token.
+/// Whether a Secret may be a token Secret.
 pub fn is_kept_in(secret: &Stored) -> bool {
     memmem::find(&secret.body(), TYPE.as_bytes()).is_some()
 }
 
 impl Keeper<'_> {
-    /// Looks at every secret of an account, which may be gone. Says what [`Keeper::tend`]
-    /// says of any.
+    /// Reconciles every Secret of an account, which may be gone. Returns whether
+    /// [`TokenSecrets::reconcile`] did for any of them.
     pub async fn tend_all_of(&self, account: &Address) -> Result<bool> {
         let namespace = account.namespace.as_deref().unwrap_or("");
         let secrets = core_kind("secrets");
@@ -88,8 +88,7 @@ impl Keeper<'_> {
         Ok(written_over)
     }
 
-    /// Puts a secret right, or deletes it. Says whether it wrote over what somebody else had
-    /// written there.
+    /// Repairs a Secret, or deletes it. Returns whether it overwrote another writer's data.
     pub async fn tend(&self, address: &Address) -> Result<bool> {
         let secret = match self.registry.cached(address) {
             None => return self.unlist(address).await.map(|()| false),
@@ -101,7 +100,7 @@ impl Keeper<'_> {
             return Ok(false);
         };
         if self.owner(&account, &tree).is_none() {
-            // Nothing is deleted because of what was so a moment ago.
+            // Deleting must not rest on an outdated cache.
             self.registry.catch_up().await?;
             if self.owner(&account, &tree).is_none() {
                 return self.discard(address, &secret).await.map(|()| false);
@@ -119,7 +118,7 @@ impl Keeper<'_> {
         unless_futile(written.map(|()| over), address)
     }
 
-    /// Takes a secret that is gone off the lists of the accounts of its namespace.
+    /// Removes a deleted Secret from the lists of the accounts of its namespace.
     async fn unlist(&self, address: &Address) -> Result<()> {
         let kind = core_kind("serviceaccounts");
         let Some(accounts) = self.registry.cache().find(kind, &address.space) else {
@@ -137,7 +136,7 @@ impl Keeper<'_> {
             };
             let make = |account: &Object| {
                 let mut object = account.clone();
-                // Another of its name may be there by now.
+                // A new Secret of the same name may exist by now.
                 let secrets = object.get_mut("secrets").and_then(Value::as_array_mut);
                 if let (Some(secrets), None) = (secrets, self.registry.cached(address)) {
                     secrets.retain(|one| one["name"] != address.name.as_str());
@@ -154,8 +153,8 @@ impl Keeper<'_> {
         Ok(())
     }
 
-    /// Says in the space that from today on it is said when tokens were last used. There was
-    /// none before, or somebody took away what said so.
+    /// Records in the space that the use of tokens is tracked from today. It has not been tracked
+    /// before, or a client deleted the record.
     async fn begin_tracking(&self, space: &Space) -> Result<()> {
         let address = Address {
             kind: core_kind("configmaps").into(),
@@ -170,7 +169,7 @@ impl Keeper<'_> {
         create(self.registry, &address, map).await.map(drop)
     }
 
-    /// The account, if it is there and is the one that the secret means.
+    /// The UID of the account, if it exists and is the one that the Secret refers to.
     fn owner(&self, account: &Address, secret: &Object) -> Option<String> {
         let found = self.registry.cached(account)?;
         let is = found.uid()?;
@@ -178,8 +177,7 @@ impl Keeper<'_> {
         meant.is_none_or(|meant| meant == is).then(|| is.to_owned())
     }
 
-    /// Deletes the secret as it was seen. One that has changed since is looked at again when
-    /// the log tells so.
+    /// Deletes the Secret as it was seen. If it changed since, its event triggers another attempt.
     async fn discard(&self, address: &Address, secret: &Stored) -> Result<()> {
         let options = DeleteOptions::exactly(secret);
         match remove(self.registry, address.of(), address, &options).await {
@@ -188,7 +186,7 @@ impl Keeper<'_> {
         }
     }
 
-    /// Whether anything is missing or wrong that can be put right.
+    /// Whether any data is missing or wrong that can be repaired.
     fn lacks(&self, secret: &Object, address: &Address) -> bool {
         let immutable = secret.get("immutable") == Some(&Value::Bool(true));
         let right = self.fixed(address);
@@ -197,7 +195,7 @@ impl Keeper<'_> {
         !immutable && (!whole || annotation(secret, UID).is_none_or(str::is_empty))
     }
 
-    /// What is the same in every secret of a namespace, as it is stored.
+    /// The data that is the same in every Secret of a namespace, as it is stored.
     fn fixed(&self, address: &Address) -> [(&'static str, String); 2] {
         let namespace = address.namespace.as_deref().unwrap_or("");
         [
@@ -244,7 +242,7 @@ impl Keeper<'_> {
         for (key, value) in self.fixed(address) {
             data[key] = value.into();
         }
-        // It names its account in one, so there are annotations.
+        // It names its account in an annotation, so annotations exist.
         if let Some(metadata) = secret.get_mut("metadata") {
             metadata["annotations"][UID] = uid.into();
         }
@@ -268,14 +266,14 @@ impl Keeper<'_> {
     }
 }
 
-/// Writes into secrets on which day their tokens were last used, until it is dropped.
+/// Records in Secrets the day on which their tokens were last used, until it is dropped.
 pub async fn mark_uses(registry: Arc<Registry>, accounts: Arc<Accounts>) {
     loop {
         for used in accounts.verifier.uses().take().await {
             if let Err(refusal) = mark_use(&registry, &used).await {
-                // The next use is noted again.
+                // The next use is recorded again.
                 let (space, name) = (&used.secret.space, used.secret.within());
-                tracing::info!(%space, %name, %refusal, "its use is not written down");
+                tracing::info!(%space, %name, %refusal, "token use update failed");
             }
         }
     }
@@ -298,14 +296,14 @@ async fn mark_use(registry: &Registry, used: &Use) -> Result<()> {
     modify(registry, request, make).await.map(drop)
 }
 
-/// Whether the account lists a secret of this name.
+/// Whether the account lists a Secret of this name.
 fn lists(account: &Object, secret: &str) -> bool {
     let secrets = account.get("secrets").and_then(Value::as_array);
     let mut secrets = secrets.into_iter().flatten();
     secrets.any(|one| one["name"] == secret)
 }
 
-/// The account whose token the secret asks for, if it does.
+/// The account of a token Secret.
 fn asked_for(secret: &Object, address: &Address) -> Option<Address> {
     let of_type = secret.get("type").and_then(Value::as_str) == Some(TYPE);
     let name = annotation(secret, NAME).filter(|_| of_type && uid(secret).is_some())?;
@@ -321,7 +319,7 @@ fn annotation<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
     annotations.get(name)?.as_str()
 }
 
-/// What the secret holds there, as it is stored.
+/// The value of a data key, as it is stored.
 fn datum<'a>(secret: &'a Object, key: &str) -> &'a str {
     let found = secret.get("data").and_then(|data| data.get(key));
     found.and_then(Value::as_str).unwrap_or("")

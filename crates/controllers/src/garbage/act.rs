@@ -1,4 +1,4 @@
-//! Doing what was judged, exactly to what was judged.
+//! Carries out decisions on exactly the evaluated versions of objects.
 
 use futures_util::stream::{self, StreamExt};
 use insula_apiserver::Registry;
@@ -17,7 +17,7 @@ use super::judge::Seen;
 use super::{BATCH, Left};
 use crate::terminate::{finalizers, uid};
 
-/// What is to be done about objects of one space.
+/// The deletions and edits planned for objects of one space.
 pub struct Act<'a> {
     registry: &'a Registry,
     space: &'a Space,
@@ -25,44 +25,44 @@ pub struct Act<'a> {
     edits: Vec<(Node, Edit)>,
 }
 
-/// An object that goes.
+/// A planned deletion.
 struct Fated {
     node: Node,
-    doomed: PendingDelete,
-    /// What becomes of its dependents if not all go together.
+    doomed: Doomed,
+    /// The propagation policy if the deletions cannot be made together.
     alone: Policy,
-    /// Whether it only goes if others do.
+    /// Whether it depends on another planned deletion.
     follows: bool,
 }
 
-/// A change to an object that stays, or goes by it.
+/// A change to an object.
 #[derive(Debug)]
 pub enum Edit {
-    /// It does not name these owners any more.
+    /// Removes these owners from its references.
     Strip(Seen, Vec<Box<str>>),
-    /// These owners do not wait for it any more.
+    /// Clears `blockOwnerDeletion` of these owners.
     Unblock(Seen, Vec<Box<str>>),
-    /// It does not wait for its dependents any more.
+    /// Removes its `foregroundDeletion` finalizer.
     Release(Seen),
-    /// Its dependents are let go, and then it is released.
+    /// Removes it from its dependents' references, and then its `orphan` finalizer.
     Orphan(Seen),
 }
 
-/// What became of something that was to be done.
+/// The result of an action.
 enum Fate {
     Done,
-    /// It was not what was judged any more.
+    /// The object was not the evaluated version any more.
     Again,
     Later,
     Refused,
 }
 
-/// How many objects are written at once that cannot be written together: a store that waits
-/// for its disk takes many for the price of one.
+/// The number of objects written concurrently where one transaction is not possible: a store that
+/// waits for its disk commits many for the price of one.
 const AT_ONCE: usize = 16;
 
 impl<'a> Act<'a> {
-    /// Nothing yet.
+    /// An empty plan.
     pub const fn new(registry: &'a Registry, space: &'a Space) -> Self {
         Self {
             registry,
@@ -72,8 +72,8 @@ impl<'a> Act<'a> {
         }
     }
 
-    /// And this goes; what only goes if others do, `follows` them or stays.
-    pub fn doom(&mut self, node: Node, doomed: PendingDelete, follows: bool) {
+    /// Adds a deletion. With `follows` it is made only together with those it depends on.
+    pub fn doom(&mut self, node: Node, doomed: Doomed, follows: bool) {
         self.doomed.push(Fated {
             node,
             alone: doomed.policy,
@@ -82,17 +82,18 @@ impl<'a> Act<'a> {
         });
     }
 
-    /// And this is done to what stays.
+    /// Adds an edit.
     pub fn edit(&mut self, node: Node, edit: Edit) {
         self.edits.push((node, edit));
     }
 
-    /// How many go.
+    /// The number of deletions.
     pub const fn doomed(&self) -> usize {
         self.doomed.len()
     }
 
-    /// What was to wait for its dependents, if it was, goes at once: they all do.
+    /// Deletes an object at once that was to wait for its dependents: all of them are deleted with
+    /// it.
     pub fn hasten(&mut self, node: &Node) {
         let mut all = self.doomed.iter_mut();
         if let Some(found) = all.find(|fated| fated.node == *node) {
@@ -100,14 +101,14 @@ impl<'a> Act<'a> {
         }
     }
 
-    /// An object that waits for its dependents, if it is to.
-    pub fn to_wait(&self, node: &Node) -> Option<&PendingDelete> {
+    /// The planned deletion of the object, if it waits for its dependents.
+    pub fn to_wait(&self, node: &Node) -> Option<&Doomed> {
         let mut all = self.doomed.iter().filter(|fated| fated.node == *node);
         let found = all.next().map(|fated| &fated.doomed);
         found.filter(|doomed| doomed.policy == Policy::Foreground)
     }
 
-    /// Does all of it.
+    /// Carries out everything.
     pub async fn carry_out(mut self) -> Left {
         let mut left = Left::default();
         let doomed = std::mem::take(&mut self.doomed);
@@ -117,7 +118,7 @@ impl<'a> Act<'a> {
         let edits = stream::iter(edits).map(|(node, edit)| async move {
             let fate = fate(this.space, this.change(&edit).await);
             match (fate, edit) {
-                // Somebody names it still, whom perhaps nobody can write to.
+                // A dependent still names it, and perhaps cannot be written.
                 (Fate::Again, Edit::Orphan(_)) => (node, Fate::Later),
                 (fate, _) => (node, fate),
             }
@@ -129,7 +130,7 @@ impl<'a> Act<'a> {
         left
     }
 
-    /// Removes or marks objects, all in one transaction if nobody changed one meanwhile.
+    /// Removes or marks objects, in one transaction unless one of them changed meanwhile.
     async fn remove(&self, all: Vec<Fated>, left: &mut Left) {
         if all.is_empty() {
             return;
@@ -138,8 +139,8 @@ impl<'a> Act<'a> {
         if let Ok(Some(_)) = remove_together(self.registry, &together).await {
             return;
         }
-        // One of them has changed, or may not go: one by one, then, and nothing that does not
-        // go by itself.
+        // One of them changed or may not be deleted: delete them one by one, without those that
+        // depend on another.
         let alone = all.into_iter().filter(|fated| !fated.follows);
         let removals = stream::iter(alone).map(|fated| async move {
             let removed = self.remove_one(&fated).await;
@@ -162,7 +163,7 @@ impl<'a> Act<'a> {
         }
     }
 
-    /// Says whether it could be done to what was judged.
+    /// Returns whether the object was the evaluated version.
     async fn change(&self, edit: &Edit) -> Result<bool> {
         match edit {
             Edit::Strip(seen, owners) => {
@@ -187,7 +188,7 @@ impl<'a> Act<'a> {
         }
     }
 
-    /// Changes the references to owners, if they are what was judged.
+    /// Changes the owner references, if they are the evaluated ones.
     async fn change_owners(&self, seen: &Seen, change: impl Fn(&mut Vec<Value>)) -> Result<bool> {
         let tree = seen.object.tree();
         let judged = owners(&tree);
@@ -201,7 +202,7 @@ impl<'a> Act<'a> {
         .await
     }
 
-    /// Takes a finalizer away from what is being deleted.
+    /// Removes a finalizer from an object that is being deleted.
     async fn release(&self, seen: &Seen, finalizer: &str) -> Result<bool> {
         self.write(&seen.address, &seen.object, |object| {
             let rest = finalizers(object, "metadata").filter(|name| *name != finalizer);
@@ -214,7 +215,7 @@ impl<'a> Act<'a> {
         .await
     }
 
-    /// Takes an owner out of all that name it. Says whether nothing names it any more.
+    /// Removes an owner from all of its dependents. Returns whether none names it any more.
     async fn let_go(&self, owner: &str) -> Result<bool> {
         let owner_graph = self.registry.cache().owner_graph();
         let mut after: Option<Node> = None;
@@ -255,8 +256,8 @@ impl<'a> Act<'a> {
         Some((address, object))
     }
 
-    /// Writes what `change` makes of an object, if it is still that object. Says whether
-    /// `change` agreed.
+    /// Writes the result of `change` if the object still has the same UID. Returns whether `change`
+    /// applied.
     async fn write(
         &self,
         address: &Address,
@@ -297,11 +298,11 @@ fn fate(space: &Space, done: Result<bool>) -> Fate {
         Ok(true) => Fate::Done,
         Ok(false) => Fate::Again,
         Err(refusal) if is_final(&refusal) => {
-            tracing::info!(%space, %refusal, "garbage that may not be collected");
+            tracing::info!(%space, %refusal, "garbage deletion refused");
             Fate::Refused
         }
         Err(refusal) => {
-            tracing::warn!(%space, %refusal, "garbage will be looked at again");
+            tracing::warn!(%space, %refusal, "garbage deletion failed");
             Fate::Later
         }
     }

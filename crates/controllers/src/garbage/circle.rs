@@ -1,4 +1,4 @@
-//! Owners that wait for each other in a circle.
+//! Cycles of owners that wait for each other.
 
 use std::collections::HashSet;
 
@@ -6,19 +6,19 @@ use insula_cache::{OwnerRefs, Reference};
 
 use super::owners::Owners;
 
-/// What is known of circles, at one moment.
+/// Known results of the cycle search, valid for one state of the cache.
 #[derive(Debug, Default)]
 pub struct Circles {
-    /// The owners above which nobody waits in a circle, by their UIDs.
+    /// UIDs of owners above which there is no cycle.
     straight: HashSet<Box<str>>,
 }
 
-/// How far a circle is looked for. Whoever makes a longer one has their objects go in some
-/// order, and not in none.
+/// The bound of the search. A longer cycle is treated as one without search, so that its objects
+/// are deleted in some order.
 const FARTHEST: usize = 10_000;
 
 impl Circles {
-    /// The owners that an object keeps waiting, and that keep it waiting, by their UIDs.
+    /// The UIDs of the owners that wait for the object and that it waits for in turn.
     pub fn through(
         &mut self,
         owners: Owners<'_>,
@@ -33,8 +33,8 @@ impl Circles {
         circular.map(|owner| owner.uid.clone()).collect()
     }
 
-    /// Whether nobody waits in a circle among an owner and those that wait for it, and so on.
-    /// What was found out is remembered, so that a long row is walked along once.
+    /// Whether neither an owner nor the owners waiting above it are part of a cycle. Results are
+    /// kept, so that a long chain is walked once.
     fn is_straight(
         &mut self,
         owners: Owners<'_>,
@@ -71,13 +71,8 @@ impl Circles {
     }
 }
 
-/// Whether an owner waits, over however many others, for the object that names it.
-fn leads_back(
-    owners: Owners<'_>,
-    owner: &Reference,
-    namespace: Option<&str>,
-    to: &OwnerRefs,
-) -> bool {
+/// Whether an owner waits, directly or not, for the object that names it.
+fn leads_back(owners: Owners<'_>, owner: &Reference, namespace: Option<&str>, to: &Ties) -> bool {
     let mut visited: HashSet<Box<str>> = HashSet::new();
     let mut ahead = vec![(owner.clone(), namespace.map(str::to_owned))];
     while let Some((owner, namespace)) = ahead.pop() {

@@ -1,4 +1,4 @@
-//! What is to be done about one object.
+//! Decides about one object.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use insula_core::Space;
 use super::circle::Circles;
 use super::owners::Owners;
 
-/// Judges objects of one space at one moment.
+/// Evaluates objects of one space at one state of the cache.
 pub struct Judge<'a> {
     registry: &'a Registry,
     space: &'a Space,
     owners: Owners<'a>,
-    /// Whether a namespace is being emptied.
+    /// Whether a namespace is being emptied by its own controller.
     emptied: HashMap<String, bool>,
     assumed: Assumed,
     circles: Circles,
 }
 
-/// What will be so when that is done which was judged already.
+/// The state after the actions that are already planned.
 #[derive(Debug, Default)]
 struct Assumed {
     gone: HashSet<Node>,
@@ -32,52 +32,52 @@ struct Assumed {
     waiting_uids: HashSet<Box<str>>,
 }
 
-/// What is to be done about an object.
+/// What to do about an object.
 #[derive(Clone, Debug)]
 pub enum Verdict {
     /// Nothing.
     Leave,
-    /// Nothing before its space serves other kinds: what one of its owners is, nobody knows.
+    /// Nothing until the space serves more kinds: one owner's kind is unknown.
     Park,
-    /// Nothing ever: it is in no namespace, and cannot be owned by what is in one.
+    /// Nothing: a cluster-scoped object cannot have a namespaced owner.
     Misplaced(Seen),
-    /// It goes.
-    Delete(PendingDelete),
-    /// It stays, and does not name these owners any more.
+    /// Delete it.
+    Delete(Doomed),
+    /// Keep it, and remove these owners from its references.
     Strip(Seen, Vec<Box<str>>),
-    /// These owners do not wait for it any more: they would wait for each other.
+    /// Clear `blockOwnerDeletion` of these owners, which form a cycle.
     Unblock(Seen, Vec<Box<str>>),
-    /// It waited for its dependents, and need not any more.
+    /// Remove its `foregroundDeletion` finalizer: no dependent blocks it any more.
     Release(Seen),
-    /// Its dependents are let go, and then it is released.
+    /// Remove it from its dependents' references, and then its `orphan` finalizer.
     Orphan(Seen),
 }
 
-/// An object as it was judged.
+/// An object as it was evaluated.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Where it is.
+    /// Its address.
     pub address: Address,
-    /// How it was.
+    /// The evaluated version.
     pub object: Arc<Stored>,
 }
 
-/// What an owner is.
+/// The state of an owner.
 enum Owner {
-    /// There, and not about to go with its dependents.
+    /// It exists and does not wait for its dependents.
     Solid,
-    /// Not there.
+    /// It does not exist.
     Absent,
-    /// Waiting for its dependents to go.
+    /// It waits for its dependents to be deleted.
     Waiting,
-    /// Of a kind that is not served.
+    /// Its kind is not served.
     Unknown,
-    /// In a namespace, which the dependent is not.
+    /// It is namespaced and the dependent is cluster-scoped.
     Misplaced,
 }
 
 impl<'a> Judge<'a> {
-    /// Of what the cache shows in this space.
+    /// Evaluates against what the cache shows of the space.
     pub fn new(registry: &'a Registry, space: &'a Space) -> Self {
         Self {
             registry,
@@ -89,23 +89,23 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// From here on this object is judged to be gone.
+    /// Treats the object as deleted from here on.
     pub fn assume_gone(&mut self, node: Node, uid: &str) {
         self.assumed.gone.insert(node);
         self.assumed.gone_uids.insert(uid.into());
     }
 
-    /// From here on this object is judged to wait for its dependents.
+    /// Treats the object as waiting for its dependents from here on.
     pub fn assume_waiting(&mut self, uid: &str) {
         self.assumed.waiting_uids.insert(uid.into());
     }
 
-    /// Whether an object that waits for its dependents, or is assumed to, need not any more.
+    /// Whether no dependent blocks the deletion of an object any more.
     pub fn is_released(&self, uid: &str, namespace: Option<&str>) -> bool {
         self.hold(uid, namespace) == Hold::None
     }
 
-    /// The owners that an object keeps waiting.
+    /// The owners whose deletion the object blocks.
     pub fn held_by(&self, object: &Stored) -> Vec<Node> {
         let ties = object.owner_refs().unwrap_or_default();
         let blocking = ties.owners.iter().filter(|owner| owner.blocks());
@@ -126,7 +126,7 @@ impl<'a> Judge<'a> {
         owner_graph.hold(self.space, uid, namespace, &self.assumed.gone)
     }
 
-    /// What is to be done about an object.
+    /// Decides about an object.
     pub fn judge(&mut self, node: &Node) -> Verdict {
         let found = self.registry.cache().find(node.clone(), self.space);
         let Some(object) = found.and_then(|all| all.get(&node.key)) else {
@@ -146,9 +146,9 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// One that is being deleted stays as long as it has to wait for dependents.
-    fn judge_owner(&mut self, seen: Seen, ties: &OwnerRefs) -> Verdict {
-        if ties.orphans_dependents() {
+    /// An object that is being deleted stays while dependents block it.
+    fn judge_owner(&mut self, seen: Seen, ties: &Ties) -> Verdict {
+        if ties.lets_dependents_go() {
             return Verdict::Orphan(seen);
         }
         if !ties.awaits_dependents() {
@@ -180,7 +180,7 @@ impl<'a> Judge<'a> {
         let owner_graph = self.registry.cache().owner_graph();
         let policy = match (solid, waiting.is_empty()) {
             (true, true) if absent.is_empty() => return Verdict::Leave,
-            // Those that wait would wait for ever for one that stays.
+            // A remaining dependent would block the waiting owners for ever.
             (true, _) => return Verdict::Strip(seen, [absent, waiting].concat()),
             (false, true) if self.is_emptied(namespace.as_deref()) => return Verdict::Leave,
             (false, false) if owner_graph.has_dependents(self.space, &ties.uid) => {
@@ -227,7 +227,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether everything there goes anyway, and faster by those who empty it.
+    /// Whether the namespace or tenant is being deleted: its own controller is faster.
     fn is_emptied(&mut self, namespace: Option<&str>) -> bool {
         let name = namespace.unwrap_or("");
         if let Some(known) = self.emptied.get(name) {

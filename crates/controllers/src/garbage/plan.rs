@@ -1,8 +1,8 @@
-//! What is to be done about many objects, and what follows from it at once.
+//! Decides about a batch of objects, and what follows from it.
 //!
-//! Whatever goes in one transaction is gone for everybody at the same moment, so that those
-//! who then have no owner may go in it too, and those who then wait for nobody. A row of a
-//! thousand owners is a few transactions that way, and not a thousand, or two.
+//! Deletions in one transaction become visible together, so dependents that lose their last owner
+//! and owners that lose their last blocking dependent may be deleted in the same one. A chain of a
+//! thousand owners then takes a few transactions instead of a thousand or two.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -17,7 +17,7 @@ use super::owners::Owners;
 use super::stray::{Stray, Strays};
 use super::{BATCH, Left, PORTION, report};
 
-/// What is to be done about objects of one space.
+/// The plan for a batch of objects of one space.
 pub struct Plan<'a> {
     registry: &'a Registry,
     space: &'a Space,
@@ -25,16 +25,16 @@ pub struct Plan<'a> {
     judge: Judge<'a>,
     act: Act<'a>,
     planned: HashSet<Node>,
-    /// What may follow from what is planned: those that name what goes.
+    /// Dependents of planned deletions.
     ahead: VecDeque<Node>,
-    /// And those that wait for it.
+    /// Owners that planned deletions no longer block.
     freed: HashSet<Node>,
     where_to: Strays,
     strays: Vec<Stray>,
 }
 
 impl<'a> Plan<'a> {
-    /// Nothing yet.
+    /// An empty plan.
     pub fn new(registry: &'a Registry, space: &'a Space) -> Self {
         Self {
             registry,
@@ -50,12 +50,12 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What is to be done about this one?
+    /// Adds the decision about an object.
     pub fn consider(&mut self, node: Node) {
         self.settle(node, false);
     }
 
-    /// And what follows from what is to be done, as far as it goes in one transaction?
+    /// Adds what follows from the plan, as far as it fits in one transaction.
     pub async fn look_ahead(&mut self) {
         let mut count = 0;
         while self.act.doomed() < BATCH
@@ -72,7 +72,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Whoever waits for others is asked after those others.
+    /// Owners that wait come after their dependents.
     fn next(&mut self) -> Option<Node> {
         self.ahead.pop_front().or_else(|| {
             let node = self.freed.iter().next().cloned()?;
@@ -80,7 +80,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Does it.
+    /// Carries out the plan.
     pub async fn carry_out(self) -> Left {
         for stray in &self.strays {
             report::invalid_namespace(self.registry, self.space, stray).await;
@@ -112,14 +112,14 @@ impl<'a> Plan<'a> {
             Verdict::Release(seen) => Edit::Release(seen),
             Verdict::Orphan(seen) => Edit::Orphan(seen),
         };
-        // What stays is told of by its own events.
+        // An object that stays is evaluated again after its own event.
         if !follows {
             self.planned.insert(node.clone());
             self.act.edit(node, edit);
         }
     }
 
-    /// It is looked at when the space serves other kinds, unless it does already.
+    /// Sets the object aside until the space serves more kinds, unless it does already.
     fn park(&mut self, node: Node) {
         let owner_graph = self.registry.cache().owner_graph();
         owner_graph.park(self.space, node.clone());
@@ -143,7 +143,7 @@ impl<'a> Plan<'a> {
         self.act.doom(node, doomed, follows);
     }
 
-    /// Those that name this owner come next.
+    /// Queues the dependents of this owner.
     fn follow(&mut self, uid: &str) {
         let room = BATCH.saturating_sub(self.act.doomed());
         let owner_graph = self.registry.cache().owner_graph();
@@ -151,7 +151,7 @@ impl<'a> Plan<'a> {
         self.ahead.extend(dependents);
     }
 
-    /// What is to wait for its dependents need not if all that keep it waiting go with it.
+    /// Deletes an owner at once if all dependents that block it are deleted with it.
     fn hasten(&mut self, node: &Node) {
         let Some(doomed) = self.act.to_wait(node) else {
             return;

@@ -1,4 +1,4 @@
-//! Telling whoever wrote a reference that it leads nowhere.
+//! Events about owner references into another namespace.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::resource::Resource;
@@ -12,15 +12,14 @@ use super::stray::Stray;
 
 const COMPONENT: &str = "garbage-collector-controller";
 
-/// Writes an event about a reference to an owner that is in another namespace. That it cannot
-/// be written changes nothing.
+/// Writes an event about a reference to an owner in another namespace. A failure is only logged.
 pub async fn invalid_namespace(registry: &Registry, space: &Space, stray: &Stray) {
     let (namespace, event) = event(stray);
     let kind = Resource::from(core_kind("events"));
     let namespace = Some(namespace.as_str());
     let written = create_object(registry, &kind, space, namespace, event, None, false).await;
     if let Err(refusal) = written {
-        tracing::info!(%space, %refusal, "an event about an owner cannot be written");
+        tracing::info!(%space, %refusal, "owner reference event refused");
     }
 }
 

@@ -1,4 +1,4 @@
-//! References that lead into another namespace.
+//! Owner references into another namespace.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use insula_cache::{Node, Reference};
 use super::judge::{Seen, Verdict};
 use super::owners::Owners;
 
-/// What is known of where objects are, at one moment.
+/// Known locations of objects, valid for one state of the cache.
 #[derive(Debug, Default)]
 pub struct Strays {
-    /// Whether there is an object of this UID in some namespace.
+    /// Whether an object with this UID exists in any namespace.
     anywhere: HashMap<Box<str>, bool>,
 }
 
-/// A reference to something that is in another namespace.
+/// An owner reference into another namespace.
 #[derive(Clone, Debug)]
 pub struct Stray {
-    /// Whose it is.
+    /// The object with the reference.
     pub dependent: Seen,
-    /// It.
+    /// The reference.
     pub reference: Reference,
 }
 
 impl Strays {
-    /// The references of an object, about which something is done for want of an owner, that
-    /// lead into another namespace. Whoever wrote them should know.
+    /// The references into another namespace of an object that loses an owner for that reason. Its
+    /// author should be told.
     pub fn of(&mut self, owners: Owners<'_>, node: &Node, verdict: &Verdict) -> Vec<Stray> {
         let dependent = match verdict {
             Verdict::Delete(doomed) => Seen {
