@@ -22,26 +22,26 @@ use serde_json::json;
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// The longest validity of a certificate, and the default.
-const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+const MAX_VALIDITY: Duration = Duration::from_secs(365 * 86_400);
 
 /// The shortest validity that can be requested.
-const SHORTEST: Duration = Duration::from_secs(600);
+const MIN_VALIDITY: Duration = Duration::from_secs(600);
 
 /// Why a request is not signed, as its status shows it.
 #[derive(Debug, PartialEq, Eq)]
-struct Failed {
+struct SigningFailure {
     reason: &'static str,
     message: String,
 }
 
 /// The space of a request, and the UID of its tenant. The system space has no UID.
-struct Home<'a> {
+struct RequestScope<'a> {
     space: &'a Space,
     uid: Option<Box<str>>,
 }
 
-impl<'a> Home<'a> {
-    fn of(registry: &Registry, space: &'a Space) -> std::result::Result<Self, Failed> {
+impl<'a> RequestScope<'a> {
+    fn of(registry: &Registry, space: &'a Space) -> std::result::Result<Self, SigningFailure> {
         let Space::Tenant(name) = space else {
             return Ok(Self { space, uid: None });
         };
@@ -50,7 +50,7 @@ impl<'a> Home<'a> {
             .map(|tenant| tenant.object.tree())
             .unwrap_or_default();
         let uid = tree.get("metadata").and_then(|of| of["uid"].as_str());
-        let uid = uid.ok_or_else(|| Failed {
+        let uid = uid.ok_or_else(|| SigningFailure {
             reason: "SigningError",
             message: "the tenant is not there any more".to_owned(),
         })?;
@@ -68,21 +68,21 @@ pub async fn sign(registry: &Registry, authority: &Authority, address: &Address)
     {
         return Ok(());
     }
-    let make = |object: &Object| {
+    let update = |object: &Object| {
         let mut object = object.clone();
         if is_due(&object) {
             // After the request was read: a later tenant of the name does not have this request.
-            let home = Home::of(registry, &address.space);
+            let scope = RequestScope::of(registry, &address.space);
             let signed =
-                home.and_then(|home| certificate(authority, &home, &object, SystemTime::now()));
-            put(&mut object, signed);
+                scope.and_then(|scope| certificate(authority, &scope, &object, SystemTime::now()));
+            record_result(&mut object, signed);
         }
         Ok(Modified {
             object,
             warnings: Vec::new(),
         })
     };
-    modify(registry, request, make).await.map(drop)
+    modify(registry, request, update).await.map(drop)
 }
 
 /// Whether the request is for this signer, approved, and neither denied, failed nor signed.
@@ -100,11 +100,11 @@ fn is_due(request: &Object) -> bool {
     spec["signerName"] == SIGNER && !done && is("Approved") && !is("Denied") && !is("Failed")
 }
 
-fn put(request: &mut Object, signed: std::result::Result<String, Failed>) {
+fn record_result(request: &mut Object, signed: std::result::Result<String, SigningFailure>) {
     let status = request.entry("status").or_insert_with(|| json!({}));
     match signed {
         Ok(pem) => status["certificate"] = STANDARD.encode(pem).into(),
-        Err(Failed { reason, message }) => {
+        Err(SigningFailure { reason, message }) => {
             tracing::info!(reason, message, "certificate request refused");
             let now = time::now();
             let failed = json!({
@@ -125,10 +125,10 @@ fn put(request: &mut Object, signed: std::result::Result<String, Failed>) {
 
 fn certificate(
     authority: &Authority,
-    home: &Home<'_>,
+    scope: &RequestScope<'_>,
     object: &Object,
     now: SystemTime,
-) -> std::result::Result<String, Failed> {
+) -> std::result::Result<String, SigningFailure> {
     let spec = object.get("spec").unwrap_or(&Value::Null);
     check_usages(spec)?;
     let pem = spec["request"].as_str().unwrap_or("");
@@ -136,17 +136,17 @@ fn certificate(
     let pem = pem.and_then(|pem| String::from_utf8(pem).ok());
     let request = CertificateRequest::from_pem(&pem.unwrap_or_default());
     let request = request.map_err(|error| invalid(format!("the request is not valid: {error}")))?;
-    let subject = subject(request.subject, home)?;
+    let subject = subject(request.subject, scope)?;
     let validity = validity(authority, spec, now)?;
     let issued = authority.issue_client(&subject, &request.public_key, validity);
-    issued.map_err(|error| Failed {
+    issued.map_err(|error| SigningFailure {
         reason: "SigningError",
         message: error.to_string(),
     })
 }
 
 /// Checks the usages, with the wording of Kubernetes.
-fn check_usages(spec: &Value) -> std::result::Result<(), Failed> {
+fn check_usages(spec: &Value) -> std::result::Result<(), SigningFailure> {
     let usages = spec["usages"].as_array().into_iter().flatten();
     let mut for_clients = false;
     for usage in usages.filter_map(Value::as_str) {
@@ -171,15 +171,22 @@ fn check_usages(spec: &Value) -> std::result::Result<(), Failed> {
 ///
 /// The prefix `system:` is reserved for the server, so a tenant's request can obtain neither such a
 /// group nor such a user name: service accounts are named so.
-fn subject(asked: Subject, home: &Home<'_>) -> std::result::Result<Subject, Failed> {
-    let space = home.space;
-    if asked.tenant.as_ref().is_some_and(|tenant| tenant != space) {
+fn subject(
+    requested: Subject,
+    scope: &RequestScope<'_>,
+) -> std::result::Result<Subject, SigningFailure> {
+    let space = scope.space;
+    if requested
+        .tenant
+        .as_ref()
+        .is_some_and(|tenant| tenant != space)
+    {
         let message =
             format!("a certificate of this tenant must have the tenant \"{space}\" or none");
         return Err(invalid(message));
     }
     let of_tenant = !space.is_system();
-    let group = asked.groups.iter().find(|group| match of_tenant {
+    let group = requested.groups.iter().find(|group| match of_tenant {
         true => group.starts_with(RESERVED_PREFIX),
         false => *group == MASTERS,
     });
@@ -187,15 +194,15 @@ fn subject(asked: Subject, home: &Home<'_>) -> std::result::Result<Subject, Fail
         let message = format!("use of {SIGNER} signer with {group} group is not allowed");
         return Err(invalid(message));
     }
-    if of_tenant && asked.user.starts_with(RESERVED_PREFIX) {
-        let user = asked.user;
+    if of_tenant && requested.user.starts_with(RESERVED_PREFIX) {
+        let user = requested.user;
         let message = format!("use of {SIGNER} signer with {user} user is not allowed");
         return Err(invalid(message));
     }
     Ok(Subject {
         tenant: Some(space.clone()),
-        tenant_uid: home.uid.clone(),
-        ..asked
+        tenant_uid: scope.uid.clone(),
+        ..requested
     })
 }
 
@@ -204,14 +211,16 @@ fn validity(
     authority: &Authority,
     spec: &Value,
     now: SystemTime,
-) -> std::result::Result<Validity, Failed> {
-    let asked = spec["expirationSeconds"].as_u64().map(Duration::from_secs);
-    let length = asked.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
+) -> std::result::Result<Validity, SigningFailure> {
+    let requested = spec["expirationSeconds"].as_u64().map(Duration::from_secs);
+    let length = requested
+        .unwrap_or(MAX_VALIDITY)
+        .clamp(MIN_VALIDITY, MAX_VALIDITY);
     let mut validity = Validity::starting(now, length);
     // A generated CA signed itself. An external one did not, and its expiry is not checked.
     if let Some(own) = authority.recognise(authority.certificate_pem()) {
         if own.until <= now {
-            return Err(Failed {
+            return Err(SigningFailure {
                 reason: "SigningError",
                 message: "the CA's own certificate has expired".to_owned(),
             });
@@ -221,8 +230,8 @@ fn validity(
     Ok(validity)
 }
 
-fn invalid(message: String) -> Failed {
-    Failed {
+fn invalid(message: String) -> SigningFailure {
+    SigningFailure {
         reason: "SignerValidationFailure",
         message,
     }
@@ -238,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_approved_and_open_is_due() {
+    fn only_approved_and_open_requests_are_due() {
         let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
         let approved = condition("Approved", "True");
         for (conditions, due) in [
@@ -259,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn usages_must_be_those_of_a_client() {
+    fn only_client_usages_are_signed() {
         let check = |usages: Value| check_usages(&json!({"usages": usages})).err();
         let message = |usages| check(usages).map(|failed| failed.message);
         assert_eq!(message(json!(["client auth", "digital signature"])), None);
@@ -274,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_holds_as_long_as_asked_for_and_no_longer_than_its_ca() {
+    fn validity_is_as_requested_but_at_most_that_of_the_ca() {
         let now = SystemTime::now();
         let days = |days: u64| Duration::from_secs(days * 86_400);
         let authority =

@@ -21,12 +21,12 @@ use insula_kinds::{Object, Value, time};
 use memchr::memmem;
 use serde_json::json;
 
-use crate::terminate::{Extent, finalizers, uid};
+use crate::terminate::{DeletionScope, finalizers, uid};
 
 /// Reconciles one definition, and those of its group that waited for its names. Returns whether no
 /// work is left.
-pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
-    let mut names_moved = true;
+pub async fn reconcile(registry: &Registry, address: &Address) -> Result<bool> {
+    let mut names_changed = true;
     let mut finished = true;
     if let Some(definition) = registry.cached(address) {
         let tree = definition.tree();
@@ -34,14 +34,14 @@ pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
             finished = terminate(registry, address, &tree).await?;
         } else {
             let before = Names::accepted(&tree);
-            finished = introduce(registry, address, &tree).await?;
-            names_moved = before != Names::default();
+            finished = establish(registry, address, &tree).await?;
+            names_changed = before != Names::default();
         }
     }
-    if names_moved {
-        finished &= tend_waiting(registry, address, &address.space).await?;
+    if names_changed {
+        finished &= reconcile_waiting(registry, address, &address.space).await?;
         if address.space.is_system() {
-            tend_tenants(registry, address).await?;
+            reconcile_tenants(registry, address).await?;
         }
     }
     Ok(finished)
@@ -55,14 +55,14 @@ pub fn last_change(cache: &Cache, name: &str) -> Revision {
 }
 
 /// Reconciles definitions of the same group in a space whose names were taken.
-async fn tend_waiting(registry: &Registry, address: &Address, space: &Space) -> Result<bool> {
+async fn reconcile_waiting(registry: &Registry, address: &Address, space: &Space) -> Result<bool> {
     let mut finished = true;
     for other in group_of(registry, address, space) {
         let waits = || memmem::find(&other.body(), br#""status":"False""#).is_some();
         let same = other.name() == address.name && *space == address.space;
         if !same && waits() && !other.is_terminating() {
             let other_address = apis::definition_address(space, other.name());
-            finished &= introduce(registry, &other_address, &other.tree()).await?;
+            finished &= establish(registry, &other_address, &other.tree()).await?;
         }
     }
     Ok(finished)
@@ -70,25 +70,25 @@ async fn tend_waiting(registry: &Registry, address: &Address, space: &Space) -> 
 
 /// Reconciles tenants' definitions whose names were taken by a published one. If they wait for
 /// anything else, their own items handle it.
-async fn tend_tenants(registry: &Registry, address: &Address) -> Result<()> {
+async fn reconcile_tenants(registry: &Registry, address: &Address) -> Result<()> {
     for (space, _) in registry.cache().everywhere(insula_cache::definitions()) {
         if !space.is_system() {
-            tend_waiting(registry, address, &space).await?;
+            reconcile_waiting(registry, address, &space).await?;
         }
     }
     Ok(())
 }
 
 /// Accepts the names, and establishes the definition once it has them.
-async fn introduce(registry: &Registry, address: &Address, definition: &Object) -> Result<bool> {
-    let others = names_of_others(registry, address);
-    let (own, before) = (Names::requested(definition), Names::accepted(definition));
+async fn establish(registry: &Registry, address: &Address, definition: &Object) -> Result<bool> {
+    let others = taken_names(registry, address);
+    let (own, before) = (Names::wanted(definition), Names::accepted(definition));
     let accepted = accept(&own, &before, others.iter());
-    let obstacle = obstacle(registry, address, definition);
+    let blocked = blocking_condition(registry, address, definition);
     let named = accepted.condition.holds;
-    let established = match (named, &obstacle) {
+    let established = match (named, &blocked) {
         (true, None) => Some(Condition::established()),
-        (true, Some(obstacle)) => Some(obstacle.clone()),
+        (true, Some(condition)) => Some(condition.clone()),
         (false, _) => condition::establishing(definition, false),
     };
     let established = established.filter(|_| !condition::holds(definition, condition::ESTABLISHED));
@@ -106,12 +106,16 @@ async fn introduce(registry: &Registry, address: &Address, definition: &Object) 
         }
     })
     .await?;
-    Ok(obstacle.is_none())
+    Ok(blocked.is_none())
 }
 
 /// Why a definition cannot be established: an invalid CA bundle of its webhook, or, in a tenant,
 /// remaining objects of the published definition of the same name.
-fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Option<Condition> {
+fn blocking_condition(
+    registry: &Registry,
+    address: &Address,
+    definition: &Object,
+) -> Option<Condition> {
     if condition::holds(definition, condition::ESTABLISHED) {
         return None;
     }
@@ -126,12 +130,12 @@ fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Opti
     let (resource, group) = address.name.split_once('.')?;
     let mark = CollectionKey::Custom { group, resource };
     let collection = registry.cache().find(mark, &address.space)?;
-    let left = collection.snapshot("", None).objects.len();
+    let remaining = collection.snapshot("", None).objects.len();
     let message = format!(
-        "{left} objects of the definition that the system publishes under this name are still in \
+        "{remaining} objects of the definition that the system publishes under this name are still in \
          this space; they have to be deleted first"
     );
-    (left > 0).then(|| {
+    (remaining > 0).then(|| {
         Condition::new(
             condition::ESTABLISHED,
             false,
@@ -149,24 +153,24 @@ fn group_of(registry: &Registry, address: &Address, space: &Space) -> Vec<Arc<St
     let all = registry.cache().find(insula_cache::definitions(), space);
     let all = all.map(|all| all.snapshot("", None).objects);
     let mut all = all.unwrap_or_default();
-    all.retain(|other| is_in(other, group));
+    all.retain(|other| is_in_group(other, group));
     all
 }
 
-fn is_in(definition: &Stored, group: &str) -> bool {
+fn is_in_group(definition: &Stored, group: &str) -> bool {
     let name = definition.name().split_once('.');
     name.is_some_and(|(_, of)| of == group)
 }
 
 /// The names taken by other definitions of the group: those of the space, and those that the system
 /// publishes to it.
-fn names_of_others(registry: &Registry, address: &Address) -> Vec<Names> {
+fn taken_names(registry: &Registry, address: &Address) -> Vec<Names> {
     let mut others = group_of(registry, address, &address.space);
     if !address.space.is_system() {
         let group = address.name.split_once('.').map_or("", |(_, group)| group);
         let own = |definition: &Arc<Stored>| others.iter().any(|own| own.key == definition.key);
         let published = apis::published(registry.cache()).into_iter();
-        let published = published.filter(|definition| is_in(definition, group));
+        let published = published.filter(|definition| is_in_group(definition, group));
         let published: Vec<_> = published.filter(|definition| !own(definition)).collect();
         others.extend(published);
     }
@@ -197,7 +201,7 @@ async fn terminate(registry: &Registry, address: &Address, definition: &Object) 
         false => Condition::never_established(),
     };
     write_condition(registry, address, definition, &end).await?;
-    release(registry, address, definition).await?;
+    remove_finalizer(registry, address, definition).await?;
     Ok(true)
 }
 
@@ -213,23 +217,20 @@ async fn remove_objects(registry: &Registry, address: &Address) -> Result<bool> 
         return Ok(true);
     };
     let kind = offer.storage();
-    let mut left = false;
+    let mut remaining = false;
     for (space, _) in registry.cache().everywhere(&kind) {
         let here = offer_source(registry, &space, group, resource);
         if here.as_ref() != Some(&address.space) {
             continue;
         }
-        let extent = Extent {
+        let scope = DeletionScope {
             registry,
             space: &space,
             namespace: None,
         };
-        left |= !extent
-            .empty(std::slice::from_ref(&kind))
-            .await?
-            .is_nothing();
+        remaining |= !scope.empty(std::slice::from_ref(&kind)).await?.is_empty();
     }
-    Ok(!left)
+    Ok(!remaining)
 }
 
 fn offer(registry: &Registry, space: &Space, group: &str, resource: &str) -> Option<Offer> {
@@ -242,18 +243,22 @@ fn offer_source(registry: &Registry, space: &Space, group: &str, resource: &str)
 }
 
 /// Removes the finalizer of a definition without objects.
-async fn release(registry: &Registry, address: &Address, definition: &Object) -> Result<()> {
+async fn remove_finalizer(
+    registry: &Registry,
+    address: &Address,
+    definition: &Object,
+) -> Result<()> {
     let of = uid(definition);
-    let make = |current: &Object| {
+    let update = |current: &Object| {
         let mut object = current.clone();
         if uid(current) == of {
             let rest = finalizers(current, "metadata").filter(|name| *name != condition::FINALIZER);
             let rest: Vec<&str> = rest.collect();
             object["metadata"]["finalizers"] = json!(rest);
         }
-        Ok(unchanged(object))
+        Ok(without_warnings(object))
     };
-    modify(registry, Modify::by_server(address, None), make)
+    modify(registry, Modify::by_server(address, None), update)
         .await
         .map(drop)
 }
@@ -294,7 +299,7 @@ async fn write_status(
         return Ok(());
     }
     let of = uid(definition);
-    let make = |current: &Object| {
+    let update = |current: &Object| {
         let mut object = current.clone();
         if uid(current) == of {
             let status = object.entry("status").or_insert_with(|| json!({}));
@@ -302,13 +307,13 @@ async fn write_status(
                 change(status);
             }
         }
-        Ok(unchanged(object))
+        Ok(without_warnings(object))
     };
     let request = Modify::by_server(address, Some("status"));
-    modify(registry, request, make).await.map(drop)
+    modify(registry, request, update).await.map(drop)
 }
 
-fn unchanged(object: Object) -> Modified {
+fn without_warnings(object: Object) -> Modified {
     Modified {
         object,
         warnings: Vec::new(),

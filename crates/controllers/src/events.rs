@@ -16,7 +16,7 @@ use insula_cache::expiry::{self, expiring};
 use insula_core::{Revision, Space};
 use insula_store::{Expect, Outcome, Transaction};
 
-use crate::RETRY;
+use crate::RETRY_DELAY;
 
 /// Removes the expired events of every space.
 pub struct Expiry {
@@ -28,22 +28,22 @@ pub struct Expiry {
 
 /// The result of a pass over all events.
 #[derive(Debug, Default)]
-struct Look {
+struct Scan {
     /// Expired events, as they were seen.
-    due: Vec<Due>,
+    due: Vec<ExpiredEvent>,
     /// When the next one expires, in seconds since 1970.
     next: Option<u32>,
 }
 
 /// An expired event.
 #[derive(Debug)]
-struct Due {
+struct ExpiredEvent {
     address: Address,
     event: Arc<Stored>,
 }
 
 /// The number of events removed per transaction; below the limit of every store.
-const BATCH: usize = 100;
+const DELETE_BATCH: usize = 100;
 
 impl Expiry {
     /// Runs until it is dropped.
@@ -52,36 +52,36 @@ impl Expiry {
         loop {
             // Subscribed before the events are read, so that none is missed.
             let changed = log.changed().notified();
-            let look = self.look(expiry::now()).await;
-            if let Err(refusal) = self.remove(&look.due).await {
+            let scan = self.scan(expiry::now()).await;
+            if let Err(refusal) = self.remove(&scan.due).await {
                 tracing::warn!(%refusal, "event removal failed");
-                tokio::time::sleep(RETRY).await;
+                tokio::time::sleep(RETRY_DELAY).await;
                 continue;
             }
-            match look.next {
-                Some(due) => self.rest_until(due).await,
-                None if look.due.is_empty() => changed.await,
+            match scan.next {
+                Some(due) => self.sleep_until_due(due).await,
+                None if scan.due.is_empty() => changed.await,
                 None => {}
             }
         }
     }
 
     /// Checks every event of every space once.
-    async fn look(&self, now: u32) -> Look {
-        let mut look = Look::default();
+    async fn scan(&self, now: u32) -> Scan {
+        let mut scan = Scan::default();
         for (space, collection) in self.registry.cache().everywhere(expiring()) {
             for event in collection.snapshot("", None).objects {
                 let due = self.due(&event);
                 if due <= now {
-                    look.due.push(Due::new(&space, event));
+                    scan.due.push(ExpiredEvent::new(&space, event));
                 } else {
-                    look.next = Some(look.next.map_or(due, |next| next.min(due)));
+                    scan.next = Some(scan.next.map_or(due, |next| next.min(due)));
                 }
             }
             // A space may have many events.
             tokio::task::yield_now().await;
         }
-        look
+        scan
     }
 
     /// When the event expires. One without a write time was stored by an older server; its creation
@@ -99,15 +99,15 @@ impl Expiry {
 
     /// Sleeps until `due`, and long enough beyond that to collect a batch: a sixtieth of the TTL,
     /// like the leases that kube-apiserver attaches to events.
-    async fn rest_until(&self, due: u32) {
-        let longer = (self.after / 60).clamp(Duration::from_millis(100), Duration::from_secs(60));
+    async fn sleep_until_due(&self, due: u32) {
+        let slack = (self.after / 60).clamp(Duration::from_millis(100), Duration::from_secs(60));
         let wait = Duration::from_secs(due.saturating_sub(expiry::now()).into());
-        tokio::time::sleep(wait + longer).await;
+        tokio::time::sleep(wait + slack).await;
     }
 
-    async fn remove(&self, due: &[Due]) -> Result<()> {
+    async fn remove(&self, due: &[ExpiredEvent]) -> Result<()> {
         let mut last = Revision::ZERO;
-        for batch in due.chunks(BATCH) {
+        for batch in due.chunks(DELETE_BATCH) {
             last = last.max(self.remove_batch(batch).await?);
         }
         // Removed events must not be found by the next pass.
@@ -117,8 +117,8 @@ impl Expiry {
 
     /// Removes the events that are unchanged. An event that was written meanwhile stays, and one
     /// that is gone was removed by another server.
-    async fn remove_batch(&self, batch: &[Due]) -> Result<Revision> {
-        let mut batch: Vec<&Due> = batch.iter().collect();
+    async fn remove_batch(&self, batch: &[ExpiredEvent]) -> Result<Revision> {
+        let mut batch: Vec<&ExpiredEvent> = batch.iter().collect();
         let mut last = Revision::ZERO;
         while !batch.is_empty() {
             let transaction = batch.iter().fold(Transaction::new(), |all, due| {
@@ -132,20 +132,20 @@ impl Expiry {
                     last = conflict.revision;
                     self.registry.cache().await_applied(last).await;
                     batch.remove(conflict.check);
-                    batch.retain(|due| self.is_there(due));
+                    batch.retain(|due| self.is_unchanged(due));
                 }
             }
         }
         Ok(last)
     }
 
-    fn is_there(&self, due: &Due) -> bool {
+    fn is_unchanged(&self, due: &ExpiredEvent) -> bool {
         let found = self.registry.cached(&due.address);
         found.is_some_and(|found| found.revision == due.event.revision)
     }
 }
 
-impl Due {
+impl ExpiredEvent {
     fn new(space: &Space, event: Arc<Stored>) -> Self {
         let address = Address {
             kind: expiring().into(),

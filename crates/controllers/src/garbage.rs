@@ -7,10 +7,10 @@
 //!
 //! ```text
 //! owners            finds owners and their state
-//! cycle             finds owners that wait for each other
-//! evaluate          decides about one object, from the cache
+//! cycles            finds owners that wait for each other
+//! evaluator         decides about one object, from the cache
 //! plan              decides about a batch, and what follows from it
-//! execute           carries out the decisions, on exactly the evaluated versions
+//! executor          carries out the decisions, on exactly the evaluated versions
 //! cross_namespace   finds references into another namespace
 //! report            writes events about them
 //! ```
@@ -23,13 +23,13 @@
 //! Nothing runs while objects with owners do not change. Spaces take turns with a batch of objects
 //! each, and the deletions of one batch are one transaction.
 
-mod act;
-mod circle;
-mod judge;
+mod cross_namespace;
+mod cycles;
+mod evaluator;
+mod executor;
 mod owners;
 mod plan;
 mod report;
-mod stray;
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -42,8 +42,8 @@ use insula_core::Space;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use crate::RETRY;
-use judge::{Judge, Verdict};
+use crate::RETRY_DELAY;
+use evaluator::{Decision, Evaluator};
 use plan::Plan;
 
 /// Deletes objects without remaining owners, in every space.
@@ -54,18 +54,18 @@ pub struct Collector {
 
 /// The objects of a batch that have to be evaluated again.
 #[derive(Debug, Default)]
-struct Left {
+struct Requeue {
     /// At once: the object changed meanwhile.
-    again: Vec<Node>,
+    now: Vec<Node>,
     /// After a delay: the attempt failed.
-    later: Vec<Node>,
+    after_delay: Vec<Node>,
     /// After a long delay: it was refused, and will be until something changes.
-    much_later: Vec<Node>,
+    after_refusal: Vec<Node>,
 }
 
 /// Objects that are evaluated again at a later time.
 #[derive(Debug, Default)]
-struct Agenda {
+struct DelayQueue {
     items: BTreeMap<(Instant, u64), (Space, Node)>,
     count: u64,
 }
@@ -74,13 +74,13 @@ struct Agenda {
 const BATCH: usize = 100;
 
 /// The number of objects evaluated before the task yields.
-const PORTION: usize = 16;
+const YIELD_INTERVAL: usize = 16;
 
 /// The number of spaces processed concurrently.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 
 /// The delay before a refused action is retried.
-const REFUSED: Duration = Duration::from_secs(60);
+const REFUSAL_DELAY: Duration = Duration::from_secs(60);
 
 impl Collector {
     /// A collector for the objects of a registry.
@@ -91,40 +91,40 @@ impl Collector {
     /// Runs until `stop` completes. All tasks have ended when it returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
-        let owner_graph = self.registry.cache().owner_graph();
-        let mut agenda = Agenda::default();
+        let kinship = self.registry.cache().kinship();
+        let mut delayed = DelayQueue::default();
         let mut workers = JoinSet::new();
         let mut taken: HashMap<Id, (Space, Vec<Node>)> = HashMap::new();
         owner_graph.follow();
         loop {
-            while workers.len() < AT_ONCE
-                && let Some((space, nodes)) = owner_graph.take(BATCH)
+            while workers.len() < MAX_CONCURRENT
+                && let Some((space, nodes)) = kinship.take(BATCH)
             {
                 let (this, on) = (self.clone(), (space.clone(), nodes.clone()));
-                let worker = async move { this.look(&on.0, on.1).await };
+                let worker = async move { this.process(&on.0, on.1).await };
                 taken.insert(workers.spawn(worker).id(), (space, nodes));
             }
-            let next = agenda.next();
+            let next = delayed.next();
             tokio::select! {
                 () = &mut stop => break,
-                () = owner_graph.work_available().notified(), if workers.len() < AT_ONCE => {}
+                () = kinship.told().notified(), if workers.len() < MAX_CONCURRENT => {}
                 Some(done) = workers.join_next_with_id() => {
-                    let (id, left) = match done {
-                        Ok((id, left)) => (id, Some(left)),
+                    let (id, requeue) = match done {
+                        Ok((id, requeue)) => (id, Some(requeue)),
                         Err(error) => {
                             tracing::error!(%error, "garbage collector task panicked");
                             (error.id(), None)
                         }
                     };
                     if let Some((space, nodes)) = taken.remove(&id) {
-                        let left = left.unwrap_or_else(|| Left::retrying(nodes));
-                        self.put_back(&mut agenda, &space, left);
-                        owner_graph.done(&space);
+                        let requeue = requeue.unwrap_or_else(|| Requeue::retrying(nodes));
+                        self.put_back(&mut delayed, &space, requeue);
+                        kinship.done(&space);
                     }
                 }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
-                    for (space, node) in agenda.due(Instant::now()) {
-                        owner_graph.requeue(&space, node);
+                    for (space, node) in delayed.due(Instant::now()) {
+                        kinship.look_again(&space, node);
                     }
                 }
             }
@@ -133,53 +133,56 @@ impl Collector {
         workers.shutdown().await;
     }
 
-    fn put_back(&self, agenda: &mut Agenda, space: &Space, left: Left) {
-        for node in left.again {
-            self.registry.cache().owner_graph().requeue(space, node);
+    fn put_back(&self, delayed: &mut DelayQueue, space: &Space, requeue: Requeue) {
+        for node in requeue.now {
+            self.registry.cache().kinship().look_again(space, node);
         }
         let now = Instant::now();
-        for (nodes, after) in [(left.later, RETRY), (left.much_later, REFUSED)] {
+        for (nodes, after) in [
+            (requeue.after_delay, RETRY_DELAY),
+            (requeue.after_refusal, REFUSAL_DELAY),
+        ] {
             for node in nodes {
-                agenda.add(now + after, space, node);
+                delayed.add(now + after, space, node);
             }
         }
     }
 
     /// Evaluates objects of a space and acts on the decisions.
-    async fn look(&self, space: &Space, mut nodes: Vec<Node>) -> Left {
-        let mut judge = Judge::new(&self.registry, space);
-        nodes.retain(|node| !matches!(judge.judge(node), Verdict::Leave));
+    async fn process(&self, space: &Space, mut nodes: Vec<Node>) -> Requeue {
+        let mut evaluator = Evaluator::new(&self.registry, space);
+        nodes.retain(|node| !matches!(evaluator.evaluate(node), Decision::Leave));
         if nodes.is_empty() {
-            return Left::default();
+            return Requeue::default();
         }
         // Decisions must not rest on outdated state: evaluate again when caught up.
         if let Err(refusal) = self.registry.catch_up().await {
             tracing::warn!(%space, %refusal, "garbage collection failed");
-            return Left::retrying(nodes);
+            return Requeue::retrying(nodes);
         }
         let mut plan = Plan::new(&self.registry, space);
         for (count, node) in nodes.into_iter().enumerate() {
             // A whole batch would occupy the thread for too long.
-            if count % PORTION == PORTION - 1 {
+            if count % YIELD_INTERVAL == YIELD_INTERVAL - 1 {
                 tokio::task::yield_now().await;
             }
             plan.consider(node);
         }
-        plan.look_ahead().await;
-        plan.carry_out().await
+        plan.extend().await;
+        plan.execute().await
     }
 }
 
-impl Left {
+impl Requeue {
     fn retrying(nodes: Vec<Node>) -> Self {
         Self {
-            later: nodes,
+            after_delay: nodes,
             ..Self::default()
         }
     }
 }
 
-impl Agenda {
+impl DelayQueue {
     fn add(&mut self, at: Instant, space: &Space, node: Node) {
         self.count += 1;
         self.items.insert((at, self.count), (space.clone(), node));

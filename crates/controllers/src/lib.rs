@@ -19,12 +19,12 @@
 //! store or after a restart, and all state that is needed after a crash is in the objects.
 
 pub mod aggregation;
+pub mod bootstrap_objects;
 pub mod certificates;
 mod conditions;
 pub mod definitions;
+mod event_sources;
 pub mod events;
-mod follow;
-pub mod furniture;
 pub mod garbage;
 pub mod namespace;
 pub mod protection;
@@ -49,11 +49,11 @@ use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::event_sources::EventSources;
 use crate::events::Expiry;
-use crate::follow::Follow;
 use crate::garbage::Collector;
 use crate::queue::{Item, Queue, Task};
-use crate::tokens::Keeper;
+use crate::tokens::TokenSecrets;
 
 /// All controllers of one server.
 #[derive(Clone)]
@@ -82,17 +82,17 @@ impl Default for Settings {
 
 /// When an item is processed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum Action {
     /// Only after its next event.
-    Nothing,
+    Done,
     /// After a change in its space that is newer than this revision, because another actor must act
     /// first.
-    Wait(Revision),
+    AwaitChange(Revision),
     /// At this time, because the attempt failed.
     Retry(Instant),
     /// At this time and not before, whatever events arrive: another writer's change was
     /// overwritten, and two writers that disagree must not write in a tight loop.
-    Rest(Instant),
+    CoolDown(Instant),
 }
 
 /// The number of items processed concurrently. Each is a sequence of small transactions, and the
@@ -100,26 +100,26 @@ enum Next {
 const WORKERS: usize = 32;
 
 /// How often the spaces of waiting items are checked for changes.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The delay before a failed item is retried.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How long an item cools down after it overwrote another writer's change.
-const REST: Duration = Duration::from_secs(1);
+const COOLDOWN: Duration = Duration::from_secs(1);
 
-impl Next {
-    fn wait_unless(finished: bool, seen: Revision) -> Self {
+impl Action {
+    fn await_unless(finished: bool, seen: Revision) -> Self {
         match finished {
-            true => Self::Nothing,
-            false => Self::Wait(seen),
+            true => Self::Done,
+            false => Self::AwaitChange(seen),
         }
     }
 
-    fn rest_if(written_over: bool) -> Self {
-        match written_over {
-            true => Self::Rest(Instant::now() + REST),
-            false => Self::Nothing,
+    fn cool_down_if(overwritten: bool) -> Self {
+        match overwritten {
+            true => Self::CoolDown(Instant::now() + COOLDOWN),
+            false => Self::Done,
         }
     }
 }
@@ -146,56 +146,56 @@ impl Controllers {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let collector = Collector::new(Arc::clone(&self.registry));
         let (end, ended) = oneshot::channel::<()>();
-        let tend = async {
-            self.tend(stop).await;
+        let run_queue = async {
+            self.run_queue(stop).await;
             drop(end);
         };
-        tokio::join!(tend, collector.run(async { drop(ended.await) }));
+        tokio::join!(run_queue, collector.run(async { drop(ended.await) }));
     }
 
-    async fn tend(self, stop: impl Future<Output = ()>) {
+    async fn run_queue(self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
-        let mut follow = Follow::new(Arc::clone(&self.registry));
+        let mut event_sources = EventSources::new(Arc::clone(&self.registry));
         let mut queue = Queue::default();
         let mut workers = JoinSet::new();
         let mut items: HashMap<Id, Item> = HashMap::new();
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut beside = JoinSet::new();
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut background = JoinSet::new();
         if let Some(expiry) = self.expiry() {
-            beside.spawn(expiry.run());
+            background.spawn(expiry.run());
         }
         if let Some(accounts) = &self.accounts {
             let (registry, accounts) = (Arc::clone(&self.registry), Arc::clone(accounts));
-            beside.spawn(tokens::mark_uses(registry, accounts));
+            background.spawn(tokens::record_uses(registry, accounts));
         }
         loop {
             while workers.len() < WORKERS
                 && let Some(item) = queue.take()
             {
                 let (this, on) = (self.clone(), item.clone());
-                let id = workers.spawn(async move { this.work(&on).await }).id();
+                let id = workers.spawn(async move { this.process(&on).await }).id();
                 items.insert(id, item);
             }
             tokio::select! {
                 () = &mut stop => break,
-                found = follow.next() => found.into_iter().for_each(|item| queue.add(item)),
+                found = event_sources.next() => found.into_iter().for_each(|item| queue.add(item)),
                 Some(done) = workers.join_next_with_id() => {
-                    let (id, next) = done.unwrap_or_else(|error| {
+                    let (id, action) = done.unwrap_or_else(|error| {
                         tracing::error!(%error, "controller task panicked");
-                        (error.id(), Next::Retry(Instant::now() + RETRY))
+                        (error.id(), Action::Retry(Instant::now() + RETRY_DELAY))
                     });
                     if let Some(item) = items.remove(&id) {
-                        queue.done(item, next);
+                        queue.done(item, action);
                     }
                 }
-                _ = look.tick(), if queue.has_waiting() => {
+                _ = poll.tick(), if queue.has_waiting() => {
                     queue.wake(Instant::now(), |item, seen| self.has_changed(item, seen));
                 }
             }
         }
         workers.shutdown().await;
-        beside.shutdown().await;
+        background.shutdown().await;
     }
 
     /// The task that removes old events, unless events are kept for ever.
@@ -207,64 +207,72 @@ impl Controllers {
         })
     }
 
-    async fn work(&self, item: &Item) -> Next {
-        match self.attempt(item).await {
-            Ok(next) => next,
+    async fn process(&self, item: &Item) -> Action {
+        match self.reconcile(item).await {
+            Ok(action) => action,
             Err(refusal) => {
                 tracing::warn!(task = ?item.task, space = %item.space, name = %item.key,
                     %refusal, "reconcile failed");
-                Next::Retry(Instant::now() + RETRY)
+                Action::Retry(Instant::now() + RETRY_DELAY)
             }
         }
     }
 
-    async fn attempt(&self, item: &Item) -> Result<Next> {
+    async fn reconcile(&self, item: &Item) -> Result<Action> {
         // Read before the objects: a later change must lead to another attempt.
         let seen = self.registry.cache().applied();
         let (registry, address) = (&self.registry, || item.address());
         Ok(match item.task {
             Task::Namespace => {
                 let gone = namespace::terminate(registry, &item.space, &item.key).await?;
-                Next::wait_unless(gone, seen)
+                Action::await_unless(gone, seen)
             }
             Task::Tenant => {
                 let gone = tenant::terminate(registry, &item.key).await?;
-                Next::wait_unless(gone, seen)
+                Action::await_unless(gone, seen)
             }
             Task::Claim | Task::Volume | Task::AttributesClass => {
                 let released = protection::release(registry, &address()).await?;
-                Next::wait_unless(released, seen)
+                Action::await_unless(released, seen)
             }
             Task::Certificate => {
                 certificates::sign(registry, &self.authority, &address()).await?;
-                Next::Nothing
+                Action::Done
             }
-            Task::TokenSecret => match self.keeper() {
-                Some(keeper) => Next::rest_if(keeper.tend(&address()).await?),
-                None => Next::Nothing,
+            Task::TokenSecret => match self.token_secrets() {
+                Some(token_secrets) => {
+                    Action::cool_down_if(token_secrets.reconcile(&address()).await?)
+                }
+                None => Action::Done,
             },
-            Task::Account => match self.keeper() {
-                Some(keeper) => Next::rest_if(keeper.tend_all_of(&address()).await?),
-                None => Next::Nothing,
+            Task::Account => match self.token_secrets() {
+                Some(token_secrets) => {
+                    Action::cool_down_if(token_secrets.reconcile_account(&address()).await?)
+                }
+                None => Action::Done,
             },
-            Task::Roles => Next::rest_if(aggregation::show(registry, &item.space).await?),
-            Task::DefaultAccount => {
-                Next::rest_if(furniture::bring_account(registry, &address()).await?)
+            Task::Roles => {
+                Action::cool_down_if(aggregation::reconcile(registry, &item.space).await?)
             }
-            Task::RootCa => Next::rest_if(furniture::bring_root_ca(registry, &address()).await?),
+            Task::DefaultAccount => Action::cool_down_if(
+                bootstrap_objects::ensure_default_account(registry, &address()).await?,
+            ),
+            Task::RootCa => {
+                Action::cool_down_if(bootstrap_objects::ensure_root_ca(registry, &address()).await?)
+            }
             Task::Definition => {
-                let finished = definitions::tend(registry, &address()).await?;
-                Next::wait_unless(finished, seen)
+                let finished = definitions::reconcile(registry, &address()).await?;
+                Action::await_unless(finished, seen)
             }
             Task::Quotas | Task::Usage => {
-                Next::rest_if(quotas::tend(registry, &item.place()).await?)
+                Action::cool_down_if(quotas::reconcile(registry, &item.quota_place()).await?)
             }
         })
     }
 
-    fn keeper(&self) -> Option<Keeper<'_>> {
+    fn token_secrets(&self) -> Option<TokenSecrets<'_>> {
         let accounts = self.accounts.as_deref()?;
-        Some(Keeper {
+        Some(TokenSecrets {
             registry: &self.registry,
             issuer: &accounts.issuer,
             ca: self
@@ -324,7 +332,7 @@ pub async fn serve(
 
 /// Drops errors of writes that would be refused again: the next attempt follows a change of the
 /// object.
-fn unless_futile(done: Result<bool>, address: &Address) -> Result<bool> {
+fn ignore_permanent(done: Result<bool>, address: &Address) -> Result<bool> {
     match done {
         // Invalid, too large, or the space is being deleted.
         Err(refusal) if matches!(refusal.reason(), "" | "Invalid" | "Forbidden") => {

@@ -14,7 +14,7 @@ use insula_kinds::core_kind;
 use insula_kinds::time;
 
 use crate::conditions;
-use crate::terminate::{Extent, finalize, finalizers, kinds_in, uid};
+use crate::terminate::{DeletionScope, finalize, finalizers, kinds_in, uid};
 
 /// The finalizer of a namespace that is not empty.
 const FINALIZER: &str = "kubernetes";
@@ -33,28 +33,34 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
         // Only other controllers' finalizers are left; the namespace is removed with the last.
         return Ok(true);
     }
-    let extent = Extent {
+    let scope = DeletionScope {
         registry,
         space,
         namespace: Some(name),
     };
-    let mut left = extent.empty(&[core_kind("pods").into()]).await?;
-    if left.is_nothing() {
-        left = extent.empty(&content(&extent)).await?;
+    let mut remaining = scope.empty(&[core_kind("pods").into()]).await?;
+    if remaining.is_empty() {
+        remaining = scope.empty(&content(&scope)).await?;
     }
-    conditions::write(registry, &address, uid, &conditions::of_namespace(&left)).await?;
-    if left.is_nothing() {
+    conditions::write(
+        registry,
+        &address,
+        uid,
+        &conditions::for_namespace(&remaining),
+    )
+    .await?;
+    if remaining.is_empty() {
         finalize(registry, &address, uid, FINALIZER).await?;
         if space.is_system() {
             // The server needs some namespaces, and one of those can be deleted.
             bootstrap_objects::bootstrap(registry, &time::now()).await?;
         }
     }
-    Ok(left.is_nothing())
+    Ok(remaining.is_empty())
 }
 
 /// Every namespaced kind.
-fn content(extent: &Extent<'_>) -> Vec<Served> {
-    let kinds = kinds_in(extent.registry, extent.space);
+fn content(scope: &DeletionScope<'_>) -> Vec<Served> {
+    let kinds = kinds_in(scope.registry, scope.space);
     kinds.filter(|kind| kind.namespaced()).collect()
 }

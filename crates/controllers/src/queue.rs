@@ -10,7 +10,7 @@ use insula_kinds::core_kind;
 use insula_kinds::{KindId, kinds};
 use tokio::time::Instant;
 
-use crate::Next;
+use crate::Action;
 
 /// One task for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -78,29 +78,29 @@ impl Task {
         match self {
             Self::Namespace => core_kind("namespaces"),
             Self::Tenant => core_kind("tenants"),
-            Self::Certificate => stored("certificates.k8s.io", "certificatesigningrequests"),
+            Self::Certificate => built_in("certificates.k8s.io", "certificatesigningrequests"),
             Self::Claim => core_kind("persistentvolumeclaims"),
             Self::Volume => core_kind("persistentvolumes"),
-            Self::AttributesClass => stored("storage.k8s.io", "volumeattributesclasses"),
+            Self::AttributesClass => built_in("storage.k8s.io", "volumeattributesclasses"),
             Self::TokenSecret => core_kind("secrets"),
             Self::Account | Self::DefaultAccount => core_kind("serviceaccounts"),
             Self::RootCa => core_kind("configmaps"),
-            Self::Roles => stored("rbac.authorization.k8s.io", "clusterroles"),
-            Self::Definition => stored("apiextensions.k8s.io", "customresourcedefinitions"),
+            Self::Roles => built_in("rbac.authorization.k8s.io", "clusterroles"),
+            Self::Definition => built_in("apiextensions.k8s.io", "customresourcedefinitions"),
             Self::Quotas => core_kind("resourcequotas"),
             Self::Usage => core_kind("tenants"),
         }
     }
 }
 
-fn stored(group: &str, resource: &str) -> KindId {
-    let found = kinds().find_storage(group, resource);
+fn built_in(group: &str, resource: &str) -> KindId {
+    let found = kinds().stored(group, resource);
     found.expect("it is in the table")
 }
 
 impl Item {
-    /// The item that recounts the quotas of `place`.
-    pub fn at((space, namespace): Place) -> Self {
+    /// The item that recounts the quotas of a place.
+    pub fn for_quota_place((space, namespace): Place) -> Self {
         Self {
             task: match namespace {
                 Some(_) => Task::Quotas,
@@ -112,7 +112,7 @@ impl Item {
     }
 
     /// The place that a quota item recounts.
-    pub fn place(&self) -> Place {
+    pub fn quota_place(&self) -> Place {
         let namespace = (self.task == Task::Quotas).then(|| (*self.key).into());
         (self.space.clone(), namespace)
     }
@@ -155,7 +155,7 @@ enum Until {
     Changed(Revision),
     Time(Instant),
     /// The same, and its own events do not wake it.
-    Rested(Instant),
+    CooledDown(Instant),
 }
 
 impl Queue {
@@ -163,7 +163,7 @@ impl Queue {
     pub fn add(&mut self, item: Item) {
         match self.states.get_mut(&item) {
             None => self.push(item),
-            Some(State::Ready | State::RunningStale | State::Waiting(Until::Rested(_))) => {}
+            Some(State::Ready | State::RunningStale | State::Waiting(Until::CooledDown(_))) => {}
             Some(state @ State::Running) => *state = State::RunningStale,
             Some(State::Waiting(_)) => {
                 self.waiting -= 1;
@@ -180,14 +180,14 @@ impl Queue {
     }
 
     /// An item that was taken was worked on.
-    pub fn done(&mut self, item: Item, next: Next) {
+    pub fn done(&mut self, item: Item, next: Action) {
         let stale = self.states.get(&item) == Some(&State::RunningStale);
         match next {
-            Next::Retry(at) => self.wait(item, Until::Time(at)),
-            Next::Rest(at) => self.wait(item, Until::Rested(at)),
+            Action::Retry(at) => self.wait(item, Until::Time(at)),
+            Action::CoolDown(at) => self.wait(item, Until::CooledDown(at)),
             _ if stale => self.push(item),
-            Next::Wait(seen) => self.wait(item, Until::Changed(seen)),
-            Next::Nothing => {
+            Action::AwaitChange(seen) => self.wait(item, Until::Changed(seen)),
+            Action::Done => {
                 self.states.remove(&item);
             }
         }
@@ -200,18 +200,18 @@ impl Queue {
 
     /// What waited long enough is ready again.
     pub fn wake(&mut self, now: Instant, has_changed: impl Fn(&Item, Revision) -> bool) {
-        let over = |(item, state): (&Item, &State)| match state {
-            State::Waiting(Until::Time(at) | Until::Rested(at)) => *at <= now,
+        let due = |(item, state): (&Item, &State)| match state {
+            State::Waiting(Until::Time(at) | Until::CooledDown(at)) => *at <= now,
             State::Waiting(Until::Changed(seen)) => has_changed(item, *seen),
             _ => false,
         };
-        let over: Vec<Item> = self
+        let due: Vec<Item> = self
             .states
             .iter()
-            .filter(|(item, state)| over((item, state)))
+            .filter(|(item, state)| due((item, state)))
             .map(|(item, _)| item.clone())
             .collect();
-        for item in over {
+        for item in due {
             self.waiting -= 1;
             self.push(item);
         }
@@ -241,29 +241,29 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_changes_while_it_is_worked_on_is_worked_on_again() {
+    fn item_added_while_processed_is_processed_again() {
         let mut queue = Queue::default();
         queue.add(item("a"));
         queue.add(item("a"));
         let taken = queue.take().unwrap();
         assert_eq!(queue.take(), None);
         queue.add(item("a"));
-        assert_eq!(queue.take(), None, "never twice at once");
-        queue.done(taken, Next::Nothing);
+        assert_eq!(queue.take(), None, "one worker per item");
+        queue.done(taken, Action::Done);
         let taken = queue.take().unwrap();
-        queue.done(taken, Next::Nothing);
+        queue.done(taken, Action::Done);
         assert_eq!(queue.take(), None);
         assert!(queue.states.is_empty());
     }
 
     #[test]
-    fn what_waits_is_woken_by_its_own_event_or_by_its_space_or_by_time() {
+    fn waiting_item_is_woken_by_its_event_its_space_or_time() {
         let mut queue = Queue::default();
         let now = Instant::now();
         for (name, next) in [
-            ("event", Next::Wait(Revision::new(1))),
-            ("space", Next::Wait(Revision::new(2))),
-            ("time", Next::Retry(now)),
+            ("event", Action::AwaitChange(Revision::new(1))),
+            ("space", Action::AwaitChange(Revision::new(2))),
+            ("time", Action::Retry(now)),
         ] {
             queue.add(item(name));
             let taken = queue.take().unwrap();
@@ -280,21 +280,21 @@ mod tests {
     }
 
     #[test]
-    fn what_rests_is_worked_on_again_when_it_has_and_not_before() {
+    fn cooling_item_ignores_events_until_its_time() {
         let mut queue = Queue::default();
         let now = Instant::now();
         let later = now + std::time::Duration::from_secs(1);
         queue.add(item("a"));
         let taken = queue.take().unwrap();
         queue.add(item("a"));
-        queue.done(taken, Next::Rest(later));
+        queue.done(taken, Action::CoolDown(later));
         queue.add(item("a"));
         queue.wake(now, |_, _| true);
         assert_eq!(queue.take(), None);
         assert!(queue.has_waiting());
         queue.wake(later, |_, _| false);
         let taken = queue.take().unwrap();
-        queue.done(taken, Next::Nothing);
+        queue.done(taken, Action::Done);
         assert!(!queue.has_waiting());
         assert!(queue.states.is_empty());
     }

@@ -20,10 +20,10 @@ use insula_kinds::{Object, Value};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
-use crate::unless_futile;
+use crate::ignore_permanent;
 
 /// Notes every place with a quota as stale: changes made while no server ran were not noted.
-pub fn note_all(registry: &Registry) {
+pub fn mark_all_stale(registry: &Registry) {
     let cache = registry.cache();
     for (space, quotas) in cache.everywhere(core_kind("resourcequotas")) {
         for quota in quotas.snapshot("", None).objects {
@@ -47,23 +47,23 @@ pub fn note_all(registry: &Registry) {
 }
 
 /// Recounts everything at the place. Returns whether it was noted as stale.
-pub async fn tend(registry: &Registry, place: &Place) -> Result<bool> {
-    let dirty_quotas = registry.cache().dirty_quotas();
-    if !dirty_quotas.take(place) {
+pub async fn reconcile(registry: &Registry, place: &Place) -> Result<bool> {
+    let touched = registry.cache().touched();
+    if !touched.take(place) {
         return Ok(false);
     }
-    let told = match place {
-        (space, Some(namespace)) => count_all(registry, space, namespace).await,
-        (Space::Tenant(tenant), None) => show_usage(registry, tenant).await,
+    let result = match place {
+        (space, Some(namespace)) => recount_namespace(registry, space, namespace).await,
+        (Space::Tenant(tenant), None) => write_usage(registry, tenant).await,
         (Space::System, None) => Ok(()),
     };
-    if told.is_err() {
-        dirty_quotas.note(place.clone());
+    if result.is_err() {
+        touched.note(place.clone());
     }
-    told.map(|()| true)
+    result.map(|()| true)
 }
 
-async fn count_all(registry: &Registry, space: &Space, namespace: &str) -> Result<()> {
+async fn recount_namespace(registry: &Registry, space: &Space, namespace: &str) -> Result<()> {
     let quotas = registry.cache().find(core_kind("resourcequotas"), space);
     let quotas = quotas.map(|quotas| quotas.snapshot(&format!("{namespace}/"), None).objects);
     for quota in quotas.unwrap_or_default() {
@@ -73,20 +73,20 @@ async fn count_all(registry: &Registry, space: &Space, namespace: &str) -> Resul
             namespace: Some(namespace.to_owned()),
             name: quota.name().to_owned(),
         };
-        count(registry, &address).await?;
+        recount(registry, &address).await?;
     }
     Ok(())
 }
 
 /// Recounts one quota. After a lost race it queues with the writers of the namespace.
-async fn count(registry: &Registry, quota: &Address) -> Result<()> {
+async fn recount(registry: &Registry, quota: &Address) -> Result<()> {
     let mut turn = None;
     loop {
         let Some(found) = registry.cached(quota) else {
             return Ok(());
         };
         registry.cache().await_applied(found.revision).await;
-        let Some(value) = counted(registry, quota, &found) else {
+        let Some(value) = recounted(registry, quota, &found) else {
             return Ok(());
         };
         let change = Transaction::update(registry.key(quota), found.revision, value);
@@ -105,28 +105,28 @@ async fn count(registry: &Registry, quota: &Address) -> Result<()> {
 }
 
 /// The quota with its correct usage; `None` if it is up to date.
-fn counted(registry: &Registry, address: &Address, found: &Stored) -> Option<bytes::Bytes> {
+fn recounted(registry: &Registry, address: &Address, found: &Stored) -> Option<bytes::Bytes> {
     let read = Quota::read(&found.tree());
     let namespace = address.namespace.as_deref().unwrap_or("");
-    let count = || usage::recount(registry.cache(), &address.space, namespace, &read);
-    let used = cpu_bound::aside(count);
-    let is_said = read.is_fully_counted() && read.used == used;
-    (!is_said).then(|| quota::with_usage(found, &read, &used))
+    let recount = || usage::recount(registry.cache(), &address.space, namespace, &read);
+    let used = cpu_bound::aside(recount);
+    let is_current = read.is_settled() && read.used == used;
+    (!is_current).then(|| quota::with_usage(found, &read, &used))
 }
 
 /// Writes the usage into a limited tenant's status, and removes it from an unlimited one's.
-async fn show_usage(registry: &Registry, tenant: &TenantName) -> Result<()> {
+async fn write_usage(registry: &Registry, tenant: &TenantName) -> Result<()> {
     let address = tenant_address(tenant.as_str());
     let Some(found) = registry.cached(&address) else {
         return Ok(());
     };
     let tree = found.tree();
     let usage = quota::tenant::usage(registry, tenant, &tree);
-    if shown(&tree) == usage.as_ref() {
+    if current_usage(&tree) == usage.as_ref() {
         return Ok(());
     }
     let request = Modify::by_server(&address, Some("status"));
-    let make = |tenant: &Object| {
+    let update = |tenant: &Object| {
         let mut object = tenant.clone();
         let status = object.entry("status").or_insert_with(|| json!({}));
         if let Some(status) = status.as_object_mut() {
@@ -138,10 +138,10 @@ async fn show_usage(registry: &Registry, tenant: &TenantName) -> Result<()> {
             warnings: Vec::new(),
         })
     };
-    let written = modify(registry, request, make).await;
-    unless_futile(written.map(|done| done.is_some()), &address).map(drop)
+    let written = modify(registry, request, update).await;
+    ignore_permanent(written.map(|done| done.is_some()), &address).map(drop)
 }
 
-fn shown(tenant: &Object) -> Option<&Value> {
+fn current_usage(tenant: &Object) -> Option<&Value> {
     tenant.get("status")?.get("usage")
 }

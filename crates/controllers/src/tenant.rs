@@ -15,7 +15,7 @@ use insula_kinds::prepare::TENANT_FINALIZER;
 use insula_store::Transaction;
 
 use crate::conditions;
-use crate::terminate::{Extent, Left, finalize, finalizers, kinds_in, uid};
+use crate::terminate::{DeletionScope, Remaining, finalize, finalizers, kinds_in, uid};
 
 /// Advances the deletion of a tenant as far as possible. Returns whether it is finished.
 pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
@@ -35,63 +35,63 @@ pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
         // Only other controllers' finalizers are left; the tenant is removed with the last.
         return Ok(true);
     }
-    let extent = Extent {
+    let scope = DeletionScope {
         registry,
         space: &space,
         namespace: None,
     };
-    let left = empty(&extent).await?;
-    if left.is_nothing() {
-        sweep(&extent).await?;
+    let remaining = empty_stages(&scope).await?;
+    if remaining.is_empty() {
+        remove_undefined(&scope).await?;
         remove_fence(registry, &space).await?;
     }
     let held = finalizers(&tree, "spec").any(|finalizer| finalizer != TENANT_FINALIZER)
         || finalizers(&tree, "metadata").next().is_some();
-    if held || !left.is_nothing() {
-        conditions::write(registry, &address, uid, &conditions::of_tenant(&left)).await?;
+    if held || !remaining.is_empty() {
+        conditions::write(registry, &address, uid, &conditions::for_tenant(&remaining)).await?;
     }
-    if left.is_nothing() {
+    if remaining.is_empty() {
         finalize(registry, &address, uid, TENANT_FINALIZER).await?;
     }
-    Ok(left.is_nothing())
+    Ok(remaining.is_empty())
 }
 
 /// Empties one stage after the other, each when the one before is empty.
-async fn empty(extent: &Extent<'_>) -> Result<Left> {
-    let mut left = Left::default();
+async fn empty_stages(scope: &DeletionScope<'_>) -> Result<Remaining> {
+    let mut remaining = Remaining::default();
     for stage in STAGES {
-        let kinds = kinds_in(extent.registry, extent.space);
-        let kinds: Vec<Resource> = kinds.filter(|kind| stage_of(kind) == stage).collect();
-        left = extent.empty(&kinds).await?;
-        if !left.is_nothing() {
+        let kinds = kinds_in(scope.registry, scope.space);
+        let kinds: Vec<Served> = kinds.filter(|kind| stage_of(kind) == stage).collect();
+        remaining = scope.empty(&kinds).await?;
+        if !remaining.is_empty() {
             break;
         }
     }
-    Ok(left)
+    Ok(remaining)
 }
 
 /// Removes custom objects without a definition: they cannot be read any more, so their finalizers
 /// cannot be removed, and the next tenant of the name must not inherit them.
-async fn sweep(extent: &Extent<'_>) -> Result<()> {
-    let (cache, layout) = (extent.registry.cache(), extent.registry.layout());
-    for (group, resource) in cache.custom_resources(extent.space) {
+async fn remove_undefined(scope: &DeletionScope<'_>) -> Result<()> {
+    let (cache, layout) = (scope.registry.cache(), scope.registry.layout());
+    for (group, resource) in cache.custom_resources(scope.space) {
         let (group, resource) = (&*group, &*resource);
-        let Some(objects) = cache.find(CollectionKey::Custom { group, resource }, extent.space)
+        let Some(objects) = cache.find(CollectionKey::Custom { group, resource }, scope.space)
         else {
             continue;
         };
         let objects = objects.snapshot("", None).objects;
-        for batch in objects.chunks(SWEPT) {
+        for batch in objects.chunks(DELETE_BATCH) {
             let keys = batch.iter().map(|object| {
                 let place = Place {
-                    space: extent.space.clone(),
+                    space: scope.space.clone(),
                     namespace: object.namespace(),
                     name: object.name(),
                 };
                 layout.key(ResourceName { group, resource }, &place)
             });
             let removal = keys.fold(Transaction::new(), |all, key| all.delete(key));
-            extent.registry.commit(removal).await?;
+            scope.registry.commit(removal).await?;
         }
     }
     Ok(())
@@ -110,7 +110,7 @@ async fn remove_fence(registry: &Registry, space: &Space) -> Result<()> {
 }
 
 /// The number of objects removed per transaction; below the limit of every store.
-const SWEPT: usize = 100;
+const DELETE_BATCH: usize = 100;
 
 /// Kinds that are deleted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,8 +119,8 @@ enum Stage {
     Content,
     Namespaces,
     Definitions,
-    Accounts,
-    Rights,
+    AccountsAndRbac,
+    ClusterRbac,
 }
 
 const STAGES: [Stage; 6] = [
@@ -128,8 +128,8 @@ const STAGES: [Stage; 6] = [
     Stage::Content,
     Stage::Namespaces,
     Stage::Definitions,
-    Stage::Accounts,
-    Stage::Rights,
+    Stage::AccountsAndRbac,
+    Stage::ClusterRbac,
 ];
 
 fn stage_of(kind: &Kind) -> Stage {
@@ -138,9 +138,9 @@ fn stage_of(kind: &Kind) -> Stage {
         ("", "Namespace") => Stage::Namespaces,
         // After the objects that they define.
         ("apiextensions.k8s.io", _) => Stage::Definitions,
-        ("", "ServiceAccount") => Stage::Accounts,
-        ("rbac.authorization.k8s.io", "Role" | "RoleBinding") => Stage::Accounts,
-        ("rbac.authorization.k8s.io", _) => Stage::Rights,
+        ("", "ServiceAccount") => Stage::AccountsAndRbac,
+        ("rbac.authorization.k8s.io", "Role" | "RoleBinding") => Stage::AccountsAndRbac,
+        ("rbac.authorization.k8s.io", _) => Stage::ClusterRbac,
         _ => Stage::Content,
     }
 }
@@ -151,7 +151,7 @@ mod tests {
     use crate::terminate::stored_kinds;
 
     #[test]
-    fn every_kind_that_is_stored_goes_in_some_stage() {
+    fn every_stored_kind_has_a_deletion_stage() {
         let of = |stage| {
             stored_kinds()
                 .filter(|(_, kind)| stage_of(kind) == stage)

@@ -25,7 +25,7 @@ use crate::protection;
 
 /// The objects to remove.
 #[derive(Clone, Copy)]
-pub struct Extent<'a> {
+pub struct DeletionScope<'a> {
     /// The registry of the server.
     pub registry: &'a Registry,
     /// Their space.
@@ -36,7 +36,7 @@ pub struct Extent<'a> {
 
 /// The objects that remain, and the finalizers they wait for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct Remaining {
     /// The number of objects per `resource.group`.
     pub resources: BTreeMap<String, usize>,
     /// The number of objects per finalizer, and one of them as an example.
@@ -45,19 +45,19 @@ pub struct Left {
 
 /// An object to be removed.
 #[derive(Clone)]
-struct PendingDelete {
-    kind: Resource,
+struct Target {
+    kind: Served,
     object: Arc<Stored>,
 }
 
 /// The number of objects removed per transaction; below the limit of every store.
-const BATCH: usize = 100;
+const DELETE_BATCH: usize = 100;
 
 /// The number of concurrent transactions for one namespace or tenant.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_WRITES: usize = 8;
 
 /// The number of passes over objects that other writers change at the same time.
-const ROUNDS: usize = 32;
+const MAX_PASSES: usize = 32;
 
 /// The kinds with stored objects.
 pub fn stored_kinds() -> impl Iterator<Item = (KindId, &'static Kind)> {
@@ -74,62 +74,64 @@ pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Serv
     table.chain(customs)
 }
 
-impl Extent<'_> {
+impl DeletionScope<'_> {
     /// Removes the objects of these kinds that have no finalizers and marks the others as being
     /// deleted. Returns the remaining ones.
-    pub async fn empty(&self, of: &[Served]) -> Result<Left> {
-        let mut left = Left::default();
-        for _ in 0..ROUNDS {
-            left = Left::default();
-            let (mut free, mut unmarked) = (Vec::new(), Vec::new());
-            for doomed in of.iter().flat_map(|kind| self.find(kind)) {
-                let holding = holding(&doomed);
-                if holding.is_empty() {
-                    free.push(doomed);
+    pub async fn empty(&self, of: &[Served]) -> Result<Remaining> {
+        let mut remaining = Remaining::default();
+        for _ in 0..MAX_PASSES {
+            remaining = Remaining::default();
+            let (mut removable, mut unmarked) = (Vec::new(), Vec::new());
+            for target in of.iter().flat_map(|kind| self.find(kind)) {
+                let blocking_finalizers = blocking_finalizers(&target);
+                if blocking_finalizers.is_empty() {
+                    removable.push(target);
                     continue;
                 }
-                left.count(&doomed, &holding);
-                if !doomed.object.is_terminating() {
-                    unmarked.push(doomed);
+                remaining.count(&target, &blocking_finalizers);
+                if !target.object.is_terminating() {
+                    unmarked.push(target);
                 }
             }
-            if free.is_empty() && unmarked.is_empty() {
-                return Ok(left);
+            if removable.is_empty() && unmarked.is_empty() {
+                return Ok(remaining);
             }
-            let removed = self.remove_all(&free).await?;
+            let removed = self.remove_all(&removable).await?;
             let marked = self.mark_all(&unmarked).await?;
             self.registry
                 .cache()
                 .await_applied(removed.max(marked))
                 .await;
         }
-        Ok(left)
+        Ok(remaining)
     }
 
-    fn find(&self, kind: &Resource) -> impl Iterator<Item = PendingDelete> + use<> {
+    fn find(&self, kind: &Served) -> impl Iterator<Item = Target> + use<> {
         let kind = kind.clone();
         let collection = self.registry.cache().find(&kind, self.space);
         let prefix = self.namespace.map(|name| format!("{name}/"));
         let prefix = prefix.unwrap_or_default();
         let found = collection.map(|of| of.snapshot(&prefix, None).objects);
         let found = found.unwrap_or_default().into_iter();
-        found.map(move |object| PendingDelete {
+        found.map(move |object| Target {
             kind: kind.clone(),
             object,
         })
     }
 
-    async fn remove_all(&self, doomed: &[PendingDelete]) -> Result<Revision> {
-        let batches = doomed.chunks(BATCH).map(|batch| self.remove_batch(batch));
-        latest(batches.collect()).await
+    async fn remove_all(&self, targets: &[Target]) -> Result<Revision> {
+        let batches = targets
+            .chunks(DELETE_BATCH)
+            .map(|batch| self.remove_batch(batch));
+        max_revision(batches.collect()).await
     }
 
-    async fn remove_batch(&self, batch: &[PendingDelete]) -> Result<Revision> {
+    async fn remove_batch(&self, batch: &[Target]) -> Result<Revision> {
         let mut transaction = Transaction::new();
-        for doomed in batch {
-            let key = self.registry.key(&self.address(doomed));
+        for target in batch {
+            let key = self.registry.key(&self.address(target));
             transaction = transaction
-                .check(key.clone(), Expect::At(doomed.object.revision))
+                .check(key.clone(), Expect::At(target.object.revision))
                 .delete(key);
         }
         match self.registry.commit(transaction).await? {
@@ -137,8 +139,8 @@ impl Extent<'_> {
             // Another writer changed one of them: remove them one by one.
             Outcome::Conflict(_) => {
                 let mut latest = Revision::ZERO;
-                for doomed in batch {
-                    latest = latest.max(self.remove_one(doomed).await?);
+                for target in batch {
+                    latest = latest.max(self.remove_one(target).await?);
                 }
                 Ok(latest)
             }
@@ -147,11 +149,11 @@ impl Extent<'_> {
 
     /// Removes the current version of the object. If it has got a finalizer since, the next pass
     /// handles it.
-    async fn remove_one(&self, doomed: &Doomed) -> Result<Revision> {
-        let key = self.registry.key(&self.address(doomed));
-        let mut doomed = doomed.clone();
+    async fn remove_one(&self, target: &Target) -> Result<Revision> {
+        let key = self.registry.key(&self.address(target));
+        let mut target = target.clone();
         loop {
-            let transaction = Transaction::remove(key.clone(), doomed.object.revision);
+            let transaction = Transaction::remove(key.clone(), target.object.revision);
             let Conflict {
                 found, revision, ..
             } = match self.registry.commit(transaction).await? {
@@ -161,24 +163,24 @@ impl Extent<'_> {
             let Some(found) = found else {
                 return Ok(revision);
             };
-            let key = Arc::clone(&doomed.object.key);
+            let key = Arc::clone(&target.object.key);
             let now = Arc::new(Stored::new(key, found.modified, &found.value));
-            let same = uid(&now.tree()) == uid(&doomed.object.tree());
-            doomed.object = now;
-            if !same || !holding(&doomed).is_empty() {
+            let same = uid(&now.tree()) == uid(&target.object.tree());
+            target.object = now;
+            if !same || !blocking_finalizers(&target).is_empty() {
                 return Ok(revision);
             }
         }
     }
 
-    async fn mark_all(&self, doomed: &[PendingDelete]) -> Result<Revision> {
-        let marks = doomed.iter().map(|doomed| self.mark(doomed));
-        latest(marks.collect()).await
+    async fn mark_all(&self, targets: &[Target]) -> Result<Revision> {
+        let marks = targets.iter().map(|target| self.mark(target));
+        max_revision(marks.collect()).await
     }
 
-    async fn mark(&self, doomed: &PendingDelete) -> Result<Revision> {
-        let options = DeleteOptions::exactly(&doomed.object).propagating(Policy::Background);
-        match remove(self.registry, &doomed.kind, &self.address(doomed), &options).await {
+    async fn mark(&self, target: &Target) -> Result<Revision> {
+        let options = DeleteOptions::exactly(&target.object).propagating(Policy::Background);
+        match remove(self.registry, &target.kind, &self.address(target), &options).await {
             Ok(Some(deleted)) if !deleted.gone => Ok(deleted.object.revision),
             // Gone, or changed by another writer: the next pass will tell.
             Ok(_) => self.registry.catch_up().await,
@@ -187,28 +189,28 @@ impl Extent<'_> {
         }
     }
 
-    fn address(&self, doomed: &PendingDelete) -> Address {
+    fn address(&self, target: &Target) -> Address {
         Address {
-            kind: doomed.kind.clone(),
+            kind: target.kind.clone(),
             space: self.space.clone(),
-            namespace: doomed.object.namespace().map(str::to_owned),
-            name: doomed.object.name().to_owned(),
+            namespace: target.object.namespace().map(str::to_owned),
+            name: target.object.name().to_owned(),
         }
     }
 }
 
-impl Left {
+impl Remaining {
     /// Whether no object remains.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.resources.is_empty()
     }
 
-    fn count(&mut self, doomed: &PendingDelete, holding: &[String]) {
-        let kind = &doomed.kind;
+    fn count(&mut self, target: &Target, blocking_finalizers: &[String]) {
+        let kind = &target.kind;
         let resource = format!("{}.{}", kind.resource, kind.group);
         *self.resources.entry(resource).or_default() += 1;
-        for finalizer in holding {
-            let example = || format!("{} {}", kind.qualified_resource(), doomed.object.key);
+        for finalizer in blocking_finalizers {
+            let example = || format!("{} {}", kind.qualified_resource(), target.object.key);
             let entry = self.finalizers.entry(finalizer.clone());
             entry.or_insert_with(|| (0, example())).0 += 1;
         }
@@ -216,24 +218,24 @@ impl Left {
 }
 
 /// Awaits all writes, some concurrently, and returns the latest revision.
-async fn latest(writes: Vec<impl Future<Output = Result<Revision>>>) -> Result<Revision> {
-    let writes = stream::iter(writes).buffer_unordered(AT_ONCE);
-    let latest = |latest: Revision, one| async move { Ok(latest.max(one)) };
-    writes.try_fold(Revision::ZERO, latest).await
+async fn max_revision(writes: Vec<impl Future<Output = Result<Revision>>>) -> Result<Revision> {
+    let writes = stream::iter(writes).buffer_unordered(MAX_CONCURRENT_WRITES);
+    let max = |latest: Revision, one| async move { Ok(latest.max(one)) };
+    writes.try_fold(Revision::ZERO, max).await
 }
 
 /// The finalizers that an object waits for. Those of the control plane itself are not among them:
 /// pods are removed before volumes, and content before namespaces. Nor does an object wait for its
 /// dependents, which are removed in the same way.
-fn holding(doomed: &Doomed) -> Vec<String> {
-    if memmem::find(&doomed.object.body(), br#""finalizers":["#).is_none() {
+fn blocking_finalizers(target: &Target) -> Vec<String> {
+    if memmem::find(&target.object.body(), br#""finalizers":["#).is_none() {
         return Vec::new();
     }
-    let tree = doomed.object.tree();
-    let kind = &doomed.kind;
+    let tree = target.object.tree();
+    let kind = &target.kind;
     let is_namespace = kind.group.is_empty() && kind.kind == "Namespace";
-    let is_ours = |name: &str| protection::is_ours(name) || matches!(name, FOREGROUND | ORPHAN);
-    let own = finalizers(&tree, "metadata").filter(|name| !is_ours(name));
+    let is_own = |name: &str| protection::is_own(name) || matches!(name, FOREGROUND | ORPHAN);
+    let own = finalizers(&tree, "metadata").filter(|name| !is_own(name));
     let spec = finalizers(&tree, "spec").filter(|name| is_namespace && *name != "kubernetes");
     own.chain(spec).map(str::to_owned).collect()
 }
@@ -254,7 +256,7 @@ pub fn uid(object: &Object) -> Option<&str> {
 /// removed with its last finalizer.
 pub async fn finalize(registry: &Registry, address: &Address, of: &str, name: &str) -> Result<()> {
     let request = Modify::by_server(address, Some("finalize"));
-    let make = |object: &Object| {
+    let update = |object: &Object| {
         let mut object = object.clone();
         if uid(&object) == Some(of) {
             let rest = finalizers(&object, "spec").filter(|other| *other != name);
@@ -267,5 +269,5 @@ pub async fn finalize(registry: &Registry, address: &Address, of: &str, name: &s
             warnings: Vec::new(),
         })
     };
-    modify(registry, request, make).await.map(drop)
+    modify(registry, request, update).await.map(drop)
 }

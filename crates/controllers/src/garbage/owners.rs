@@ -21,9 +21,9 @@ pub struct Owners<'a> {
 
 impl Owners<'_> {
     /// Whether the owner is known to have been deleted. That holds even if its kind is gone too.
-    pub fn was_seen_to_go(&self, reference: &Reference, namespace: Option<&str>) -> bool {
-        let owner_graph = self.registry.cache().owner_graph();
-        let Some(gone) = owner_graph.deleted_owner(self.space, &reference.uid) else {
+    pub fn is_known_deleted(&self, reference: &Reference, namespace: Option<&str>) -> bool {
+        let kinship = self.registry.cache().kinship();
+        let Some(gone) = kinship.departed(self.space, &reference.uid) else {
             return false;
         };
         let (group, _) = reference.group_version();

@@ -11,26 +11,26 @@ use insula_apiserver::write::{PendingDelete, Policy, goes_at_once};
 use insula_cache::Node;
 use insula_core::Space;
 
-use super::act::{Act, Edit};
-use super::judge::{Judge, Verdict};
+use super::cross_namespace::{CrossNamespaceRef, CrossNamespaceRefs};
+use super::evaluator::{Decision, Evaluator};
+use super::executor::{Edit, Executor};
 use super::owners::Owners;
-use super::stray::{Stray, Strays};
-use super::{BATCH, Left, PORTION, report};
+use super::{BATCH, Requeue, YIELD_INTERVAL, report};
 
 /// The plan for a batch of objects of one space.
 pub struct Plan<'a> {
     registry: &'a Registry,
     space: &'a Space,
     owners: Owners<'a>,
-    judge: Judge<'a>,
-    act: Act<'a>,
+    evaluator: Evaluator<'a>,
+    executor: Executor<'a>,
     planned: HashSet<Node>,
     /// Dependents of planned deletions.
     ahead: VecDeque<Node>,
     /// Owners that planned deletions no longer block.
     freed: HashSet<Node>,
-    where_to: Strays,
-    strays: Vec<Stray>,
+    locations: CrossNamespaceRefs,
+    cross_namespace: Vec<CrossNamespaceRef>,
 }
 
 impl<'a> Plan<'a> {
@@ -40,34 +40,34 @@ impl<'a> Plan<'a> {
             registry,
             space,
             owners: Owners { registry, space },
-            judge: Judge::new(registry, space),
-            act: Act::new(registry, space),
+            evaluator: Evaluator::new(registry, space),
+            executor: Executor::new(registry, space),
             planned: HashSet::new(),
             ahead: VecDeque::new(),
             freed: HashSet::new(),
-            where_to: Strays::default(),
-            strays: Vec::new(),
+            locations: CrossNamespaceRefs::default(),
+            cross_namespace: Vec::new(),
         }
     }
 
     /// Adds the decision about an object.
     pub fn consider(&mut self, node: Node) {
-        self.settle(node, false);
+        self.decide(node, false);
     }
 
     /// Adds what follows from the plan, as far as it fits in one transaction.
-    pub async fn look_ahead(&mut self) {
+    pub async fn extend(&mut self) {
         let mut count = 0;
-        while self.act.doomed() < BATCH
+        while self.executor.pending() < BATCH
             && let Some(node) = self.next()
         {
             count += 1;
-            if count % PORTION == 0 {
+            if count % YIELD_INTERVAL == 0 {
                 tokio::task::yield_now().await;
             }
             match self.planned.contains(&node) {
-                true => self.hasten(&node),
-                false => self.settle(node, true),
+                true => self.delete_at_once(&node),
+                false => self.decide(node, true),
             }
         }
     }
@@ -81,87 +81,87 @@ impl<'a> Plan<'a> {
     }
 
     /// Carries out the plan.
-    pub async fn carry_out(self) -> Left {
-        for stray in &self.strays {
-            report::invalid_namespace(self.registry, self.space, stray).await;
+    pub async fn execute(self) -> Requeue {
+        for reference in &self.cross_namespace {
+            report::invalid_namespace(self.registry, self.space, reference).await;
         }
-        self.act.carry_out().await
+        self.executor.execute().await
     }
 
-    fn settle(&mut self, node: Node, follows: bool) {
+    fn decide(&mut self, node: Node, follows: bool) {
         if self.planned.contains(&node) {
             return;
         }
-        let verdict = self.judge.judge(&node);
-        let strays = self.where_to.of(self.owners, &node, &verdict);
-        self.strays.extend(strays);
-        let edit = match verdict {
-            Verdict::Delete(doomed) => return self.doom(node, doomed, follows),
-            Verdict::Release(seen) if goes_at_once(&seen.address.kind) => {
-                let doomed = PendingDelete {
+        let decision = self.evaluator.evaluate(&node);
+        let cross_namespace = self.locations.of(self.owners, &node, &decision);
+        self.cross_namespace.extend(cross_namespace);
+        let edit = match decision {
+            Decision::Delete(pending) => return self.delete(node, pending, follows),
+            Decision::Release(seen) if goes_at_once(&seen.address.kind) => {
+                let pending = PendingDelete {
                     address: seen.address,
                     object: seen.object,
                     policy: Policy::Background,
                 };
-                return self.doom(node, doomed, follows);
+                return self.delete(node, pending, follows);
             }
-            Verdict::Park if !follows => return self.park(node),
-            Verdict::Leave | Verdict::Misplaced(_) | Verdict::Park => return,
-            Verdict::Strip(seen, owners) => Edit::Strip(seen, owners),
-            Verdict::Unblock(seen, owners) => Edit::Unblock(seen, owners),
-            Verdict::Release(seen) => Edit::Release(seen),
-            Verdict::Orphan(seen) => Edit::Orphan(seen),
+            Decision::Park if !follows => return self.park(node),
+            Decision::Leave | Decision::Misplaced(_) | Decision::Park => return,
+            Decision::RemoveOwners(seen, owners) => Edit::RemoveOwners(seen, owners),
+            Decision::Unblock(seen, owners) => Edit::Unblock(seen, owners),
+            Decision::Release(seen) => Edit::Release(seen),
+            Decision::Orphan(seen) => Edit::Orphan(seen),
         };
         // An object that stays is evaluated again after its own event.
         if !follows {
             self.planned.insert(node.clone());
-            self.act.edit(node, edit);
+            self.executor.edit(node, edit);
         }
     }
 
     /// Sets the object aside until the space serves more kinds, unless it does already.
     fn park(&mut self, node: Node) {
-        let owner_graph = self.registry.cache().owner_graph();
-        owner_graph.park(self.space, node.clone());
-        if !matches!(self.judge.judge(&node), Verdict::Park) {
-            owner_graph.requeue(self.space, node);
+        let kinship = self.registry.cache().kinship();
+        kinship.park(self.space, node.clone());
+        if !matches!(self.evaluator.evaluate(&node), Decision::Park) {
+            kinship.look_again(self.space, node);
         }
     }
 
-    fn doom(&mut self, node: Node, doomed: PendingDelete, follows: bool) {
-        let ties = doomed.object.owner_refs().unwrap_or_default();
-        let goes = goes_at_once(&doomed.address.kind) && !ties.held;
-        if goes && doomed.policy == Policy::Background {
-            self.judge.assume_gone(node.clone(), &ties.uid);
-            self.freed.extend(self.judge.held_by(&doomed.object));
+    fn delete(&mut self, node: Node, pending: PendingDelete, follows: bool) {
+        let ties = pending.object.ties().unwrap_or_default();
+        let goes = goes_at_once(&pending.address.kind) && !ties.held;
+        if goes && pending.policy == Policy::Background {
+            self.evaluator.assume_gone(node.clone(), &ties.uid);
+            self.freed.extend(self.evaluator.held_by(&pending.object));
             self.follow(&ties.uid);
-        } else if doomed.policy == Policy::Foreground {
-            self.judge.assume_waiting(&ties.uid);
+        } else if pending.policy == Policy::Foreground {
+            self.evaluator.assume_waiting(&ties.uid);
             self.follow(&ties.uid);
         }
         self.planned.insert(node.clone());
-        self.act.doom(node, doomed, follows);
+        self.executor.delete(node, pending, follows);
     }
 
     /// Queues the dependents of this owner.
     fn follow(&mut self, uid: &str) {
-        let room = BATCH.saturating_sub(self.act.doomed());
-        let owner_graph = self.registry.cache().owner_graph();
-        let dependents = owner_graph.dependents(self.space, uid, None, room);
+        let room = BATCH.saturating_sub(self.executor.pending());
+        let kinship = self.registry.cache().kinship();
+        let dependents = kinship.dependents(self.space, uid, None, room);
         self.ahead.extend(dependents);
     }
 
     /// Deletes an owner at once if all dependents that block it are deleted with it.
-    fn hasten(&mut self, node: &Node) {
-        let Some(doomed) = self.act.to_wait(node) else {
+    fn delete_at_once(&mut self, node: &Node) {
+        let Some(pending) = self.executor.waiting(node) else {
             return;
         };
-        let ties = doomed.object.owner_refs().unwrap_or_default();
-        let goes = goes_at_once(&doomed.address.kind) && !ties.held && !ties.orphan;
-        if goes && self.judge.is_released(&ties.uid, node.namespace()) {
-            self.freed.extend(self.judge.held_by(&doomed.object));
-            self.act.hasten(node);
-            self.judge.assume_gone(node.clone(), &ties.uid);
+        let ties = pending.object.ties().unwrap_or_default();
+        let goes = goes_at_once(&pending.address.kind) && !ties.held && !ties.orphan;
+        if goes && self.evaluator.is_released(&ties.uid, node.namespace()) {
+            self.freed.extend(self.evaluator.held_by(&pending.object));
+            self.executor.delete_at_once(node);
+            self.evaluator.assume_gone(node.clone(), &ties.uid);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The loops beside a server that serves.
 
+mod bootstrap_objects;
 mod certificates;
 mod events;
-mod furniture;
 mod garbage;
 mod namespaces;
 mod quotas;

@@ -13,22 +13,22 @@ use insula_core::Space;
 use insula_kinds::finalizer::{FOREGROUND, ORPHAN};
 use insula_kinds::{Object, Value};
 
-use super::judge::Seen;
-use super::{BATCH, Left};
+use super::evaluator::Seen;
+use super::{BATCH, Requeue};
 use crate::terminate::{finalizers, uid};
 
 /// The deletions and edits planned for objects of one space.
-pub struct Act<'a> {
+pub struct Executor<'a> {
     registry: &'a Registry,
     space: &'a Space,
-    doomed: Vec<Fated>,
+    pending: Vec<Deletion>,
     edits: Vec<(Node, Edit)>,
 }
 
 /// A planned deletion.
-struct Fated {
+struct Deletion {
     node: Node,
-    doomed: Doomed,
+    pending: PendingDelete,
     /// The propagation policy if the deletions cannot be made together.
     alone: Policy,
     /// Whether it depends on another planned deletion.
@@ -39,7 +39,7 @@ struct Fated {
 #[derive(Debug)]
 pub enum Edit {
     /// Removes these owners from its references.
-    Strip(Seen, Vec<Box<str>>),
+    RemoveOwners(Seen, Vec<Box<str>>),
     /// Clears `blockOwnerDeletion` of these owners.
     Unblock(Seen, Vec<Box<str>>),
     /// Removes its `foregroundDeletion` finalizer.
@@ -49,35 +49,35 @@ pub enum Edit {
 }
 
 /// The result of an action.
-enum Fate {
+enum Disposition {
     Done,
     /// The object was not the evaluated version any more.
-    Again,
-    Later,
+    Stale,
+    Failed,
     Refused,
 }
 
 /// The number of objects written concurrently where one transaction is not possible: a store that
 /// waits for its disk commits many for the price of one.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT: usize = 16;
 
-impl<'a> Act<'a> {
+impl<'a> Executor<'a> {
     /// An empty plan.
     pub const fn new(registry: &'a Registry, space: &'a Space) -> Self {
         Self {
             registry,
             space,
-            doomed: Vec::new(),
+            pending: Vec::new(),
             edits: Vec::new(),
         }
     }
 
     /// Adds a deletion. With `follows` it is made only together with those it depends on.
-    pub fn doom(&mut self, node: Node, doomed: Doomed, follows: bool) {
-        self.doomed.push(Fated {
+    pub fn delete(&mut self, node: Node, pending: PendingDelete, follows: bool) {
+        self.pending.push(Deletion {
             node,
-            alone: doomed.policy,
-            doomed,
+            alone: pending.policy,
+            pending,
             follows,
         });
     }
@@ -88,74 +88,80 @@ impl<'a> Act<'a> {
     }
 
     /// The number of deletions.
-    pub const fn doomed(&self) -> usize {
-        self.doomed.len()
+    pub const fn pending(&self) -> usize {
+        self.pending.len()
     }
 
     /// Deletes an object at once that was to wait for its dependents: all of them are deleted with
     /// it.
-    pub fn hasten(&mut self, node: &Node) {
-        let mut all = self.doomed.iter_mut();
-        if let Some(found) = all.find(|fated| fated.node == *node) {
-            found.doomed.policy = Policy::Background;
+    pub fn delete_at_once(&mut self, node: &Node) {
+        let mut all = self.pending.iter_mut();
+        if let Some(found) = all.find(|deletion| deletion.node == *node) {
+            found.pending.policy = Policy::Background;
         }
     }
 
     /// The planned deletion of the object, if it waits for its dependents.
-    pub fn to_wait(&self, node: &Node) -> Option<&Doomed> {
-        let mut all = self.doomed.iter().filter(|fated| fated.node == *node);
-        let found = all.next().map(|fated| &fated.doomed);
-        found.filter(|doomed| doomed.policy == Policy::Foreground)
+    pub fn waiting(&self, node: &Node) -> Option<&PendingDelete> {
+        let mut all = self
+            .pending
+            .iter()
+            .filter(|deletion| deletion.node == *node);
+        let found = all.next().map(|deletion| &deletion.pending);
+        found.filter(|pending| pending.policy == Policy::Foreground)
     }
 
     /// Carries out everything.
-    pub async fn carry_out(mut self) -> Left {
-        let mut left = Left::default();
-        let doomed = std::mem::take(&mut self.doomed);
-        self.remove(doomed, &mut left).await;
+    pub async fn execute(mut self) -> Requeue {
+        let mut requeue = Requeue::default();
+        let pending = std::mem::take(&mut self.pending);
+        self.remove(pending, &mut requeue).await;
         let edits = std::mem::take(&mut self.edits);
         let this = &self;
         let edits = stream::iter(edits).map(|(node, edit)| async move {
-            let fate = fate(this.space, this.change(&edit).await);
-            match (fate, edit) {
+            let disposition = disposition(this.space, this.change(&edit).await);
+            match (disposition, edit) {
                 // A dependent still names it, and perhaps cannot be written.
-                (Fate::Again, Edit::Orphan(_)) => (node, Fate::Later),
-                (fate, _) => (node, fate),
+                (Disposition::Stale, Edit::Orphan(_)) => (node, Disposition::Failed),
+                (disposition, _) => (node, disposition),
             }
         });
-        let mut edits = edits.buffer_unordered(AT_ONCE);
-        while let Some((node, fate)) = edits.next().await {
-            left.note(node, fate);
+        let mut edits = edits.buffer_unordered(MAX_CONCURRENT);
+        while let Some((node, disposition)) = edits.next().await {
+            requeue.note(node, disposition);
         }
-        left
+        requeue
     }
 
     /// Removes or marks objects, in one transaction unless one of them changed meanwhile.
-    async fn remove(&self, all: Vec<Fated>, left: &mut Left) {
+    async fn remove(&self, all: Vec<Deletion>, requeue: &mut Requeue) {
         if all.is_empty() {
             return;
         }
-        let together: Vec<PendingDelete> = all.iter().map(|fated| fated.doomed.clone()).collect();
+        let together: Vec<PendingDelete> = all
+            .iter()
+            .map(|deletion| deletion.pending.clone())
+            .collect();
         if let Ok(Some(_)) = remove_together(self.registry, &together).await {
             return;
         }
         // One of them changed or may not be deleted: delete them one by one, without those that
         // depend on another.
-        let alone = all.into_iter().filter(|fated| !fated.follows);
-        let removals = stream::iter(alone).map(|fated| async move {
-            let removed = self.remove_one(&fated).await;
-            (fated.node, fate(self.space, removed))
+        let alone = all.into_iter().filter(|deletion| !deletion.follows);
+        let removals = stream::iter(alone).map(|deletion| async move {
+            let removed = self.remove_one(&deletion).await;
+            (deletion.node, disposition(self.space, removed))
         });
-        let mut removals = removals.buffer_unordered(AT_ONCE);
-        while let Some((node, fate)) = removals.next().await {
-            left.note(node, fate);
+        let mut removals = removals.buffer_unordered(MAX_CONCURRENT);
+        while let Some((node, disposition)) = removals.next().await {
+            requeue.note(node, disposition);
         }
     }
 
-    async fn remove_one(&self, fated: &Fated) -> Result<bool> {
-        let doomed = &fated.doomed;
-        let options = DeleteOptions::exactly(&doomed.object).propagating(fated.alone);
-        let address = &doomed.address;
+    async fn remove_one(&self, deletion: &Deletion) -> Result<bool> {
+        let pending = &deletion.pending;
+        let options = DeleteOptions::exactly(&pending.object).propagating(deletion.alone);
+        let address = &pending.address;
         match remove(self.registry, address.of(), address, &options).await {
             Ok(_) => Ok(true),
             Err(refusal) if refusal.reason() == "Conflict" => Ok(false),
@@ -166,7 +172,7 @@ impl<'a> Act<'a> {
     /// Returns whether the object was the evaluated version.
     async fn change(&self, edit: &Edit) -> Result<bool> {
         match edit {
-            Edit::Strip(seen, owners) => {
+            Edit::RemoveOwners(seen, owners) => {
                 self.change_owners(seen, |all| {
                     all.retain(|owner| !names(owner, owners));
                 })
@@ -182,8 +188,8 @@ impl<'a> Act<'a> {
             }
             Edit::Release(seen) => self.release(seen, FOREGROUND).await,
             Edit::Orphan(seen) => {
-                let whose = seen.object.uid().unwrap_or("");
-                Ok(self.let_go(whose).await? && self.release(seen, ORPHAN).await?)
+                let owner = seen.object.uid().unwrap_or("");
+                Ok(self.orphan_dependents(owner).await? && self.release(seen, ORPHAN).await?)
             }
         }
     }
@@ -196,7 +202,7 @@ impl<'a> Act<'a> {
             if owners(object) != judged {
                 return false;
             }
-            put_owners(object, &change);
+            edit_owners(object, &change);
             true
         })
         .await
@@ -216,8 +222,8 @@ impl<'a> Act<'a> {
     }
 
     /// Removes an owner from all of its dependents. Returns whether none names it any more.
-    async fn let_go(&self, owner: &str) -> Result<bool> {
-        let owner_graph = self.registry.cache().owner_graph();
+    async fn orphan_dependents(&self, owner: &str) -> Result<bool> {
+        let kinship = self.registry.cache().kinship();
         let mut after: Option<Node> = None;
         loop {
             let nodes = owner_graph.dependents(self.space, owner, after.as_ref(), BATCH);
@@ -230,12 +236,12 @@ impl<'a> Act<'a> {
                     return Ok(true);
                 };
                 self.write(&address, &object, |object| {
-                    put_owners(object, |all| all.retain(|one| one["uid"] != owner));
+                    edit_owners(object, |all| all.retain(|one| one["uid"] != owner));
                     true
                 })
                 .await
             });
-            let mut writes = writes.buffer_unordered(AT_ONCE);
+            let mut writes = writes.buffer_unordered(MAX_CONCURRENT);
             while let Some(written) = writes.next().await {
                 written?;
             }
@@ -264,11 +270,11 @@ impl<'a> Act<'a> {
         seen: &Stored,
         change: impl Fn(&mut Object) -> bool,
     ) -> Result<bool> {
-        let mut agreed = true;
-        let make = |current: &Object| {
+        let mut applied = true;
+        let update = |current: &Object| {
             let mut object = current.clone();
-            agreed = uid(current) != seen.uid() || change(&mut object);
-            if !agreed || uid(current) != seen.uid() {
+            applied = uid(current) != seen.uid() || change(&mut object);
+            if !applied || uid(current) != seen.uid() {
                 object = current.clone();
             }
             Ok(Modified {
@@ -276,34 +282,34 @@ impl<'a> Act<'a> {
                 warnings: Vec::new(),
             })
         };
-        modify(self.registry, Modify::by_server(address, None), make).await?;
-        Ok(agreed)
+        modify(self.registry, Modify::by_server(address, None), update).await?;
+        Ok(applied)
     }
 }
 
-impl Left {
-    fn note(&mut self, node: Node, fate: Fate) {
-        match fate {
-            Fate::Done => {}
-            Fate::Again => self.again.push(node),
-            Fate::Later => self.later.push(node),
-            Fate::Refused => self.much_later.push(node),
+impl Requeue {
+    fn note(&mut self, node: Node, disposition: Disposition) {
+        match disposition {
+            Disposition::Done => {}
+            Disposition::Stale => self.now.push(node),
+            Disposition::Failed => self.after_delay.push(node),
+            Disposition::Refused => self.after_refusal.push(node),
         }
     }
 }
 
-fn fate(space: &Space, done: Result<bool>) -> Fate {
-    let is_final = |refusal: &StatusError| matches!(refusal.reason(), "" | "Invalid" | "Forbidden");
+fn disposition(space: &Space, done: Result<bool>) -> Disposition {
+    let is_final = |refusal: &Refusal| matches!(refusal.reason(), "" | "Invalid" | "Forbidden");
     match done {
-        Ok(true) => Fate::Done,
-        Ok(false) => Fate::Again,
+        Ok(true) => Disposition::Done,
+        Ok(false) => Disposition::Stale,
         Err(refusal) if is_final(&refusal) => {
             tracing::info!(%space, %refusal, "garbage deletion refused");
-            Fate::Refused
+            Disposition::Refused
         }
         Err(refusal) => {
             tracing::warn!(%space, %refusal, "garbage deletion failed");
-            Fate::Later
+            Disposition::Failed
         }
     }
 }
@@ -312,7 +318,7 @@ fn owners(object: &Object) -> Option<&Value> {
     object.get("metadata")?.get("ownerReferences")
 }
 
-fn put_owners(object: &mut Object, change: impl Fn(&mut Vec<Value>)) {
+fn edit_owners(object: &mut Object, change: impl Fn(&mut Vec<Value>)) {
     let Some(Value::Object(metadata)) = object.get_mut("metadata") else {
         return;
     };

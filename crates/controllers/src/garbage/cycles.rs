@@ -8,16 +8,16 @@ use super::owners::Owners;
 
 /// Known results of the cycle search, valid for one state of the cache.
 #[derive(Debug, Default)]
-pub struct Circles {
+pub struct Cycles {
     /// UIDs of owners above which there is no cycle.
-    straight: HashSet<Box<str>>,
+    acyclic: HashSet<Box<str>>,
 }
 
 /// The bound of the search. A longer cycle is treated as one without search, so that its objects
 /// are deleted in some order.
-const FARTHEST: usize = 10_000;
+const MAX_SEARCH: usize = 10_000;
 
-impl Circles {
+impl Cycles {
     /// The UIDs of the owners that wait for the object and that it waits for in turn.
     pub fn through(
         &mut self,
@@ -26,16 +26,15 @@ impl Circles {
         namespace: Option<&str>,
     ) -> Vec<Box<str>> {
         let blocking = ties.owners.iter().filter(|owner| owner.blocks());
-        let circular = blocking.filter(|owner| {
-            !self.is_straight(owners, owner, namespace)
-                && leads_back(owners, owner, namespace, ties)
+        let cyclic = blocking.filter(|owner| {
+            !self.is_acyclic(owners, owner, namespace) && leads_back(owners, owner, namespace, ties)
         });
-        circular.map(|owner| owner.uid.clone()).collect()
+        cyclic.map(|owner| owner.uid.clone()).collect()
     }
 
     /// Whether neither an owner nor the owners waiting above it are part of a cycle. Results are
     /// kept, so that a long chain is walked once.
-    fn is_straight(
+    fn is_acyclic(
         &mut self,
         owners: Owners<'_>,
         owner: &Reference,
@@ -56,17 +55,17 @@ impl Circles {
                     continue;
                 }
             };
-            if self.straight.contains(&owner.uid) || closed.contains(&owner.uid) {
+            if self.acyclic.contains(&owner.uid) || closed.contains(&owner.uid) {
                 continue;
             }
-            if !open.insert(owner.uid.clone()) || closed.len() > FARTHEST {
+            if !open.insert(owner.uid.clone()) || closed.len() > MAX_SEARCH {
                 return false;
             }
             ahead.push(Step::Leave(owner.uid.clone()));
             let above = owners.waits_for(&owner, namespace.as_deref());
             ahead.extend(above.into_iter().map(|(owner, at)| Step::Enter(owner, at)));
         }
-        self.straight.extend(closed);
+        self.acyclic.extend(closed);
         true
     }
 }
@@ -76,7 +75,7 @@ fn leads_back(owners: Owners<'_>, owner: &Reference, namespace: Option<&str>, to
     let mut visited: HashSet<Box<str>> = HashSet::new();
     let mut ahead = vec![(owner.clone(), namespace.map(str::to_owned))];
     while let Some((owner, namespace)) = ahead.pop() {
-        if owner.uid == to.uid || visited.len() > FARTHEST {
+        if owner.uid == to.uid || visited.len() > MAX_SEARCH {
             return true;
         }
         if visited.insert(owner.uid.clone()) {

@@ -10,18 +10,18 @@ use insula_cache::{Change, Collection, Cursor, Event, Stored};
 use insula_core::Space;
 use memchr::memmem;
 
-use crate::furniture::{self, SeatStats};
+use crate::bootstrap_objects::{self, RootCaMatcher};
 use crate::queue::{Item, Task};
 use crate::{aggregation, quotas, tokens};
 
 /// The event logs of the kinds that trigger work.
-pub struct Follow {
+pub struct EventSources {
     registry: Arc<Registry>,
-    glance: SeatStats,
-    logs: Vec<Log>,
+    root_ca: RootCaMatcher,
+    sources: Vec<Source>,
 }
 
-struct Log {
+struct Source {
     task: Task,
     log: Arc<Collection>,
     /// The position in the log; `None` if every object has to be listed first.
@@ -30,50 +30,59 @@ struct Log {
 
 /// How long events of ConfigMaps accumulate before they are read: there are many, and hardly any of
 /// them matters.
-const GATHER: Duration = Duration::from_millis(25);
+const CONFIG_MAP_DELAY: Duration = Duration::from_millis(25);
 
 /// The number of events read at once.
-const BATCH: usize = 1024;
+const EVENT_BATCH: usize = 1024;
 
-impl Follow {
+impl EventSources {
     /// Starts with every object in the cache.
     pub fn new(registry: Arc<Registry>) -> Self {
-        let log = |task: Task| Log {
+        let log = |task: Task| Source {
             task,
             log: registry.cache().log_of_all(task.kind()),
             cursor: None,
         };
-        let logs = Task::ALL.map(log).into();
-        quotas::note_all(&registry);
+        let sources = Task::ALL.map(log).into();
+        quotas::mark_all_stale(&registry);
         Self {
-            glance: SeatStats::new(&registry),
+            root_ca: RootCaMatcher::new(&registry),
             registry,
-            logs,
+            sources,
         }
     }
 
     /// Returns the items that became due since the last call. Cancel safe.
     pub async fn next(&mut self) -> Vec<Item> {
         loop {
-            let logs = self.logs.iter().map(|log| (log.task, Arc::clone(&log.log)));
-            let logs: Vec<_> = logs.collect();
+            let sources = self
+                .sources
+                .iter()
+                .map(|log| (log.task, Arc::clone(&log.log)));
+            let sources: Vec<_> = sources.collect();
             // Subscribed before the logs are read, so that no change is missed in between.
             let touched = Arc::clone(&self.registry);
             let touched = touched.cache().touched();
-            let changed = logs.iter().map(|(task, log)| (Some(*task), log.changed()));
-            let changed = changed.chain([(None, dirty_quotas.changed())]);
-            let changed = select_all(changed.map(|(task, told)| {
-                let told = told.notified();
+            let changed = sources
+                .iter()
+                .map(|(task, log)| (Some(*task), log.changed()));
+            let changed = changed.chain([(None, touched.changed())]);
+            let changed = select_all(changed.map(|(task, changed)| {
+                let changed = changed.notified();
                 Box::pin(async move {
-                    told.await;
+                    changed.await;
                     if task == Some(Task::RootCa) {
-                        tokio::time::sleep(GATHER).await;
+                        tokio::time::sleep(CONFIG_MAP_DELAY).await;
                     }
                 })
             }));
-            let mut items: Vec<Item> = dirty_quotas.drain_new().into_iter().map(Item::at).collect();
-            for log in &mut self.logs {
-                log.read(&self.registry, &self.glance, &mut items);
+            let mut items: Vec<Item> = touched
+                .tell()
+                .into_iter()
+                .map(Item::for_quota_place)
+                .collect();
+            for log in &mut self.sources {
+                log.read(&self.registry, &self.root_ca, &mut items);
             }
             if !items.is_empty() {
                 return items;
@@ -83,11 +92,11 @@ impl Follow {
     }
 }
 
-impl Log {
-    fn read(&mut self, registry: &Registry, glance: &SeatStats, items: &mut Vec<Item>) {
+impl Source {
+    fn read(&mut self, registry: &Registry, root_ca: &RootCaMatcher, items: &mut Vec<Item>) {
         while let Some(cursor) = &mut self.cursor {
             let mut events = Vec::new();
-            if self.log.read_on(cursor, BATCH, &mut events).is_err() {
+            if self.log.read_on(cursor, EVENT_BATCH, &mut events).is_err() {
                 // The log was overwritten before it was read.
                 self.cursor = None;
                 break;
@@ -96,7 +105,7 @@ impl Log {
                 return;
             }
             for event in events {
-                if is_told(self.task, &event, glance) {
+                if needs_work(self.task, &event, root_ca) {
                     items.extend(item(self.task, space_of(&event.object), &event.object));
                 }
             }
@@ -105,13 +114,13 @@ impl Log {
         // missed.
         self.cursor = Some(self.log.snapshot("", None).cursor);
         if let Task::DefaultAccount | Task::RootCa = self.task {
-            items.extend(missing(self.task, registry, glance));
+            items.extend(missing_objects(self.task, registry, root_ca));
             return;
         }
-        let task = looked_at(self.task);
+        let task = listing_task(self.task);
         for (space, collection) in registry.cache().everywhere(task.kind()) {
             for object in collection.snapshot("", None).objects {
-                if concerns(task, &object) {
+                if may_need_work(task, &object) {
                     items.extend(item(task, Some(space.clone()), &object));
                 }
             }
@@ -121,7 +130,7 @@ impl Log {
 
 /// The task that lists objects when there is no position in the log. Deleted accounts cannot be
 /// listed any more, but the Secrets that they left can.
-const fn looked_at(task: Task) -> Task {
+const fn listing_task(task: Task) -> Task {
     match task {
         Task::Account => Task::TokenSecret,
         other => other,
@@ -129,15 +138,15 @@ const fn looked_at(task: Task) -> Task {
 }
 
 /// Namespaces that lack one of the objects that every namespace has.
-fn missing(task: Task, registry: &Registry, glance: &Glance) -> Vec<Item> {
+fn missing_objects(task: Task, registry: &Registry, root_ca: &RootCaMatcher) -> Vec<Item> {
     let mut items = Vec::new();
     for (space, namespaces) in registry.cache().everywhere(Task::Namespace.kind()) {
         for namespace in namespaces.snapshot("", None).objects {
             let name = namespace.name();
             let (has, of) = match task {
-                Task::RootCa => (glance.has(registry, &space, name), ROOT_CA),
+                Task::RootCa => (root_ca.has(registry, &space, name), ROOT_CA),
                 _ => (
-                    furniture::has_account(registry, &space, name),
+                    bootstrap_objects::has_default_account(registry, &space, name),
                     DEFAULT_ACCOUNT,
                 ),
             };
@@ -154,30 +163,31 @@ fn missing(task: Task, registry: &Registry, glance: &Glance) -> Vec<Item> {
 }
 
 /// Whether the event may require work.
-fn is_told(task: Task, event: &Event, glance: &Glance) -> bool {
+fn needs_work(task: Task, event: &Event, root_ca: &RootCaMatcher) -> bool {
     let gone = event.change == Change::Deleted;
     match task {
         Task::Account => gone,
         // A deleted Secret may still be listed by its account.
-        Task::TokenSecret => concerns(task, &event.object),
-        Task::DefaultAccount => gone && furniture::is_account(&event.object),
+        Task::TokenSecret => may_need_work(task, &event.object),
+        Task::DefaultAccount => gone && bootstrap_objects::is_default_account(&event.object),
         // Nearly all of these are created with their namespace and are correct.
         Task::RootCa => {
-            furniture::is_root_ca(&event.object) && (gone || !glance.is_right(&event.object))
+            bootstrap_objects::is_root_ca(&event.object)
+                && (gone || !root_ca.is_correct(&event.object))
         }
         // A change of one role may concern another, and so may a change of one definition in the
         // same group.
         Task::Roles | Task::Definition => true,
-        _ => !gone && concerns(task, &event.object),
+        _ => !gone && may_need_work(task, &event.object),
     }
 }
 
 /// Whether an existing object may require work. It runs for every object, so it must be cheap.
-fn concerns(task: Task, object: &Stored) -> bool {
+fn may_need_work(task: Task, object: &Stored) -> bool {
     match task {
         Task::Certificate => memmem::find(&object.body(), br#""Approved""#).is_some(),
-        Task::TokenSecret => tokens::is_kept_in(object),
-        Task::Roles => aggregation::takes_part(object),
+        Task::TokenSecret => tokens::may_hold_token(object),
+        Task::Roles => aggregation::participates(object),
         Task::Definition => true,
         _ => object.is_terminating(),
     }

@@ -10,18 +10,18 @@ use insula_cache::Keyed;
 use insula_cache::{Hold, Node, OwnerRefs, Reference, Stored};
 use insula_core::Space;
 
-use super::circle::Circles;
+use super::cycles::Cycles;
 use super::owners::Owners;
 
 /// Evaluates objects of one space at one state of the cache.
-pub struct Judge<'a> {
+pub struct Evaluator<'a> {
     registry: &'a Registry,
     space: &'a Space,
     owners: Owners<'a>,
     /// Whether a namespace is being emptied by its own controller.
-    emptied: HashMap<String, bool>,
+    being_emptied: HashMap<String, bool>,
     assumed: Assumed,
-    circles: Circles,
+    cycles: Cycles,
 }
 
 /// The state after the actions that are already planned.
@@ -34,7 +34,7 @@ struct Assumed {
 
 /// What to do about an object.
 #[derive(Clone, Debug)]
-pub enum Verdict {
+pub enum Decision {
     /// Nothing.
     Leave,
     /// Nothing until the space serves more kinds: one owner's kind is unknown.
@@ -42,9 +42,9 @@ pub enum Verdict {
     /// Nothing: a cluster-scoped object cannot have a namespaced owner.
     Misplaced(Seen),
     /// Delete it.
-    Delete(Doomed),
+    Delete(PendingDelete),
     /// Keep it, and remove these owners from its references.
-    Strip(Seen, Vec<Box<str>>),
+    RemoveOwners(Seen, Vec<Box<str>>),
     /// Clear `blockOwnerDeletion` of these owners, which form a cycle.
     Unblock(Seen, Vec<Box<str>>),
     /// Remove its `foregroundDeletion` finalizer: no dependent blocks it any more.
@@ -67,7 +67,7 @@ enum Owner {
     /// It exists and does not wait for its dependents.
     Solid,
     /// It does not exist.
-    Absent,
+    Dangling,
     /// It waits for its dependents to be deleted.
     Waiting,
     /// Its kind is not served.
@@ -76,16 +76,16 @@ enum Owner {
     Misplaced,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> Evaluator<'a> {
     /// Evaluates against what the cache shows of the space.
     pub fn new(registry: &'a Registry, space: &'a Space) -> Self {
         Self {
             registry,
             space,
             owners: Owners { registry, space },
-            emptied: HashMap::new(),
+            being_emptied: HashMap::new(),
             assumed: Assumed::default(),
-            circles: Circles::default(),
+            cycles: Cycles::default(),
         }
     }
 
@@ -127,70 +127,68 @@ impl<'a> Judge<'a> {
     }
 
     /// Decides about an object.
-    pub fn judge(&mut self, node: &Node) -> Verdict {
+    pub fn evaluate(&mut self, node: &Node) -> Decision {
         let found = self.registry.cache().find(node.clone(), self.space);
         let Some(object) = found.and_then(|all| all.get(&node.key)) else {
-            return Verdict::Leave;
+            return Decision::Leave;
         };
-        let Some(ties) = object.owner_refs() else {
-            return Verdict::Leave;
+        let Some(ties) = object.ties() else {
+            return Decision::Leave;
         };
         let Some(kind) = self.registry.kept(self.space, node.collection_key()) else {
-            return Verdict::Park;
+            return Decision::Park;
         };
         let address = self.owners.address(kind, node.namespace(), node.name());
         let seen = Seen { address, object };
         match ties.deleted {
-            true => self.judge_owner(seen, &ties),
-            false => self.judge_dependent(seen, &ties),
+            true => self.evaluate_deleted(seen, &ties),
+            false => self.evaluate_dependent(seen, &ties),
         }
     }
 
     /// An object that is being deleted stays while dependents block it.
-    fn judge_owner(&mut self, seen: Seen, ties: &Ties) -> Verdict {
+    fn evaluate_deleted(&mut self, seen: Seen, ties: &Ties) -> Decision {
         if ties.lets_dependents_go() {
-            return Verdict::Orphan(seen);
+            return Decision::Orphan(seen);
         }
         if !ties.awaits_dependents() {
-            return Verdict::Leave;
+            return Decision::Leave;
         }
         let namespace = seen.address.namespace.as_deref();
         match self.hold(&ties.uid, namespace) {
-            Hold::None => Verdict::Release(seen),
-            Hold::Plain => Verdict::Leave,
-            Hold::Waiting => match self.circles.through(self.owners, ties, namespace) {
-                circular if circular.is_empty() => Verdict::Leave,
-                circular => Verdict::Unblock(seen, circular),
+            Hold::None => Decision::Release(seen),
+            Hold::Plain => Decision::Leave,
+            Hold::Waiting => match self.cycles.through(self.owners, ties, namespace) {
+                cyclic if cyclic.is_empty() => Decision::Leave,
+                cyclic => Decision::Unblock(seen, cyclic),
             },
         }
     }
 
-    fn judge_dependent(&mut self, seen: Seen, ties: &OwnerRefs) -> Verdict {
+    fn evaluate_dependent(&mut self, seen: Seen, ties: &Ties) -> Decision {
         let namespace = seen.address.namespace.clone();
-        let (mut solid, mut absent, mut waiting) = (false, Vec::new(), Vec::new());
+        let (mut solid, mut dangling, mut waiting) = (false, Vec::new(), Vec::new());
         for owner in &ties.owners {
             match self.owner(owner, namespace.as_deref()) {
                 Owner::Solid => solid = true,
-                Owner::Absent => absent.push(owner.uid.clone()),
+                Owner::Dangling => dangling.push(owner.uid.clone()),
                 Owner::Waiting => waiting.push(owner.uid.clone()),
-                Owner::Unknown => return Verdict::Park,
-                Owner::Misplaced => return Verdict::Misplaced(seen),
+                Owner::Unknown => return Decision::Park,
+                Owner::Misplaced => return Decision::Misplaced(seen),
             }
         }
         let owner_graph = self.registry.cache().owner_graph();
         let policy = match (solid, waiting.is_empty()) {
-            (true, true) if absent.is_empty() => return Verdict::Leave,
+            (true, true) if dangling.is_empty() => return Decision::Leave,
             // A remaining dependent would block the waiting owners for ever.
-            (true, _) => return Verdict::Strip(seen, [absent, waiting].concat()),
-            (false, true) if self.is_emptied(namespace.as_deref()) => return Verdict::Leave,
-            (false, false) if owner_graph.has_dependents(self.space, &ties.uid) => {
-                Policy::Foreground
-            }
+            (true, _) => return Decision::RemoveOwners(seen, [dangling, waiting].concat()),
+            (false, true) if self.is_being_emptied(namespace.as_deref()) => return Decision::Leave,
+            (false, false) if kinship.has_dependents(self.space, &ties.uid) => Policy::Foreground,
             (false, _) if ties.orphan => Policy::Orphan,
             (false, _) if ties.foreground => Policy::Foreground,
             (false, _) => Policy::Background,
         };
-        Verdict::Delete(PendingDelete {
+        Decision::Delete(PendingDelete {
             address: seen.address,
             object: seen.object,
             policy,
@@ -198,8 +196,8 @@ impl<'a> Judge<'a> {
     }
 
     fn owner(&self, reference: &Reference, namespace: Option<&str>) -> Owner {
-        if self.owners.was_seen_to_go(reference, namespace) {
-            return Owner::Absent;
+        if self.owners.is_known_deleted(reference, namespace) {
+            return Owner::Dangling;
         }
         let Some(kind) = self.owners.kind(reference) else {
             return Owner::Unknown;
@@ -210,10 +208,10 @@ impl<'a> Judge<'a> {
         let found = self.owners.find_of(&kind, reference, namespace);
         let Some((_, object)) = found.filter(|(_, object)| object.uid() == Some(&reference.uid))
         else {
-            return Owner::Absent;
+            return Owner::Dangling;
         };
         if self.assumed.gone_uids.contains(&reference.uid) {
-            return Owner::Absent;
+            return Owner::Dangling;
         }
         if self.assumed.waiting_uids.contains(&reference.uid) {
             return Owner::Waiting;
@@ -228,18 +226,18 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether the namespace or tenant is being deleted: its own controller is faster.
-    fn is_emptied(&mut self, namespace: Option<&str>) -> bool {
+    fn is_being_emptied(&mut self, namespace: Option<&str>) -> bool {
         let name = namespace.unwrap_or("");
-        if let Some(known) = self.emptied.get(name) {
+        if let Some(known) = self.being_emptied.get(name) {
             return *known;
         }
         let tenant = self.space.tenant().map(|tenant| tenant.as_str());
         let tenant = tenant.and_then(|tenant| self.registry.tenant(tenant));
         let namespace = namespace.map(|name| namespace_address(self.space, name));
         let namespace = namespace.and_then(|address| self.registry.cached(&address));
-        let emptied = tenant.is_some_and(|tenant| tenant.terminating)
+        let being_emptied = tenant.is_some_and(|tenant| tenant.terminating)
             || namespace.is_some_and(|namespace| namespace.is_terminating());
-        self.emptied.insert(name.to_owned(), emptied);
-        emptied
+        self.being_emptied.insert(name.to_owned(), being_emptied);
+        being_emptied
     }
 }
