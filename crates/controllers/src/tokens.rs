@@ -25,7 +25,7 @@ use insula_kinds::{Object, Value};
 use memchr::memmem;
 use serde_json::json;
 
-use crate::furniture::create;
+use crate::bootstrap_objects::create;
 use crate::ignore_permanent;
 use crate::terminate::uid;
 

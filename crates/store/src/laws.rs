@@ -1,15 +1,15 @@
 //! The laws of a store, as tests that every engine passes.
 //!
-//! Each law is one function over a fresh store; its name is what it states. An engine
-//! runs them all with [`store_laws!`](crate::store_laws):
+//! Each law is one function over a fresh store; its name states the law. An engine runs them all
+//! with [`store_laws!`](crate::store_laws):
 //!
 //! ```text
 //! insula_store::store_laws!(fresh_store);
 //! ```
 //!
-//! where `async fn fresh_store() -> Option<(Arc<dyn Store>, Guard)>` gives a store that
-//! nobody else uses, and what must live as long as it; `None` where the engine cannot run
-//! here, after saying so.
+//! where `async fn fresh_store() -> Option<(Arc<dyn Store>, Guard)>` returns a store for exclusive
+//! use, and a guard that must live as long as it; `None`, after reporting it, where the engine
+//! cannot run.
 
 #![expect(missing_docs, reason = "a law's name is what it states")]
 #![expect(clippy::unwrap_used, reason = "laws are tests")]
@@ -29,10 +29,10 @@ use tokio::time::timeout;
 
 use crate::{At, Entry, Key, KeyRange, Outcome, Revision, Store, Transaction, Watch, WatchItem};
 
-/// Longer than anything takes that is going to happen at all.
+/// How long a law waits for an item before it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs every law on the engine that `$fresh` makes stores of, one test each.
+/// Runs every law on the stores that `$fresh` creates, one test each.
 #[macro_export]
 macro_rules! store_laws {
     ($fresh:ident) => {
@@ -111,7 +111,7 @@ macro_rules! store_laws {
     };
 }
 
-/// A key under a test's own prefix.
+/// A key under the laws' prefix.
 fn key(name: &str) -> Key {
     Bytes::from(format!("/laws/{name}"))
 }
@@ -159,7 +159,7 @@ async fn next(watch: &mut dyn Watch) -> WatchItem {
     item.expect("the watch tells in time").expect("watch")
 }
 
-/// The next changes; progress on the way is looked at but not returned.
+/// Returns the next changes and skips progress.
 async fn next_changes(watch: &mut dyn Watch) -> (Revision, Vec<crate::Changed>) {
     loop {
         if let WatchItem::Changes { revision, changes } = next(watch).await {

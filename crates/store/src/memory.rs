@@ -1,7 +1,7 @@
-//! The model: what a store is, in as few lines as can be believed.
+//! The reference model, in as few lines as possible.
 //!
-//! One lock, one ordered map of histories, one list of everything that happened. The
-//! other engines are compared with this one. It keeps nothing when it is dropped.
+//! One lock, one ordered map of versions, one log of all changes. The other engines are compared
+//! with this one. Its content is lost when it is dropped.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Memory {
     state: Arc<Mutex<State>>,
-    /// The revision, for those who wait for it to grow.
+    /// The revision, for watchers that wait for it to grow.
     head: Arc<watch::Sender<Revision>>,
 }
 
@@ -33,7 +33,7 @@ struct State {
     log: BTreeMap<Revision, Vec<Changed>>,
 }
 
-/// What a key held from one revision on.
+/// The state of a key from one revision on.
 #[derive(Debug)]
 struct Version {
     since: Revision,
@@ -56,8 +56,7 @@ impl Memory {
         }
     }
 
-    /// No code under this lock leaves the state half changed, so a panic elsewhere in
-    /// the holder's thread does not spoil it.
+    /// Every critical section leaves the state consistent, so a poisoned lock is safe to use.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -164,7 +163,7 @@ impl State {
         Outcome::Committed(revision)
     }
 
-    /// Makes one change and says what a watcher is to see of it, if it changed anything.
+    /// Applies one change and returns what a watcher sees of it; `None` if it had no effect.
     fn apply(&mut self, change: &Change, revision: Revision) -> Option<Changed> {
         let key = change.key();
         let created = self.current(key).map(|entry| entry.created);
@@ -209,7 +208,7 @@ impl State {
         Ok(())
     }
 
-    /// The history from `revision` on is still there.
+    /// Checks that the history from `revision` on is kept.
     fn reach(&self, revision: Revision) -> Result<()> {
         let floor = self.floor;
         if revision < floor {
@@ -218,7 +217,7 @@ impl State {
         Ok(())
     }
 
-    /// `revision` has happened.
+    /// Checks that `revision` has been reached.
     fn past(&self, revision: Revision) -> Result<()> {
         let current = self.head;
         if revision > current {
@@ -233,7 +232,7 @@ fn version_at(versions: &[Version], revision: Revision) -> Option<&Entry> {
     version.entry.as_ref()
 }
 
-/// A watcher: how far it is, and where it reads on.
+/// The position of a watcher.
 struct Cursor {
     store: Memory,
     head: watch::Receiver<Revision>,

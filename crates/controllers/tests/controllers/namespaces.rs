@@ -1,4 +1,4 @@
-//! Namespaces that are being deleted.
+//! Deletion of namespaces.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{condition, config_map, count, create, release, servers, until, until
 
 const N1: &str = "/api/v1/namespaces/n1";
 
-async fn make_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+async fn create_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
     create(
         client,
         "/api/v1/namespaces",
@@ -26,11 +26,11 @@ async fn delete(client: &Client, path: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_deleted_namespace_goes_with_everything_in_it_and_nothing_else() -> anyhow::Result<()> {
+async fn namespace_is_deleted_with_its_content_and_nothing_else() -> anyhow::Result<()> {
     for server in servers().await? {
         for client in [server.system().await?, server.tenant("t1").await?] {
-            make_namespace(&client, "n1").await?;
-            make_namespace(&client, "n1-not").await?;
+            create_namespace(&client, "n1").await?;
+            create_namespace(&client, "n1-not").await?;
             let template = json!({
                 "metadata": {"labels": {"a": "b"}},
                 "spec": {"containers": [{"name": "c", "image": "i"}]},
@@ -70,7 +70,7 @@ async fn a_deleted_namespace_goes_with_everything_in_it_and_nothing_else() -> an
             ] {
                 assert_eq!(count(&client, path).await?, left, "{path}");
             }
-            make_namespace(&client, "n1").await?;
+            create_namespace(&client, "n1").await?;
             assert_eq!(count(&client, &format!("{N1}/configmaps")).await?, 0);
         }
     }
@@ -78,10 +78,10 @@ async fn a_deleted_namespace_goes_with_everything_in_it_and_nothing_else() -> an
 }
 
 #[tokio::test]
-async fn a_namespace_waits_for_finalizers_and_says_so_as_kubernetes_does() -> anyhow::Result<()> {
+async fn namespace_waits_for_finalizers_with_the_conditions_of_kubernetes() -> anyhow::Result<()> {
     for server in servers().await? {
         let client = server.tenant("t1").await?;
-        make_namespace(&client, "n1").await?;
+        create_namespace(&client, "n1").await?;
         let maps = format!("{N1}/configmaps");
         create(&client, &maps, config_map("held", &["x.io/y"])).await?;
         create(&client, &maps, config_map("free", &[])).await?;
@@ -157,11 +157,10 @@ async fn a_namespace_waits_for_finalizers_and_says_so_as_kubernetes_does() -> an
 }
 
 #[tokio::test]
-async fn whatever_is_left_is_counted_by_kind_and_by_finalizer_in_their_order() -> anyhow::Result<()>
-{
+async fn remaining_content_is_counted_by_resource_and_finalizer_in_order() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
-    make_namespace(&client, "n1").await?;
+    create_namespace(&client, "n1").await?;
     let definition = definition("ex.io", "foos", "Foo", json!({"type": "object"}));
     client.define(&definition).await?;
     let foos = "/apis/ex.io/v1/namespaces/n1/foos";
@@ -195,10 +194,10 @@ async fn whatever_is_left_is_counted_by_kind_and_by_finalizer_in_their_order() -
 }
 
 #[tokio::test]
-async fn a_namespace_that_goes_says_first_that_nothing_is_left() -> anyhow::Result<()> {
+async fn namespace_status_reports_no_content_before_removal() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
-    make_namespace(&client, "n1").await?;
+    create_namespace(&client, "n1").await?;
     let revision = client.get(N1).await?.json()["metadata"]["resourceVersion"].clone();
     let revision = revision.as_str().unwrap_or_default().to_owned();
     let watched = format!("/api/v1/namespaces?watch=true&resourceVersion={revision}");
@@ -259,10 +258,10 @@ async fn a_namespace_that_goes_says_first_that_nothing_is_left() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn what_is_said_already_is_not_written_again() -> anyhow::Result<()> {
+async fn unchanged_conditions_are_not_written_again() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
-    make_namespace(&client, "n1").await?;
+    create_namespace(&client, "n1").await?;
     let maps = format!("{N1}/configmaps");
     create(&client, &maps, config_map("held", &["x.io/y"])).await?;
     delete(&client, N1).await?;
@@ -275,7 +274,7 @@ async fn what_is_said_already_is_not_written_again() -> anyhow::Result<()> {
     let revision = revision.as_str().unwrap_or_default();
     let watched = format!("/api/v1/namespaces?watch=true&resourceVersion={revision}");
     let mut watch = client.watch(&watched).await?;
-    // Something happens in the space, so the namespace is looked at again.
+    // A change in the space makes the controller process the namespace again.
     let other = config_map("other", &[]);
     create(&client, "/api/v1/namespaces/default/configmaps", other).await?;
     assert!(watch.is_quiet_for(Duration::from_millis(600)).await);
@@ -283,10 +282,10 @@ async fn what_is_said_already_is_not_written_again() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn pods_go_before_everything_else() -> anyhow::Result<()> {
+async fn pods_are_deleted_before_other_content() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
-    make_namespace(&client, "n1").await?;
+    create_namespace(&client, "n1").await?;
     create(&client, &format!("{N1}/configmaps"), config_map("a", &[])).await?;
     let pod = json!({
         "metadata": {"name": "p", "finalizers": ["x.io/y"]},
@@ -310,7 +309,7 @@ async fn pods_go_before_everything_else() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_namespace_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyhow::Result<()> {
+async fn namespace_with_its_own_finalizer_is_emptied_and_stays() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     let namespace = json!({"metadata": {"name": "n1", "finalizers": ["x.io/y"]}});
@@ -336,7 +335,7 @@ async fn a_namespace_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyho
 }
 
 #[tokio::test]
-async fn namespaces_of_a_live_tenant_that_every_space_has_stay() -> anyhow::Result<()> {
+async fn built_in_namespaces_of_a_live_tenant_cannot_be_deleted() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let client = server.tenant("t1").await?;
     for name in ["default", "kube-system", "kube-public"] {

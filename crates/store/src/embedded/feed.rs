@@ -1,9 +1,8 @@
-//! Tells watchers what has become durable.
+//! Delivers durable changes to watchers.
 //!
-//! A change is handed to the watchers of its key and to nobody else, found by one look
-//! into an ordered map. Each has a short queue. A watcher that falls behind loses its
-//! queue, not its place: it reads on from the log until it has caught up, and costs
-//! nobody else anything.
+//! A change is delivered only to the watchers of its key, found by one lookup in an ordered map.
+//! Each watcher has a short queue. A watcher that falls behind loses its queue but not its
+//! position: it reads the log until it has caught up, at no cost to other watchers.
 
 mod routes;
 
@@ -20,9 +19,9 @@ use super::log::{Cursor, Record};
 use crate::{Changed, Error, KeyRange, Result, Watch, WatchItem};
 use routes::Routes;
 
-/// A watcher whose queue has more transactions than this reads from the log instead.
+/// The number of queued transactions above which a watcher reads from the log instead.
 const MAX_QUEUED: usize = 512;
-/// So does one whose queue has more bytes than this.
+/// The number of queued bytes above which it does.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 /// How much is read from the log at once.
 const READ_BYTES: usize = 256 << 10;
@@ -33,7 +32,7 @@ pub(super) struct Feed {
 }
 
 struct State {
-    /// Everything up to here has been put into the queues.
+    /// The revision up to which all changes are in the queues.
     head: Revision,
     routes: Routes,
     closed: bool,
@@ -50,12 +49,12 @@ struct Subscriber {
 struct Queue {
     told: VecDeque<Told>,
     bytes: usize,
-    /// Too much came: what came after this revision is not in the queue.
+    /// Set on overflow: changes after this revision are not in the queue.
     lost_after: Option<Revision>,
     closed: bool,
 }
 
-/// What one transaction changed in a watcher's range.
+/// The changes of one transaction in a watcher's range.
 #[derive(Clone, Debug)]
 struct Told {
     revision: Revision,
@@ -74,10 +73,10 @@ impl Feed {
         }
     }
 
-    /// Hands out what has become durable, and moves the readers' head.
+    /// Delivers durable changes, and advances the readers' head.
     ///
-    /// Readers first: whoever is told of a change can read it. Under the lock: whoever
-    /// has read of a change and asks how far the watchers are is not told less.
+    /// The head first: a watcher that receives a change can read it. Under the lock: a reader of a
+    /// change that then requests progress gets at least its revision.
     pub fn publish(&self, records: &[Record], head: &AtomicU64) {
         let Some(last) = records.last() else { return };
         let mut state = self.lock();
@@ -98,7 +97,7 @@ impl Feed {
         }
     }
 
-    /// Nothing under this lock can be left half done by a panic of its holder.
+    /// Every critical section leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +131,7 @@ impl State {
 }
 
 impl Told {
-    /// Keys are small beside values.
+    /// Keys are small compared with values and are not counted.
     fn bytes(&self) -> usize {
         let value = |change: &Changed| match change {
             Changed::Put(entry) => entry.value.len(),
@@ -161,8 +160,8 @@ impl Subscriber {
             return;
         }
         if queue.told.len() >= MAX_QUEUED || queue.bytes >= MAX_QUEUED_BYTES {
-            // Nothing before the oldest in the queue is missing, however long ago the
-            // watcher was told of anything.
+            // The watcher has received everything before the oldest queued change, however long ago
+            // that was.
             let oldest = queue.told.front().unwrap_or(&told).revision;
             queue.lost_after = Some(oldest.previous());
             queue.told = VecDeque::new();
@@ -181,16 +180,16 @@ pub(super) struct Subscription {
     shared: Arc<Shared>,
     subscriber: Arc<Subscriber>,
     range: KeyRange,
-    /// The last revision that was told, or passed.
+    /// The last revision that was delivered or passed.
     told: Revision,
-    /// History that is read from the log before the queue is looked at.
+    /// History that is read from the log before the queue.
     behind: Option<Behind>,
     progress_asked: bool,
 }
 
-/// How far a watcher has to read in the log.
+/// The part of the log that a watcher has to read.
 struct Behind {
-    /// Taken while a read is under way; made anew if that was given up.
+    /// Taken during a read; created again if the read was cancelled.
     cursor: Option<Cursor>,
     after: Revision,
     through: Revision,
@@ -218,12 +217,12 @@ impl Subscription {
             behind: (after < head).then(|| Behind::new(after, head)),
             progress_asked: false,
         };
-        // Looked at last: from here on nothing that is needed is missed.
+        // Checked last: from here on no needed change can be missed.
         shared.reach(after)?;
         Ok(subscription)
     }
 
-    /// The next of what was read from the log; reads more if there is none.
+    /// Returns the next change from the log; reads more if none is buffered.
     async fn catch_up(&mut self) -> Result<Option<Told>> {
         let Some(behind) = &mut self.behind else {
             return Ok(None);
@@ -250,8 +249,8 @@ impl Subscription {
         Ok(behind.ready.pop_front())
     }
 
-    /// What the queue has; a queue that has overflowed is opened again where it is, and
-    /// what it lost is read from the log.
+    /// Returns the next queued change. After an overflow the queue is reopened at the current head,
+    /// and the lost part is read from the log.
     fn poll(&mut self) -> Polled {
         if let Some(told) = self.subscriber.queue().take() {
             return Polled::Told(told);
@@ -307,7 +306,7 @@ impl Watch for Subscription {
                     Polled::Progress(revision) => return Ok(WatchItem::Progress(revision)),
                     Polled::Closed => return Err(closed()),
                     Polled::Nothing => {
-                        // Keeps a call that came since the queue was looked at.
+                        // Also returns for a notification since the queue was checked.
                         self.subscriber.wake.notified().await;
                         continue;
                     }
@@ -336,7 +335,7 @@ impl Drop for Subscription {
     }
 }
 
-/// The next part of the history, without what is not in the range.
+/// Reads the next part of the history within the range.
 fn read(
     shared: &Shared,
     cursor: Option<Cursor>,
@@ -344,7 +343,7 @@ fn read(
     through: Revision,
     range: &KeyRange,
 ) -> Result<(Cursor, VecDeque<Told>)> {
-    // There is nothing before the first revision, and so nothing in the log.
+    // The log has nothing before the first revision.
     let after = after.max(super::FIRST);
     let mut cursor = cursor.unwrap_or_else(|| Cursor::new(&shared.catalog, after));
     let Some(records) = cursor.read(through, READ_BYTES)? else {

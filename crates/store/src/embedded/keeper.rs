@@ -1,10 +1,10 @@
-//! The threads behind the writers' backs.
+//! The background threads.
 //!
-//! | thread | does |
+//! | thread | task |
 //! |---|---|
 //! | sequencer | orders and logs writes |
-//! | flush | writes sealed memory to tables, then removes log segments that nobody needs |
-//! | clean | removes versions that the floor has passed, merges tables |
+//! | flush | writes sealed memory to tables, then removes unneeded log segments |
+//! | clean | removes compacted versions, merges tables |
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,18 +21,18 @@ use super::sequencer::{Request, Sequencer};
 use super::table::Marks;
 use crate::{Error, Result};
 
-/// How long a flush that failed waits before it is tried again.
+/// The delay before a failed flush is retried.
 const RETRY: Duration = Duration::from_millis(500);
-/// How much history is swept before other work is looked at.
+/// How much history is swept before other work is checked.
 const SWEEP_BYTES: usize = 256 << 10;
-/// All tables are merged when more than so many tenths of the rows in them are removed
-/// versions. A key that is only ever overwritten leaves three rows behind each time: the
-/// version, its removal, and an old head. So one third is the most that can be reached.
+/// All tables are merged when more than this many tenths of their rows are removed versions. An
+/// overwritten key leaves three rows behind each time: the version, its removal, and an old head.
+/// So at most one third can be reached.
 const WORTH_MERGING_TENTHS: usize = 3;
-/// Tables smaller than this are not worth merging for their space.
+/// Tables smaller than this are not merged for their space.
 const WORTH_MERGING_BYTES: u64 = 8 << 20;
 
-/// Owns the threads; dropping it ends them, in order.
+/// Owns the background threads; dropping it stops them, in order.
 pub(super) struct Keeper {
     state: Arc<State>,
     requests: mpsc::Sender<Request>,
@@ -48,18 +48,18 @@ struct State {
 
 #[derive(Default)]
 struct Work {
-    /// What has been sealed and is to be flushed, oldest first.
+    /// Marks of the sealed memories to be flushed, oldest first.
     sealed: VecDeque<Marks>,
-    /// Why the last flush failed, until one succeeds.
+    /// The error of the last flush, until one succeeds.
     trouble: Option<Error>,
     /// Removals up to here are in the tables on disk.
     swept: Revision,
     clean: bool,
-    /// No more will be sealed.
+    /// The sequencer has ended: no more memory will be sealed.
     last: bool,
 }
 
-/// Held by the sequencer's thread: tells the others when it is over, however it ends.
+/// Held by the sequencer thread: tells the others when it ends, even by a panic.
 struct Last(Arc<State>);
 
 impl Drop for Last {
@@ -69,7 +69,7 @@ impl Drop for Last {
     }
 }
 
-/// Held by the flusher's thread: if that panics, writers are told and do not wait for it.
+/// Held by the flush thread: reports a panic to the writers, so that they do not wait for it.
 struct Flushing(Arc<State>);
 
 impl Drop for Flushing {
@@ -82,24 +82,24 @@ impl Drop for Flushing {
     }
 }
 
-/// How the sequencer calls the other threads.
+/// How the sequencer signals the other threads.
 #[derive(Clone)]
 pub(super) struct Bells(Arc<State>);
 
 impl Bells {
-    /// There is something sealed, which stands for these marks.
+    /// Signals that memory with these marks was sealed.
     pub fn flush(&self, marks: Marks) {
         self.0.lock().sealed.push_back(marks);
         self.0.changed.notify_all();
     }
 
-    /// The floor has moved.
+    /// Signals that the floor has moved.
     pub fn clean(&self) {
         self.0.lock().clean = true;
         self.0.changed.notify_all();
     }
 
-    /// Waits until a flush has ended; says why, if it failed.
+    /// Waits until a flush has ended; returns its error if it failed.
     pub fn await_flush(&self) -> Result<()> {
         let work = self.0.lock();
         if let Some(trouble) = &work.trouble {
@@ -112,7 +112,7 @@ impl Bells {
 }
 
 impl State {
-    /// Each change of the work is whole before the lock is given back.
+    /// Every critical section leaves the work consistent.
     fn lock(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,7 +128,7 @@ impl State {
 }
 
 impl Keeper {
-    /// Starts the threads that work behind the writers' backs.
+    /// Starts the flush and clean threads.
     pub fn start(shared: &Arc<Shared>, requests: &mpsc::Sender<Request>) -> Result<Self> {
         let keeper = Self {
             state: Arc::default(),
@@ -184,20 +184,20 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.state.closing.store(true, Ordering::Relaxed);
-        // No caller is left: requests that still wait come before this one. If the
-        // sequencer is not there any more, it does not need to be told.
+        // No caller is left: requests that still wait come before this one. A sequencer that has
+        // already ended need not be told.
         let mut close = Request::Close;
         while let Err(mpsc::error::TrySendError::Full(back)) = self.requests.try_send(close) {
             close = back;
             thread::yield_now();
         }
-        // Under the lock, so that nobody is between looking and waiting.
+        // Under the lock, so that no thread is between its check and its wait.
         drop(self.state.lock());
         self.state.changed.notify_all();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the store has panicked");
+                tracing::error!("store thread panicked");
             }
         }
     }
@@ -236,12 +236,12 @@ impl Flusher {
                 }
                 Err(error) => {
                     if work.trouble.is_none() {
-                        tracing::error!(%error, "cannot write the table; will try again");
+                        tracing::error!(%error, "table flush failed");
                     }
                     work.trouble = Some(error);
                     self.state.changed.notify_all();
                     if work.last {
-                        // The log has everything; the next opening will read it.
+                        // The log has everything; the next start replays it.
                         return;
                     }
                     let waited = self.state.changed.wait_timeout(work, RETRY);
@@ -252,7 +252,7 @@ impl Flusher {
     }
 }
 
-/// Removes what the floor has passed, and merges tables.
+/// Removes compacted versions and merges tables.
 struct Cleaner {
     shared: Arc<Shared>,
     state: Arc<State>,
@@ -274,7 +274,7 @@ impl Cleaner {
                 return;
             }
             if let Err(error) = self.sweep().and_then(|()| self.merge()) {
-                tracing::error!(%error, "cannot clean up; will try again after the next write to disk");
+                tracing::error!(%error, "table cleanup failed");
             }
         }
     }
@@ -300,7 +300,7 @@ impl Cleaner {
             self.shared.table.set_swept(swept);
             self.shared.swept.store(swept.get(), Ordering::Release);
         }
-        // If so many requests wait, there will soon be a reason to seal anyway.
+        // A full channel is fine: with so many requests, memory will soon be sealed anyway.
         self.requests.try_send(Request::Seal).ok();
         Ok(())
     }
@@ -308,7 +308,7 @@ impl Cleaner {
     fn merge(&mut self) -> Result<()> {
         let table = &self.shared.table;
         table.merge()?;
-        // What is removed only in memory cannot be merged away.
+        // Removals that are only in memory cannot be merged yet.
         if self.state.lock().swept < self.shared.swept() {
             return Ok(());
         }
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writers_do_not_wait_for_a_flusher_that_has_panicked() {
+    fn writers_do_not_wait_for_a_panicked_flusher() {
         let state = Arc::<State>::default();
         let flushing = Flushing(Arc::clone(&state));
         let flusher = thread::spawn(move || {

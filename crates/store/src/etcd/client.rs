@@ -1,4 +1,4 @@
-//! One etcd cluster: its members, and requests that find one which answers.
+//! One etcd cluster: its members, and requests that are sent to one that answers.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,23 +19,23 @@ use super::wire::etcdserverpb::{
 };
 use super::wire::headed;
 
-/// The largest page of a range that is taken in one answer. Pages are meant to be a
-/// quarter of it; a page that is larger is asked for again in parts.
+/// The largest accepted page of a range. Pages are meant to be a quarter of it; a page that is
+/// larger is requested again in parts.
 pub(super) const PAGE_BYTES: usize = 16 << 20;
 
 /// The answer to a transaction can hold a value for each of its 128 checks, 1.5 MiB each.
 const ANSWER_BYTES: usize = 256 << 20;
 
-/// How long one member may take over a request that can be made to another.
+/// The timeout of one attempt, for requests that may be sent to another member.
 const ATTEMPT: Duration = Duration::from_secs(3);
 
 /// The members of a cluster.
 #[derive(Debug)]
 pub(super) struct Client {
     members: Vec<Member>,
-    /// Which member is asked first: the last one that answered.
+    /// The index of the member that is asked first: the last one that answered.
     preferred: AtomicUsize,
-    /// The largest revision that any answer told.
+    /// The largest revision in any answer.
     seen: AtomicU64,
     timeout: Duration,
 }
@@ -47,15 +47,14 @@ struct Member {
     channel: Channel,
 }
 
-/// What a member says of itself.
+/// The status of a member.
 struct MemberStatus {
     version: Version,
     revision: Revision,
 }
 
 impl Client {
-    /// The cluster at these endpoints, if at least one of them answers and none that
-    /// does is too old.
+    /// Connects to these endpoints, if at least one answers and none that answers is too old.
     pub(super) async fn connect(options: &Options) -> Result<Self, ConnectError> {
         let connect = |endpoint: Endpoint| Member {
             channel: endpoint.connect_lazy(),
@@ -97,7 +96,7 @@ impl Client {
         Ok(())
     }
 
-    /// The largest revision that is known to have happened.
+    /// The largest revision that is known to exist.
     pub(super) fn seen(&self) -> Revision {
         Revision::new(self.seen.load(Ordering::Acquire))
     }
@@ -114,13 +113,13 @@ impl Client {
         Ok(answer)
     }
 
-    /// Makes a transaction. It is never made again once it may have been made.
+    /// Sends a transaction. It is never sent again once it may have been applied.
     pub(super) async fn write(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
         let not_taken = |failure: &Failure| matches!(failure, Failure::NotTaken(_));
         self.txn(request, not_taken, self.timeout).await
     }
 
-    /// Makes a transaction that only reads.
+    /// Sends a read-only transaction.
     pub(super) async fn look(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
         self.txn(request, Self::may_repeat, ATTEMPT).await
     }
@@ -141,7 +140,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Compacts. To do it twice is to do it once.
+    /// Compacts. The request is idempotent.
     pub(super) async fn compact(&self, revision: i64) -> Result<(), Failure> {
         let request = CompactionRequest {
             revision,
@@ -152,8 +151,8 @@ impl Client {
         Ok(())
     }
 
-    /// The member to watch at the `nth` attempt, on a connection of its own: a watcher
-    /// that does not read must not use up the window of a connection that others share.
+    /// Opens a dedicated connection to the member for the `nth` attempt of a watch: a watcher that
+    /// does not read must not exhaust the window of a shared connection.
     pub(super) async fn dedicated(&self, nth: usize) -> Result<Channel, Status> {
         let first = self.preferred.load(Ordering::Relaxed);
         let member = self.member(first.wrapping_add(nth));
@@ -165,8 +164,8 @@ impl Client {
         failure.is_passing()
     }
 
-    /// Makes a request to the preferred member. If it fails in a way that `again` allows,
-    /// makes it to the next one, and so on round all of them until the time is over.
+    /// Sends a request to the preferred member. On a failure that `again` allows, sends it to the
+    /// next one, and so on round all members until the deadline.
     async fn ask<T, F>(
         &self,
         again: impl Fn(&Failure) -> bool,
@@ -204,16 +203,16 @@ impl Client {
         Err(Failure::NotTaken("no attempt was made".into()))
     }
 
-    /// Prefers the member after this one, unless somebody else has already moved on.
+    /// Prefers the next member, unless another request has done so already.
     fn leave(&self, index: usize) {
         let next = index.wrapping_add(1);
-        // A lost race means that another request has moved on: that is just as good.
+        // A lost race means that another request has switched already.
         let _ = self
             .preferred
             .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// There is at least one: `Options::parse` refuses to have none.
+    /// There is at least one: `Options::parse` rejects an empty list.
     fn member(&self, index: usize) -> &Member {
         &self.members[index % self.members.len()]
     }

@@ -1,4 +1,4 @@
-//! What a failed request means: whether it happened, and what to say of it.
+//! Classifies failed requests: whether they happened, and the resulting error.
 
 use std::error::Error as _;
 
@@ -6,34 +6,34 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::{Error, Transaction};
 
-/// What is known of a request that was not answered well.
+/// The known outcome of a failed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// etcd: the revision is below the floor.
     Compacted,
-    /// etcd: the revision has not happened.
+    /// etcd: the revision has not been reached.
     Future,
-    /// etcd: the quota is used up. This alone does not say that nothing was written.
+    /// etcd: the quota is exceeded. This alone does not mean that nothing was written.
     Full,
-    /// etcd: the request is larger than it takes. It was not looked at.
+    /// etcd: the request is too large. It was not processed.
     TooLarge,
-    /// The answer is larger than we take.
+    /// The answer is larger than the client accepts.
     Oversized,
-    /// It did not get to this member, or this one does not do such things. Another may.
+    /// It did not reach this member, or the member cannot serve it. Another may.
     NotTaken(String),
-    /// etcd refused it before doing anything.
+    /// etcd rejected it before doing anything.
     Refused(String),
-    /// Anything else: it may have been done, and may still be.
+    /// Anything else: it may have been applied, and may still be.
     InDoubt(String),
 }
 
 impl Failure {
-    /// Whether a request that may be repeated is worth repeating elsewhere.
+    /// Whether a repeatable request should be sent to another member.
     pub(super) const fn is_passing(&self) -> bool {
         matches!(self, Self::NotTaken(_) | Self::InDoubt(_))
     }
 
-    /// The error of a request that changes nothing, or that may be repeated.
+    /// The error of a read or another repeatable request.
     pub(super) fn of_read(self) -> Error {
         Error::Unavailable(match self {
             Self::NotTaken(detail) | Self::Refused(detail) | Self::InDoubt(detail) => detail,
@@ -43,8 +43,8 @@ impl Failure {
         })
     }
 
-    /// The error of a commit of so many bytes. Only what certainly did not happen may be
-    /// told as such.
+    /// The error of a commit of so many bytes. Only a commit that certainly did not happen may be
+    /// reported as not applied.
     pub(super) fn of_commit(self, bytes: usize) -> Error {
         match self {
             Self::NotTaken(detail) | Self::Refused(detail) => Error::Unavailable(detail),
@@ -62,7 +62,7 @@ impl Failure {
 }
 
 impl From<Status> for Failure {
-    /// etcd tells its errors by code and text; the texts have not changed since 3.0.
+    /// etcd reports errors by code and text; the texts have not changed since 3.0.
     fn from(status: Status) -> Self {
         let says = |text: &str| status.message().contains(text);
         match status.code() {
@@ -74,7 +74,7 @@ impl From<Status> for Failure {
             Code::ResourceExhausted if says("received message larger") => Self::TooLarge,
             Code::ResourceExhausted if says("too many requests") => Self::Refused(told(&status)),
             Code::InvalidArgument if says("request is too large") => Self::TooLarge,
-            // A learner, or a member that is still finding out what its cluster can do.
+            // A learner, or a member that is still discovering the capabilities of its cluster.
             Code::FailedPrecondition => Self::NotTaken(told(&status)),
             Code::InvalidArgument
             | Code::PermissionDenied
@@ -86,8 +86,7 @@ impl From<Status> for Failure {
     }
 }
 
-/// Whether the failure came about while a connection was made, before any request was
-/// written to it.
+/// Whether the failure occurred while connecting, before any request was written.
 fn never_connected(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
@@ -99,7 +98,7 @@ fn never_connected(status: &Status) -> bool {
     false
 }
 
-/// etcd's own text, or the innermost cause of a failure on the way to it.
+/// etcd's own text, or the innermost cause of a connection failure.
 pub(super) fn told(status: &Status) -> String {
     let mut innermost = None;
     let mut cause = status.source();
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_certainly_did_not_happen_is_told_as_such() {
+    fn only_certain_failures_are_reported_as_not_applied() {
         let in_doubt = |text: &str| Failure::InDoubt(text.into());
         let refused = |text: &str| Failure::Refused(text.into());
         for (code, text, expected) in [

@@ -12,10 +12,10 @@ use super::stream::Stream;
 use super::wire::{self, Span, number, probe};
 use crate::{Error, Result};
 
-/// etcd looks after a watch that begins in the past every 100 ms.
+/// etcd processes a watch that begins in the past every 100 ms.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Forgets the history before `floor`.
+/// Compacts the history before `floor`.
 pub(super) async fn compact(client: &Client, floor: Revision) -> Result<()> {
     if floor == Revision::ZERO {
         return Ok(());
@@ -26,7 +26,7 @@ pub(super) async fn compact(client: &Client, floor: Revision) -> Result<()> {
     }
 }
 
-/// Whether the history after `after` is still there.
+/// Checks that the history after `after` is still kept.
 pub(super) async fn reach(client: &Client, after: Revision) -> Result<()> {
     let start = number(after).max(1);
     match client.range(probe(start)).await {
@@ -35,7 +35,7 @@ pub(super) async fn reach(client: &Client, after: Revision) -> Result<()> {
     }
 }
 
-/// Says of a revision that cannot be read what can be instead.
+/// Turns an unreadable revision into an error with the nearest readable one.
 pub(super) async fn settle<T>(
     client: &Client,
     revision: i64,
@@ -53,11 +53,11 @@ pub(super) async fn settle<T>(
     }
 }
 
-/// The floor, which is known to be above `revision`.
+/// Finds the floor, which is known to be above `revision`.
 ///
-/// etcd refuses to read below its floor without saying where that is; but a watch from
-/// below is cancelled with it. If that does not come in time, the floor is at least the
-/// next revision, and that is the answer.
+/// etcd rejects a read below its floor without naming the floor; but it cancels a watch from below
+/// with it. If that does not arrive in time, the floor is at least the next revision, and that is
+/// returned.
 async fn above(client: &Client, revision: i64) -> Revision {
     let told = timeout(PATIENCE, ask(client, revision)).await;
     told.ok()

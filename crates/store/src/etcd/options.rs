@@ -1,4 +1,4 @@
-//! Where an etcd is, and what is wrong with what was said about that.
+//! How to reach an etcd cluster, and configuration errors.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,27 +7,27 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use super::version::{OLDEST, Version};
 
-/// Which etcd, and how to reach it.
+/// The etcd cluster, and how to reach it.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The members' addresses, each `http://host:port` or `https://host:port`.
     pub endpoints: Vec<String>,
-    /// For `https` endpoints, and then for all of them.
+    /// Required for `https` endpoints, and then for all of them.
     pub tls: Option<Tls>,
-    /// How long one call may take, attempts on other members included.
+    /// The timeout of one call, including attempts on other members.
     pub timeout: Duration,
 }
 
 impl Options {
-    /// Longer than etcd's own limit of 7 s, so that its answer comes before our doubt.
+    /// Longer than etcd's own limit of 7 s, so that its answer arrives first.
     const TIMEOUT: Duration = Duration::from_secs(10);
-    /// How long a member may take to accept a connection.
+    /// The timeout for connecting to a member.
     const CONNECT: Duration = Duration::from_secs(2);
-    /// How often a connection in use is probed. etcd closes those that do it more often
-    /// than every 5 s, or while there is nothing under way.
+    /// The keepalive interval of a connection in use. etcd closes connections that send keepalives
+    /// more often than every 5 s, or while idle.
     const PROBE: Duration = Duration::from_secs(10);
 
-    /// These members, without TLS, with the default limits.
+    /// These members, without TLS, with the default timeouts.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
@@ -43,7 +43,7 @@ impl Options {
         self
     }
 
-    /// The endpoints, ready to be connected to.
+    /// Parses the endpoints.
     pub(super) fn parse(&self) -> Result<Vec<Endpoint>, ConnectError> {
         if self.endpoints.is_empty() {
             return Err(ConnectError::NoEndpoint);
@@ -76,12 +76,12 @@ impl Options {
     }
 }
 
-/// Whom to trust, and how to prove who we are. All in PEM.
+/// CA and client certificates, all in PEM.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// The certificates of the authorities that may have signed etcd's.
+    /// The CA certificates that may have signed etcd's.
     pub ca: Vec<u8>,
-    /// Ours, where etcd asks for one.
+    /// The client certificate, if etcd requires one.
     pub client: Option<ClientCertificate>,
 }
 
@@ -110,24 +110,24 @@ impl Tls {
     }
 }
 
-/// Why there is no connection to an etcd.
+/// Why no connection to etcd was made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// None was given.
+    /// No endpoint was given.
     #[error("no etcd endpoint is given")]
     NoEndpoint,
 
-    /// What was given is not one, or does not fit the certificates.
+    /// An endpoint is invalid or does not match the TLS options.
     #[error("{endpoint} cannot be used as an etcd endpoint: {reason}")]
     Endpoint {
-        /// What was given.
+        /// The endpoint.
         endpoint: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: &'static str,
     },
 
-    /// The certificates or the key are not what they should be.
+    /// The certificates or the key are invalid.
     #[error("the certificates for etcd cannot be used: {0}")]
     Certificates(String),
 
@@ -136,19 +136,19 @@ pub enum ConnectError {
     Unreachable {
         /// The first of them.
         endpoint: String,
-        /// Why it does not.
+        /// Why it does not answer.
         reason: String,
     },
 
-    /// A member is older than the engine can be right with.
+    /// A member is too old for the engine to be correct.
     #[error(
         "etcd at {endpoint} has version {version}; at least {OLDEST} is needed, because \
          before it a watch could be told that it is further than the events it got"
     )]
     TooOld {
-        /// Where.
+        /// The endpoint.
         endpoint: String,
-        /// What it says of itself.
+        /// Its version.
         version: Version,
     },
 }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_does_not_fit_is_refused_with_the_reason() {
+    fn invalid_endpoint_is_refused_with_a_reason() {
         let tls = || {
             Some(Tls {
                 ca: Vec::new(),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_key_is_never_printed() {
+    fn private_key_is_never_printed() {
         let client = Some(ClientCertificate {
             cert: b"cert".to_vec(),
             key: b"key".to_vec(),

@@ -1,4 +1,4 @@
-//! A range, read in pages that are all of one revision.
+//! Reads a range in pages of one revision.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use super::wire::etcdserverpb::{RangeRequest, RangeResponse};
 use super::wire::{Span, headed, number, probe};
 use crate::{At, Entry, Error, KeyRange, Page, Result, Revision};
 
-/// The entries of the first page, when nothing is known yet of their size.
+/// The size of the first page, while the size of entries is unknown.
 const FIRST_PAGE: usize = 500;
-/// The most entries of a page. Not fewer, because etcd counts what is left of the range
-/// for each page.
+/// The largest number of entries in a page. Large, because etcd counts the rest of the range for
+/// each page.
 const LARGEST_PAGE: usize = 10_000;
-/// How long the newest state is tried for while compaction overtakes it.
+/// How long a read of the newest state is retried while compaction overtakes it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The store's revision, not older than any answer given before.
+/// The store's revision, not older than any earlier answer.
 pub(super) async fn revision(client: &Client) -> Result<Revision> {
     let answer = client.range(probe(0)).await.map_err(Failure::of_read)?;
     Ok(headed(answer.header.as_ref()))
@@ -45,8 +45,8 @@ pub(super) async fn range(
     }
 }
 
-/// The revision as etcd can be asked for it. It takes zero to mean the newest; its first
-/// revision is one, and nothing is there yet either.
+/// The revision as it is sent to etcd, where zero means the newest state. Its first revision is
+/// one, and the store is still empty there.
 async fn pinned(client: &Client, revision: Revision) -> Result<i64> {
     match number(revision) {
         i64::MAX => Err(Error::Future {
@@ -56,7 +56,7 @@ async fn pinned(client: &Client, revision: Revision) -> Result<i64> {
     }
 }
 
-/// Reads the newest state. If it is compacted between two pages, begins again.
+/// Reads the newest state. If it is compacted between two pages, starts again.
 async fn latest(client: &Client, range: &KeyRange, limit: usize) -> Result<Page> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -108,7 +108,7 @@ async fn read(
     }
 }
 
-/// A range that can hold nothing: what is left to say is the revision.
+/// An empty range: only the revision has to be read.
 async fn nothing(client: &Client, revision: i64) -> Result<Page, Failure> {
     let answer = client.range(probe(revision)).await?;
     let current = number(headed(answer.header.as_ref()));
@@ -140,7 +140,7 @@ async fn ask(
     client.range(request).await
 }
 
-/// As many entries as fill a quarter of what an answer may hold, if the rest is like these.
+/// The number of entries that fill a quarter of the largest page, if the rest is like these.
 fn next_size(answer: &RangeResponse) -> Option<usize> {
     let bytes = |entry: &super::wire::mvccpb::KeyValue| entry.key.len() + entry.value.len();
     let total: usize = answer.kvs.iter().map(bytes).sum();

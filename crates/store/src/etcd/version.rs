@@ -1,8 +1,8 @@
-//! Which etcd the engine can be right with.
+//! The version of etcd that the engine requires.
 
 use std::fmt;
 
-/// The first version whose watch progress never runs ahead of the events
+/// The first version whose watch progress is never ahead of the events
 /// (<https://github.com/etcd-io/etcd/issues/15220>).
 pub(super) const OLDEST: Version = Version([3, 5, 13]);
 
@@ -11,7 +11,7 @@ pub(super) const OLDEST: Version = Version([3, 5, 13]);
 pub struct Version([u32; 3]);
 
 impl Version {
-    /// What comes after a hyphen or a plus (`3.6.0-rc.1`) does not matter here.
+    /// A suffix after a hyphen or a plus (`3.6.0-rc.1`) is ignored.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let released = text.split(['-', '+']).next()?;
         let mut parts = released.split('.');

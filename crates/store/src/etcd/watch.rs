@@ -1,4 +1,4 @@
-//! A watch: a task that follows etcd across lost connections, and the cursor that reads it.
+//! A watch: a task that follows etcd across lost connections, and the cursor that reads its items.
 
 mod assembly;
 mod follower;
@@ -15,21 +15,21 @@ use super::client::Client;
 use super::{floor, range};
 use crate::{Error, KeyRange, Result, Watch, WatchItem};
 
-/// Items that are fetched before they are asked for. A watcher that falls behind by more
-/// stops the stream, and etcd keeps the rest until it is compacted.
+/// The number of items fetched ahead. A watcher that falls further behind stops the stream, and
+/// etcd keeps the rest until it is compacted.
 const AHEAD: usize = 16;
 
 /// The watcher's side.
 pub(super) struct Cursor {
     client: Arc<Client>,
     items: mpsc::Receiver<Result<WatchItem>>,
-    /// The revision that a progress item must reach.
+    /// The revision that the next progress item must reach.
     target: watch::Sender<Revision>,
     follower: JoinHandle<()>,
 }
 
 impl Cursor {
-    /// Every change in `range` after `after`.
+    /// Watches every change in `range` after `after`.
     pub(super) async fn open(
         client: Arc<Client>,
         range: KeyRange,
@@ -55,8 +55,8 @@ impl Watch for Cursor {
         self.items.recv().await.ok_or_else(over)?
     }
 
-    /// etcd's own answer is only as new as the member that gives it, so what it must
-    /// reach is asked for first.
+    /// etcd's own progress is only as new as the answering member, so the revision that it must
+    /// reach is read first.
     async fn request_progress(&mut self) -> Result<()> {
         let now = range::revision(&self.client).await?;
         self.target.send_replace(now);

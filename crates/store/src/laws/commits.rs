@@ -1,4 +1,4 @@
-//! What commits promise.
+//! Laws of commits.
 
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ pub async fn what_changes_nothing_takes_no_revision(store: Subject) {
     assert_eq!(store.commit(checked).await, unchanged);
     assert_eq!(store.commit(Transaction::new()).await, unchanged);
     assert_eq!(store.revision().await, Ok(revision));
-    // The same value again is a change: the store does not look into values.
+    // The same value again is a change: the store does not compare values.
     assert_eq!(put(&*store, "a", "1").await, revision.next());
 }
 

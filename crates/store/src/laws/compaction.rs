@@ -1,4 +1,4 @@
-//! What compaction promises.
+//! Laws of compaction.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{At, Changed, Error, Revision, Store};
 
 type Subject = Arc<dyn Store>;
 
-/// Some keys with some history; the revisions at which it happened.
+/// Creates some keys with some history, and returns its revisions.
 async fn history(store: &dyn Store) -> Vec<Revision> {
     let mut revisions = vec![];
     for round in 0..4 {

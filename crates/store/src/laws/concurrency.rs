@@ -1,4 +1,4 @@
-//! What holds when many call at once.
+//! Laws of concurrent calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -118,7 +118,7 @@ pub async fn a_concurrent_history_holds_together(store: Subject) {
     history.judge().unwrap();
 }
 
-/// Works on a store and writes down what it asked and was told.
+/// Calls a store and records requests and answers.
 #[derive(Clone)]
 pub struct Recorder {
     store: Subject,
@@ -128,7 +128,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins with what the store holds now.
+    /// Starts from the store's current content.
     pub async fn begin(store: Subject) -> Self {
         let page = store.range(&everything(), At::Latest, None).await.unwrap();
         Self {
@@ -201,7 +201,7 @@ impl Recorder {
         }
     }
 
-    /// Reads the whole log, through a watch from where it began.
+    /// Reads the whole log through a watch from the start.
     pub async fn end(self, calls: Vec<Call>) -> History {
         let last = self.store.revision().await.unwrap();
         let mut watch = self.store.watch(everything(), self.start).await.unwrap();
@@ -215,7 +215,7 @@ impl Recorder {
     }
 }
 
-/// Everything a watch tells, up to the revision `last`.
+/// Everything a watch delivers, up to the revision `last`.
 pub async fn read_log(watch: &mut dyn Watch, last: Revision) -> Vec<(Revision, Vec<Changed>)> {
     let mut log = vec![];
     let mut reached = Revision::ZERO;

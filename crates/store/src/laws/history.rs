@@ -1,61 +1,61 @@
-//! Judges what happened: does a record of concurrent calls hold together?
+//! Checks whether a record of concurrent calls is consistent.
 //!
-//! Every acknowledged write has a revision of its own, so no search for an order is
-//! needed: the revisions are the order. The judge sorts by them, replays, and checks
+//! Every acknowledged write has a revision of its own, so no search for an order is needed: the
+//! revisions are the order. The check sorts by them, replays, and verifies
 //!
-//! - that each acknowledged transaction is in the log at its revision, with exactly its
-//!   changes, and its checks held right before;
-//! - that what is in the log and was not acknowledged was asked for by somebody who never
-//!   got an answer, and its checks held too;
+//! - that each acknowledged transaction is in the log at its revision, with exactly its changes,
+//!   and its checks held right before;
+//! - that every unacknowledged transaction in the log was requested by a caller that never got an
+//!   answer, and its checks held too;
 //! - that no revision is used twice, and nothing else is in the log;
 //! - that conflicts and reads show exactly the state at the revision they name;
-//! - that an answer is never older than what was acknowledged before the question.
+//! - that an answer is never older than what was acknowledged before the request.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{Change, Changed, Conflict, Entry, Expect, Key, Outcome, Page, Revision, Transaction};
 
-/// A moment: larger is later. The same clock for all who record.
+/// A logical time, shared by all recorders: larger is later.
 pub type Moment = u64;
 
-/// One call and what came of it.
+/// One call and its result.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// When it was made.
     pub asked: Moment,
-    /// When the answer came; the largest moment if none did.
+    /// When the answer came; the largest time if none did.
     pub answered: Moment,
-    /// What was asked and answered.
+    /// The request and the answer.
     pub what: What,
 }
 
 /// The kinds of calls.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// A commit; `None`: it is not known what came of it.
+    /// A commit; `None`: its result is unknown.
     Commit(Transaction, Option<Outcome>),
-    /// A read of everything under the watched range.
+    /// A read of the whole watched range.
     Read(Page),
 }
 
-/// A log as a watcher of everything was told it.
+/// The log as a watcher of everything received it.
 pub type Log = Vec<(Revision, Vec<Changed>)>;
 
-/// All that was recorded.
+/// A complete recording.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// What was there before.
+    /// The entries at the start.
     pub initial: Vec<Entry>,
-    /// The revision of that.
+    /// The revision at the start.
     pub start: Revision,
     /// All calls, in any order.
     pub calls: Vec<Call>,
-    /// Everything that happened after `start`.
+    /// All changes after `start`.
     pub log: Log,
 }
 
 impl History {
-    /// Says what does not hold together, if anything.
+    /// Returns the first inconsistency.
     pub fn judge(&self) -> Result<(), String> {
         self.judge_order()?;
         let states = self.replay()?;
@@ -135,7 +135,7 @@ impl History {
         Ok(())
     }
 
-    /// Whoever asks after an answer came must not be told of an older state.
+    /// A request made after an answer must not be answered with an older state.
     fn judge_time(&self) -> Result<(), String> {
         let mut events: Vec<(Moment, bool, Revision)> = Vec::new();
         for call in &self.calls {
@@ -146,8 +146,8 @@ impl History {
                 What::Read(page) => (page.revision, false),
                 What::Commit(_, None) => continue,
             };
-            // A question is placed with what it must reach: itself, or the one before a
-            // new revision.
+            // A request is ordered by the revision it must reach: its own, or the one before a new
+            // revision.
             let least = if is_new {
                 revision.previous()
             } else {
@@ -171,7 +171,7 @@ impl History {
     }
 }
 
-/// Every key's past.
+/// The history of every key.
 struct States {
     last: BTreeMap<Key, Entry>,
     versions: BTreeMap<Key, Vec<(Revision, Option<Entry>)>>,
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_history_is_accepted() {
+    fn consistent_history_is_accepted() {
         let calls = vec![
             create(1, 4, Some(2)),
             read(2, 3, vec![], 1),
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_broken_promise_is_found() {
+    fn every_kind_of_inconsistency_is_found() {
         let lost = History {
             log: vec![],
             ..history(vec![create(1, 2, Some(2))])

@@ -1,4 +1,4 @@
-//! An engine and the model are asked the same and must answer the same.
+//! Compares an engine with the model on the same operations.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::{
     Transaction,
 };
 
-/// Random numbers that are the same for the same seed (SplitMix64).
+/// Pseudo-random numbers, the same for the same seed (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// With this seed.
+    /// A generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -31,7 +31,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `sides`.
+    /// A number below `bound`.
     pub const fn below(&mut self, sides: u64) -> u64 {
         self.roll() % sides
     }
@@ -55,7 +55,7 @@ pub async fn random_operations_are_answered_as_by_the_model(store: Arc<dyn Store
     }
 }
 
-/// Compares a store with a model that has just been made.
+/// Compares a store with a new model.
 async fn run(store: &dyn Store, model: &Memory, seed: u64) {
     clear(store).await;
     let mut dice = Dice::new(seed);
@@ -63,7 +63,7 @@ async fn run(store: &dyn Store, model: &Memory, seed: u64) {
     let model_start = model.revision().await.unwrap();
     let start = store.revision().await.unwrap();
     let shift = start.get() - model_start.get();
-    // Where the store's history may begin earlier than the model's.
+    // The store's history may begin earlier than the model's.
     store.compact(start).await.unwrap();
     model.compact(model_start).await.unwrap();
     for step in 0..STEPS {
@@ -149,7 +149,7 @@ fn random_key(dice: &mut Dice) -> Bytes {
     key(&dice.below(KEYS).to_string())
 }
 
-/// A revision around now: mostly shortly before, sometimes after.
+/// A revision around the current one: mostly shortly before, sometimes after.
 fn near(dice: &mut Dice, head: Revision) -> Revision {
     Revision::new((head.get() + 2).saturating_sub(dice.below(40)).max(1))
 }

@@ -1,4 +1,4 @@
-//! What ranges promise.
+//! Laws of ranges.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What watches promise.
+//! Laws of watches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

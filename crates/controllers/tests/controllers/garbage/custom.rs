@@ -1,4 +1,4 @@
-//! Kinds that users define, as owners and as dependents.
+//! Custom objects as owners and as dependents.
 
 use insula_testkit::server::{Client, DEFINITIONS, TestServer, definition};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ async fn define(client: &Client) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn they_own_and_are_owned_like_any_other() -> anyhow::Result<()> {
+async fn custom_objects_can_be_owners_and_dependents() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     define(&client).await?;
     for policy in ["Background", "Foreground"] {
@@ -53,7 +53,7 @@ async fn they_own_and_are_owned_like_any_other() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn with_a_definition_go_its_objects_and_what_they_own() -> anyhow::Result<()> {
+async fn deleting_a_definition_deletes_its_objects_and_their_dependents() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     define(&client).await?;
     let owner = create(&client, FOOS, foo(free("owner"))).await?;
@@ -65,16 +65,16 @@ async fn with_a_definition_go_its_objects_and_what_they_own() -> anyhow::Result<
     delete(&client, &format!("{DEFINITIONS}/foos.ex.io"), "Background").await?;
     until_gone(&client, &format!("{MAPS}/d")).await?;
     settle(&client).await?;
-    // Its owner waits for somebody.
+    // Its owner has a finalizer.
     assert_eq!(names(&client, MAPS).await?, ["d-held"]);
     release(&client, &format!("{FOOS}/held")).await?;
     until_gone(&client, &format!("{DEFINITIONS}/foos.ex.io")).await?;
-    // That it went was seen, though its kind is gone too.
+    // The deletion of the owner was observed, although its kind is gone too.
     until_gone(&client, &format!("{MAPS}/d-held")).await
 }
 
 #[tokio::test]
-async fn a_kind_that_comes_to_be_known_decides_about_what_waited_for_it() -> anyhow::Result<()> {
+async fn dependents_of_an_unknown_kind_are_evaluated_once_it_is_served() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let owner = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "name": "owner", "uid": "x"});
@@ -87,7 +87,7 @@ async fn a_kind_that_comes_to_be_known_decides_about_what_waited_for_it() -> any
     until_gone(&one, &format!("{MAPS}/d")).await?;
     settle(&two).await?;
     assert_eq!(names(&two, MAPS).await?, ["d"]);
-    // What the system publishes is served in every space.
+    // Published definitions are served in every space.
     let system = server.system().await?;
     let mut published = foos();
     published["metadata"]["annotations"] = json!({"multi-tenancy.k8s.io/published": "true"});
@@ -96,7 +96,7 @@ async fn a_kind_that_comes_to_be_known_decides_about_what_waited_for_it() -> any
 }
 
 #[tokio::test]
-async fn a_published_definition_is_an_owner_in_every_tenant() -> anyhow::Result<()> {
+async fn published_definition_can_be_an_owner_in_every_tenant() -> anyhow::Result<()> {
     let server = TestServer::start_whole().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     let mut published = foos();

@@ -1,4 +1,4 @@
-//! Others who write at the same moment.
+//! Clients that write at the same time as the collector.
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{MAPS, create, delete, free, names, owned, owners, reference, settle, tenant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_given_another_owner_in_time_stays() -> anyhow::Result<()> {
+async fn dependent_that_gets_another_owner_in_time_stays() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let keeper = create(&client, MAPS, free("keeper")).await?;
     let nobody = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no"});
@@ -37,7 +37,7 @@ async fn what_was_given_another_owner_in_time_stays() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_writes_without_end_keeps_nothing_from_going() -> anyhow::Result<()> {
+async fn constant_writes_do_not_prevent_deletion() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let owner = create(&client, MAPS, free("owner")).await?;
     create(&client, MAPS, owned("d", &[reference(&owner, true)])).await?;
@@ -55,7 +55,7 @@ async fn who_writes_without_end_keeps_nothing_from_going() -> anyhow::Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dependents_that_come_late_go_too() -> anyhow::Result<()> {
+async fn dependents_created_late_are_deleted() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for policy in ["Background", "Foreground"] {
         let owner = create(&client, MAPS, free("owner")).await?;

@@ -1,4 +1,4 @@
-//! A server that was not there when something happened.
+//! Garbage left by a server that was stopped.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::{
 };
 
 #[tokio::test]
-async fn what_was_left_behind_is_collected_at_the_next_start() -> anyhow::Result<()> {
+async fn garbage_of_a_stopped_server_is_collected_at_the_next_start() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    // This one has nobody who collects, as if it had crashed before.
+    // This server has no collector, as if it had crashed before collecting.
     let mut before = TestServer::over(Arc::clone(&store), Setup::default()).await?;
     let client = before.tenant("t1").await?;
     let mut made = Vec::new();
@@ -70,7 +70,7 @@ async fn what_was_left_behind_is_collected_at_the_next_start() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn two_servers_that_share_a_store_collect_the_same() -> anyhow::Result<()> {
+async fn two_servers_on_one_store_collect_together() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let one = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
     let other = TestServer::over(store, Setup::with_controllers()).await?;

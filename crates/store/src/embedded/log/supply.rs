@@ -1,4 +1,4 @@
-//! Makes segments ahead of need, so that no write waits for a file to be filled.
+//! Creates segments ahead of need, so that no write waits for a file to be filled.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use super::segment::Segment;
 
-/// The next segment, made by a thread of its own.
+/// The next segment, created by a separate thread.
 pub(super) struct Supply {
     shared: Arc<Shared>,
     maker: Option<JoinHandle<()>>,
@@ -19,10 +19,10 @@ struct Shared {
 }
 
 enum State {
-    /// To be made.
+    /// To be created.
     Wanted,
     Ready(Segment),
-    /// Not made, and not tried again before somebody asks.
+    /// Creation failed; it is retried at the next request.
     Failed(io::Error),
     Closed,
 }
@@ -43,8 +43,8 @@ impl Supply {
         Self { shared, maker }
     }
 
-    /// The next segment. Waits for it if need be; if it cannot be made, says why, and
-    /// the next call has it tried again.
+    /// Returns the next segment and waits for it if necessary. After a failure the next call tries
+    /// again.
     pub fn take(&mut self) -> io::Result<Segment> {
         if self.maker.is_none() {
             return Err(io::Error::other("no thread could be started"));
@@ -80,19 +80,19 @@ impl Drop for Supply {
         *self.shared.lock() = State::Closed;
         self.shared.changed.notify_all();
         if let Some(maker) = self.maker.take() {
-            // A panic in it has been reported by then; there is nothing left to do.
+            // A panic has been reported by then.
             maker.join().ok();
         }
     }
 }
 
 impl Shared {
-    /// Each state is put in whole, so a panic elsewhere does not spoil it.
+    /// Every state is set as a whole, so a poisoned lock is safe to use.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The maker's life.
+    /// The body of the thread.
     fn make(&self, folder: PathBuf, mut next: u64, size: u64) {
         let mut state = self.lock();
         loop {

@@ -1,4 +1,4 @@
-//! Events put together into what one transaction changed.
+//! Assembles watch events into whole transactions.
 
 use insula_core::Revision;
 
@@ -7,26 +7,26 @@ use crate::etcd::wire::mvccpb::event::EventType;
 use crate::etcd::wire::revision;
 use crate::{Changed, Entry, KeyRange};
 
-/// What one transaction changed in the range, in key order.
+/// The changes of one transaction in the range, in key order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Whole {
     pub(super) revision: Revision,
     pub(super) changes: Vec<Changed>,
 }
 
-/// Puts the events of one stream together.
+/// Assembles the events of one stream.
 ///
-/// etcd may put several revisions into a response, and cuts a large response into
-/// fragments anywhere, also within a revision. So what a fragment ends with is held back
-/// until it is known to be whole.
+/// etcd may send several revisions in a response, and splits a large response into fragments
+/// anywhere, also within a revision. So the last revision of a fragment is held back until it is
+/// complete.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     held: Option<Whole>,
 }
 
 impl Assembly {
-    /// Takes the events of a response and gives what is whole by now. `more` says that
-    /// the response is a fragment with another to follow.
+    /// Takes the events of a response and returns the complete transactions. `more` means that the
+    /// response is a fragment with another to follow.
     pub(super) fn take(&mut self, events: Vec<Event>, more: bool, range: &KeyRange) -> Vec<Whole> {
         let mut wholes: Vec<Whole> = self.held.take().into_iter().collect();
         for event in events {
@@ -54,7 +54,7 @@ impl Assembly {
     }
 }
 
-/// What the event tells, and its revision. An event always has a key.
+/// The change in an event, and its revision. An event always has a key.
 fn changed(event: Event) -> Option<(Revision, Changed)> {
     let kind = event.r#type();
     let kv = event.kv?;
@@ -82,7 +82,7 @@ mod tests {
         }
     }
 
-    /// Each whole as its revision and its keys.
+    /// Each transaction as its revision and its keys.
     fn told(wholes: Vec<Whole>) -> Vec<(u64, String)> {
         let keys = |changes: Vec<Changed>| -> String {
             let keys = changes.iter().map(|change| change.key().escape_ascii());
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_comes_whole_and_in_key_order() {
+    fn revision_is_delivered_whole_and_in_key_order() {
         let events = vec![deletion("b", 4), deletion("a", 4), deletion("c", 6)];
         let wholes = Assembly::default().take(events, false, &KeyRange::all());
         assert_eq!(told(wholes), [whole(4, "ab"), whole(6, "c")]);
     }
 
     #[test]
-    fn a_revision_that_is_cut_is_held_back_until_it_is_whole() {
+    fn fragmented_revision_is_held_back_until_complete() {
         let all = KeyRange::all();
         let mut assembly = Assembly::default();
         let first = assembly.take(vec![deletion("a", 4), deletion("b", 5)], true, &all);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_the_range_is_left_out() {
+    fn events_outside_the_range_are_dropped() {
         let events = vec![deletion("a", 4), deletion("b", 4), deletion("a", 5)];
         let wholes = Assembly::default().take(events, false, &KeyRange::single(&b"b"[..]));
         assert_eq!(told(wholes), [whole(4, "b")]);

@@ -17,37 +17,37 @@ use crate::etcd::wire::etcdserverpb::WatchResponse;
 use crate::etcd::wire::{self, Span, headed, number};
 use crate::{Error, KeyRange, Result, WatchItem};
 
-/// How often progress is asked for until it comes: etcd does not answer while it is still
-/// catching up, and then does so in steps of 100 ms.
+/// How often progress is requested until it arrives: etcd does not answer while it is catching up,
+/// which it does in steps of 100 ms.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long a member may take to open a stream.
+/// The timeout for opening a stream.
 const OPEN: Duration = Duration::from_secs(5);
 
-/// Follows etcd from `told` on, over as many streams as it takes.
+/// Follows etcd from `delivered` on, over as many streams as necessary.
 pub(super) struct Follower {
     client: Arc<Client>,
     range: KeyRange,
     span: Span,
-    /// Every change up to here has been told. This is where the next stream begins.
+    /// Every change up to here has been delivered. The next stream begins here.
     told: Revision,
-    /// The last revision that an item named. Less than `told` while a watch waits for a
-    /// revision that has not happened yet.
+    /// The revision of the last item. Smaller than `delivered` while a watch waits for a revision
+    /// that has not been reached.
     named: Revision,
-    /// The revision that a progress item must reach, while one is asked for.
+    /// The revision that a requested progress item must reach.
     asked: Option<Revision>,
     items: mpsc::Sender<Result<WatchItem>>,
     targets: watch::Receiver<Revision>,
     backoff: Backoff,
 }
 
-/// Why a stream is no longer followed.
+/// Why a stream ended.
 enum End {
-    /// The connection is gone; another one goes on from here.
+    /// The connection is lost; another one continues from here.
     Lost(String),
-    /// There is no way on.
+    /// The watch has failed.
     Over(Error),
-    /// Nobody listens any more.
+    /// The watcher was dropped.
     Dropped,
 }
 
@@ -61,7 +61,7 @@ impl Follower {
     ) -> Self {
         Self {
             client,
-            // Of a range that can hold nothing, no event passes; its progress is told.
+            // An empty range has no events, but it has progress.
             span: Span::of(&range).unwrap_or_else(Span::nothing),
             range,
             told: after,
@@ -73,7 +73,7 @@ impl Follower {
         }
     }
 
-    /// Follows until the watch is over or nobody listens.
+    /// Follows until the watch fails or is dropped.
     pub(super) async fn run(mut self) {
         for nth in 0_usize.. {
             let end = match self.open(nth).await {
@@ -83,11 +83,11 @@ impl Follower {
             match end {
                 Ok(()) | Err(End::Dropped) => return,
                 Err(End::Lost(reason)) => {
-                    tracing::debug!(told = %self.told, reason, "watch lost its stream");
+                    tracing::debug!(delivered = %self.delivered, reason, "watch stream lost");
                     sleep(self.backoff.wait()).await;
                 }
                 Err(End::Over(error)) => {
-                    // If nobody listens, nobody needs to know.
+                    // A dropped watcher does not need the error.
                     let _ = self.items.send(Err(error)).await;
                     return;
                 }
@@ -95,10 +95,10 @@ impl Follower {
         }
     }
 
-    /// Opens a stream that begins *with* the last revision told, not after it. etcd
-    /// cancels a watch that begins before its floor; beginning at the floor it lets pass,
-    /// although the deletions of that revision may be gone. So the one before it is asked
-    /// for, and what comes of it is left out.
+    /// Opens a stream that begins *with* the last delivered revision, not after it. etcd cancels a
+    /// watch that begins before its floor, but accepts one that begins at the floor, although the
+    /// deletions of that revision may be gone. So the previous revision is requested, and its
+    /// events are dropped.
     async fn open(&self, nth: usize) -> Result<Stream, Status> {
         let start = number(self.told).max(1);
         let open = Stream::open(&self.client, nth, &self.span, start);
@@ -127,7 +127,7 @@ impl Follower {
         }
     }
 
-    /// A question whose answer is already known need not go to etcd.
+    /// Progress that is already known need not be requested from etcd.
     async fn answer_at_once(&mut self) -> Result<(), End> {
         match self.asked {
             Some(asked) if asked <= self.told => {
@@ -159,8 +159,8 @@ impl Follower {
         Ok(())
     }
 
-    /// etcd says that the watch is as far as `revision`. That is told if it is news, but
-    /// not to someone who waits for a later one: the member is behind, and asked again.
+    /// etcd reports that the watch is at `revision`. That is passed on if it is new, unless a later
+    /// one was requested: the member is behind, and is asked again.
     async fn progress(&mut self, revision: Revision) -> Result<(), End> {
         if revision <= self.told {
             return Ok(());
