@@ -12,9 +12,9 @@
 //! durable. The table is an LSM tree without a log of its own; the `background` threads write it to
 //! disk and remove old history.
 
+mod background;
 mod feed;
 mod folder;
-mod keeper;
 mod log;
 mod sequencer;
 mod table;
@@ -29,11 +29,11 @@ use insula_core::Revision;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{At, Conflict, Error, Key, KeyRange, Outcome, Page, Result, Store, Transaction, Watch};
+use background::BackgroundThreads;
 use feed::{Feed, Subscription};
 use folder::Folder;
-use keeper::Keeper;
-use log::{Catalog, Item, Known, Log};
-use sequencer::{Decided, Request, Sequencer};
+use log::{Catalog, Item, Log, TableState};
+use sequencer::{Decision, Request, Sequencer};
 use table::{Marks, Table};
 
 /// The revision of an empty store: as in etcd, 1.
@@ -70,7 +70,7 @@ struct Inner {
     requests: mpsc::Sender<Request>,
     shared: Arc<Shared>,
     /// Stops the threads when the last handle is dropped.
-    _keeper: Keeper,
+    _background: BackgroundThreads,
 }
 
 /// State that the threads and the callers share.
@@ -102,14 +102,14 @@ impl Embedded {
     fn open_blocking(path: &Path, options: Options) -> Result<Self> {
         let segment_bytes = options.segment_bytes.max(log::MIN_SEGMENT_BYTES);
         let folder = Folder::take(path)?;
-        let is_old = folder.holds_store()?;
+        let exists = folder.holds_store()?;
         let (table, marks) = Table::open(&folder.tables(), options.cache_bytes)?;
         let mut marks = Marks {
             applied: marks.applied.max(FIRST),
             swept: marks.swept.max(FIRST),
             ..marks
         };
-        let log = if is_old {
+        let log = if exists {
             replay(&folder, &table, &mut marks, segment_bytes)?
         } else {
             let log = Log::create(&folder.log(), segment_bytes)?;
@@ -138,14 +138,14 @@ impl Embedded {
             _folder: folder,
         });
         let (requests, waiting) = mpsc::channel(sequencer::MAX_WAITING);
-        let keeper = Keeper::start(&shared, &requests)?;
-        let bells = keeper.bells();
-        let sequencer = Sequencer::new(Arc::clone(&shared), log, bells, options.memory_bytes);
-        keeper.run_sequencer(sequencer, waiting)?;
+        let background = BackgroundThreads::start(&shared, &requests)?;
+        let signals = background.signals();
+        let sequencer = Sequencer::new(Arc::clone(&shared), log, signals, options.memory_bytes);
+        background.run_sequencer(sequencer, waiting)?;
         let inner = Inner {
             requests,
             shared,
-            _keeper: keeper,
+            _background: background,
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -174,7 +174,7 @@ impl Embedded {
     }
 
     /// Sends a request to the sequencer and waits for its answer.
-    async fn ask<T>(
+    async fn request<T>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T>>) -> Request,
     ) -> Result<T> {
@@ -204,7 +204,7 @@ pub struct Statistics {
 
 /// Replays the log into the table.
 fn replay(folder: &Folder, table: &Table, marks: &mut Marks, segment_bytes: u64) -> Result<Log> {
-    let known = Known {
+    let known = TableState {
         applied: marks.applied,
         floor: marks.floor.max(FIRST),
     };
@@ -238,12 +238,12 @@ impl Store for Embedded {
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
-        transaction.admit()?;
+        transaction.validate()?;
         loop {
             let transaction = transaction.clone();
-            let ask = |reply| Request::Commit { transaction, reply };
-            let decided = self.ask(ask).await?;
-            if let Some(outcome) = self.inner.shared.explain(decided)? {
+            let request = |reply| Request::Commit { transaction, reply };
+            let decided = self.request(request).await?;
+            if let Some(outcome) = self.inner.shared.complete_conflict(decided)? {
                 return Ok(outcome);
             }
         }
@@ -255,7 +255,8 @@ impl Store for Embedded {
     }
 
     async fn compact(&self, floor: Revision) -> Result<()> {
-        self.ask(|reply| Request::Compact { floor, reply }).await
+        self.request(|reply| Request::Compact { floor, reply })
+            .await
     }
 }
 
@@ -277,7 +278,7 @@ impl Shared {
     }
 
     /// Checks that the history from `revision` on is kept.
-    fn reach(&self, revision: Revision) -> Result<()> {
+    fn check_floor(&self, revision: Revision) -> Result<()> {
         let floor = self.floor();
         if revision < floor {
             return Err(Error::Compacted { floor });
@@ -287,10 +288,10 @@ impl Shared {
 
     /// Completes the outcome with the conflicting entry. `None` if that version was replaced and
     /// removed meanwhile; the commit is then retried.
-    fn explain(&self, decided: Decided) -> Result<Option<Outcome>> {
+    fn complete_conflict(&self, decided: Decision) -> Result<Option<Outcome>> {
         let (check, key, head, revision) = match decided {
-            Decided::Outcome(outcome) => return Ok(Some(outcome)),
-            Decided::Conflict {
+            Decision::Outcome(outcome) => return Ok(Some(outcome)),
+            Decision::Conflict {
                 check,
                 key,
                 head,
@@ -319,7 +320,7 @@ impl Shared {
             };
             let read = self.table.range(range, revision, limit);
             // Checked last, because versions below the floor are being removed.
-            match (self.reach(revision), at) {
+            match (self.check_floor(revision), at) {
                 (Err(_), At::Latest) => continue,
                 (reached, _) => reached?,
             }

@@ -30,7 +30,7 @@ use tokio::time::timeout;
 use crate::{At, Entry, Key, KeyRange, Outcome, Revision, Store, Transaction, Watch, WatchItem};
 
 /// How long a law waits for an item before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Runs every law on the stores that `$fresh` creates, one test each.
 #[macro_export]
@@ -155,7 +155,7 @@ fn entry(name: &str, text: &str, created: Revision, modified: Revision) -> Entry
 }
 
 async fn next(watch: &mut dyn Watch) -> WatchItem {
-    let item = timeout(PATIENCE, watch.next()).await;
+    let item = timeout(WAIT_TIMEOUT, watch.next()).await;
     item.expect("the watch tells in time").expect("watch")
 }
 

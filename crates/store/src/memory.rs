@@ -79,7 +79,7 @@ impl Store for Memory {
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
-        transaction.admit()?;
+        transaction.validate()?;
         let mut state = self.state();
         let outcome = state.commit(&transaction);
         if let Outcome::Committed(revision) = outcome {
@@ -89,13 +89,13 @@ impl Store for Memory {
     }
 
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Box<dyn Watch>> {
-        self.state().reach(after)?;
+        self.state().check_floor(after)?;
         Ok(Box::new(Cursor {
             store: self.clone(),
             head: self.head.subscribe(),
             range,
-            told: after,
-            asked: false,
+            delivered: after,
+            progress_requested: false,
         }))
     }
 
@@ -109,8 +109,8 @@ impl State {
         let revision = match at {
             At::Latest => self.head,
             At::Revision(revision) => {
-                self.reach(revision)?;
-                self.past(revision)?;
+                self.check_floor(revision)?;
+                self.check_reached(revision)?;
                 revision
             }
         };
@@ -193,7 +193,7 @@ impl State {
     }
 
     fn compact(&mut self, floor: Revision) -> Result<()> {
-        self.past(floor)?;
+        self.check_reached(floor)?;
         if floor <= self.floor {
             return Ok(());
         }
@@ -209,7 +209,7 @@ impl State {
     }
 
     /// Checks that the history from `revision` on is kept.
-    fn reach(&self, revision: Revision) -> Result<()> {
+    fn check_floor(&self, revision: Revision) -> Result<()> {
         let floor = self.floor;
         if revision < floor {
             return Err(Error::Compacted { floor });
@@ -218,7 +218,7 @@ impl State {
     }
 
     /// Checks that `revision` has been reached.
-    fn past(&self, revision: Revision) -> Result<()> {
+    fn check_reached(&self, revision: Revision) -> Result<()> {
         let current = self.head;
         if revision > current {
             return Err(Error::Future { current });
@@ -237,16 +237,16 @@ struct Cursor {
     store: Memory,
     head: watch::Receiver<Revision>,
     range: KeyRange,
-    told: Revision,
-    asked: bool,
+    delivered: Revision,
+    progress_requested: bool,
 }
 
 impl Cursor {
     fn step(&mut self) -> Result<Option<WatchItem>> {
         let state = self.store.state();
-        state.reach(self.told)?;
-        for (revision, changes) in state.log.range(self.told.next()..) {
-            self.told = *revision;
+        state.check_floor(self.delivered)?;
+        for (revision, changes) in state.log.range(self.delivered.next()..) {
+            self.delivered = *revision;
             let mut changes = changes.clone();
             changes.retain(|change| self.range.contains(change.key()));
             if !changes.is_empty() {
@@ -254,7 +254,7 @@ impl Cursor {
                 return Ok(Some(WatchItem::Changes { revision, changes }));
             }
         }
-        let progress = std::mem::take(&mut self.asked);
+        let progress = std::mem::take(&mut self.progress_requested);
         Ok(progress.then(|| WatchItem::Progress(state.head)))
     }
 }
@@ -273,7 +273,7 @@ impl Watch for Cursor {
     }
 
     async fn request_progress(&mut self) -> Result<()> {
-        self.asked = true;
+        self.progress_requested = true;
         Ok(())
     }
 }

@@ -153,7 +153,7 @@ impl Transaction {
 
     /// Validates the transaction: no key is changed twice, and it is within the limits. Engines
     /// call this first, so that all of them refuse the same transactions.
-    pub fn admit(&self) -> Result<()> {
+    pub fn validate(&self) -> Result<()> {
         if self.checks.len().max(self.changes.len()) > Self::MAX_OPERATIONS {
             return Err(Error::Invalid("too many operations in one transaction"));
         }

@@ -28,7 +28,7 @@ use crate::{Error, Result};
 pub(super) use catalog::Catalog;
 pub(super) use cursor::Cursor;
 pub(super) use format::{FrameBuilder, Item, Logged, Record};
-pub(super) use recover::{Known, recover};
+pub(super) use recover::{TableState, recover};
 use segment::Segment;
 use supply::Supply;
 
@@ -59,7 +59,7 @@ impl Log {
             std::fs::create_dir_all(folder)?;
             Segment::create(folder, FIRST_SEQUENCE, segment_bytes)
         };
-        let segment = make().map_err(|error| no_segment(&error))?;
+        let segment = make().map_err(|error| segment_error(&error))?;
         Self::append_to(
             folder,
             vec![],
@@ -114,7 +114,7 @@ impl Log {
             return Err(Error::Unavailable(reason.clone()));
         }
         if self.offset + frame.len() as u64 + 8 > self.segment.size {
-            self.roll()?;
+            self.next_u64()?;
         }
         let bytes = frame.seal(self.segment.salt, first);
         let written = self
@@ -137,11 +137,11 @@ impl Log {
     }
 
     /// Continues in a new segment.
-    fn roll(&mut self) -> Result<()> {
-        let segment = self.supply.take().map_err(|error| no_segment(&error))?;
+    fn next_u64(&mut self) -> Result<()> {
+        let segment = self.supply.take().map_err(|error| segment_error(&error))?;
         let file = segment
             .open_for_writing()
-            .map_err(|error| no_segment(&error))?;
+            .map_err(|error| segment_error(&error))?;
         self.segment = Arc::new(segment);
         self.catalog.push(Arc::clone(&self.segment));
         self.file = file;
@@ -151,7 +151,7 @@ impl Log {
 }
 
 /// Without a segment nothing was written yet.
-fn no_segment(error: &io::Error) -> Error {
+fn segment_error(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Error::Full(format!("no room for another log segment: {error}"))

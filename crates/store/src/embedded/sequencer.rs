@@ -13,7 +13,7 @@ use insula_core::Revision;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Shared;
-use super::keeper::Bells;
+use super::background::Signals;
 use super::log::{FrameBuilder, Log, Logged, Record};
 use super::table::Head;
 use crate::{Change, Check, Conflict, Error, Expect, Key, Outcome, Result, Transaction};
@@ -30,7 +30,7 @@ const MAX_SEALED: usize = 4;
 pub(super) enum Request {
     Commit {
         transaction: Transaction,
-        reply: oneshot::Sender<Result<Decided>>,
+        reply: oneshot::Sender<Result<Decision>>,
     },
     Compact {
         floor: Revision,
@@ -43,7 +43,7 @@ pub(super) enum Request {
 }
 
 /// The decision about a transaction.
-pub(super) enum Decided {
+pub(super) enum Decision {
     Outcome(Outcome),
     /// A check failed. The caller reads the conflicting entry: the sequencer never waits for a
     /// table on disk.
@@ -58,7 +58,7 @@ pub(super) enum Decided {
 pub(super) struct Sequencer {
     shared: Arc<Shared>,
     log: Log,
-    bells: Bells,
+    signals: Signals,
     memory_bytes: u64,
     frame: FrameBuilder,
     group: Group,
@@ -71,18 +71,18 @@ struct Group {
     floor: Option<Revision>,
     /// The heads of changed keys after the group.
     staged: HashMap<Key, Option<Head>>,
-    commits: Vec<(oneshot::Sender<Result<Decided>>, Result<Decided>)>,
+    commits: Vec<(oneshot::Sender<Result<Decision>>, Result<Decision>)>,
     compactions: Vec<(oneshot::Sender<Result<()>>, Result<()>)>,
     seal: bool,
     close: bool,
 }
 
 impl Sequencer {
-    pub fn new(shared: Arc<Shared>, log: Log, bells: Bells, memory_bytes: u64) -> Self {
+    pub fn new(shared: Arc<Shared>, log: Log, signals: Signals, memory_bytes: u64) -> Self {
         Self {
             shared,
             log,
-            bells,
+            signals,
             memory_bytes,
             frame: FrameBuilder::default(),
             group: Group::default(),
@@ -115,7 +115,7 @@ impl Sequencer {
     /// instead.
     fn await_room(&self) -> Result<()> {
         while self.shared.table.sealed() >= MAX_SEALED {
-            self.bells.await_flush()?;
+            self.signals.await_flush()?;
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Sequencer {
         last.map_or_else(|| self.shared.head(), |record| record.revision)
     }
 
-    fn stage(&mut self, transaction: &Transaction) -> Decided {
+    fn stage(&mut self, transaction: &Transaction) -> Decision {
         for (check, Check { key, expect }) in transaction.checks().iter().enumerate() {
             let head = self.current(key);
             let holds = match expect {
@@ -162,7 +162,7 @@ impl Sequencer {
             .filter_map(|change| logged(change, self.current(change.key()), revision))
             .collect();
         if changes.is_empty() {
-            return Decided::Outcome(Outcome::Unchanged(self.head()));
+            return Decision::Outcome(Outcome::Unchanged(self.head()));
         }
         changes.sort_by(|a, b| a.key.cmp(&b.key));
         let record = Record { revision, changes };
@@ -175,7 +175,7 @@ impl Sequencer {
             self.group.staged.insert(change.key.clone(), head);
         }
         self.group.records.push(record);
-        Decided::Outcome(Outcome::Committed(revision))
+        Decision::Outcome(Outcome::Committed(revision))
     }
 
     /// The key's head after the group so far.
@@ -202,7 +202,7 @@ impl Sequencer {
         if !self.frame.is_empty() {
             let first = self.shared.head().next();
             if let Err(error) = self.log.append(&mut self.frame, first) {
-                return group.refuse(&error);
+                return group.fail(&error);
             }
             self.shared.syncs.store(self.log.syncs(), Ordering::Relaxed);
         }
@@ -217,7 +217,7 @@ impl Sequencer {
         if let Some(floor) = group.floor {
             self.shared.table.set_floor(floor);
             self.shared.floor.store(floor.get(), Ordering::Release);
-            self.bells.clean();
+            self.signals.clean();
         }
         group.answer();
     }
@@ -231,7 +231,7 @@ impl Sequencer {
             swept: self.shared.swept(),
         };
         self.shared.table.seal(marks.applied);
-        self.bells.flush(marks);
+        self.signals.flush(marks);
     }
 }
 
@@ -253,16 +253,16 @@ impl Group {
     }
 
     /// No effect of the group is known to have happened, so answers that assumed it are void too.
-    fn refuse(mut self, error: &Error) {
-        let doubt = matches!(error, Error::Indeterminate(_));
+    fn fail(mut self, error: &Error) {
+        let indeterminate = matches!(error, Error::Indeterminate(_));
         let unaffected = match error {
             Error::Indeterminate(reason) => Error::Unavailable(reason.clone()),
             other => other.clone(),
         };
         for (_, answer) in &mut self.commits {
-            let committed = matches!(answer, Ok(Decided::Outcome(Outcome::Committed(_))));
+            let committed = matches!(answer, Ok(Decision::Outcome(Outcome::Committed(_))));
             if answer.is_ok() {
-                let error = if committed && doubt {
+                let error = if committed && indeterminate {
                     error
                 } else {
                     &unaffected
@@ -279,15 +279,15 @@ impl Group {
     }
 }
 
-fn conflict(check: usize, key: &Key, head: Option<Head>, revision: Revision) -> Decided {
+fn conflict(check: usize, key: &Key, head: Option<Head>, revision: Revision) -> Decision {
     match head {
-        Some(head) => Decided::Conflict {
+        Some(head) => Decision::Conflict {
             check,
             key: key.clone(),
             head,
             revision,
         },
-        None => Decided::Outcome(Outcome::Conflict(Conflict {
+        None => Decision::Outcome(Outcome::Conflict(Conflict {
             check,
             found: None,
             revision,

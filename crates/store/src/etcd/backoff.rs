@@ -17,7 +17,9 @@ impl Backoff {
     const MAX: Duration = Duration::from_secs(2);
 
     pub(super) const fn new() -> Self {
-        Self { next: Self::INITIAL }
+        Self {
+            next: Self::INITIAL,
+        }
     }
 
     /// Returns the next delay.
@@ -39,7 +41,10 @@ mod tests {
         let mut backoff = Backoff::new();
         for delay in [50, 100, 200, 400, 800, 1600, 2000, 2000].map(Duration::from_millis) {
             let next_delay = backoff.next_delay();
-            assert!(delay / 2 <= next_delay && next_delay < delay, "{next_delay:?} of {delay:?}");
+            assert!(
+                delay / 2 <= next_delay && next_delay < delay,
+                "{next_delay:?} of {delay:?}"
+            );
         }
     }
 }

@@ -9,15 +9,15 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 
 use super::backoff::Backoff;
-use super::errors::{Failure, told};
+use super::errors::{Failure, message};
 use super::options::{ConnectError, Options};
-use super::version::{OLDEST, Version};
+use super::version::{MIN_VERSION, Version};
 use super::wire::etcdserverpb::kv_client::KvClient;
 use super::wire::etcdserverpb::maintenance_client::MaintenanceClient;
 use super::wire::etcdserverpb::{
     CompactionRequest, RangeRequest, RangeResponse, StatusRequest, TxnRequest, TxnResponse,
 };
-use super::wire::headed;
+use super::wire::header_revision;
 
 /// The largest accepted page of a range. Pages are meant to be a quarter of it; a page that is
 /// larger is requested again in parts.
@@ -27,7 +27,7 @@ pub(super) const PAGE_BYTES: usize = 16 << 20;
 const ANSWER_BYTES: usize = 256 << 20;
 
 /// The timeout of one attempt, for requests that may be sent to another member.
-const ATTEMPT: Duration = Duration::from_secs(3);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The members of a cluster.
 #[derive(Debug)]
@@ -71,22 +71,22 @@ impl Client {
     }
 
     async fn check_versions(&self) -> Result<(), ConnectError> {
-        let mut silent = None;
+        let mut unreachable = None;
         let mut answered = None;
         for (index, member) in self.members.iter().enumerate() {
             match member.status().await {
-                Ok(status) if status.version < OLDEST => {
+                Ok(status) if status.version < MIN_VERSION => {
                     let (endpoint, version) = (member.address(), status.version);
                     return Err(ConnectError::TooOld { endpoint, version });
                 }
                 Ok(status) => {
-                    self.note(status.revision);
+                    self.observe(status.revision);
                     answered = answered.or(Some(index));
                 }
-                Err(reason) => silent = silent.or(Some((member.address(), reason))),
+                Err(reason) => unreachable = unreachable.or(Some((member.address(), reason))),
             }
         }
-        match (answered, silent) {
+        match (answered, unreachable) {
             (Some(index), _) => self.preferred.store(index, Ordering::Relaxed),
             (None, None) => return Err(ConnectError::NoEndpoint),
             (None, Some((endpoint, reason))) => {
@@ -108,35 +108,38 @@ impl Client {
             let request = request.clone();
             async move { kv.range(request).await }
         };
-        let answer = self.ask(Self::may_repeat, ATTEMPT, read).await?;
-        self.note(headed(answer.header.as_ref()));
+        let answer = self
+            .call(Self::is_repeatable, ATTEMPT_TIMEOUT, read)
+            .await?;
+        self.observe(header_revision(answer.header.as_ref()));
         Ok(answer)
     }
 
     /// Sends a transaction. It is never sent again once it may have been applied.
     pub(super) async fn write(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
-        let not_taken = |failure: &Failure| matches!(failure, Failure::NotTaken(_));
-        self.txn(request, not_taken, self.timeout).await
+        let not_sent = |failure: &Failure| matches!(failure, Failure::NotSent(_));
+        self.txn(request, not_sent, self.timeout).await
     }
 
     /// Sends a read-only transaction.
-    pub(super) async fn look(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
-        self.txn(request, Self::may_repeat, ATTEMPT).await
+    pub(super) async fn read_txn(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
+        self.txn(request, Self::is_repeatable, ATTEMPT_TIMEOUT)
+            .await
     }
 
     async fn txn(
         &self,
         request: TxnRequest,
         again: impl Fn(&Failure) -> bool,
-        patience: Duration,
+        attempt_timeout: Duration,
     ) -> Result<TxnResponse, Failure> {
         let txn = |channel| {
             let mut kv = KvClient::new(channel).max_decoding_message_size(ANSWER_BYTES);
             let request = request.clone();
             async move { kv.txn(request).await }
         };
-        let answer = self.ask(again, patience, txn).await?;
-        self.note(headed(answer.header.as_ref()));
+        let answer = self.call(again, attempt_timeout, txn).await?;
+        self.observe(header_revision(answer.header.as_ref()));
         Ok(answer)
     }
 
@@ -147,7 +150,8 @@ impl Client {
             physical: false,
         };
         let compact = |channel| async move { KvClient::new(channel).compact(request).await };
-        self.ask(Self::may_repeat, ATTEMPT, compact).await?;
+        self.call(Self::is_repeatable, ATTEMPT_TIMEOUT, compact)
+            .await?;
         Ok(())
     }
 
@@ -160,16 +164,16 @@ impl Client {
         member.endpoint.connect().await.map_err(unavailable)
     }
 
-    const fn may_repeat(failure: &Failure) -> bool {
-        failure.is_passing()
+    const fn is_repeatable(failure: &Failure) -> bool {
+        failure.is_transient()
     }
 
     /// Sends a request to the preferred member. On a failure that `again` allows, sends it to the
     /// next one, and so on round all members until the deadline.
-    async fn ask<T, F>(
+    async fn call<T, F>(
         &self,
         again: impl Fn(&Failure) -> bool,
-        patience: Duration,
+        attempt_timeout: Duration,
         request: impl Fn(Channel) -> F,
     ) -> Result<T, Failure>
     where
@@ -180,14 +184,14 @@ impl Client {
         for attempt in 1_usize.. {
             let index = self.preferred.load(Ordering::Relaxed);
             let channel = self.member(index).channel.clone();
-            let until = deadline.min(Instant::now() + patience);
+            let until = deadline.min(Instant::now() + attempt_timeout);
             let failure = match timeout_at(until, request(channel)).await {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
                 Ok(Err(status)) => Failure::from(status),
-                Err(_) => Failure::InDoubt("etcd did not answer in time".into()),
+                Err(_) => Failure::Indeterminate("etcd did not answer in time".into()),
             };
-            if failure.is_passing() {
-                self.leave(index);
+            if failure.is_transient() {
+                self.prefer_next(index);
             }
             let round = attempt.is_multiple_of(self.members.len());
             let wait = if round {
@@ -200,11 +204,11 @@ impl Client {
             }
             sleep(wait).await;
         }
-        Err(Failure::NotTaken("no attempt was made".into()))
+        Err(Failure::NotSent("no attempt was made".into()))
     }
 
     /// Prefers the next member, unless another request has done so already.
-    fn leave(&self, index: usize) {
+    fn prefer_next(&self, index: usize) {
         let next = index.wrapping_add(1);
         // A lost race means that another request has switched already.
         let _ = self
@@ -217,7 +221,7 @@ impl Client {
         &self.members[index % self.members.len()]
     }
 
-    fn note(&self, revision: Revision) {
+    fn observe(&self, revision: Revision) {
         self.seen.fetch_max(revision.get(), Ordering::AcqRel);
     }
 }
@@ -225,17 +229,17 @@ impl Client {
 impl Member {
     async fn status(&self) -> Result<MemberStatus, String> {
         let mut maintenance = MaintenanceClient::new(self.channel.clone());
-        let until = Instant::now() + ATTEMPT;
+        let until = Instant::now() + ATTEMPT_TIMEOUT;
         match timeout_at(until, maintenance.status(StatusRequest {})).await {
             Ok(Ok(answer)) => {
                 let answer = answer.into_inner();
                 let unknown = || format!("{:?} is not a version of etcd", answer.version);
                 Ok(MemberStatus {
                     version: Version::parse(&answer.version).ok_or_else(unknown)?,
-                    revision: headed(answer.header.as_ref()),
+                    revision: header_revision(answer.header.as_ref()),
                 })
             }
-            Ok(Err(status)) => Err(told(&status)),
+            Ok(Err(status)) => Err(message(&status)),
             Err(_) => Err("it does not answer".into()),
         }
     }

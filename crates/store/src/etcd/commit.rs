@@ -10,7 +10,7 @@ use super::wire::etcdserverpb::response_op::Response;
 use super::wire::etcdserverpb::{
     Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest, TxnResponse,
 };
-use super::wire::{headed, number};
+use super::wire::{header_revision, number};
 use crate::{
     Change, Check, Conflict, Entry, Error, Expect, Key, Outcome, Result, Revision, Transaction,
 };
@@ -26,7 +26,7 @@ const NEVER: i64 = i64::MAX;
 
 /// Applies the transaction's changes if its checks hold.
 pub(super) async fn commit(client: &Client, transaction: &Transaction) -> Result<Outcome> {
-    transaction.admit()?;
+    transaction.validate()?;
     for _ in 0..ATTEMPTS {
         let before = client.seen();
         let request = request(transaction);
@@ -57,7 +57,7 @@ fn request(transaction: &Transaction) -> TxnRequest {
     let mut request = TxnRequest {
         compare: transaction.checks().iter().map(compare).collect(),
         success: changes.map(operation).collect(),
-        failure: looks(transaction.checks().iter().map(|check| &check.key)),
+        failure: reads(transaction.checks().iter().map(|check| &check.key)),
     };
     if request.encoded_len() > REQUEST_BYTES {
         request.failure.clear();
@@ -90,19 +90,19 @@ fn operation(change: &Change) -> RequestOp {
     }
 }
 
-fn looks<'a>(keys: impl Iterator<Item = &'a Key>) -> Vec<RequestOp> {
-    let look = |key: &Key| RequestOp {
+fn reads<'a>(keys: impl Iterator<Item = &'a Key>) -> Vec<RequestOp> {
+    let read_keys = |key: &Key| RequestOp {
         request: Some(Request::RequestRange(RangeRequest {
             key: key.clone(),
             ..RangeRequest::default()
         })),
     };
-    keys.map(look).collect()
+    keys.map(read_keys).collect()
 }
 
 /// A put always changes a key, a deletion only an existing one.
 fn success(answer: &TxnResponse) -> Outcome {
-    let revision = headed(answer.header.as_ref());
+    let revision = header_revision(answer.header.as_ref());
     let changed = answer.responses.iter().any(|one| match &one.response {
         Some(Response::ResponsePut(_)) => true,
         Some(Response::ResponseDeleteRange(deletion)) => deletion.deleted > 0,
@@ -123,9 +123,9 @@ async fn conflict(
 ) -> Result<Option<Conflict>> {
     let checks = transaction.checks();
     if answer.responses.len() < checks.len() {
-        answer = look(client, checks.iter().map(|check| &check.key)).await?;
+        answer = read_keys(client, checks.iter().map(|check| &check.key)).await?;
     }
-    let revision = headed(answer.header.as_ref());
+    let revision = header_revision(answer.header.as_ref());
     let found = found(answer);
     let failed = checks.iter().zip(found).enumerate();
     let mut failed = failed.filter(|(_, (check, found))| !holds(check.expect, found.as_ref()));
@@ -144,12 +144,12 @@ fn holds(expect: Expect, found: Option<&Entry>) -> bool {
 }
 
 /// Reads some keys, all as of one revision.
-async fn look(client: &Client, keys: impl Iterator<Item = &Key>) -> Result<TxnResponse> {
+async fn read_keys(client: &Client, keys: impl Iterator<Item = &Key>) -> Result<TxnResponse> {
     let request = TxnRequest {
-        success: looks(keys),
+        success: reads(keys),
         ..TxnRequest::default()
     };
-    client.look(request).await.map_err(Failure::of_read)
+    client.read_txn(request).await.map_err(Failure::of_read)
 }
 
 /// The entry that each read found, in the order of the reads.
@@ -180,9 +180,9 @@ async fn full(client: &Client, transaction: &Transaction, before: Revision) -> E
             Change::Put { key, .. } => Some(key),
             Change::Delete { .. } => None,
         });
-    let looked = look(client, puts.take(1)).await.map(found);
+    let read = read_keys(client, puts.take(1)).await.map(found);
     let old = |entry: &Option<Entry>| entry.as_ref().is_none_or(|entry| entry.modified <= before);
-    match looked {
+    match read {
         Ok(entries) if entries.first().is_some_and(old) => Error::Full(
             "etcd has used up its quota; compact and defragment it, or raise the quota, \
              and disarm its alarm"

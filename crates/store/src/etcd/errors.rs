@@ -20,23 +20,23 @@ pub(super) enum Failure {
     /// The answer is larger than the client accepts.
     Oversized,
     /// It did not reach this member, or the member cannot serve it. Another may.
-    NotTaken(String),
+    NotSent(String),
     /// etcd rejected it before doing anything.
     Refused(String),
     /// Anything else: it may have been applied, and may still be.
-    InDoubt(String),
+    Indeterminate(String),
 }
 
 impl Failure {
     /// Whether a repeatable request should be sent to another member.
-    pub(super) const fn is_passing(&self) -> bool {
-        matches!(self, Self::NotTaken(_) | Self::InDoubt(_))
+    pub(super) const fn is_transient(&self) -> bool {
+        matches!(self, Self::NotSent(_) | Self::Indeterminate(_))
     }
 
     /// The error of a read or another repeatable request.
     pub(super) fn of_read(self) -> Error {
         Error::Unavailable(match self {
-            Self::NotTaken(detail) | Self::Refused(detail) | Self::InDoubt(detail) => detail,
+            Self::NotSent(detail) | Self::Refused(detail) | Self::Indeterminate(detail) => detail,
             Self::Compacted | Self::Future => "etcd refused a revision".into(),
             Self::Full | Self::TooLarge => "etcd has no room for the request".into(),
             Self::Oversized => "etcd's answer is too large".into(),
@@ -47,13 +47,13 @@ impl Failure {
     /// reported as not applied.
     pub(super) fn of_commit(self, bytes: usize) -> Error {
         match self {
-            Self::NotTaken(detail) | Self::Refused(detail) => Error::Unavailable(detail),
+            Self::NotSent(detail) | Self::Refused(detail) => Error::Unavailable(detail),
             Self::TooLarge => Error::TooLarge {
                 bytes,
                 limit: Transaction::MAX_BYTES,
             },
             Self::Full => Error::Indeterminate("etcd ran out of space while writing".into()),
-            Self::InDoubt(detail) => Error::Indeterminate(detail),
+            Self::Indeterminate(detail) => Error::Indeterminate(detail),
             Self::Compacted | Self::Future | Self::Oversized => {
                 Error::Indeterminate("etcd gave an answer that cannot be read".into())
             }
@@ -64,24 +64,26 @@ impl Failure {
 impl From<Status> for Failure {
     /// etcd reports errors by code and text; the texts have not changed since 3.0.
     fn from(status: Status) -> Self {
-        let says = |text: &str| status.message().contains(text);
+        let contains = |text: &str| status.message().contains(text);
         match status.code() {
-            Code::OutOfRange if says("has been compacted") => Self::Compacted,
-            Code::OutOfRange if says("is a future revision") => Self::Future,
-            Code::OutOfRange if says("message length too large") => Self::Oversized,
-            Code::ResourceExhausted if says("database space exceeded") => Self::Full,
-            Code::ResourceExhausted if says("trying to send message larger") => Self::Oversized,
-            Code::ResourceExhausted if says("received message larger") => Self::TooLarge,
-            Code::ResourceExhausted if says("too many requests") => Self::Refused(told(&status)),
-            Code::InvalidArgument if says("request is too large") => Self::TooLarge,
+            Code::OutOfRange if contains("has been compacted") => Self::Compacted,
+            Code::OutOfRange if contains("is a future revision") => Self::Future,
+            Code::OutOfRange if contains("message length too large") => Self::Oversized,
+            Code::ResourceExhausted if contains("database space exceeded") => Self::Full,
+            Code::ResourceExhausted if contains("trying to send message larger") => Self::Oversized,
+            Code::ResourceExhausted if contains("received message larger") => Self::TooLarge,
+            Code::ResourceExhausted if contains("too many requests") => {
+                Self::Refused(message(&status))
+            }
+            Code::InvalidArgument if contains("request is too large") => Self::TooLarge,
             // A learner, or a member that is still discovering the capabilities of its cluster.
-            Code::FailedPrecondition => Self::NotTaken(told(&status)),
+            Code::FailedPrecondition => Self::NotSent(message(&status)),
             Code::InvalidArgument
             | Code::PermissionDenied
             | Code::Unauthenticated
-            | Code::Unimplemented => Self::Refused(told(&status)),
-            _ if never_connected(&status) => Self::NotTaken(told(&status)),
-            _ => Self::InDoubt(told(&status)),
+            | Code::Unimplemented => Self::Refused(message(&status)),
+            _ if never_connected(&status) => Self::NotSent(message(&status)),
+            _ => Self::Indeterminate(message(&status)),
         }
     }
 }
@@ -99,7 +101,7 @@ fn never_connected(status: &Status) -> bool {
 }
 
 /// etcd's own text, or the innermost cause of a connection failure.
-pub(super) fn told(status: &Status) -> String {
+pub(super) fn message(status: &Status) -> String {
     let mut innermost = None;
     let mut cause = status.source();
     while let Some(error) = cause {
@@ -118,7 +120,7 @@ mod tests {
 
     #[test]
     fn only_certain_failures_are_reported_as_not_applied() {
-        let in_doubt = |text: &str| Failure::InDoubt(text.into());
+        let indeterminate = |text: &str| Failure::Indeterminate(text.into());
         let refused = |text: &str| Failure::Refused(text.into());
         for (code, text, expected) in [
             (Code::Unavailable, "etcdserver: no leader", None),
@@ -134,7 +136,7 @@ mod tests {
             (
                 Code::FailedPrecondition,
                 "etcdserver: rpc not supported for learner",
-                Some(Failure::NotTaken(
+                Some(Failure::NotSent(
                     "etcdserver: rpc not supported for learner".into(),
                 )),
             ),
@@ -164,7 +166,7 @@ mod tests {
                 Some(Failure::Future),
             ),
         ] {
-            let expected = expected.unwrap_or_else(|| in_doubt(text));
+            let expected = expected.unwrap_or_else(|| indeterminate(text));
             assert_eq!(Failure::from(Status::new(code, text)), expected, "{text}");
         }
     }

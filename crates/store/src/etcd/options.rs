@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
-use super::version::{OLDEST, Version};
+use super::version::{MIN_VERSION, Version};
 
 /// The etcd cluster, and how to reach it.
 #[derive(Clone, Debug)]
@@ -22,10 +22,10 @@ impl Options {
     /// Longer than etcd's own limit of 7 s, so that its answer arrives first.
     const TIMEOUT: Duration = Duration::from_secs(10);
     /// The timeout for connecting to a member.
-    const CONNECT: Duration = Duration::from_secs(2);
+    const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
     /// The keepalive interval of a connection in use. etcd closes connections that send keepalives
     /// more often than every 5 s, or while idle.
-    const PROBE: Duration = Duration::from_secs(10);
+    const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
     /// These members, without TLS, with the default timeouts.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -53,25 +53,25 @@ impl Options {
     }
 
     fn parse_one(&self, text: &str) -> Result<Endpoint, ConnectError> {
-        let bad = |reason| ConnectError::Endpoint {
+        let invalid = |reason| ConnectError::Endpoint {
             endpoint: text.to_owned(),
             reason,
         };
-        let not_an_address = |_| bad("it is not a URL");
+        let not_an_address = |_| invalid("it is not a URL");
         let endpoint = Endpoint::from_shared(text.to_owned()).map_err(not_an_address)?;
         let endpoint = endpoint
-            .connect_timeout(Self::CONNECT)
-            .http2_keep_alive_interval(Self::PROBE)
-            .keep_alive_timeout(Self::PROBE / 2)
+            .connect_timeout(Self::CONNECT_TIMEOUT)
+            .http2_keep_alive_interval(Self::KEEPALIVE_INTERVAL)
+            .keep_alive_timeout(Self::KEEPALIVE_INTERVAL / 2)
             .tcp_nodelay(true);
         match (endpoint.uri().scheme_str(), &self.tls) {
             (Some("http"), None) => Ok(endpoint),
             (Some("https"), Some(tls)) => endpoint
                 .tls_config(tls.config())
                 .map_err(|error| ConnectError::Certificates(error.to_string())),
-            (Some("http"), Some(_)) => Err(bad("there are certificates, and it is not https")),
-            (Some("https"), None) => Err(bad("it is https, and there is no CA to trust")),
-            _ => Err(bad("it begins with neither http:// nor https://")),
+            (Some("http"), Some(_)) => Err(invalid("there are certificates, and it is not https")),
+            (Some("https"), None) => Err(invalid("it is https, and there is no CA to trust")),
+            _ => Err(invalid("it begins with neither http:// nor https://")),
         }
     }
 }
@@ -142,7 +142,7 @@ pub enum ConnectError {
 
     /// A member is too old for the engine to be correct.
     #[error(
-        "etcd at {endpoint} has version {version}; at least {OLDEST} is needed, because \
+        "etcd at {endpoint} has version {version}; at least {MIN_VERSION} is needed, because \
          before it a watch could be told that it is further than the events it got"
     )]
     TooOld {

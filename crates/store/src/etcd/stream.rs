@@ -61,11 +61,11 @@ impl Stream {
     }
 
     /// Requests progress. etcd does not answer while the watch is behind.
-    pub(super) fn ask(&self) {
-        let ask = RequestUnion::ProgressRequest(WatchProgressRequest {});
+    pub(super) fn request_progress(&self) {
+        let request_progress = RequestUnion::ProgressRequest(WatchProgressRequest {});
         // A full channel means that earlier requests are still on their way; the end of the stream
         // is noticed by its reader.
-        let _ = self.requests.try_send(request(ask));
+        let _ = self.requests.try_send(request(request_progress));
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The first version whose watch progress is never ahead of the events
 /// (<https://github.com/etcd-io/etcd/issues/15220>).
-pub(super) const OLDEST: Version = Version([3, 5, 13]);
+pub(super) const MIN_VERSION: Version = Version([3, 5, 13]);
 
 /// A released version of etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,9 +44,9 @@ mod tests {
             ("3.6.0.1", None),
             ("", None),
         ] {
-            let found = Version::parse(text).map(|version| version >= OLDEST);
+            let found = Version::parse(text).map(|version| version >= MIN_VERSION);
             assert_eq!(found, new_enough, "{text}");
         }
-        assert_eq!(OLDEST.to_string(), "3.5.13");
+        assert_eq!(MIN_VERSION.to_string(), "3.5.13");
     }
 }

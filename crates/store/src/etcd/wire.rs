@@ -16,7 +16,7 @@ use self::mvccpb::KeyValue;
 use crate::{Entry, Key, KeyRange};
 
 /// The smallest key in etcd. As the end of a range it means that there is no end.
-const LEAST: Bytes = Bytes::from_static(&[0]);
+const MIN_KEY: Bytes = Bytes::from_static(&[0]);
 
 /// A range in etcd's encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,22 +31,22 @@ impl Span {
     /// The empty key is not valid in etcd. So `["", "\0")` is empty, and must not be sent: etcd
     /// would take its end as "no end".
     pub(super) fn of(range: &KeyRange) -> Option<Self> {
-        if range.is_empty() || range.end() == Some(&LEAST) {
+        if range.is_empty() || range.end() == Some(&MIN_KEY) {
             return None;
         }
         let range_end = match (range.as_single(), range.end()) {
             (Some(_), _) => Key::new(),
             (None, Some(end)) => end.clone(),
-            (None, None) => LEAST,
+            (None, None) => MIN_KEY,
         };
-        let key = range.start().max(&LEAST).clone();
+        let key = range.start().max(&MIN_KEY).clone();
         Some(Self { key, range_end })
     }
 
     /// One key that need not exist, for requests about the store as a whole.
-    pub(super) const fn nothing() -> Self {
+    pub(super) const fn probe() -> Self {
         Self {
-            key: LEAST,
+            key: MIN_KEY,
             range_end: Key::new(),
         }
     }
@@ -55,7 +55,7 @@ impl Span {
 /// A request for the store's revision, and whether `revision` can be read.
 pub(super) fn probe(revision: i64) -> RangeRequest {
     RangeRequest {
-        key: Span::nothing().key,
+        key: Span::probe().key,
         revision,
         count_only: true,
         ..RangeRequest::default()
@@ -73,7 +73,7 @@ pub(super) fn revision(number: i64) -> Revision {
 }
 
 /// The revision in the header of an answer.
-pub(super) fn headed(header: Option<&ResponseHeader>) -> Revision {
+pub(super) fn header_revision(header: Option<&ResponseHeader>) -> Revision {
     revision(header.map_or(0, |header| header.revision))
 }
 

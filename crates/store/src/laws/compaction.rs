@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::{PATIENCE, delete, entry, everything, key, list, next_changes, put};
+use super::{WAIT_TIMEOUT, delete, entry, everything, key, list, next_changes, put};
 use crate::{At, Changed, Error, Revision, Store};
 
 type Subject = Arc<dyn Store>;
@@ -76,7 +76,7 @@ pub async fn a_watch_from_below_the_floor_is_told_so(store: Subject) {
         let refused = match store.watch(everything(), after).await {
             Err(error) => error,
             Ok(mut watch) => {
-                let told = timeout(PATIENCE, watch.next()).await.unwrap();
+                let told = timeout(WAIT_TIMEOUT, watch.next()).await.unwrap();
                 told.expect_err("a change, although some before it are gone")
             }
         };

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::history::{Call, History, Moment, What};
-use super::model::Dice;
+use super::history::{Call, History, Operation, Time};
+use super::model::Rng;
 use super::{commit, everything, key, next, put, value};
 use crate::{At, Changed, Expect, Outcome, Revision, Store, Transaction, Watch, WatchItem};
 
@@ -115,7 +115,7 @@ pub async fn a_concurrent_history_holds_together(store: Subject) {
     let calls = tasks.join_all().await.concat();
     let history = recorder.end(calls).await;
     assert!(history.log.len() > 300, "{} changes", history.log.len());
-    history.judge().unwrap();
+    history.check().unwrap();
 }
 
 /// Calls a store and records requests and answers.
@@ -139,38 +139,38 @@ impl Recorder {
         }
     }
 
-    fn now(&self) -> Moment {
+    fn now(&self) -> Time {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
     /// Makes random calls, some of them transactions over two keys.
     pub async fn work(self, seed: u64, steps: usize) -> Vec<Call> {
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let mut calls = Vec::with_capacity(steps);
         let mut seen = self.start;
         for step in 0..steps {
-            let asked = self.now();
-            let what = if dice.below(5) == 0 {
+            let called = self.now();
+            let operation = if rng.below(5) == 0 {
                 let page = self
                     .store
                     .range(&everything(), At::Latest, None)
                     .await
                     .unwrap();
                 seen = page.revision;
-                What::Read(page)
+                Operation::Read(page)
             } else {
-                let transaction = self.transaction(&mut dice, seed, step, seen).await;
+                let transaction = self.transaction(&mut rng, seed, step, seen).await;
                 let outcome = self.store.commit(transaction.clone()).await.ok();
-                What::Commit(transaction, outcome)
+                Operation::Commit(transaction, outcome)
             };
-            let answered = match what {
-                What::Commit(_, None) => Moment::MAX,
+            let answered = match operation {
+                Operation::Commit(_, None) => Time::MAX,
                 _ => self.now(),
             };
             calls.push(Call {
-                asked,
+                called,
                 answered,
-                what,
+                operation,
             });
         }
         calls
@@ -178,22 +178,22 @@ impl Recorder {
 
     async fn transaction(
         &self,
-        dice: &mut Dice,
+        rng: &mut Rng,
         seed: u64,
         step: usize,
         seen: Revision,
     ) -> Transaction {
-        let name = key(&dice.below(6).to_string());
-        let other = key(&(6 + dice.below(3)).to_string());
+        let name = key(&rng.below(6).to_string());
+        let other = key(&(6 + rng.below(3)).to_string());
         let text = Bytes::from(format!("{seed}/{step}"));
         let current = self.store.get(&name).await.unwrap();
-        let expect = match (current, dice.below(8)) {
+        let expect = match (current, rng.below(8)) {
             (_, 0) => Expect::At(seen),
             (None, _) => Expect::Absent,
             (Some(entry), _) => Expect::At(entry.modified),
         };
         let transaction = Transaction::new().check(name.clone(), expect);
-        match dice.below(4) {
+        match rng.below(4) {
             0 => transaction.delete(name),
             1 => transaction.put(name, text.clone()).put(other, text),
             2 => transaction.put(name, text).delete(other),

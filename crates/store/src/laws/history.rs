@@ -16,22 +16,22 @@ use std::collections::{BTreeMap, HashMap};
 use crate::{Change, Changed, Conflict, Entry, Expect, Key, Outcome, Page, Revision, Transaction};
 
 /// A logical time, shared by all recorders: larger is later.
-pub type Moment = u64;
+pub type Time = u64;
 
 /// One call and its result.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// When it was made.
-    pub asked: Moment,
+    pub called: Time,
     /// When the answer came; the largest time if none did.
-    pub answered: Moment,
+    pub answered: Time,
     /// The request and the answer.
-    pub what: What,
+    pub operation: Operation,
 }
 
 /// The kinds of calls.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum Operation {
     /// A commit; `None`: its result is unknown.
     Commit(Transaction, Option<Outcome>),
     /// A read of the whole watched range.
@@ -56,14 +56,14 @@ pub struct History {
 
 impl History {
     /// Returns the first inconsistency.
-    pub fn judge(&self) -> Result<(), String> {
-        self.judge_order()?;
+    pub fn check(&self) -> Result<(), String> {
+        self.check_order()?;
         let states = self.replay()?;
-        self.judge_calls(&states)?;
-        self.judge_time()
+        self.check_calls(&states)?;
+        self.check_time()
     }
 
-    fn judge_order(&self) -> Result<(), String> {
+    fn check_order(&self) -> Result<(), String> {
         let mut last = self.start;
         for (revision, _) in &self.log {
             if *revision <= last {
@@ -79,14 +79,14 @@ impl History {
         let mut acknowledged: HashMap<Revision, &Transaction> = HashMap::new();
         let mut in_doubt: Vec<&Transaction> = Vec::new();
         for call in &self.calls {
-            match &call.what {
-                What::Commit(transaction, Some(Outcome::Committed(revision))) => {
+            match &call.operation {
+                Operation::Commit(transaction, Some(Outcome::Committed(revision))) => {
                     let other = acknowledged.insert(*revision, transaction);
                     if other.is_some() {
                         return Err(format!("revision {revision} was given twice"));
                     }
                 }
-                What::Commit(transaction, None) => in_doubt.push(transaction),
+                Operation::Commit(transaction, None) => in_doubt.push(transaction),
                 _ => {}
             }
         }
@@ -98,7 +98,7 @@ impl History {
                     .map_err(|why| format!("acknowledged at {revision}: {why}"))?,
                 None => {
                     let fits =
-                        |asked: &&Transaction| explains(asked, *revision, changes, state).is_ok();
+                        |called: &&Transaction| explains(called, *revision, changes, state).is_ok();
                     let Some(at) = in_doubt.iter().position(fits) else {
                         return Err(format!("nobody asked for revision {revision}: {changes:?}"));
                     };
@@ -113,13 +113,13 @@ impl History {
         Ok(states)
     }
 
-    fn judge_calls(&self, states: &States) -> Result<(), String> {
+    fn check_calls(&self, states: &States) -> Result<(), String> {
         for call in &self.calls {
-            match &call.what {
-                What::Commit(transaction, Some(Outcome::Conflict(conflict))) => {
-                    judge_conflict(transaction, conflict, states)?;
+            match &call.operation {
+                Operation::Commit(transaction, Some(Outcome::Conflict(conflict))) => {
+                    check_conflict(transaction, conflict, states)?;
                 }
-                What::Read(page) => {
+                Operation::Read(page) => {
                     let expected = states.all_at(page.revision);
                     if page.entries != expected {
                         let revision = page.revision;
@@ -129,22 +129,24 @@ impl History {
                         ));
                     }
                 }
-                What::Commit(..) => {}
+                Operation::Commit(..) => {}
             }
         }
         Ok(())
     }
 
     /// A request made after an answer must not be answered with an older state.
-    fn judge_time(&self) -> Result<(), String> {
-        let mut events: Vec<(Moment, bool, Revision)> = Vec::new();
+    fn check_time(&self) -> Result<(), String> {
+        let mut events: Vec<(Time, bool, Revision)> = Vec::new();
         for call in &self.calls {
-            let (revision, is_new) = match &call.what {
-                What::Commit(_, Some(Outcome::Committed(revision))) => (*revision, true),
-                What::Commit(_, Some(Outcome::Unchanged(revision))) => (*revision, false),
-                What::Commit(_, Some(Outcome::Conflict(conflict))) => (conflict.revision, false),
-                What::Read(page) => (page.revision, false),
-                What::Commit(_, None) => continue,
+            let (revision, is_new) = match &call.operation {
+                Operation::Commit(_, Some(Outcome::Committed(revision))) => (*revision, true),
+                Operation::Commit(_, Some(Outcome::Unchanged(revision))) => (*revision, false),
+                Operation::Commit(_, Some(Outcome::Conflict(conflict))) => {
+                    (conflict.revision, false)
+                }
+                Operation::Read(page) => (page.revision, false),
+                Operation::Commit(_, None) => continue,
             };
             // A request is ordered by the revision it must reach: its own, or the one before a new
             // revision.
@@ -153,7 +155,7 @@ impl History {
             } else {
                 revision
             };
-            events.push((call.asked, true, least));
+            events.push((call.called, true, least));
             events.push((call.answered, false, revision));
         }
         events.sort();
@@ -261,7 +263,7 @@ fn holds(expect: Expect, found: Option<&Entry>) -> bool {
     }
 }
 
-fn judge_conflict(
+fn check_conflict(
     transaction: &Transaction,
     conflict: &Conflict,
     states: &States,
@@ -301,36 +303,36 @@ mod tests {
         }
     }
 
-    fn commit(asked: Moment, answered: Moment, transaction: Transaction, at: Option<u64>) -> Call {
+    fn commit(called: Time, answered: Time, transaction: Transaction, at: Option<u64>) -> Call {
         let outcome = at.map(|at| Outcome::Committed(Revision::new(at)));
-        let what = What::Commit(transaction, outcome);
+        let operation = Operation::Commit(transaction, outcome);
         Call {
-            asked,
+            called,
             answered,
-            what,
+            operation,
         }
     }
 
-    fn create(asked: Moment, answered: Moment, at: Option<u64>) -> Call {
-        commit(asked, answered, Transaction::create(key(), "1"), at)
+    fn create(called: Time, answered: Time, at: Option<u64>) -> Call {
+        commit(called, answered, Transaction::create(key(), "1"), at)
     }
 
-    fn update(asked: Moment, answered: Moment, at: Option<u64>) -> Call {
+    fn update(called: Time, answered: Time, at: Option<u64>) -> Call {
         let transaction = Transaction::update(key(), Revision::new(2), "2");
-        commit(asked, answered, transaction, at)
+        commit(called, answered, transaction, at)
     }
 
-    fn read(asked: Moment, answered: Moment, entries: Vec<Entry>, revision: u64) -> Call {
+    fn read(called: Time, answered: Time, entries: Vec<Entry>, revision: u64) -> Call {
         let page = Page {
             entries,
             revision: Revision::new(revision),
             more: false,
         };
-        let what = What::Read(page);
+        let operation = Operation::Read(page);
         Call {
-            asked,
+            called,
             answered,
-            what,
+            operation,
         }
     }
 
@@ -355,9 +357,9 @@ mod tests {
             read(6, 7, vec![entry("1", 2, 2)], 2),
             read(9, 10, vec![entry("2", 2, 3)], 3),
         ];
-        assert_eq!(history(calls).judge(), Ok(()));
-        let in_doubt = vec![create(1, 4, Some(2)), update(5, Moment::MAX, None)];
-        assert_eq!(history(in_doubt).judge(), Ok(()));
+        assert_eq!(history(calls).check(), Ok(()));
+        let in_doubt = vec![create(1, 4, Some(2)), update(5, Time::MAX, None)];
+        assert_eq!(history(in_doubt).check(), Ok(()));
     }
 
     #[test]
@@ -392,7 +394,7 @@ mod tests {
             ("backwards", backwards, "was known"),
             ("disordered", disordered, "comes after"),
         ] {
-            let judged = history.judge().expect_err(name);
+            let judged = history.check().expect_err(name);
             assert!(judged.contains(why), "{name}: {judged}");
         }
     }

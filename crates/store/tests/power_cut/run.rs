@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use insula_store::embedded::{Embedded, Options};
-use insula_store::laws::model::Dice;
+use insula_store::laws::model::Rng;
 use insula_store::{
     Changed, Entry, Expect, Key, KeyRange, Outcome, Revision, Store, Transaction, WatchItem,
 };
@@ -125,15 +125,15 @@ async fn watch_all(
 }
 
 async fn write(disk: Arc<Disk>, store: Embedded, seed: u64, writes: usize) -> Vec<Revision> {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut acknowledged = vec![];
     while acknowledged.len() < writes {
-        let transaction = random_transaction(&store, &mut dice).await;
+        let transaction = random_transaction(&store, &mut rng).await;
         if let Outcome::Committed(revision) = store.commit(transaction).await.unwrap() {
             disk.mark(revision.get());
             acknowledged.push(revision);
-            if dice.below(40) == 0 {
-                let floor = Revision::new(revision.get() - dice.below(20).min(revision.get() - 1));
+            if rng.below(40) == 0 {
+                let floor = Revision::new(revision.get() - rng.below(20).min(revision.get() - 1));
                 store.compact(floor).await.unwrap();
                 disk.mark(FLOOR | floor.get());
             }
@@ -142,19 +142,19 @@ async fn write(disk: Arc<Disk>, store: Embedded, seed: u64, writes: usize) -> Ve
     acknowledged
 }
 
-async fn random_transaction(store: &Embedded, dice: &mut Dice) -> Transaction {
-    let name = |dice: &mut Dice| Bytes::from(format!("/cut/{:02}", dice.below(KEYS)));
-    let (key, other) = (name(dice), name(dice));
+async fn random_transaction(store: &Embedded, rng: &mut Rng) -> Transaction {
+    let name = |rng: &mut Rng| Bytes::from(format!("/cut/{:02}", rng.below(KEYS)));
+    let (key, other) = (name(rng), name(rng));
     // From a few bytes to several pages, so that frames are torn in many ways.
-    let most = 1 << (4 + dice.below(11));
-    let size = 10 + dice.below(most);
-    let value = Bytes::from(vec![dice.below(256) as u8; usize::try_from(size).unwrap()]);
+    let most = 1 << (4 + rng.below(11));
+    let size = 10 + rng.below(most);
+    let value = Bytes::from(vec![rng.below(256) as u8; usize::try_from(size).unwrap()]);
     let expect = match store.get(&key).await.unwrap() {
         Some(entry) => Expect::At(entry.modified),
         None => Expect::Absent,
     };
     let transaction = Transaction::new().check(key.clone(), expect);
-    match dice.below(6) {
+    match rng.below(6) {
         0 => transaction.delete(key),
         1 if other != key => transaction.put(key, value.clone()).put(other, value),
         _ => transaction.put(key, value),

@@ -49,7 +49,7 @@ pub(in crate::embedded) struct Logged {
 
 impl Logged {
     /// The change as a watcher sees it.
-    pub(in crate::embedded) fn told(&self, revision: Revision) -> Changed {
+    pub(in crate::embedded) fn to_changed(&self, revision: Revision) -> Changed {
         match &self.value {
             None => Changed::Deleted(self.key.clone()),
             Some(value) => Changed::Put(Entry {
@@ -131,7 +131,7 @@ impl FrameHeader {
         })
     }
 
-    pub fn fits(&self, salt: u64, body: &[u8]) -> bool {
+    pub fn matches_checksum(&self, salt: u64, body: &[u8]) -> bool {
         frame_checksum(salt, self.body, self.first, body) == self.checksum
     }
 
@@ -315,8 +315,8 @@ mod tests {
         let header = FrameHeader::decode(&frame).unwrap();
         assert_eq!(header.frame_bytes(), frame.len());
         let body = &frame[FRAME_HEADER_BYTES..][..header.body];
-        assert!(header.fits(99, body));
-        assert!(!header.fits(98, body), "another segment's salt");
+        assert!(header.matches_checksum(99, body));
+        assert!(!header.matches_checksum(98, body), "another segment's salt");
         let mut items: Vec<_> = records().into_iter().map(Item::Record).collect();
         items.push(Item::Floor(Revision::new(5)));
         let body = Bytes::copy_from_slice(body);
@@ -337,7 +337,7 @@ mod tests {
                 let end = FRAME_HEADER_BYTES + header.body;
                 damaged
                     .get(FRAME_HEADER_BYTES..end)
-                    .is_none_or(|body| !header.fits(99, body))
+                    .is_none_or(|body| !header.matches_checksum(99, body))
             });
             assert!(noticed, "bit {bit}");
         }

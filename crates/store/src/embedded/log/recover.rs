@@ -15,7 +15,7 @@ use crate::Result;
 use crate::embedded::FIRST;
 
 /// The state of the table, which determines what the log must contain.
-pub(in crate::embedded) struct Known {
+pub(in crate::embedded) struct TableState {
     /// The table has every change up to this revision.
     pub applied: Revision,
     /// The history before this revision is not needed.
@@ -28,10 +28,10 @@ pub(in crate::embedded) struct Known {
 pub(in crate::embedded) fn recover(
     folder: &Path,
     segment_bytes: u64,
-    Known { applied, floor }: Known,
+    TableState { applied, floor }: TableState,
     mut apply: impl FnMut(Item),
 ) -> Result<Log> {
-    let Found {
+    let SegmentFiles {
         mut segments,
         stale,
     } = open_segments(folder)?;
@@ -81,16 +81,16 @@ pub(in crate::embedded) fn recover(
         let detail = format!("the log ends at revision {head}; the table is at {applied}");
         return Err(segment::corrupt(&last.path, &detail));
     }
-    settle_end(last, ends)?;
-    discard(stale)?;
-    discard(segments.split_off(used.max(1)).into_iter().rev())?;
+    repair_end(last, ends)?;
+    remove_segments(stale)?;
+    remove_segments(segments.split_off(used.max(1)).into_iter().rev())?;
     let last = segments.len() - 1;
     let segment = segments.remove(last);
-    Log::append_to(folder, segments, segment, ends.last_whole, segment_bytes)
+    Log::append_to(folder, segments, segment, ends.last_end, segment_bytes)
 }
 
 /// The segments in a folder.
-struct Found {
+struct SegmentFiles {
     /// In order, without a gap.
     segments: Vec<Arc<Segment>>,
     /// Those before a gap, which should have been removed.
@@ -98,7 +98,7 @@ struct Found {
 }
 
 /// Opens the segments in the folder. Unfinished ones are removed.
-fn open_segments(folder: &Path) -> Result<Found> {
+fn open_segments(folder: &Path) -> Result<SegmentFiles> {
     let unreadable = |error: io::Error| segment::unreadable(folder, &error);
     let mut segments: Vec<Arc<Segment>> = Vec::new();
     for found in fs::read_dir(folder).map_err(unreadable)? {
@@ -117,7 +117,7 @@ fn open_segments(folder: &Path) -> Result<Found> {
     let gap = |pair: &[Arc<Segment>]| pair[0].sequence + 1 != pair[1].sequence;
     let stale = segments.windows(2).rposition(gap);
     let kept = segments.split_off(stale.map_or(0, |before| before + 1));
-    Ok(Found {
+    Ok(SegmentFiles {
         segments: kept,
         stale: segments,
     })
@@ -170,15 +170,15 @@ struct Scanned {
 #[derive(Clone, Copy)]
 struct Ends {
     /// The end of the last but one frame.
-    settled: u64,
+    penultimate_end: u64,
     /// The end of the last frame. The next frame is written here.
-    last_whole: u64,
+    last_end: u64,
 }
 
 impl Ends {
     const NOTHING: Self = Self {
-        settled: HEADER_BYTES,
-        last_whole: HEADER_BYTES,
+        penultimate_end: HEADER_BYTES,
+        last_end: HEADER_BYTES,
     };
 }
 
@@ -192,17 +192,17 @@ fn scan(
     let unreadable = |error: io::Error| segment::unreadable(&segment.path, &error);
     let file = fs::File::open(&segment.path).map_err(unreadable)?;
     let mut ends = Ends::NOTHING;
-    while let Some(frame) = segment.frame(&file, ends.last_whole).map_err(unreadable)? {
+    while let Some(frame) = segment.frame(&file, ends.last_end).map_err(unreadable)? {
         if next.is_some_and(|next| next != frame.first) {
-            let (found, at) = (frame.first, ends.last_whole);
+            let (found, at) = (frame.first, ends.last_end);
             let wanted = next.unwrap_or_default();
             let detail = format!("at byte {at} stands revision {found} where {wanted} should");
             return Err(segment::corrupt(&segment.path, &detail));
         }
         let mut revision = frame.first;
         ends = Ends {
-            settled: ends.last_whole,
-            last_whole: frame.end,
+            penultimate_end: ends.last_end,
+            last_end: frame.end,
         };
         let items = format::decode_body(frame.first, frame.body)
             .map_err(|detail| segment::corrupt(&segment.path, detail))?;
@@ -217,7 +217,7 @@ fn scan(
         }
         next = Some(revision);
     }
-    let end = ends.last_whole;
+    let end = ends.last_end;
     if end < segment.size
         && let Rest::Frames { next } = segment.rest(&file, end).map_err(unreadable)?
     {
@@ -231,13 +231,13 @@ fn scan(
 /// been synced by the process that wrote it, and is about to become visible. It is written once
 /// more: if its sync was tried and failed, the kernel considers it written, shows it, and would
 /// never bring it to the disk.
-fn settle_end(segment: &Segment, ends: Ends) -> Result<()> {
-    let end = ends.last_whole;
+fn repair_end(segment: &Segment, ends: Ends) -> Result<()> {
+    let end = ends.last_end;
     let settle = || {
         let file = segment.open_for_writing()?;
-        let mut last = vec![0; usize::try_from(end - ends.settled).unwrap_or(0)];
-        file.read_exact_at(&mut last, ends.settled)?;
-        file.write_all_at(&last, ends.settled)?;
+        let mut last = vec![0; usize::try_from(end - ends.penultimate_end).unwrap_or(0)];
+        file.read_exact_at(&mut last, ends.penultimate_end)?;
+        file.write_all_at(&last, ends.penultimate_end)?;
         if end < segment.size
             && let Rest::Torn { length } = segment.rest(&file, end)?
         {
@@ -251,7 +251,7 @@ fn settle_end(segment: &Segment, ends: Ends) -> Result<()> {
 
 /// Removes segments that are not needed: those of undone removals, and unused ones created ahead,
 /// which are created again.
-fn discard(segments: impl IntoIterator<Item = Arc<Segment>>) -> Result<()> {
+fn remove_segments(segments: impl IntoIterator<Item = Arc<Segment>>) -> Result<()> {
     for segment in segments {
         fs::remove_file(&segment.path)
             .map_err(|error| segment::unreadable(&segment.path, &error))?;
@@ -295,7 +295,7 @@ mod tests {
         put(&mut log, second, 1 << 20);
         drop(log);
 
-        let known = Known {
+        let known = TableState {
             applied: first,
             floor: FIRST,
         };

@@ -58,7 +58,7 @@ impl Segment {
             salt: random_salt(),
             size,
         };
-        let made = write_whole(&making, header).and_then(|()| {
+        let made = write_complete(&making, header).and_then(|()| {
             std::fs::rename(&making, &path)?;
             sync_folder(folder)
         });
@@ -125,7 +125,9 @@ impl Segment {
             body: body.into(),
             end,
         };
-        Ok(header.fits(self.salt, &frame.body).then_some(frame))
+        Ok(header
+            .matches_checksum(self.salt, &frame.body)
+            .then_some(frame))
     }
 
     /// Classifies the bytes after `offset`, where there is no complete frame.
@@ -140,7 +142,7 @@ impl Segment {
                 continue;
             };
             let body = bytes[at + FRAME_HEADER_BYTES..].get(..header.body);
-            if body.is_some_and(|body| header.fits(self.salt, body)) {
+            if body.is_some_and(|body| header.matches_checksum(self.salt, body)) {
                 return Ok(Rest::Frames { next: header.first });
             }
         }
@@ -160,7 +162,7 @@ pub(super) enum Rest {
     Frames { next: Revision },
 }
 
-fn write_whole(path: &Path, header: Header) -> io::Result<()> {
+fn write_complete(path: &Path, header: Header) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(&header.encode())?;
     let zeros = vec![0; ZEROS];

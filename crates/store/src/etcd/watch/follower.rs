@@ -8,21 +8,21 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tonic::Status;
 
-use super::assembly::Assembly;
+use super::assembler::Assembler;
 use crate::etcd::backoff::Backoff;
 use crate::etcd::client::Client;
-use crate::etcd::errors::told;
+use crate::etcd::errors::message;
 use crate::etcd::stream::Stream;
 use crate::etcd::wire::etcdserverpb::WatchResponse;
-use crate::etcd::wire::{self, Span, headed, number};
+use crate::etcd::wire::{self, Span, header_revision, number};
 use crate::{Error, KeyRange, Result, WatchItem};
 
 /// How often progress is requested until it arrives: etcd does not answer while it is catching up,
 /// which it does in steps of 100 ms.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The timeout for opening a stream.
-const OPEN: Duration = Duration::from_secs(5);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Follows etcd from `delivered` on, over as many streams as necessary.
 pub(super) struct Follower {
@@ -30,12 +30,12 @@ pub(super) struct Follower {
     range: KeyRange,
     span: Span,
     /// Every change up to here has been delivered. The next stream begins here.
-    told: Revision,
+    delivered: Revision,
     /// The revision of the last item. Smaller than `delivered` while a watch waits for a revision
     /// that has not been reached.
-    named: Revision,
+    last_sent: Revision,
     /// The revision that a requested progress item must reach.
-    asked: Option<Revision>,
+    requested: Option<Revision>,
     items: mpsc::Sender<Result<WatchItem>>,
     targets: watch::Receiver<Revision>,
     backoff: Backoff,
@@ -46,7 +46,7 @@ enum End {
     /// The connection is lost; another one continues from here.
     Lost(String),
     /// The watch has failed.
-    Over(Error),
+    Failed(Error),
     /// The watcher was dropped.
     Dropped,
 }
@@ -62,11 +62,11 @@ impl Follower {
         Self {
             client,
             // An empty range has no events, but it has progress.
-            span: Span::of(&range).unwrap_or_else(Span::nothing),
+            span: Span::of(&range).unwrap_or_else(Span::probe),
             range,
-            told: after,
-            named: Revision::ZERO,
-            asked: None,
+            delivered: after,
+            last_sent: Revision::ZERO,
+            requested: None,
             items,
             targets: targets.subscribe(),
             backoff: Backoff::new(),
@@ -78,7 +78,7 @@ impl Follower {
         for nth in 0_usize.. {
             let end = match self.open(nth).await {
                 Ok(stream) => self.follow(stream).await,
-                Err(status) => Err(End::Lost(told(&status))),
+                Err(status) => Err(End::Lost(message(&status))),
             };
             match end {
                 Ok(()) | Err(End::Dropped) => return,
@@ -86,7 +86,7 @@ impl Follower {
                     tracing::debug!(delivered = %self.delivered, reason, "watch stream lost");
                     sleep(self.backoff.wait()).await;
                 }
-                Err(End::Over(error)) => {
+                Err(End::Failed(error)) => {
                     // A dropped watcher does not need the error.
                     let _ = self.items.send(Err(error)).await;
                     return;
@@ -100,45 +100,50 @@ impl Follower {
     /// deletions of that revision may be gone. So the previous revision is requested, and its
     /// events are dropped.
     async fn open(&self, nth: usize) -> Result<Stream, Status> {
-        let start = number(self.told).max(1);
+        let start = number(self.delivered).max(1);
         let open = Stream::open(&self.client, nth, &self.span, start);
-        let late = |_| Status::unavailable("etcd did not open the stream in time");
-        timeout(OPEN, open).await.map_err(late)?
+        let timed_out = |_| Status::unavailable("etcd did not open the stream in time");
+        timeout(OPEN_TIMEOUT, open).await.map_err(timed_out)?
     }
 
     async fn follow(&mut self, mut stream: Stream) -> Result<(), End> {
-        let mut assembly = Assembly::default();
-        let mut again = interval(ASK_AGAIN);
-        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut assembler = Assembler::default();
+        let mut progress_tick = interval(PROGRESS_INTERVAL);
+        progress_tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            self.answer_at_once().await?;
+            self.answer_known_progress().await?;
             tokio::select! {
                 response = stream.next() => {
-                    let response = response.map_err(|status| End::Lost(told(&status)))?;
-                    self.take(response, &mut assembly).await?;
+                    let response = response.map_err(|status| End::Lost(message(&status)))?;
+                    self.take(response, &mut assembler).await?;
                 }
-                asked = self.targets.changed() => {
-                    asked.map_err(|_| End::Dropped)?;
-                    self.asked = Some(*self.targets.borrow_and_update());
-                    again.reset_immediately();
+                requested = self.targets.changed() => {
+                    requested.map_err(|_| End::Dropped)?;
+                    self.requested = Some(*self.targets.borrow_and_update());
+                    progress_tick.reset_immediately();
                 }
-                _ = again.tick(), if self.asked.is_some() => stream.ask(),
+                _ = progress_tick.tick(), if self.requested.is_some() => stream.request_progress(),
             }
         }
     }
 
     /// Progress that is already known need not be requested from etcd.
-    async fn answer_at_once(&mut self) -> Result<(), End> {
-        match self.asked {
-            Some(asked) if asked <= self.told => {
-                self.asked = None;
-                self.tell(WatchItem::Progress(asked.max(self.named))).await
+    async fn answer_known_progress(&mut self) -> Result<(), End> {
+        match self.requested {
+            Some(requested) if requested <= self.delivered => {
+                self.requested = None;
+                self.send(WatchItem::Progress(requested.max(self.last_sent)))
+                    .await
             }
             _ => Ok(()),
         }
     }
 
-    async fn take(&mut self, response: WatchResponse, assembly: &mut Assembly) -> Result<(), End> {
+    async fn take(
+        &mut self,
+        response: WatchResponse,
+        assembler: &mut Assembler,
+    ) -> Result<(), End> {
         if response.canceled {
             return Err(cancelled(response));
         }
@@ -147,13 +152,15 @@ impl Follower {
             return Ok(());
         }
         if response.events.is_empty() {
-            return self.progress(headed(response.header.as_ref())).await;
+            return self
+                .progress(header_revision(response.header.as_ref()))
+                .await;
         }
-        for whole in assembly.take(response.events, response.fragment, &self.range) {
+        for whole in assembler.take(response.events, response.fragment, &self.range) {
             let (revision, changes) = (whole.revision, whole.changes);
-            if revision > self.told {
-                self.tell(WatchItem::Changes { revision, changes }).await?;
-                self.told = revision;
+            if revision > self.delivered {
+                self.send(WatchItem::Changes { revision, changes }).await?;
+                self.delivered = revision;
             }
         }
         Ok(())
@@ -162,26 +169,26 @@ impl Follower {
     /// etcd reports that the watch is at `revision`. That is passed on if it is new, unless a later
     /// one was requested: the member is behind, and is asked again.
     async fn progress(&mut self, revision: Revision) -> Result<(), End> {
-        if revision <= self.told {
+        if revision <= self.delivered {
             return Ok(());
         }
-        self.told = revision;
-        if self.asked.is_some_and(|asked| revision < asked) {
+        self.delivered = revision;
+        if self.requested.is_some_and(|requested| revision < requested) {
             return Ok(());
         }
-        self.asked = None;
-        self.tell(WatchItem::Progress(revision)).await
+        self.requested = None;
+        self.send(WatchItem::Progress(revision)).await
     }
 
-    async fn tell(&mut self, item: WatchItem) -> Result<(), End> {
+    async fn send(&mut self, item: WatchItem) -> Result<(), End> {
         let (WatchItem::Changes { revision, .. } | WatchItem::Progress(revision)) = &item;
-        self.named = *revision;
+        self.last_sent = *revision;
         self.items.send(Ok(item)).await.map_err(|_| End::Dropped)
     }
 }
 
 fn cancelled(response: WatchResponse) -> End {
-    End::Over(match response.compact_revision {
+    End::Failed(match response.compact_revision {
         0 => Error::Unavailable(response.cancel_reason),
         floor => Error::Compacted {
             floor: wire::revision(floor),

@@ -9,7 +9,7 @@ use crate::{Changed, Entry, KeyRange};
 
 /// The changes of one transaction in the range, in key order.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Whole {
+pub(super) struct TransactionChanges {
     pub(super) revision: Revision,
     pub(super) changes: Vec<Changed>,
 }
@@ -20,15 +20,20 @@ pub(super) struct Whole {
 /// anywhere, also within a revision. So the last revision of a fragment is held back until it is
 /// complete.
 #[derive(Debug, Default)]
-pub(super) struct Assembly {
-    held: Option<Whole>,
+pub(super) struct Assembler {
+    held: Option<TransactionChanges>,
 }
 
-impl Assembly {
+impl Assembler {
     /// Takes the events of a response and returns the complete transactions. `more` means that the
     /// response is a fragment with another to follow.
-    pub(super) fn take(&mut self, events: Vec<Event>, more: bool, range: &KeyRange) -> Vec<Whole> {
-        let mut wholes: Vec<Whole> = self.held.take().into_iter().collect();
+    pub(super) fn take(
+        &mut self,
+        events: Vec<Event>,
+        more: bool,
+        range: &KeyRange,
+    ) -> Vec<TransactionChanges> {
+        let mut transactions: Vec<TransactionChanges> = self.held.take().into_iter().collect();
         for event in events {
             let Some((revision, changed)) = changed(event) else {
                 continue;
@@ -36,21 +41,21 @@ impl Assembly {
             if !range.contains(changed.key()) {
                 continue;
             }
-            match wholes.last_mut() {
+            match transactions.last_mut() {
                 Some(last) if last.revision == revision => last.changes.push(changed),
-                _ => wholes.push(Whole {
+                _ => transactions.push(TransactionChanges {
                     revision,
                     changes: vec![changed],
                 }),
             }
         }
         if more {
-            self.held = wholes.pop();
+            self.held = transactions.pop();
         }
-        for whole in &mut wholes {
-            whole.changes.sort_by(|a, b| a.key().cmp(b.key()));
+        for transaction in &mut transactions {
+            transaction.changes.sort_by(|a, b| a.key().cmp(b.key()));
         }
-        wholes
+        transactions
     }
 }
 
@@ -83,43 +88,47 @@ mod tests {
     }
 
     /// Each transaction as its revision and its keys.
-    fn told(wholes: Vec<Whole>) -> Vec<(u64, String)> {
+    fn summary(transactions: Vec<TransactionChanges>) -> Vec<(u64, String)> {
         let keys = |changes: Vec<Changed>| -> String {
             let keys = changes.iter().map(|change| change.key().escape_ascii());
             keys.map(|key| key.to_string()).collect()
         };
-        let told = wholes.into_iter();
-        told.map(|whole| (whole.revision.get(), keys(whole.changes)))
+        let summary = transactions.into_iter();
+        summary
+            .map(|transaction| (transaction.revision.get(), keys(transaction.changes)))
             .collect()
     }
 
-    fn whole(revision: u64, keys: &str) -> (u64, String) {
+    fn transaction(revision: u64, keys: &str) -> (u64, String) {
         (revision, keys.to_owned())
     }
 
     #[test]
     fn revision_is_delivered_whole_and_in_key_order() {
         let events = vec![deletion("b", 4), deletion("a", 4), deletion("c", 6)];
-        let wholes = Assembly::default().take(events, false, &KeyRange::all());
-        assert_eq!(told(wholes), [whole(4, "ab"), whole(6, "c")]);
+        let transactions = Assembler::default().take(events, false, &KeyRange::all());
+        assert_eq!(
+            summary(transactions),
+            [transaction(4, "ab"), transaction(6, "c")]
+        );
     }
 
     #[test]
     fn fragmented_revision_is_held_back_until_complete() {
         let all = KeyRange::all();
-        let mut assembly = Assembly::default();
-        let first = assembly.take(vec![deletion("a", 4), deletion("b", 5)], true, &all);
-        assert_eq!(told(first), [whole(4, "a")]);
-        let second = assembly.take(vec![deletion("a", 5)], true, &all);
-        assert_eq!(told(second), []);
-        let third = assembly.take(vec![deletion("c", 5), deletion("a", 6)], false, &all);
-        assert_eq!(told(third), [whole(5, "abc"), whole(6, "a")]);
+        let mut assembler = Assembler::default();
+        let first = assembler.take(vec![deletion("a", 4), deletion("b", 5)], true, &all);
+        assert_eq!(summary(first), [transaction(4, "a")]);
+        let second = assembler.take(vec![deletion("a", 5)], true, &all);
+        assert_eq!(summary(second), []);
+        let third = assembler.take(vec![deletion("c", 5), deletion("a", 6)], false, &all);
+        assert_eq!(summary(third), [transaction(5, "abc"), transaction(6, "a")]);
     }
 
     #[test]
     fn events_outside_the_range_are_dropped() {
         let events = vec![deletion("a", 4), deletion("b", 4), deletion("a", 5)];
-        let wholes = Assembly::default().take(events, false, &KeyRange::single(&b"b"[..]));
-        assert_eq!(told(wholes), [whole(4, "b")]);
+        let transactions = Assembler::default().take(events, false, &KeyRange::single(&b"b"[..]));
+        assert_eq!(summary(transactions), [transaction(4, "b")]);
     }
 }

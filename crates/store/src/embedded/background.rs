@@ -22,18 +22,18 @@ use super::table::Marks;
 use crate::{Error, Result};
 
 /// The delay before a failed flush is retried.
-const RETRY: Duration = Duration::from_millis(500);
+const FLUSH_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// How much history is swept before other work is checked.
 const SWEEP_BYTES: usize = 256 << 10;
 /// All tables are merged when more than this many tenths of their rows are removed versions. An
 /// overwritten key leaves three rows behind each time: the version, its removal, and an old head.
 /// So at most one third can be reached.
-const WORTH_MERGING_TENTHS: usize = 3;
+const MERGE_THRESHOLD_TENTHS: usize = 3;
 /// Tables smaller than this are not merged for their space.
-const WORTH_MERGING_BYTES: u64 = 8 << 20;
+const MIN_MERGE_BYTES: u64 = 8 << 20;
 
 /// Owns the background threads; dropping it stops them, in order.
-pub(super) struct Keeper {
+pub(super) struct BackgroundThreads {
     state: Arc<State>,
     requests: mpsc::Sender<Request>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -51,32 +51,32 @@ struct Work {
     /// Marks of the sealed memories to be flushed, oldest first.
     sealed: VecDeque<Marks>,
     /// The error of the last flush, until one succeeds.
-    trouble: Option<Error>,
+    flush_error: Option<Error>,
     /// Removals up to here are in the tables on disk.
     swept: Revision,
     clean: bool,
     /// The sequencer has ended: no more memory will be sealed.
-    last: bool,
+    sequencer_done: bool,
 }
 
 /// Held by the sequencer thread: tells the others when it ends, even by a panic.
-struct Last(Arc<State>);
+struct SequencerGuard(Arc<State>);
 
-impl Drop for Last {
+impl Drop for SequencerGuard {
     fn drop(&mut self) {
-        self.0.lock().last = true;
+        self.0.lock().sequencer_done = true;
         self.0.changed.notify_all();
     }
 }
 
 /// Held by the flush thread: reports a panic to the writers, so that they do not wait for it.
-struct Flushing(Arc<State>);
+struct FlushGuard(Arc<State>);
 
-impl Drop for Flushing {
+impl Drop for FlushGuard {
     fn drop(&mut self) {
         if thread::panicking() {
             let reason = "the thread that writes tables has stopped; open the store again";
-            self.0.lock().trouble = Some(Error::Unavailable(reason.to_owned()));
+            self.0.lock().flush_error = Some(Error::Unavailable(reason.to_owned()));
             self.0.changed.notify_all();
         }
     }
@@ -84,9 +84,9 @@ impl Drop for Flushing {
 
 /// How the sequencer signals the other threads.
 #[derive(Clone)]
-pub(super) struct Bells(Arc<State>);
+pub(super) struct Signals(Arc<State>);
 
-impl Bells {
+impl Signals {
     /// Signals that memory with these marks was sealed.
     pub fn flush(&self, marks: Marks) {
         self.0.lock().sealed.push_back(marks);
@@ -102,10 +102,10 @@ impl Bells {
     /// Waits until a flush has ended; returns its error if it failed.
     pub fn await_flush(&self) -> Result<()> {
         let work = self.0.lock();
-        if let Some(trouble) = &work.trouble {
-            return Err(trouble.clone());
+        if let Some(flush_error) = &work.flush_error {
+            return Err(flush_error.clone());
         }
-        let waited = self.0.changed.wait_timeout(work, RETRY);
+        let waited = self.0.changed.wait_timeout(work, FLUSH_RETRY_DELAY);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }
@@ -127,36 +127,36 @@ impl State {
     }
 }
 
-impl Keeper {
+impl BackgroundThreads {
     /// Starts the flush and clean threads.
     pub fn start(shared: &Arc<Shared>, requests: &mpsc::Sender<Request>) -> Result<Self> {
-        let keeper = Self {
+        let background = Self {
             state: Arc::default(),
             requests: requests.clone(),
             threads: Mutex::default(),
         };
         let flusher = Flusher {
             shared: Arc::clone(shared),
-            state: Arc::clone(&keeper.state),
+            state: Arc::clone(&background.state),
         };
-        let flushing = Flushing(Arc::clone(&keeper.state));
-        keeper.spawn("insula-flush", move || {
+        let guard = FlushGuard(Arc::clone(&background.state));
+        background.spawn("insula-flush", move || {
             flusher.run();
-            drop(flushing);
+            drop(guard);
         })?;
         let cleaner = Cleaner {
             shared: Arc::clone(shared),
-            state: Arc::clone(&keeper.state),
+            state: Arc::clone(&background.state),
             requests: requests.clone(),
             removed: 0,
         };
-        keeper.spawn("insula-clean", move || cleaner.run())?;
-        keeper.bells().clean();
-        Ok(keeper)
+        background.spawn("insula-clean", move || cleaner.run())?;
+        background.signals().clean();
+        Ok(background)
     }
 
-    pub fn bells(&self) -> Bells {
-        Bells(Arc::clone(&self.state))
+    pub fn signals(&self) -> Signals {
+        Signals(Arc::clone(&self.state))
     }
 
     pub fn run_sequencer(
@@ -164,10 +164,10 @@ impl Keeper {
         sequencer: Sequencer,
         waiting: mpsc::Receiver<Request>,
     ) -> Result<()> {
-        let last = Last(Arc::clone(&self.state));
+        let sequencer_done = SequencerGuard(Arc::clone(&self.state));
         self.spawn("insula-store", move || {
             sequencer.run(waiting);
-            drop(last);
+            drop(sequencer_done);
         })
     }
 
@@ -181,7 +181,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for BackgroundThreads {
     fn drop(&mut self) {
         self.state.closing.store(true, Ordering::Relaxed);
         // No caller is left: requests that still wait come before this one. A sequencer that has
@@ -214,7 +214,7 @@ impl Flusher {
         loop {
             let mut work = self.state.lock();
             while work.sealed.is_empty() {
-                if work.last {
+                if work.sequencer_done {
                     return;
                 }
                 work = self.state.wait(work);
@@ -224,7 +224,7 @@ impl Flusher {
             let mut work = self.state.lock();
             match flushed {
                 Ok(()) => {
-                    work.trouble = None;
+                    work.flush_error = None;
                     let done = work.sealed.pop_front();
                     work.clean = true;
                     work.swept = done.map_or(work.swept, |done| done.swept);
@@ -235,16 +235,16 @@ impl Flusher {
                     }
                 }
                 Err(error) => {
-                    if work.trouble.is_none() {
+                    if work.flush_error.is_none() {
                         tracing::error!(%error, "table flush failed");
                     }
-                    work.trouble = Some(error);
+                    work.flush_error = Some(error);
                     self.state.changed.notify_all();
-                    if work.last {
+                    if work.sequencer_done {
                         // The log has everything; the next start replays it.
                         return;
                     }
-                    let waited = self.state.changed.wait_timeout(work, RETRY);
+                    let waited = self.state.changed.wait_timeout(work, FLUSH_RETRY_DELAY);
                     drop(waited.unwrap_or_else(PoisonError::into_inner));
                 }
             }
@@ -312,8 +312,8 @@ impl Cleaner {
         if self.state.lock().swept < self.shared.swept() {
             return Ok(());
         }
-        let wasted = self.removed * 10 > table.rows() * WORTH_MERGING_TENTHS;
-        if wasted && table.disk_bytes() > WORTH_MERGING_BYTES {
+        let wasted = self.removed * 10 > table.rows() * MERGE_THRESHOLD_TENTHS;
+        if wasted && table.disk_bytes() > MIN_MERGE_BYTES {
             table.merge_all()?;
             self.removed = 0;
         }
@@ -328,13 +328,13 @@ mod tests {
     #[test]
     fn writers_do_not_wait_for_a_panicked_flusher() {
         let state = Arc::<State>::default();
-        let flushing = Flushing(Arc::clone(&state));
+        let guard = FlushGuard(Arc::clone(&state));
         let flusher = thread::spawn(move || {
-            let _flushing = flushing;
+            let _flushing = guard;
             panic!("on purpose")
         });
         assert!(flusher.join().is_err(), "it has panicked");
-        let told = Bells(state).await_flush();
-        assert!(matches!(told, Err(Error::Unavailable(_))), "{told:?}");
+        let result = Signals(state).await_flush();
+        assert!(matches!(result, Err(Error::Unavailable(_))), "{result:?}");
     }
 }
