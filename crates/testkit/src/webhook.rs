@@ -1,5 +1,5 @@
-//! A webhook on loopback, over HTTPS, with a CA of its own: it counts what it hears and
-//! answers as it is told.
+//! A webhook on loopback, over HTTPS, with its own CA: it records requests and sends scripted
+//! answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// A webhook. It ends with this value.
+/// A webhook. Dropping it stops the webhook.
 pub struct FakeWebhook {
     address: SocketAddr,
     ca_pem: String,
@@ -33,39 +33,39 @@ pub struct FakeWebhook {
     serving: JoinHandle<()>,
 }
 
-/// What a webhook heard.
+/// A request that a webhook received.
 #[derive(Clone, Debug)]
 pub struct Heard {
     /// Path and query.
     pub path: String,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body; null if it is no JSON.
+    /// The body; null if it is not JSON.
     pub body: Value,
 }
 
-/// What a webhook answers.
+/// The answer of a webhook.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// It admits.
+    /// Admit.
     Allow,
-    /// It refuses, with this status.
+    /// Refuse with this status.
     Deny(Value),
-    /// It admits, and wants these operations of a JSON patch carried out.
+    /// Admit with this JSON patch.
     Patch(Value),
-    /// It answers a review in which these members of the response are set.
+    /// A review with these fields of the response.
     Response(Value),
-    /// It answers this, whatever it was asked.
+    /// This JSON, whatever the request.
     Json(Value),
-    /// It answers this code and text.
+    /// This status code and text.
     Text(u16, String),
-    /// It answers this code and nothing else.
+    /// This status code without a body.
     Code(u16),
-    /// It wants us to ask elsewhere.
+    /// A redirect to this location.
     Redirect(String),
-    /// It never answers.
+    /// No answer, ever.
     Silence,
-    /// It hangs up.
+    /// Close the connection.
     HangUp,
 }
 
@@ -77,16 +77,16 @@ struct Shared {
     connections: watch::Sender<usize>,
 }
 
-/// A test that waits longer than this has failed.
+/// How long a test waits before it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl FakeWebhook {
-    /// One on a free port, which answers so.
+    /// Starts one on a free port, with this answer.
     pub async fn start(reply: Reply) -> anyhow::Result<Self> {
         Self::named(&["localhost"], reply).await
     }
 
-    /// One whose certificate is for these names as well.
+    /// Starts one whose certificate is also valid for these names.
     pub async fn named(names: &[&str], reply: Reply) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -107,17 +107,17 @@ impl FakeWebhook {
         })
     }
 
-    /// From now on it answers so.
+    /// Changes the answer.
     pub fn answer(&self, reply: Reply) {
         self.script(move |_| reply.clone());
     }
 
-    /// From now on it answers what this says.
+    /// Computes answers with this function from now on.
     pub fn script(&self, script: impl Fn(&Heard) -> Reply + Send + Sync + 'static) {
         *lock(&self.shared.script) = Arc::new(script);
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -127,7 +127,7 @@ impl FakeWebhook {
         format!("https://{}{path}", self.address)
     }
 
-    /// Who vouches for it.
+    /// The CA of its certificate.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
@@ -137,22 +137,22 @@ impl FakeWebhook {
         json!({"url": self.url(path), "caBundle": STANDARD.encode(&self.ca_pem)})
     }
 
-    /// What it heard so far.
+    /// The requests received so far.
     pub fn heard(&self) -> Vec<Heard> {
         self.shared.heard.borrow().clone()
     }
 
-    /// How often it was called.
+    /// The number of requests.
     pub fn calls(&self) -> usize {
         self.shared.heard.borrow().len()
     }
 
-    /// How many connections there were.
+    /// The number of connections.
     pub fn connections(&self) -> usize {
         *self.shared.connections.borrow()
     }
 
-    /// Waits until it was called so often.
+    /// Waits until it received this many requests.
     pub async fn called(&self, times: usize) -> anyhow::Result<Vec<Heard>> {
         let mut heard = self.shared.heard.subscribe();
         let called = heard.wait_for(|heard| heard.len() >= times);
@@ -162,7 +162,7 @@ impl FakeWebhook {
             .clone())
     }
 
-    /// Stops it: nobody listens there any more.
+    /// Stops it: connections are refused from now on.
     pub async fn stop(&mut self) {
         self.serving.abort();
         (&mut self.serving).await.ok();
@@ -224,7 +224,7 @@ impl Reply {
 
 const JSON: &str = "application/json";
 
-/// The answer to what was asked, in its version.
+/// The answer to a review, in the version of the request.
 fn review(asked: &Value, response: &Value) -> String {
     let mut whole = json!({"uid": asked["request"]["uid"]});
     for (member, value) in response.as_object().into_iter().flatten() {
@@ -235,7 +235,7 @@ fn review(asked: &Value, response: &Value) -> String {
 }
 
 async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
-    // They end with this task.
+    // The connections end with this task.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
@@ -246,7 +246,7 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
 
 async fn converse(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     let Ok(stream) = tls.accept(stream).await else {
-        // Whoever does not trust it hangs up.
+        // A client that does not trust the certificate closes the connection.
         return;
     };
     let service = service_fn(|request| {
@@ -255,7 +255,7 @@ async fn converse(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     });
     let connection = hyper::server::conn::http1::Builder::new();
     let connection = connection.serve_connection(TokioIo::new(stream), service);
-    // Whoever has read enough hangs up, too.
+    // So does a client that has read enough.
     connection.await.ok();
 }
 

@@ -195,7 +195,7 @@ impl Client {
             }
             let round = attempt.is_multiple_of(self.members.len());
             let wait = if round {
-                backoff.wait()
+                backoff.next_delay()
             } else {
                 Duration::ZERO
             };

@@ -1,4 +1,4 @@
-//! The kernel's questions, answered from the tree.
+//! Answers requests of the kernel from the tree.
 
 mod words;
 
@@ -20,13 +20,13 @@ use super::state::{Shared, State};
 use super::tree::Tree;
 use super::{Inode, Op};
 
-/// Nothing changes behind the kernel's back, so it may remember what it was told.
+/// Only the kernel changes the tree, so it may cache every answer.
 const TTL: Duration = Duration::from_secs(3600);
 
 /// The kernel keeps its cache from one open to the next, and does not ask at each close.
 const OPENED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
 
-/// What `statfs` says of a disk without a limit: 1 TiB.
+/// The `statfs` size of a disk without a limit: 1 TiB.
 const ROOMY: u64 = 1 << 40;
 
 pub(super) struct Adapter(pub(super) Arc<Shared>);
@@ -153,7 +153,7 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        // The kernel itself refuses to replace where that is not wanted.
+        // The kernel itself enforces the no-replace flag.
         if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
             return reply.error(fuser::Errno::EINVAL);
         }
@@ -299,7 +299,7 @@ impl Filesystem for Adapter {
 }
 
 impl Adapter {
-    /// A slow sync waits in a thread of its own: it holds up nothing else.
+    /// A slow sync waits in its own thread and delays nothing else.
     fn sync(&self, inode: Inode, reply: ReplyEmpty) {
         let delay = {
             let state = self.0.lock();
@@ -318,7 +318,7 @@ impl Adapter {
     }
 }
 
-/// Records a node that was just made, and tells what it is.
+/// Records a new node and returns its attributes.
 fn keep_new(state: &mut State, (inode, op): (Inode, Op)) -> Result<(Inode, FileAttr), Errno> {
     state.trace.push(op);
     Ok((inode, attr(&state.tree, inode)?))

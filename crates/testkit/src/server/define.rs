@@ -1,4 +1,4 @@
-//! Kinds that tests define.
+//! Custom kinds of tests.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::Client;
 
-/// Where definitions are.
+/// The path of CustomResourceDefinitions.
 pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// How long a definition may take until it is served, or gone.
+/// How long a definition may take to be served, or removed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A definition of one namespaced version, `v1`, with this schema of `spec`.
@@ -65,7 +65,7 @@ impl Client {
         }
     }
 
-    /// Waits until there is nothing at a path.
+    /// Waits until a path is not found.
     pub async fn until_gone(&self, path: &str) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {

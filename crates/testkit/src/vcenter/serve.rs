@@ -1,4 +1,4 @@
-//! The server: connections, requests, and the trouble it is told to make.
+//! The server: connections, requests, and the requested faults.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ use super::journal::{Call, Journal, Login};
 use super::trouble::{Door, Trouble};
 use super::world::{self, World};
 
-/// What the server and its owner share.
+/// State shared by the server and its owner.
 pub(super) struct Shared {
     pub world: Mutex<World>,
     pub trouble: watch::Sender<Trouble>,
@@ -34,7 +34,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Listens at an address, which stays reserved while nobody listens.
+/// Binds an address, which stays reserved while the server does not listen.
 pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -42,7 +42,7 @@ pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Serves until it is dropped, with it all connections.
+/// Serves until it is dropped, which ends all connections.
 pub(super) async fn serve(first: TcpListener, address: SocketAddr, shared: Arc<Shared>) {
     let mut doors = shared.trouble.subscribe();
     let mut connections = JoinSet::new();
@@ -50,7 +50,7 @@ pub(super) async fn serve(first: TcpListener, address: SocketAddr, shared: Arc<S
     loop {
         let door = doors.borrow_and_update().door;
         if door == Door::Closed {
-            // Whoever is inside has to leave, too.
+            // Existing connections are closed too.
             connections.shutdown().await;
             drop(listener.take());
             let Ok(_reserved) = bind(address) else { return };
@@ -81,7 +81,7 @@ pub(super) async fn serve(first: TcpListener, address: SocketAddr, shared: Arc<S
     }
 }
 
-/// Whoever changed the door waits for this.
+/// Notifies callers that wait for the mode to change.
 fn note_door(shared: &Shared, door: Door) {
     shared.journal.send_if_modified(|journal| {
         let before = std::mem::replace(&mut journal.door, door);
@@ -96,7 +96,7 @@ async fn receive(stream: TcpStream, shared: Arc<Shared>) {
         Door::Open => converse(stream, &shared).await,
         Door::Closed | Door::HangUp => {}
         Door::Silent => {
-            // Until it is told otherwise; then the other side is hung up on.
+            // Until the mode changes; then the connection is closed.
             let mut trouble = shared.trouble.subscribe();
             let other = trouble.wait_for(|trouble| trouble.door != Door::Silent);
             other.await.ok();
@@ -104,7 +104,7 @@ async fn receive(stream: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// A connection counts while it is open.
+/// Counts a connection while it is open.
 struct Open<'a>(&'a Shared);
 
 impl<'a> Open<'a> {
@@ -127,13 +127,13 @@ async fn converse(stream: TcpStream, shared: &Shared) {
     stream.set_nodelay(true).ok();
     let tls = lock(&shared.certificate).tls.clone();
     let Ok(stream) = tls.accept(stream).await else {
-        // Whoever does not trust it hangs up.
+        // A client that does not trust the certificate closes the connection.
         return;
     };
     let service = service_fn(|request| answer(shared, request));
     let connection = hyper::server::conn::http1::Builder::new();
     let connection = connection.serve_connection(TokioIo::new(stream), service);
-    // Whoever has read enough hangs up, too.
+    // So does a client that has read enough.
     connection.await.ok();
 }
 
@@ -181,7 +181,7 @@ async fn answer(
     if name == "Login" {
         note_login(shared, &method, answer.body.is_ok());
     } else {
-        // Whoever waits for what this did looks again.
+        // Notifies callers that wait for the effect of this call.
         shared.journal.send_modify(|_| {});
     }
     if lost {
@@ -205,7 +205,7 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<Element, String> {
     Element::read(text)
 }
 
-/// Holds a call up as long as it is told to.
+/// Delays a call as requested.
 async fn obstruct(shared: &Shared, method: &str) -> anyhow::Result<()> {
     let delay = shared.trouble.borrow().delay(method);
     if let Some(delay) = delay {

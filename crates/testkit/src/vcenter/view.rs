@@ -1,4 +1,4 @@
-//! What a session sees of a vCenter's objects.
+//! The objects of a vCenter as a session sees them.
 
 use std::time::Instant;
 
@@ -8,10 +8,10 @@ use super::machine::Vm;
 use super::value::{Data, Reference, Value};
 use super::world::World;
 
-/// What a session sees.
+/// The view of a session.
 pub(super) struct View<'a> {
     pub world: &'a World,
-    /// Whose session; nobody's, before a login.
+    /// The session; `None` before a login.
     pub cookie: Option<&'a str>,
     pub account: &'a str,
 }

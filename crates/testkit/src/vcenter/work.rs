@@ -1,4 +1,4 @@
-//! What is done to virtual machines: tasks begin, and take effect when they end.
+//! Operations on virtual machines: tasks are started, and take effect when they end.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::value::Reference;
 use super::world::World;
 
 impl World {
-    /// Begins what a method does to a machine.
+    /// Starts the operation of a method on a virtual machine.
     pub fn on_machine(
         &mut self,
         method: &Element,
@@ -43,7 +43,7 @@ impl World {
         let at = self.doomed.iter().position(|(of, _)| *of == method.name);
         let doomed = at.and_then(|at| self.doomed.remove(at));
         let effect = doomed.map_or(effect, |(_, fault)| Effect::Fail(fault));
-        // What cannot be is refused at once.
+        // Invalid operations are refused at once.
         let takes = match effect {
             Effect::Fail(ref fault) if fault.of == "DuplicateName" => Duration::ZERO,
             _ => self.tasks_take,
@@ -107,7 +107,7 @@ impl World {
         Ok(String::new())
     }
 
-    /// Carries out what is due.
+    /// Completes the tasks that are due.
     pub fn settle(&mut self) {
         let now = Instant::now();
         self.accounts.expire(now);
@@ -213,7 +213,7 @@ impl World {
                 Ok(id.to_owned())
             }
             Some(id) => Err(Fault::not_found(&format!("{kind}:{id}"))),
-            // A template is in no pool, so a machine that is made of it has to be told.
+            // A template has no pool, so the clone spec has to name one.
             None if before.is_empty() || (vm.template && kind == "ResourcePool") => {
                 Err(wrong("spec.location.pool"))
             }
@@ -247,7 +247,7 @@ impl World {
         Ok(Reference::new("VirtualMachine", id))
     }
 
-    /// A machine at a path, which is ours from the beginning.
+    /// Adds a virtual machine at a path, as existing from the start.
     pub fn add_machine(
         &mut self,
         path: &str,

@@ -1,4 +1,4 @@
-//! A vCenter's whole state, and what its methods do to it.
+//! The state of a vCenter, and its methods.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use super::task::{State, Task};
 use super::value::{Data, Reference, Value, escape};
 use super::view::View;
 
-/// Everything a vCenter knows.
+/// The state of a vCenter.
 #[derive(Debug)]
 pub(super) struct World {
     pub accounts: Accounts,
     pub inventory: Inventory,
     pub vms: BTreeMap<String, Vm>,
-    /// Machines that nobody may look at.
+    /// Virtual machines that no account can see.
     pub hidden: BTreeSet<String>,
     pub tasks: BTreeMap<String, Task>,
-    /// What the next tasks of a method fail with.
+    /// The faults of the next tasks, by method.
     pub doomed: VecDeque<(String, Fault)>,
     pub version: String,
     pub api_type: String,
@@ -32,11 +32,11 @@ pub(super) struct World {
     pub tasks_take: Duration,
     pub shutdown_takes: Duration,
     pub addresses_after: Duration,
-    /// Answers hold no more objects than that, whatever a client asks.
+    /// The maximum number of objects in an answer, whatever the client requests.
     pub page: usize,
     pages: BTreeMap<String, Vec<String>>,
     pub views: BTreeMap<String, Vec<Reference>>,
-    /// When tasks end that run.
+    /// When running tasks end.
     pub due: BTreeSet<(Instant, String)>,
     pub shutting_down: Vec<(Instant, String)>,
     pub next_address: u32,
@@ -49,7 +49,7 @@ pub(super) struct Call<'a> {
     pub agent: &'a str,
 }
 
-/// What a call is answered with, and a cookie that comes with it.
+/// The answer to a call, and a cookie to set.
 pub(super) struct Answer {
     pub body: Result<String, Fault>,
     pub cookie: Option<String>,
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Carries out a call.
+    /// Executes a call.
     pub fn call(&mut self, call: &Call<'_>) -> Answer {
         self.settle();
         if call.method.name == "Login" {
@@ -205,7 +205,7 @@ impl World {
         Err(Fault::not_authenticated(&this.reference()))
     }
 
-    /// What everybody may know.
+    /// The service content, which needs no login.
     pub fn content(&self) -> Data {
         let about = Data::new("AboutInfo")
             .with("name", "VMware vCenter Server")
@@ -325,13 +325,13 @@ impl World {
         found.filter(inside).collect()
     }
 
-    /// Forgets tasks that have ended.
+    /// Removes finished tasks.
     pub fn forget_tasks(&mut self) {
         self.tasks
             .retain(|_, task| matches!(task.state, State::Running(_)));
     }
 
-    /// All machines, for those who look.
+    /// All virtual machines, for tests.
     pub fn machines(&self) -> Vec<Machine> {
         let known = |(id, vm): (&String, &Vm)| Machine {
             id: id.clone(),

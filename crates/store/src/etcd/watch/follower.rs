@@ -84,7 +84,7 @@ impl Follower {
                 Ok(()) | Err(End::Dropped) => return,
                 Err(End::Lost(reason)) => {
                     tracing::debug!(delivered = %self.delivered, reason, "watch stream lost");
-                    sleep(self.backoff.wait()).await;
+                    sleep(self.backoff.next_delay()).await;
                 }
                 Err(End::Failed(error)) => {
                     // A dropped watcher does not need the error.

@@ -1,4 +1,4 @@
-//! One file: its durable bytes, and the changes that a power cut may take back.
+//! One file: its durable bytes, and the changes that a power cut may undo.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use bytes::Bytes;
 use crate::disk::content::Content;
 use crate::disk::{Effect, Loss, Rng};
 
-/// Bytes that a disk writes as one: never torn, but kept or lost without its neighbours.
+/// The unit that a disk writes atomically: never torn, but kept or lost independently of its
+/// neighbours.
 const SECTOR: u64 = 512;
 
 #[derive(Clone, Debug, Default)]
@@ -52,9 +53,8 @@ impl File {
 
     /// The file as a power cut could leave it.
     ///
-    /// Two things are decided apart from each other, as they are on a disk: which
-    /// sectors were written, and up to which change the length is known. A lost sector
-    /// holds what was durable there, or zeros.
+    /// Two things are decided independently, as on a real disk: which sectors were written, and up
+    /// to which change the length is known. A lost sector holds its durable content, or zeros.
     pub(super) fn survive(&self, loss: Loss, rng: &mut Rng) -> Arc<Content> {
         if self.pending.is_empty() {
             return self.durable.clone();
@@ -82,8 +82,8 @@ struct Aftermath {
     len: u64,
     /// The length as the disk will know it.
     known_len: u64,
-    /// Where a shrink that was lost gave sectors away: what the program wrote there
-    /// later went to sectors of a newer file, which nothing refers to.
+    /// Where a lost shrink freed sectors: later writes of the program there went to sectors of a
+    /// newer version of the file, which nothing refers to.
     wall: u64,
     fate: Fate,
 }
@@ -106,7 +106,7 @@ impl Aftermath {
         }
     }
 
-    /// Whether the next write to `sector` is there and can be found.
+    /// Whether the next write to `sector` survives and is reachable.
     fn keeps(&mut self, sector: u64) -> bool {
         self.fate.keeps(sector) && sector * SECTOR < self.wall
     }
@@ -127,14 +127,14 @@ impl Aftermath {
     }
 }
 
-/// Which of a file's un-synced sectors were written before the power went.
+/// The un-synced sectors of a file that were written before the power cut.
 ///
-/// A sector is written as it stands in memory, with all that was put there before: of
-/// several writes to one sector, the first ones survive, never a later one alone.
+/// A sector is written with its whole content in memory: of several writes to one sector, the first
+/// ones survive, never a later one alone.
 enum Fate {
-    /// So many sectors, in the order in which the program wrote them.
+    /// This many sectors, in the order in which the program wrote them.
     InOrder(usize),
-    /// Each sector for itself: how many of the writes to it.
+    /// Per sector, how many of the writes to it.
     Scattered(BTreeMap<u64, usize>),
 }
 
@@ -155,7 +155,7 @@ impl Fate {
         }
     }
 
-    /// Whether the next write to `sector` survives. To be asked once for each, in order.
+    /// Whether the next write to `sector` survives. To be called once for each, in order.
     fn keeps(&mut self, sector: u64) -> bool {
         let left = match self {
             Fate::InOrder(left) => Some(left),
@@ -169,7 +169,7 @@ impl Fate {
     }
 }
 
-/// The part of a write that falls into one sector.
+/// The part of a write within one sector.
 struct Piece<'a> {
     sector: u64,
     offset: u64,
@@ -189,8 +189,8 @@ fn pieces(offset: u64, data: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// The rest of the sector that a new end falls into. It is zeroed in memory at once, and
-/// can be written before the disk knows of the end.
+/// The rest of the sector that contains a new end. It is zeroed in memory at once, and can be
+/// written before the disk knows the new length.
 fn zeroed(len: u64) -> std::ops::Range<u64> {
     len..len.next_multiple_of(SECTOR)
 }
