@@ -33,7 +33,7 @@ pub async fn below_the_floor_nothing_can_be_read(store: Subject) {
     }
 }
 
-pub async fn at_and_above_the_floor_everything_is_as_it_was(store: Subject) {
+pub async fn state_at_and_above_the_floor_is_unchanged(store: Subject) {
     let revisions = history(&*store).await;
     for floor in [3, 4, 5, 10, 15] {
         let mut before = vec![];
@@ -48,7 +48,7 @@ pub async fn at_and_above_the_floor_everything_is_as_it_was(store: Subject) {
     }
 }
 
-pub async fn the_floor_never_goes_down(store: Subject) {
+pub async fn floor_never_decreases(store: Subject) {
     let revisions = history(&*store).await;
     let floor = revisions[8];
     store.compact(floor).await.unwrap();
@@ -61,14 +61,14 @@ pub async fn the_floor_never_goes_down(store: Subject) {
     list(&*store, At::Revision(floor)).await;
 }
 
-pub async fn a_floor_that_has_not_happened_is_refused(store: Subject) {
+pub async fn future_floor_is_refused(store: Subject) {
     let current = put(&*store, "a", "1").await;
     let refused = store.compact(current.next()).await;
     assert_eq!(refused, Err(Error::Future { current }));
     list(&*store, At::Revision(current)).await;
 }
 
-pub async fn a_watch_from_below_the_floor_is_told_so(store: Subject) {
+pub async fn watch_from_below_the_floor_is_compacted(store: Subject) {
     let revisions = history(&*store).await;
     let floor = revisions[9];
     store.compact(floor).await.unwrap();
@@ -84,7 +84,7 @@ pub async fn a_watch_from_below_the_floor_is_told_so(store: Subject) {
     }
 }
 
-pub async fn a_watch_from_the_floor_is_complete(store: Subject) {
+pub async fn watch_from_the_floor_is_complete(store: Subject) {
     let revisions = history(&*store).await;
     store.compact(revisions[9]).await.unwrap();
     let mut watch = store.watch(everything(), revisions[9]).await.unwrap();

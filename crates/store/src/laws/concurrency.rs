@@ -13,7 +13,7 @@ use crate::{At, Changed, Expect, Outcome, Revision, Store, Transaction, Watch, W
 
 type Subject = Arc<dyn Store>;
 
-pub async fn of_many_who_create_one_key_one_succeeds(store: Subject) {
+pub async fn one_of_many_concurrent_creates_succeeds(store: Subject) {
     for round in 0..10 {
         let mut tasks = JoinSet::new();
         for n in 0..32 {
@@ -76,7 +76,7 @@ async fn increment(store: &dyn Store) {
     }
 }
 
-pub async fn reads_are_as_new_as_what_was_acknowledged(store: Subject) {
+pub async fn reads_show_every_acknowledged_commit(store: Subject) {
     let mut tasks = JoinSet::new();
     for writer in 0..4 {
         let store = Arc::clone(&store);
@@ -105,7 +105,7 @@ pub async fn reads_are_as_new_as_what_was_acknowledged(store: Subject) {
     tasks.join_all().await;
 }
 
-pub async fn a_concurrent_history_holds_together(store: Subject) {
+pub async fn concurrent_history_is_consistent(store: Subject) {
     commit(&*store, Transaction::create(key("0"), value("initial"))).await;
     let recorder = Recorder::begin(Arc::clone(&store)).await;
     let mut tasks = JoinSet::new();

@@ -48,7 +48,7 @@ enum Step {
     Compact(Revision),
 }
 
-pub async fn random_operations_are_answered_as_by_the_model(store: Arc<dyn Store>) {
+pub async fn random_operations_match_the_model(store: Arc<dyn Store>) {
     for seed in 0..4 {
         let model = Memory::new();
         run(&*store, &model, seed).await;

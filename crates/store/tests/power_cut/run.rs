@@ -1,4 +1,4 @@
-//! A store at work on a disk that records everything.
+//! A workload on a disk that records everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,8 +13,8 @@ use insula_store::{
 use insula_testkit::disk::Disk;
 use tokio::task::JoinSet;
 
-/// Marks in the trace: what a caller was told, of which kind.
-pub const TOLD: u64 = 1 << 62;
+/// Marks in the trace for revisions and floors that callers received.
+pub const ACKNOWLEDGED: u64 = 1 << 62;
 pub const FLOOR: u64 = 1 << 63;
 
 const WRITERS: u64 = 4;
@@ -35,7 +35,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// What keys hold right after `revision`.
+    /// The entries right after `revision`.
     pub fn state_at(&self, revision: Revision) -> Vec<Entry> {
         let mut state: BTreeMap<Key, Entry> = BTreeMap::new();
         for change in self.log.range(..=revision).flat_map(|(_, changes)| changes) {
@@ -48,19 +48,19 @@ impl Run {
     }
 }
 
-/// Works on a store in `folder` of the disk: writers, a watcher, and compactions, with a
-/// closing and an opening in the middle. Whatever anybody is told is marked in the trace.
-pub async fn work(disk: &Arc<Disk>, folder: &Path, writes: usize) -> Run {
+/// Runs writers, a watcher and compactions on a store in `folder` of the disk, and reopens it in
+/// the middle. Everything that callers receive is marked in the trace.
+pub async fn run_workload(disk: &Arc<Disk>, folder: &Path, writes: usize) -> Run {
     let mut log = BTreeMap::new();
     for part in 0..2 {
         let store = Embedded::open(folder, options()).await.unwrap();
-        log.extend(work_on(disk, store, part, writes / 2).await);
+        log.extend(run_phase(disk, store, part, writes / 2).await);
     }
     Run { log }
 }
 
-/// Writes large values, and forgets the history right after each.
-pub async fn forget_everything(disk: &Arc<Disk>, folder: &Path, writes: usize) -> Run {
+/// Writes large values, and compacts the history right after each.
+pub async fn compact_after_each_write(disk: &Arc<Disk>, folder: &Path, writes: usize) -> Run {
     let store = Embedded::open(folder, options()).await.unwrap();
     let start = store.revision().await.unwrap();
     let mut watch = store.watch(KeyRange::all(), start).await.unwrap();
@@ -86,7 +86,7 @@ pub async fn forget_everything(disk: &Arc<Disk>, folder: &Path, writes: usize) -
     Run { log }
 }
 
-async fn work_on(
+async fn run_phase(
     disk: &Arc<Disk>,
     store: Embedded,
     part: u64,
@@ -117,7 +117,7 @@ async fn watch_all(
     let mut log = BTreeMap::new();
     while let Ok(item) = watch.next().await {
         if let WatchItem::Changes { revision, changes } = item {
-            disk.mark(TOLD | revision.get());
+            disk.mark(ACKNOWLEDGED | revision.get());
             log.insert(revision, changes);
         }
     }
