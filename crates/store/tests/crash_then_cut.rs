@@ -86,7 +86,7 @@ async fn store_whose_creator_crashed_at_the_last_step_survives_a_power_cut() {
     let [format, making] =
         ["format", "format.making"].map(|name| disk.path().join(STORE).join(name));
     fs::rename(&format, &making).unwrap();
-    disk.settle();
+    disk.make_durable();
     fs::rename(&making, &format).unwrap();
 
     let store = open(disk.path()).await;

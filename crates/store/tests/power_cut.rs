@@ -99,7 +99,7 @@ async fn nothing_is_lost_while_tables_wait_to_be_written() {
 /// must be detected, or the check is worthless.
 async fn assert_detected(forgotten: impl Fn(&Path) -> bool + Send + 'static) {
     let Some(disk) = Disk::mount() else { return };
-    disk.lie_on_sync(forgotten);
+    disk.ignore_sync(forgotten);
     let (trace, run) = record(disk, 1_200).await;
     for seed in 1..4 {
         if cut(&trace, &run, 400, seed).await.is_err() {

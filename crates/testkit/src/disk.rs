@@ -133,8 +133,8 @@ impl Disk {
 
     /// Makes all linked files durable, whatever the faults: a start from a given state, for example
     /// from an [`Image`] that was laid out here to be cut again.
-    pub fn settle(&self) {
-        self.shared.lock().settle();
+    pub fn make_durable(&self) {
+        self.shared.lock().make_durable();
     }
 
     /// The number of syncs so far, whatever their result.
@@ -163,8 +163,8 @@ impl Disk {
 
     /// Syncs of matching paths succeed without effect, as if the program had forgotten them, to
     /// show that a check notices.
-    pub fn lie_on_sync(&self, matches: impl Fn(&Path) -> bool + Send + 'static) {
-        self.fault(Box::new(matches), Kind::Lie);
+    pub fn ignore_sync(&self, matches: impl Fn(&Path) -> bool + Send + 'static) {
+        self.fault(Box::new(matches), Kind::Ignore);
     }
 
     /// Syncs of matching paths take this much longer. Nothing else does.

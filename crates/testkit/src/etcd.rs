@@ -16,11 +16,11 @@ use tempfile::TempDir;
 pub use self::certificates::{Certificates, Signed};
 
 /// How long etcd may take to become healthy. A second is usual; a machine under load takes longer.
-const READY: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often its health is checked meanwhile.
-const ASK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How often other ports are tried if one was taken meanwhile.
-const ATTEMPTS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// An etcd of one member, with its own ports and folder. Dropping it stops the process.
 #[derive(Debug)]
@@ -71,18 +71,18 @@ impl EtcdServer {
     fn launch(binary: PathBuf, settings: Settings) -> anyhow::Result<Self> {
         let mut server = Self {
             binary,
-            folder: settings.make_folder()?,
+            folder: settings.create_folder()?,
             settings,
             ports: Ports::free()?,
             process: None,
         };
-        for _ in 1..ATTEMPTS {
+        for _ in 1..MAX_ATTEMPTS {
             if server.run().is_ok() {
                 return Ok(server);
             }
             server.kill();
             server.ports = Ports::free()?;
-            server.folder = server.settings.make_folder()?;
+            server.folder = server.settings.create_folder()?;
         }
         server.run()?;
         Ok(server)
@@ -145,16 +145,16 @@ impl EtcdServer {
             .stderr(log);
         let process = command.spawn().context("cannot start etcd")?;
         let process = self.process.insert(process);
-        let deadline = Instant::now() + READY;
+        let deadline = Instant::now() + READY_TIMEOUT;
         while !self.ports.is_healthy() {
             if let Some(status) = process.try_wait()? {
                 let log = std::fs::read_to_string(self.folder.path().join("log"))?;
                 bail!("etcd ended with {status}:\n{log}");
             }
             if Instant::now() > deadline {
-                bail!("etcd does not answer after {READY:?}");
+                bail!("etcd does not answer after {READY_TIMEOUT:?}");
             }
-            thread::sleep(ASK);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ impl EtcdServer {
 }
 
 impl Settings {
-    fn make_folder(&self) -> io::Result<TempDir> {
+    fn create_folder(&self) -> io::Result<TempDir> {
         const PREFIX: &str = "insula-etcd-";
         match &self.folder {
             Some(parent) => TempDir::with_prefix_in(PREFIX, parent),

@@ -34,7 +34,7 @@ pub struct FakeProvider {
 
 /// How a provider behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum Behaviour {
     /// Correctly.
     Good,
     /// Connections are closed immediately.
@@ -72,18 +72,18 @@ pub struct Hits {
 
 struct Shared {
     url: String,
-    manner: Mutex<Manner>,
+    behaviour: Mutex<Behaviour>,
     signer: Mutex<Arc<Signer>>,
     headers: Mutex<HeaderMap>,
     hits: watch::Sender<Hits>,
 }
 
 /// How long a test waits before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl FakeProvider {
     /// Starts one on a free port.
-    pub async fn start(manner: Manner) -> anyhow::Result<Self> {
+    pub async fn start(behaviour: Behaviour) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
@@ -91,7 +91,7 @@ impl FakeProvider {
         let acceptor = acceptor(&authority, address, validity)?;
         let shared = Arc::new(Shared {
             url: format!("https://{address}"),
-            manner: Mutex::new(manner),
+            behaviour: Mutex::new(behaviour),
             signer: Mutex::new(signer()?),
             headers: Mutex::default(),
             hits: watch::Sender::default(),
@@ -121,8 +121,8 @@ impl FakeProvider {
     }
 
     /// Changes its behaviour.
-    pub fn behave(&self, manner: Manner) {
-        *lock(&self.shared.manner) = manner;
+    pub fn set_behaviour(&self, behaviour: Behaviour) {
+        *lock(&self.shared.behaviour) = behaviour;
     }
 
     /// Replaces its signing key.
@@ -163,7 +163,7 @@ impl FakeProvider {
     /// Waits until the received requests satisfy `enough`.
     pub async fn asked(&self, enough: impl Fn(&Hits) -> bool) -> anyhow::Result<Hits> {
         let mut hits = self.shared.hits.subscribe();
-        let asked = tokio::time::timeout(PATIENCE, hits.wait_for(|hits| enough(hits))).await;
+        let asked = tokio::time::timeout(WAIT_TIMEOUT, hits.wait_for(|hits| enough(hits))).await;
         Ok(*asked.context("the provider was not asked in time")??)
     }
 
@@ -182,54 +182,54 @@ impl Drop for FakeProvider {
 
 impl Shared {
     /// Counts a request and returns the current behaviour.
-    fn count(&self, add: impl FnOnce(&mut Hits)) -> Manner {
+    fn count(&self, add: impl FnOnce(&mut Hits)) -> Behaviour {
         self.hits.send_modify(add);
-        *lock(&self.manner)
+        *lock(&self.behaviour)
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         lock(&self.headers).clone_from(request.headers());
         match request.uri().path() {
             "/.well-known/openid-configuration" => match self.count(|hits| hits.discovery += 1) {
-                Manner::Silent => std::future::pending().await,
-                Manner::Failing => status(500),
-                Manner::Redirecting => redirect("/good"),
-                manner => json(&self.discovery(manner)),
+                Behaviour::Silent => std::future::pending().await,
+                Behaviour::Failing => status(500),
+                Behaviour::Redirecting => redirect("/good"),
+                behaviour => json(&self.discovery(behaviour)),
             },
             "/keys" => match self.count(|hits| hits.keys += 1) {
-                Manner::Silent => std::future::pending().await,
-                Manner::Failing => status(500),
-                Manner::RedirectingKeys => redirect("/good-keys"),
-                Manner::Html => Response::new(Full::from("<html>please log in</html>")),
-                manner => json(&self.keys(manner)),
+                Behaviour::Silent => std::future::pending().await,
+                Behaviour::Failing => status(500),
+                Behaviour::RedirectingKeys => redirect("/good-keys"),
+                Behaviour::Html => Response::new(Full::from("<html>please log in</html>")),
+                behaviour => json(&self.keys(behaviour)),
             },
-            "/good" => json(&self.discovery(Manner::Good)),
-            "/good-keys" => json(&self.keys(Manner::Good)),
+            "/good" => json(&self.discovery(Behaviour::Good)),
+            "/good-keys" => json(&self.keys(Behaviour::Good)),
             _ => status(404),
         }
     }
 
-    fn discovery(&self, manner: Manner) -> Value {
+    fn discovery(&self, behaviour: Behaviour) -> Value {
         let url = &self.url;
-        let issuer = match manner {
-            Manner::Impostor => "https://somebody.test",
+        let issuer = match behaviour {
+            Behaviour::Impostor => "https://somebody.test",
             _ => url,
         };
-        let keys = match manner {
-            Manner::PlainKeys => format!("{}/keys", url.replace("https", "http")),
+        let keys = match behaviour {
+            Behaviour::PlainKeys => format!("{}/keys", url.replace("https", "http")),
             _ => format!("{url}/keys"),
         };
         json!({"issuer": issuer, "jwks_uri": keys, "response_types_supported": ["id_token"]})
     }
 
-    fn keys(&self, manner: Manner) -> Value {
+    fn keys(&self, behaviour: Behaviour) -> Value {
         let key = lock(&self.signer).public().clone();
-        let set: KeySet = match manner {
-            Manner::Keyless => KeySet::default(),
+        let set: KeySet = match behaviour {
+            Behaviour::Keyless => KeySet::default(),
             _ => [key].into_iter().collect(),
         };
         let mut keys = json!(set.to_jwks());
-        if manner == Manner::Huge {
+        if behaviour == Behaviour::Huge {
             keys["padding"] = "x".repeat(1 << 20).into();
         }
         keys
@@ -241,13 +241,13 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        if shared.count(|hits| hits.connections += 1) != Manner::Down {
-            connections.spawn(converse(stream, tls.clone(), Arc::clone(&shared)));
+        if shared.count(|hits| hits.connections += 1) != Behaviour::Down {
+            connections.spawn(serve_connection(stream, tls.clone(), Arc::clone(&shared)));
         }
     }
 }
 
-async fn converse(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
+async fn serve_connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     let Ok(stream) = tls.accept(stream).await else {
         // A client that does not trust the certificate closes the connection.
         return;

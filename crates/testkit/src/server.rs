@@ -66,7 +66,7 @@ pub enum Engine {
 impl Engine {
     /// The engine that `INSULA_TEST_STORE` names; memory by default. So the same suite runs on
     /// every engine (`make stores`).
-    fn asked_for() -> anyhow::Result<Self> {
+    fn from_env() -> anyhow::Result<Self> {
         match std::env::var("INSULA_TEST_STORE").as_deref() {
             Err(_) | Ok("memory") => Ok(Self::Memory),
             Ok("embedded") => Ok(Self::Embedded),
@@ -94,7 +94,7 @@ pub struct Setup {
     /// Where webhooks may be.
     pub egress: egress::Settings,
     /// The settings of the controllers.
-    pub loops: insula_controllers::Settings,
+    pub controller_settings: insula_controllers::Settings,
 }
 
 impl Setup {
@@ -115,19 +115,19 @@ const TENANTS: [&str; 6] = ["t1", "t2", "t3", "tenant-a", "sample-tenant-1", "gh
 impl TestServer {
     /// Starts one that stores its objects in memory, or in the engine of `INSULA_TEST_STORE`.
     pub async fn start() -> anyhow::Result<Self> {
-        let started = Self::start_on(Engine::asked_for()?, Setup::default()).await?;
+        let started = Self::start_on(Engine::from_env()?, Setup::default()).await?;
         started.context("the store that was asked for is not installed")
     }
 
     /// Starts one with controllers.
-    pub async fn start_whole() -> anyhow::Result<Self> {
-        let started = Self::start_on(Engine::asked_for()?, Setup::with_controllers()).await?;
+    pub async fn start_with_controllers() -> anyhow::Result<Self> {
+        let started = Self::start_on(Engine::from_env()?, Setup::with_controllers()).await?;
         started.context("the store that was asked for is not installed")
     }
 
     /// Starts one with this configuration, on the engine of `INSULA_TEST_STORE`.
     pub async fn start_with(setup: Setup) -> anyhow::Result<Self> {
-        let started = Self::start_on(Engine::asked_for()?, setup).await?;
+        let started = Self::start_on(Engine::from_env()?, setup).await?;
         started.context("the store that was asked for is not installed")
     }
 
@@ -149,14 +149,14 @@ impl TestServer {
                 Arc::new(Etcd::connect(etcd::Options::new(vec![url])).await?)
             }
         };
-        let mut server = Self::over(store, setup).await?;
+        let mut server = Self::start_on_store(store, setup).await?;
         server._folder = folder;
         server.etcd = peer;
         Ok(Some(server))
     }
 
     /// Starts one on a store of the test.
-    pub async fn over(store: Arc<dyn Store>, setup: Setup) -> anyhow::Result<Self> {
+    pub async fn start_on_store(store: Arc<dyn Store>, setup: Setup) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
@@ -209,7 +209,14 @@ impl TestServer {
                 false => server.serve(ready, stopped).await,
                 true => {
                     let authority = signer_of_clients;
-                    insula_controllers::serve(server, authority, setup.loops, ready, stopped).await
+                    insula_controllers::serve(
+                        server,
+                        authority,
+                        setup.controller_settings,
+                        ready,
+                        stopped,
+                    )
+                    .await
                 }
             };
             if let Err(error) = served {
@@ -239,7 +246,7 @@ impl TestServer {
             audit: Some(audit),
             ..Setup::default()
         };
-        let started = Self::start_on(Engine::asked_for()?, setup).await?;
+        let started = Self::start_on(Engine::from_env()?, setup).await?;
         started.context("the store that was asked for is not installed")
     }
 
@@ -249,7 +256,7 @@ impl TestServer {
             tokens: tokens.to_owned(),
             ..Setup::default()
         };
-        let started = Self::start_on(Engine::asked_for()?, setup).await?;
+        let started = Self::start_on(Engine::from_env()?, setup).await?;
         started.context("the store that was asked for is not installed")
     }
 
@@ -295,8 +302,8 @@ impl TestServer {
 
     /// Sends a raw HTTP/1.1 request on its own connection and returns the complete answer. The
     /// request has to ask for the connection to be closed.
-    pub async fn speak(&self, text: &str) -> anyhow::Result<String> {
-        client::speak(self.address, &self.ca, text).await
+    pub async fn send_raw(&self, text: &str) -> anyhow::Result<String> {
+        client::send_raw(self.address, &self.ca, text).await
     }
 
     /// A TLS connection for `http/1.1` or `h2`, on which the test speaks the protocol itself.
@@ -306,8 +313,13 @@ impl TestServer {
 
     /// A client with a certificate for this subject, and optionally a token. If the tenant exists,
     /// the certificate is bound to its UID, as the certificate controller does.
-    pub async fn certified(&self, subject: &Subject, token: &str) -> anyhow::Result<Client> {
-        self.shown(self.identity(subject).await?, token).await
+    pub async fn client_with_certificate(
+        &self,
+        subject: &Subject,
+        token: &str,
+    ) -> anyhow::Result<Client> {
+        self.client_with_identity(self.identity(subject).await?, token)
+            .await
     }
 
     /// A certificate for this subject from its CA.
@@ -332,7 +344,11 @@ impl TestServer {
     }
 
     /// A client with this certificate, whatever CA signed it.
-    pub async fn shown(&self, identity: Identity, token: &str) -> anyhow::Result<Client> {
+    pub async fn client_with_identity(
+        &self,
+        identity: Identity,
+        token: &str,
+    ) -> anyhow::Result<Client> {
         Client::connect_as(self.address, &self.ca, Some(identity), token).await
     }
 

@@ -12,17 +12,17 @@ mod certificate;
 mod collect;
 mod element;
 mod fault;
+mod faults;
 mod inventory;
 mod journal;
 mod machine;
+mod operations;
 mod order;
 mod serve;
+mod state;
 mod task;
-mod trouble;
 mod value;
 mod view;
-mod work;
-mod world;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -33,13 +33,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use fault::Fault;
+pub use faults::ConnectionMode;
 pub use journal::{Call, Login, Machine, OpenSession};
-pub use trouble::Door;
 
 use certificate::Certificate;
+use faults::RequestedFaults;
 use serve::{Shared, lock};
-use trouble::Trouble;
-use world::World;
+use state::VCenterState;
 
 /// A fake vCenter. Dropping it stops the server.
 pub struct FakeVCenter {
@@ -49,23 +49,23 @@ pub struct FakeVCenter {
 }
 
 /// How long a test waits before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How often state that changes only with time is checked.
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl FakeVCenter {
     /// Starts one on a free port, with these accounts and their passwords.
     pub async fn start(accounts: &[(&str, &str)]) -> anyhow::Result<Self> {
         let listener = serve::bind((Ipv4Addr::LOCALHOST, 0).into())?.listen(1024)?;
         let address = listener.local_addr()?;
-        let mut world = World::new();
-        furnish(&mut world).context("the first datacenter is complete")?;
+        let mut world = VCenterState::new();
+        add_default_inventory(&mut world).context("the first datacenter is complete")?;
         let shared = Arc::new(Shared {
             world: Mutex::new(world),
-            trouble: watch::Sender::default(),
+            faults: watch::Sender::default(),
             journal: watch::Sender::default(),
-            certificate: Mutex::new(Certificate::make(&names())?),
+            certificate: Mutex::new(Certificate::generate(&names())?),
         });
         let serving = tokio::spawn(serve::serve(listener, address, Arc::clone(&shared)));
         let this = Self {
@@ -112,7 +112,7 @@ impl FakeVCenter {
 
     /// Replaces its certificate with one of another CA.
     pub fn renew_certificate(&self) -> anyhow::Result<()> {
-        *lock(&self.shared.certificate) = Certificate::make(&names())?;
+        *lock(&self.shared.certificate) = Certificate::generate(&names())?;
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl FakeVCenter {
 
     /// Locks accounts after this many failed logins in a row.
     pub fn lock_out_after(&self, failures: u32) {
-        self.world(|world| world.accounts.patience = Some(failures));
+        self.world(|world| world.accounts.max_failures = Some(failures));
     }
 
     /// Whether an account is locked.
@@ -197,46 +197,46 @@ impl FakeVCenter {
 impl FakeVCenter {
     /// Calls of this method (`*` for all) take this long from now on.
     pub fn delay(&self, method: &str, by: Duration) {
-        self.trouble(|trouble| {
-            trouble.delays.insert(method.to_owned(), by);
+        self.faults(|faults| {
+            faults.delays.insert(method.to_owned(), by);
         });
     }
 
     /// Calls of this method (`*` for all) are not answered until [`Self::resume`].
     pub fn hang(&self, method: &str) {
-        self.trouble(|trouble| {
-            trouble.hangs.insert(method.to_owned());
+        self.faults(|faults| {
+            faults.hangs.insert(method.to_owned());
         });
     }
 
     /// Changes how connections are accepted. Once it is closed, existing connections are closed
     /// too.
-    pub async fn door(&self, door: Door) {
-        self.trouble(|trouble| trouble.door = door);
-        self.shows(door).await;
+    pub async fn set_connection_mode(&self, connection_mode: ConnectionMode) {
+        self.faults(|faults| faults.connection_mode = connection_mode);
+        self.await_connection_mode(connection_mode).await;
     }
 
     /// The next call of this method (`*` for any) fails with this fault and has no effect.
     pub fn fault_next(&self, method: &str, fault: Fault) {
-        self.trouble(|trouble| trouble.faults.push_back((method.to_owned(), fault)));
+        self.faults(|faults| faults.faults.push_back((method.to_owned(), fault)));
     }
 
     /// The next call of this method (`*` for any) takes effect, and its answer is lost.
     pub fn drop_connection_after(&self, method: &str) {
-        self.trouble(|trouble| trouble.losses.push_back(method.to_owned()));
+        self.faults(|faults| faults.lost_answers.push_back(method.to_owned()));
     }
 
     /// Ends all faults. Calls that hang are answered.
     pub async fn resume(&self) {
-        self.trouble(|trouble| *trouble = Trouble::default());
-        self.shows(Door::Open).await;
+        self.faults(|faults| *faults = RequestedFaults::default());
+        self.await_connection_mode(ConnectionMode::Open).await;
     }
 
     /// Waits until connections are accepted in this mode, or the server was stopped.
-    async fn shows(&self, door: Door) {
+    async fn await_connection_mode(&self, connection_mode: ConnectionMode) {
         let mut journal = self.shared.journal.subscribe();
-        let shown = journal.wait_for(|journal| journal.door == door);
-        tokio::time::timeout(PATIENCE, shown).await.ok();
+        let shown = journal.wait_for(|journal| journal.connection_mode == connection_mode);
+        tokio::time::timeout(WAIT_TIMEOUT, shown).await.ok();
     }
 }
 
@@ -299,12 +299,12 @@ impl FakeVCenter {
 
     /// The next task of this method is accepted, and fails with this fault.
     pub fn fail_next_task(&self, method: &str, fault: Fault) {
-        self.world(|world| world.doomed.push_back((method.to_owned(), fault)));
+        self.world(|world| world.task_faults.push_back((method.to_owned(), fault)));
     }
 
     /// Removes all finished tasks, as vCenters do after a while.
     pub fn forget_tasks(&self) {
-        self.world(World::forget_tasks);
+        self.world(VCenterState::forget_tasks);
     }
 
     /// Guests have addresses and running tools this long after power on.
@@ -448,21 +448,23 @@ impl FakeVCenter {
                     return;
                 }
                 // State that changes only with time sends no notification.
-                tokio::time::timeout(LOOK, journal.changed()).await.ok();
+                tokio::time::timeout(POLL_INTERVAL, journal.changed())
+                    .await
+                    .ok();
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        let waited = tokio::time::timeout(WAIT_TIMEOUT, waiting).await;
         waited.with_context(|| format!("not in time: {what}"))
     }
 
-    fn world<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
+    fn world<T>(&self, act: impl FnOnce(&mut VCenterState) -> T) -> T {
         let mut world = lock(&self.shared.world);
-        world.settle();
+        world.complete_due_tasks();
         act(&mut world)
     }
 
-    fn trouble(&self, act: impl FnOnce(&mut Trouble)) {
-        self.shared.trouble.send_modify(act);
+    fn faults(&self, act: impl FnOnce(&mut RequestedFaults)) {
+        self.shared.faults.send_modify(act);
     }
 }
 
@@ -476,7 +478,7 @@ fn names() -> Vec<String> {
     ["localhost", "127.0.0.1"].map(str::to_owned).to_vec()
 }
 
-fn furnish(world: &mut World) -> Option<()> {
+fn add_default_inventory(world: &mut VCenterState) -> Option<()> {
     world.inventory.add_datacenter("DC0");
     world.add_machine("/DC0/vm/ubuntu", true, None)?;
     world

@@ -30,9 +30,9 @@ use tokio_rustls::client::TlsStream;
 use crate::peer;
 
 /// How long it may take to listen. Half a second is usual.
-const READY: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The user agent of the test's own requests.
-const AGENT: &str = "insula-testkit";
+const USER_AGENT: &str = "insula-testkit";
 
 /// A simulator on its own port. Dropping it stops the process.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub struct Settings {
 
 /// A listed session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ListedSession {
     /// The key by which it can be terminated.
     pub key: String,
     /// Its account.
@@ -171,7 +171,7 @@ impl VcSim {
     }
 
     /// All sessions but the one used for this lookup.
-    pub async fn sessions(&self) -> anyhow::Result<Vec<Seen>> {
+    pub async fn sessions(&self) -> anyhow::Result<Vec<ListedSession>> {
         let answer = self.ask(LIST).await?;
         let document = roxmltree::Document::parse(&answer)?;
         let named = |name: &'static str| {
@@ -185,12 +185,12 @@ impl VcSim {
                 .unwrap_or_default()
                 .to_owned()
         };
-        let seen = sessions.map(|session| Seen {
+        let seen = sessions.map(|session| ListedSession {
             key: text(session, "key"),
             username: text(session, "userName"),
             agent: text(session, "userAgent"),
         });
-        Ok(seen.filter(|seen| seen.agent != AGENT).collect())
+        Ok(seen.filter(|seen| seen.agent != USER_AGENT).collect())
     }
 
     /// Terminates a session, as an administrator does.
@@ -228,7 +228,7 @@ impl VcSim {
         );
         let mut request = Request::post("/sdk")
             .header(HOST, self.address())
-            .header(USER_AGENT, AGENT)
+            .header(USER_AGENT, USER_AGENT)
             .header("soapaction", "urn:vim25/6.7");
         if let Some(cookie) = cookie {
             request = request.header(COOKIE, cookie);
@@ -287,7 +287,7 @@ fn wait(said: ChildStdout) -> anyhow::Result<SocketAddr> {
         }
     });
     let line = told
-        .recv_timeout(READY)
+        .recv_timeout(READY_TIMEOUT)
         .context("it does not say where it listens")?;
     let Some(url) = line.strip_prefix("vcsim ready https://") else {
         bail!("it says {line:?}");

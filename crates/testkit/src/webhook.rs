@@ -35,7 +35,7 @@ pub struct FakeWebhook {
 
 /// A request that a webhook received.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct ReceivedRequest {
     /// Path and query.
     pub path: String,
     /// The headers.
@@ -69,16 +69,16 @@ pub enum Reply {
     HangUp,
 }
 
-type Script = Arc<dyn Fn(&Heard) -> Reply + Send + Sync>;
+type Script = Arc<dyn Fn(&ReceivedRequest) -> Reply + Send + Sync>;
 
 struct Shared {
     script: Mutex<Script>,
-    heard: watch::Sender<Vec<Heard>>,
+    requests: watch::Sender<Vec<ReceivedRequest>>,
     connections: watch::Sender<usize>,
 }
 
 /// How long a test waits before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl FakeWebhook {
     /// Starts one on a free port, with this answer.
@@ -95,7 +95,7 @@ impl FakeWebhook {
         let acceptor = acceptor(&authority, names, address, validity)?;
         let shared = Arc::new(Shared {
             script: Mutex::new(Arc::new(move |_| reply.clone())),
-            heard: watch::Sender::default(),
+            requests: watch::Sender::default(),
             connections: watch::Sender::default(),
         });
         let serving = tokio::spawn(serve(listener, acceptor, Arc::clone(&shared)));
@@ -113,7 +113,7 @@ impl FakeWebhook {
     }
 
     /// Computes answers with this function from now on.
-    pub fn script(&self, script: impl Fn(&Heard) -> Reply + Send + Sync + 'static) {
+    pub fn script(&self, script: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static) {
         *lock(&self.shared.script) = Arc::new(script);
     }
 
@@ -138,13 +138,13 @@ impl FakeWebhook {
     }
 
     /// The requests received so far.
-    pub fn heard(&self) -> Vec<Heard> {
-        self.shared.heard.borrow().clone()
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.shared.requests.borrow().clone()
     }
 
     /// The number of requests.
     pub fn calls(&self) -> usize {
-        self.shared.heard.borrow().len()
+        self.shared.requests.borrow().len()
     }
 
     /// The number of connections.
@@ -153,10 +153,10 @@ impl FakeWebhook {
     }
 
     /// Waits until it received this many requests.
-    pub async fn called(&self, times: usize) -> anyhow::Result<Vec<Heard>> {
-        let mut heard = self.shared.heard.subscribe();
-        let called = heard.wait_for(|heard| heard.len() >= times);
-        let called = tokio::time::timeout(PATIENCE, called).await;
+    pub async fn called(&self, times: usize) -> anyhow::Result<Vec<ReceivedRequest>> {
+        let mut requests = self.shared.requests.subscribe();
+        let called = requests.wait_for(|requests| requests.len() >= times);
+        let called = tokio::time::timeout(WAIT_TIMEOUT, called).await;
         Ok(called
             .context("the webhook was not called in time")??
             .clone())
@@ -179,34 +179,34 @@ impl Shared {
     async fn answer(&self, request: Request<Incoming>) -> anyhow::Result<Response<Full<Bytes>>> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let heard = Heard {
+        let requests = ReceivedRequest {
             path: head.uri.to_string(),
             headers: head.headers,
             body: serde_json::from_slice(&body).unwrap_or_default(),
         };
         let script = Arc::clone(&lock(&self.script));
-        let reply = script(&heard);
-        let asked = heard.body.clone();
-        self.heard.send_modify(|all| all.push(heard));
-        reply.response(&asked).await
+        let reply = script(&requests);
+        let review_request = requests.body.clone();
+        self.requests.send_modify(|all| all.push(requests));
+        reply.response(&review_request).await
     }
 }
 
 impl Reply {
-    async fn response(self, asked: &Value) -> anyhow::Result<Response<Full<Bytes>>> {
+    async fn response(self, review_request: &Value) -> anyhow::Result<Response<Full<Bytes>>> {
         let allow = json!({"allowed": true});
         let (code, of, body) = match self {
-            Self::Allow => (200, JSON, review(asked, &allow)),
+            Self::Allow => (200, JSON, review(review_request, &allow)),
             Self::Deny(status) => {
                 let denied = json!({"allowed": false, "status": status});
-                (200, JSON, review(asked, &denied))
+                (200, JSON, review(review_request, &denied))
             }
             Self::Patch(operations) => {
                 let patch = STANDARD.encode(operations.to_string());
                 let patched = json!({"allowed": true, "patch": patch, "patchType": "JSONPatch"});
-                (200, JSON, review(asked, &patched))
+                (200, JSON, review(review_request, &patched))
             }
-            Self::Response(response) => (200, JSON, review(asked, &response)),
+            Self::Response(response) => (200, JSON, review(review_request, &response)),
             Self::Json(value) => (200, JSON, value.to_string()),
             Self::Text(code, text) => (code, "text/plain", text),
             Self::Code(code) => (code, JSON, String::new()),
@@ -225,13 +225,13 @@ impl Reply {
 const JSON: &str = "application/json";
 
 /// The answer to a review, in the version of the request.
-fn review(asked: &Value, response: &Value) -> String {
-    let mut whole = json!({"uid": asked["request"]["uid"]});
+fn review(review_request: &Value, response: &Value) -> String {
+    let mut whole = json!({"uid": review_request["request"]["uid"]});
     for (member, value) in response.as_object().into_iter().flatten() {
         whole[member] = value.clone();
     }
-    let version = &asked["apiVersion"];
-    json!({"apiVersion": version, "kind": asked["kind"], "response": whole}).to_string()
+    let version = &review_request["apiVersion"];
+    json!({"apiVersion": version, "kind": review_request["kind"], "response": whole}).to_string()
 }
 
 async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
@@ -240,11 +240,11 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
         shared.connections.send_modify(|count| *count += 1);
-        connections.spawn(converse(stream, tls.clone(), Arc::clone(&shared)));
+        connections.spawn(serve_connection(stream, tls.clone(), Arc::clone(&shared)));
     }
 }
 
-async fn converse(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
+async fn serve_connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     let Ok(stream) = tls.accept(stream).await else {
         // A client that does not trust the certificate closes the connection.
         return;

@@ -256,7 +256,7 @@ fn sync_can_fail_until_the_disk_is_healed() {
 #[test]
 fn ignored_sync_succeeds_without_durability() {
     let Some(disk) = Disk::mount() else { return };
-    disk.lie_on_sync(named("liar"));
+    disk.ignore_sync(named("liar"));
     for name in ["liar", "honest"] {
         let mut file = File::create(disk.path().join(name)).unwrap();
         file.write_all(b"bytes").unwrap();
@@ -270,7 +270,7 @@ fn ignored_sync_succeeds_without_durability() {
 #[test]
 fn ignored_directory_sync_keeps_no_names() {
     let Some(disk) = Disk::mount() else { return };
-    disk.lie_on_sync(|path| path == Path::new(""));
+    disk.ignore_sync(|path| path == Path::new(""));
     let file = File::create(disk.path().join("file")).unwrap();
     file.sync_all().unwrap();
     File::open(disk.path()).unwrap().sync_all().unwrap();

@@ -72,7 +72,7 @@ fn log_with_syncs_loses_nothing_acknowledged() {
 #[test]
 fn missing_file_syncs_are_detected() {
     let Some(disk) = Disk::mount() else { return };
-    disk.lie_on_sync(|path| path.ends_with("log"));
+    disk.ignore_sync(|path| path.ends_with("log"));
     run(&disk).unwrap();
     assert!(find_loss(&disk).is_some());
 }
@@ -80,7 +80,7 @@ fn missing_file_syncs_are_detected() {
 #[test]
 fn missing_directory_sync_is_detected() {
     let Some(disk) = Disk::mount() else { return };
-    disk.lie_on_sync(|path| path == Path::new(""));
+    disk.ignore_sync(|path| path == Path::new(""));
     run(&disk).unwrap();
     assert!(find_loss(&disk).is_some());
 }

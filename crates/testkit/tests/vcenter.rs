@@ -8,7 +8,7 @@ use http::header::{CONTENT_TYPE, COOKIE, HOST, SET_COOKIE, USER_AGENT};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use insula_testkit::vcenter::{Door, FakeVCenter, Fault};
+use insula_testkit::vcenter::{ConnectionMode, FakeVCenter, Fault};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
@@ -581,7 +581,7 @@ async fn hanging_call_is_answered_after_resume() -> anyhow::Result<()> {
 async fn connection_modes_can_be_changed() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
     let mut inside = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
-    vcenter.door(Door::Closed).await;
+    vcenter.set_connection_mode(ConnectionMode::Closed).await;
     vcenter
         .wait_for("nobody inside", |it| it.open_connections() == 0)
         .await?;
@@ -596,14 +596,14 @@ async fn connection_modes_can_be_changed() -> anyhow::Result<()> {
     assert_eq!(refused, Some(std::io::ErrorKind::ConnectionRefused));
     assert_eq!(vcenter.connections(), 1);
 
-    vcenter.door(Door::Silent).await;
+    vcenter.set_connection_mode(ConnectionMode::Silent).await;
     let mut silent = tokio::spawn(RawClient::connect_to(vcenter.address(), vcenter.ca_der()?));
     vcenter
         .wait_for("a connection", |it| it.connections() == 2)
         .await?;
     let nothing = tokio::time::timeout(Duration::from_millis(50), &mut silent).await;
     assert!(nothing.is_err(), "it said something");
-    vcenter.door(Door::Open).await;
+    vcenter.set_connection_mode(ConnectionMode::Open).await;
     assert!(silent.await?.is_err());
     inside = RawClient::connect(&vcenter).await?;
     assert_eq!(inside.log_in("tenant-a", "pa").await?.0, 200);

@@ -51,8 +51,8 @@ async fn put(client: &Client, plural: &str, namespace: &str, object: Value) -> k
 }
 
 #[tokio::test]
-async fn r12_to_r17_empty_cluster_gets_everything_the_operator_needs() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn r12_to_r17_an_empty_cluster_gets_everything_the_operator_needs() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let before = inventory(&admin).await?;
     axon::deploy(&admin, &everything(), &Silent).await?;
@@ -103,8 +103,8 @@ async fn r12_to_r17_empty_cluster_gets_everything_the_operator_needs() -> anyhow
 }
 
 #[tokio::test]
-async fn r16_r17_optional_objects_are_created_on_request_only() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn r16_r17_what_was_not_asked_for_is_not_made() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let bare = AxonSettings {
         deployment: false,
@@ -124,8 +124,8 @@ async fn r16_r17_optional_objects_are_created_on_request_only() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn leftover_permissions_are_kept_with_a_warning() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn what_an_earlier_run_gave_stays_and_is_said_with_what_withdraws_it() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &everything(), &Silent).await?;
     let told = Told::default();
@@ -147,8 +147,8 @@ async fn leftover_permissions_are_kept_with_a_warning() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r18_second_deployment_changes_nothing() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn r18_a_second_run_changes_nothing() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &everything(), &Silent).await?;
     let first = inventory(&admin).await?;
@@ -167,8 +167,9 @@ async fn r18_second_deployment_changes_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r18_drift_is_repaired_and_nothing_else_touched() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn r18_what_was_deleted_or_changed_comes_back_and_nothing_else_is_touched()
+-> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &everything(), &Silent).await?;
     let whole = inventory(&admin).await?;
@@ -206,7 +207,7 @@ async fn r18_drift_is_repaired_and_nothing_else_touched() -> anyhow::Result<()> 
 async fn r18_interrupted_deployment_is_completed_by_the_next() -> anyhow::Result<()> {
     let mut at = 1;
     loop {
-        let server = TestServer::start_whole().await?;
+        let server = TestServer::start_with_controllers().await?;
         let admin = client(&server, "system")?;
         let (cut, _) = watched(&admin, Some(Fault::AfterWrite(at)));
         let first = axon::deploy(&cut, &everything(), &Silent).await;
@@ -226,8 +227,9 @@ async fn r18_interrupted_deployment_is_completed_by_the_next() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn r18_terminating_definition_is_awaited_and_recreated() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn r18_a_definition_that_is_being_deleted_is_waited_for_and_made_anew() -> anyhow::Result<()>
+{
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
     let held = json!({
@@ -264,8 +266,8 @@ async fn r18_terminating_definition_is_awaited_and_recreated() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn terminating_operator_namespace_is_refused() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn nothing_is_put_into_a_namespace_that_is_being_deleted() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let namespaces = Api::<DynamicObject>::all_with(admin.clone(), &kind("namespaces"));
     let namespace =
@@ -294,8 +296,8 @@ async fn terminating_operator_namespace_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r9_r18_concurrent_deployments_create_each_object_once() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn r9_r18_many_at_once_make_one_of_each() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let settings = everything();
     let runs = (0..4).map(|_| axon::deploy(&admin, &settings, &Silent));
@@ -307,8 +309,8 @@ async fn r9_r18_concurrent_deployments_create_each_object_once() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn r18_deployment_is_updated_to_another_image() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn r18_another_image_is_put_into_the_deployment_that_is_there() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
     let newer = AxonSettings {
@@ -329,8 +331,8 @@ async fn r18_deployment_is_updated_to_another_image() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r18_newer_multicluster_definition_is_kept() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn r18_a_newer_definition_of_multicluster_services_is_left_alone() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let name = "serviceimports.multicluster.x-k8s.io";
@@ -356,8 +358,8 @@ async fn r18_newer_multicluster_definition_is_kept() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r14_r25_objects_are_validated_by_the_definitions() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn r14_r25_objects_are_judged_as_the_definitions_say() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
     let tenant = |name: &str, spec: Value| {
@@ -459,8 +461,8 @@ async fn r14_r25_objects_are_validated_by_the_definitions() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn tenant_isolation_is_defaulted_and_immutable() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn a_tenant_without_a_spec_gets_one_and_keeps_its_isolation() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
     let bare = json!({"apiVersion": "submariner.io/v1alpha1", "kind": "Tenant", "metadata": {"name": "bare"}});
@@ -488,7 +490,7 @@ async fn tenant_isolation_is_defaulted_and_immutable() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn r16_axon_admins_manage_tenants_and_nothing_else() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &everything(), &Silent).await?;
     let reviews: Api<SubjectAccessReview> = Api::all(admin);
@@ -603,8 +605,8 @@ async fn r19_single_missing_permission_is_named_alone() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r17_operator_counts_as_running_while_its_lease_is_renewed() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn r17_the_operator_runs_when_somebody_renews_its_lease() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
     let soon = Duration::from_millis(300);
@@ -681,8 +683,8 @@ fn manifests_match_the_golden_files() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn applied_manifests_are_left_unchanged() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn what_was_applied_from_the_manifests_is_left_as_it_is() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let text = manifests::yaml(&axon::manifests(&everything()))?;
     for document in text.split("---\n").filter(|document| !document.is_empty()) {

@@ -94,7 +94,7 @@ async fn deleted_bootstrap_objects_are_restored_within_a_second() -> anyhow::Res
 
 #[tokio::test]
 async fn edited_ca_is_repaired_and_other_fields_stay() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let ca = server.authority().certificate_pem();
     for patch in [
@@ -172,7 +172,7 @@ async fn terminating_namespace_gets_no_bootstrap_objects() -> anyhow::Result<()>
 async fn namespaces_of_an_older_server_get_missing_objects_and_a_new_ca() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     // Without the controllers no namespace gets the CA.
-    let mut server = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let mut server = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     for client in [server.system().await?, server.tenant("t1").await?] {
         create(
             &client,
@@ -187,7 +187,7 @@ async fn namespaces_of_an_older_server_get_missing_objects_and_a_new_ca() -> any
     for _ in 0..2 {
         // Every test server has its own CA.
         let setup = Setup::with_controllers();
-        let mut server = TestServer::over(Arc::clone(&store), setup).await?;
+        let mut server = TestServer::start_on_store(Arc::clone(&store), setup).await?;
         let ca = server.authority().certificate_pem().to_owned();
         for client in [server.system().await?, server.tenant("t1").await?] {
             for name in ["n1", "default", "kube-system", "kube-public"] {
@@ -202,7 +202,7 @@ async fn namespaces_of_an_older_server_get_missing_objects_and_a_new_ca() -> any
 
 #[tokio::test]
 async fn unrepairable_object_is_not_retried_endlessly() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let patch = json!({"immutable": true, "data": {"ca.crt": "mine"}});
     let patched = client.patch(&map_in("default"), "merge", &patch).await?;
@@ -222,7 +222,7 @@ async fn unrepairable_object_is_not_retried_endlessly() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn deletable_system_namespace_is_recreated() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
     let path = "/api/v1/namespaces/kube-node-lease";
     let uid = system.get(path).await?.json()["metadata"]["uid"].clone();

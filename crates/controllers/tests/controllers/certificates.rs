@@ -121,7 +121,7 @@ async fn approved_request_is_signed_for_its_own_space() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn certificate_is_bound_to_the_tenant_uid() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
     let mut ties = Vec::new();
     for _ in 0..2 {
@@ -147,7 +147,7 @@ async fn certificate_is_bound_to_the_tenant_uid() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn unapproved_request_or_other_signer_is_not_signed() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     request(&client, "pending", &subject(&[], None), json!({})).await?;
     let elsewhere = json!({"signerName": "example.com/other"});
@@ -167,7 +167,7 @@ async fn unapproved_request_or_other_signer_is_not_signed() -> anyhow::Result<()
 
 #[tokio::test]
 async fn forbidden_request_fails_with_a_reason() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     let signer = "use of kubernetes.io/kube-apiserver-client signer with";
     for (client, name, subject, spec, message) in [

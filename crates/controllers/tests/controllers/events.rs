@@ -125,7 +125,7 @@ async fn names(client: &Client) -> anyhow::Result<Vec<String>> {
 #[tokio::test]
 async fn restart_does_not_change_when_events_expire() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let mut server = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let mut server = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     server.tenant("t1").await?;
     server.stop().await;
     for (name, created, written) in [
@@ -137,7 +137,7 @@ async fn restart_does_not_change_when_events_expire() -> anyhow::Result<()> {
     ] {
         put(&*store, name, created, written).await?;
     }
-    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = server.tenant("t1").await?;
     for gone in ["old", "old-undated"] {
         until_gone(&client, &format!("{EVENTS}/{gone}")).await?;
@@ -149,7 +149,7 @@ async fn restart_does_not_change_when_events_expire() -> anyhow::Result<()> {
 #[tokio::test]
 async fn two_servers_on_one_store_remove_every_event_once() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let mut server = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let mut server = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     server.tenant("t1").await?;
     server.stop().await;
     let mut last = Revision::ZERO;
@@ -160,7 +160,7 @@ async fn two_servers_on_one_store_remove_every_event_once() -> anyhow::Result<()
     let mut servers = Vec::new();
     for _ in 0..2 {
         let setup = Setup::with_controllers();
-        servers.push(TestServer::over(Arc::clone(&store), setup).await?);
+        servers.push(TestServer::start_on_store(Arc::clone(&store), setup).await?);
     }
     for server in &servers {
         let client = server.client("t1").await?;
@@ -181,7 +181,7 @@ async fn two_servers_on_one_store_remove_every_event_once() -> anyhow::Result<()
 #[tokio::test]
 async fn events_without_a_ttl_stay() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let server = TestServer::over(Arc::clone(&store), living_for(0)).await?;
+    let server = TestServer::start_on_store(Arc::clone(&store), living_for(0)).await?;
     let client = server.tenant("t1").await?;
     put(&*store, "ancient", 400_000, Some(400_000)).await?;
     until(&client, &format!("{EVENTS}/ancient"), |answer| {
@@ -198,7 +198,7 @@ async fn events_without_a_ttl_stay() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn write_time_is_stored_and_never_shown() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let revision = client.get(EVENTS).await?.json()["metadata"]["resourceVersion"].clone();
     let revision = revision.as_str().unwrap_or_default().to_owned();

@@ -88,7 +88,7 @@ async fn await_collector(client: &Client) -> anyhow::Result<()> {
 }
 
 async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     Ok((server, client))
 }

@@ -158,7 +158,7 @@ async fn namespace_waits_for_finalizers_with_the_conditions_of_kubernetes() -> a
 
 #[tokio::test]
 async fn remaining_content_is_counted_by_resource_and_finalizer_in_order() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     create_namespace(&client, "n1").await?;
     let definition = definition("ex.io", "foos", "Foo", json!({"type": "object"}));
@@ -195,7 +195,7 @@ async fn remaining_content_is_counted_by_resource_and_finalizer_in_order() -> an
 
 #[tokio::test]
 async fn namespace_status_reports_no_content_before_removal() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     create_namespace(&client, "n1").await?;
     let revision = client.get(N1).await?.json()["metadata"]["resourceVersion"].clone();
@@ -259,7 +259,7 @@ async fn namespace_status_reports_no_content_before_removal() -> anyhow::Result<
 
 #[tokio::test]
 async fn unchanged_conditions_are_not_written_again() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     create_namespace(&client, "n1").await?;
     let maps = format!("{N1}/configmaps");
@@ -283,7 +283,7 @@ async fn unchanged_conditions_are_not_written_again() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn pods_are_deleted_before_other_content() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     create_namespace(&client, "n1").await?;
     create(&client, &format!("{N1}/configmaps"), config_map("a", &[])).await?;
@@ -310,7 +310,7 @@ async fn pods_are_deleted_before_other_content() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn namespace_with_its_own_finalizer_is_emptied_and_stays() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let namespace = json!({"metadata": {"name": "n1", "finalizers": ["x.io/y"]}});
     create(&client, "/api/v1/namespaces", namespace).await?;
@@ -336,7 +336,7 @@ async fn namespace_with_its_own_finalizer_is_emptied_and_stays() -> anyhow::Resu
 
 #[tokio::test]
 async fn built_in_namespaces_of_a_live_tenant_cannot_be_deleted() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     for name in ["default", "kube-system", "kube-public"] {
         let refused = client.delete(&format!("/api/v1/namespaces/{name}")).await?;

@@ -57,7 +57,7 @@ async fn new_quota_gets_the_current_usage() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn released_usage_is_recorded() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     create(&client, QUOTAS, quota(json!({"secrets": "9", "pods": "9"}))).await?;
     for name in ["c1", "c2", "c3"] {
@@ -90,7 +90,7 @@ async fn released_usage_is_recorded() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn wrong_usage_is_repaired() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     create(&client, QUOTAS, quota(json!({"secrets": "2"}))).await?;
     create(&client, SECRETS, secret("c1")).await?;
@@ -112,7 +112,7 @@ async fn wrong_usage_is_repaired() -> anyhow::Result<()> {
 #[tokio::test]
 async fn usage_is_recounted_at_the_start() -> anyhow::Result<()> {
     let store = std::sync::Arc::new(insula_store::memory::Memory::new());
-    let mut first = TestServer::over(store.clone(), Setup::default()).await?;
+    let mut first = TestServer::start_on_store(store.clone(), Setup::default()).await?;
     let client = first.tenant("t1").await?;
     create(&client, QUOTAS, quota(json!({"secrets": "2"}))).await?;
     create(&client, SECRETS, secret("c1")).await?;
@@ -123,7 +123,7 @@ async fn usage_is_recounted_at_the_start() -> anyhow::Result<()> {
     let tenant = "/api/v1/tenants/t1";
     assert_eq!(system.patch(tenant, "merge", &patch).await?.status, 200);
     first.stop().await;
-    let second = TestServer::over(store, Setup::with_controllers()).await?;
+    let second = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = second.client("t1").await?;
     let used = json!({"secrets": "1"});
     until(&client, QUOTA, |quota| {
@@ -175,7 +175,7 @@ async fn limited_tenant_shows_its_usage() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn tenant_with_a_full_quota_can_be_emptied_and_deleted() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
     let client = server.tenant("t1").await?;
     create(&client, MAPS, config_map("c1", &["example.com/hold"])).await?;

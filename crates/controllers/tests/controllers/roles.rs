@@ -99,7 +99,7 @@ async fn built_in_roles_follow_the_labelled_roles_of_their_space() -> anyhow::Re
 
 #[tokio::test]
 async fn aggregated_role_has_the_selected_rules_whoever_writes_it() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     for client in [server.tenant("t1").await?, server.system().await?] {
         check_selected_rules(&client).await?;
     }
@@ -145,7 +145,7 @@ async fn check_selected_rules(client: &Client) -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn roles_that_select_each_other_converge() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     for name in ["a", "b"] {
         let mut one = aggregated(name, json!([{"matchLabels": {"ring": "x"}}]));
@@ -168,7 +168,7 @@ async fn roles_that_select_each_other_converge() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn space_with_default_roles_stores_none() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let bare = json!({"metadata": {"name": "bare"}, "rules": [rule("bare")]});
     create(&client, ROLES, bare).await?;
@@ -207,23 +207,24 @@ async fn deleted_tenant_with_aggregated_roles_leaves_no_keys() -> anyhow::Result
 #[tokio::test]
 async fn roles_changed_while_no_controller_ran_are_updated_at_the_start() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let mut server = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let mut server = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     let client = server.tenant("t1").await?;
     create(&client, ROLES, role("widgets", to_view(), "widgets")).await?;
     until_has_rule(&client, "view", &rule("widgets"), false).await?;
     server.stop().await;
-    let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let mut server =
+        TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
     let client = server.tenant("t1").await?;
     until_has_rule(&client, "view", &rule("widgets"), true).await?;
     server.stop().await;
-    let mut server = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let mut server = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     let client = server.tenant("t1").await?;
     assert_eq!(
         client.delete(&format!("{ROLES}/widgets")).await?.status,
         200
     );
     server.stop().await;
-    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = server.tenant("t1").await?;
     until_has_rule(&client, "view", &rule("widgets"), false).await?;
     Ok(())

@@ -114,7 +114,7 @@ async fn deleted_tenant_leaves_no_keys_and_its_name_can_be_reused() -> anyhow::R
 
 #[tokio::test]
 async fn deleted_tenant_leaves_no_state_in_memory() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     create(&client, MAPS, config_map("a", &[])).await?;
     let (cache, space) = (server.registry().cache(), Space::parse("t1").unwrap());
@@ -186,7 +186,7 @@ async fn terminating_tenant_waits_for_finalizers_and_refuses_creates() -> anyhow
 
 #[tokio::test]
 async fn namespace_with_a_finalizer_blocks_its_tenant() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     let namespace = json!({"metadata": {"name": "n1", "finalizers": ["x.io/y"]}});
     create(&client, "/api/v1/namespaces", namespace).await?;
@@ -206,7 +206,7 @@ async fn namespace_with_a_finalizer_blocks_its_tenant() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn tenant_with_its_own_finalizer_is_emptied_and_stays() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
     let tenant = json!({"metadata": {"name": "t1", "finalizers": ["x.io/y"]}});
     create(&system, "/api/v1/tenants", tenant).await?;
@@ -228,7 +228,7 @@ async fn tenant_with_its_own_finalizer_is_emptied_and_stays() -> anyhow::Result<
 
 #[tokio::test]
 async fn system_tenant_cannot_be_deleted() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let refused = server
         .system()
         .await?
@@ -273,7 +273,7 @@ async fn server_resumes_a_deletion_that_another_began() -> anyhow::Result<()> {
                 controllers,
                 ..Setup::default()
             };
-            let mut server = TestServer::over(Arc::clone(&store), setup).await?;
+            let mut server = TestServer::start_on_store(Arc::clone(&store), setup).await?;
             let (system, client) = (server.system().await?, server.tenant("t1").await?);
             fill(&client, MAPS, 500).await?;
             let namespace = json!({"metadata": {"name": "n1"}});
@@ -283,7 +283,8 @@ async fn server_resumes_a_deletion_that_another_began() -> anyhow::Result<()> {
             drop((system, client));
             server.stop().await;
 
-            let server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+            let server =
+                TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
             let system = server.system().await?;
             until_gone(&system, T1).await?;
             until_gone(&system, "/api/v1/namespaces/n1").await?;
@@ -296,8 +297,8 @@ async fn server_resumes_a_deletion_that_another_began() -> anyhow::Result<()> {
 #[tokio::test]
 async fn two_servers_on_one_store_delete_a_tenant_together() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let one = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
-    let other = TestServer::over(store, Setup::with_controllers()).await?;
+    let one = TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
+    let other = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let system = one.system().await?;
     for _ in 0..3 {
         let client = other.tenant("t1").await?;
@@ -317,7 +318,7 @@ async fn two_servers_on_one_store_delete_a_tenant_together() -> anyhow::Result<(
 
 #[tokio::test]
 async fn constantly_written_objects_are_deleted() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     fill(&client, MAPS, 150).await?;
     let writers = (0..4).map(|number| {
@@ -368,7 +369,7 @@ async fn administrators_can_watch_the_deletion_until_the_last_namespace() -> any
 
 #[tokio::test]
 async fn rbac_objects_are_deleted_last() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     let account = json!({"metadata": {"name": "held", "finalizers": ["x.io/y"]}});
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
@@ -388,7 +389,7 @@ async fn rbac_objects_are_deleted_last() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn built_in_objects_cannot_be_changed_in_a_terminating_tenant() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
     let tenant = json!({"metadata": {"name": "t1", "finalizers": ["x.io/y"]}});
     create(&system, "/api/v1/tenants", tenant).await?;

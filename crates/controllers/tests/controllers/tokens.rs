@@ -104,7 +104,7 @@ async fn token_secret_gets_a_valid_token() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn wrong_data_is_repaired_and_the_token_is_kept() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     account(&client, "robot").await?;
     create(&client, SECRETS, secret("kept", "robot")).await?;
@@ -152,7 +152,7 @@ async fn wrong_data_is_repaired_and_the_token_is_kept() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn secret_of_a_missing_or_replaced_account_is_deleted() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (client, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let theirs = account(&other, "robot").await?["metadata"]["uid"].clone();
     for (name, account) in [("missing", "robot"), ("odd", "a/b"), ("path", "../default")] {
@@ -226,7 +226,7 @@ async fn tokens_are_deleted_with_their_account_and_not_inherited() -> anyhow::Re
 
 #[tokio::test]
 async fn deleting_the_secret_revokes_its_token() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     account(&client, "robot").await?;
     create(&client, SECRETS, secret("kept", "robot")).await?;
@@ -305,7 +305,7 @@ async fn secret_records_the_day_of_last_use() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn deleted_secret_is_removed_from_its_account() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     account(&client, "robot").await?;
     account(&client, "other").await?;
@@ -327,7 +327,7 @@ async fn deleted_secret_is_removed_from_its_account() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn token_secret_requires_an_account_and_has_an_immutable_type() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let nobody = json!({"metadata": {"name": "x"}, "type": "kubernetes.io/service-account-token"});
     let refused = client.post(SECRETS, &nobody).await?;
@@ -353,7 +353,7 @@ async fn token_secret_requires_an_account_and_has_an_immutable_type() -> anyhow:
 
 #[tokio::test]
 async fn secret_that_cannot_be_filled_does_not_block_others() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     account(&client, "robot").await?;
     let mut immutable = secret("immutable", "robot");
@@ -374,7 +374,7 @@ async fn secret_that_cannot_be_filled_does_not_block_others() -> anyhow::Result<
 #[tokio::test]
 async fn changes_while_no_controller_ran_are_processed_at_the_start() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
     let client = server.tenant("t1").await?;
     for name in ["stays", "goes"] {
         account(&client, name).await?;
@@ -383,7 +383,7 @@ async fn changes_while_no_controller_ran_are_processed_at_the_start() -> anyhow:
     }
     let mut server = server;
     server.stop().await;
-    let mut without = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let mut without = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     let client = without.tenant("t1").await?;
     assert_eq!(
         client.delete(&format!("{ACCOUNTS}/goes")).await?.status,
@@ -391,7 +391,7 @@ async fn changes_while_no_controller_ran_are_processed_at_the_start() -> anyhow:
     );
     create(&client, SECRETS, secret("new", "stays")).await?;
     without.stop().await;
-    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = server.tenant("t1").await?;
     filled(&client, "new").await?;
     until_gone(&client, &format!("{SECRETS}/goes")).await?;
@@ -408,8 +408,8 @@ async fn changes_while_no_controller_ran_are_processed_at_the_start() -> anyhow:
 async fn servers_with_different_cas_write_at_most_once_a_second() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     // Each has its own CA, which is a configuration error.
-    let one = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
-    let _two = TestServer::over(store, Setup::with_controllers()).await?;
+    let one = TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
+    let _two = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = one.tenant("t1").await?;
     account(&client, "robot").await?;
     create(&client, SECRETS, secret("kept", "robot")).await?;

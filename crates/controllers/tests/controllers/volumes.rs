@@ -7,7 +7,7 @@ use super::{create, until_gone};
 
 #[tokio::test]
 async fn claim_in_use_stays_until_the_pod_is_gone() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let core = "/api/v1/namespaces/default";
     for name in ["used", "unused"] {
@@ -41,7 +41,7 @@ async fn claim_in_use_stays_until_the_pod_is_gone() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn bound_volume_stays_until_it_is_released() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let volumes = "/api/v1/persistentvolumes";
     for name in ["bound", "unbound"] {
@@ -81,7 +81,7 @@ async fn bound_volume_stays_until_it_is_released() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn attributes_class_in_use_stays_until_the_claim_is_gone() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let classes = "/apis/storage.k8s.io/v1/volumeattributesclasses";
     for name in ["used", "unused"] {

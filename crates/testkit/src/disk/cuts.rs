@@ -57,7 +57,7 @@ impl Cuts {
     /// What the disk could hold after a power cut here. The walk itself is not affected, so that
     /// one point can be cut many times.
     pub fn image(&self, loss: Loss, rng: &mut Rng) -> Image {
-        let mut after = Aftermath {
+        let mut after = ImageBuilder {
             files: &self.files,
             dirs: self.dirs.survive(loss, rng),
             loss,
@@ -103,7 +103,7 @@ impl Cuts {
 }
 
 /// One cut, computed from the root down: only linked files and directories come back.
-struct Aftermath<'a> {
+struct ImageBuilder<'a> {
     files: &'a BTreeMap<Inode, File>,
     dirs: Survivors,
     loss: Loss,
@@ -112,7 +112,7 @@ struct Aftermath<'a> {
     image: Image,
 }
 
-impl Aftermath<'_> {
+impl ImageBuilder<'_> {
     fn enter(&mut self, dir: Inode, path: &Path) {
         // A directory has one name, except where a failed sync dropped half of a move.
         if !self.seen.insert(dir) {

@@ -32,12 +32,12 @@ struct Fault {
 #[derive(Debug)]
 pub(super) enum Kind {
     Fail { errno: Errno, times: Times },
-    Lie,
+    Ignore,
     Slow(Duration),
 }
 
 /// The result of one sync.
-pub(super) struct Verdict {
+pub(super) struct SyncResult {
     pub(super) effect: Effect,
     pub(super) answer: Result<(), Errno>,
 }
@@ -61,20 +61,20 @@ impl Faults {
     }
 
     /// Failing takes precedence over ignoring, and uses up a fault that applies once.
-    pub(super) fn judge(&mut self, path: &Path) -> Verdict {
+    pub(super) fn decide(&mut self, path: &Path) -> SyncResult {
         if let Some(errno) = self.fail(path) {
-            return Verdict {
+            return SyncResult {
                 effect: Effect::Dropped,
                 answer: Err(errno),
             };
         }
-        let lies = |fault: &Fault| matches!(fault.kind, Kind::Lie) && (fault.matches)(path);
-        let effect = if self.0.iter().any(lies) {
+        let ignores = |fault: &Fault| matches!(fault.kind, Kind::Ignore) && (fault.matches)(path);
+        let effect = if self.0.iter().any(ignores) {
             Effect::Nothing
         } else {
             Effect::Durable
         };
-        Verdict {
+        SyncResult {
             effect,
             answer: Ok(()),
         }

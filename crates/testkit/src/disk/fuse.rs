@@ -1,6 +1,6 @@
 //! Answers requests of the kernel from the tree.
 
-mod words;
+mod convert;
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use fuser::{
 };
 use nix::errno::Errno;
 
-use self::words::{IntoInode, answer, attr, file_type, list, owner, place, wire};
+use self::convert::{IntoInode, answer, attr, file_type, list, owner, place, wire};
 use super::content::PAGE;
 use super::state::{Shared, State};
 use super::tree::Tree;
@@ -24,10 +24,10 @@ use super::{Inode, Op};
 const TTL: Duration = Duration::from_secs(3600);
 
 /// The kernel keeps its cache from one open to the next, and does not ask at each close.
-const OPENED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
+const OPEN_FLAGS: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
 
 /// The `statfs` size of a disk without a limit: 1 TiB.
-const ROOMY: u64 = 1 << 40;
+const UNLIMITED_BYTES: u64 = 1 << 40;
 
 pub(super) struct Adapter(pub(super) Arc<Shared>);
 
@@ -126,7 +126,7 @@ impl Filesystem for Adapter {
             Ok(attr)
         });
         match opened {
-            Ok(attr) => reply.created(&TTL, &attr, Generation(0), FileHandle(0), OPENED),
+            Ok(attr) => reply.created(&TTL, &attr, Generation(0), FileHandle(0), OPEN_FLAGS),
             Err(error) => reply.error(wire(error)),
         }
     }
@@ -164,7 +164,7 @@ impl Filesystem for Adapter {
 
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.0.lock().tree.open(ino.into_inode()) {
-            Ok(()) => reply.opened(FileHandle(0), OPENED),
+            Ok(()) => reply.opened(FileHandle(0), OPEN_FLAGS),
             Err(error) => reply.error(wire(error)),
         }
     }
@@ -272,7 +272,7 @@ impl Filesystem for Adapter {
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let state = self.0.lock();
         let page = PAGE as u64;
-        let blocks = state.tree.capacity.min(ROOMY) / page;
+        let blocks = state.tree.capacity.min(UNLIMITED_BYTES) / page;
         let free = blocks.saturating_sub(state.tree.used() / page);
         reply.statfs(blocks, free, free, 0, 0, PAGE as u32, 255, PAGE as u32);
     }

@@ -82,9 +82,9 @@ impl Shared {
         let mut state = self.lock();
         let is_dir = state.tree.node(inode)?.is_dir();
         let path = state.tree.path(inode);
-        let verdict = state.faults.judge(&path);
-        state.record_sync(inode, is_dir, verdict.effect);
-        verdict.answer
+        let result = state.faults.decide(&path);
+        state.record_sync(inode, is_dir, result.effect);
+        result.answer
     }
 }
 
@@ -102,7 +102,7 @@ impl State {
     }
 
     /// Makes everything durable, regardless of faults, without counting syncs.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn make_durable(&mut self) {
         let mut nodes: Vec<_> = self.tree.linked().map(|(i, n)| (i, n.is_dir())).collect();
         nodes.sort_unstable();
         for (inode, is_dir) in nodes {

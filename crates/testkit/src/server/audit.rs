@@ -35,7 +35,7 @@ struct State {
 }
 
 /// How long a test waits before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Audit {
     pub(super) fn sink(self) -> io::Result<Sink> {
@@ -62,7 +62,7 @@ impl AuditLog {
     /// Waits for the event of the request with this `Audit-Id`.
     pub async fn event(&self, id: &str) -> anyhow::Result<String> {
         let named = format!("\"auditID\":\"{id}\"");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         while Instant::now() < deadline {
             let text = self.text();
             if let Some(line) = text.lines().find(|line| line.contains(&named)) {

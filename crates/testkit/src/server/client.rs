@@ -25,7 +25,7 @@ use tokio_rustls::client::TlsStream;
 /// One HTTP/2 connection with one token.
 #[derive(Clone, Debug)]
 pub struct Client {
-    sender: SendRequest<Sent>,
+    sender: SendRequest<Body>,
     token: String,
 }
 
@@ -69,10 +69,10 @@ pub struct Lines {
     read: BytesMut,
 }
 
-type Sent = UnsyncBoxBody<Bytes, Infallible>;
+type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// How long a test waits before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Client {
     /// Connects, trusting `ca`.
@@ -131,7 +131,7 @@ impl Client {
         body: impl Into<Bytes>,
     ) -> anyhow::Result<Answer> {
         let body = Full::new(body.into()).boxed_unsync();
-        self.answered(method, path, headers, body).await
+        self.exchange(method, path, headers, body).await
     }
 
     /// Sends a request whose body is announced but never sent.
@@ -143,15 +143,15 @@ impl Client {
     ) -> anyhow::Result<Answer> {
         let body =
             StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>()).boxed_unsync();
-        self.answered(method, path, headers, body).await
+        self.exchange(method, path, headers, body).await
     }
 
-    async fn answered(
+    async fn exchange(
         &self,
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
-        body: Sent,
+        body: Body,
     ) -> anyhow::Result<Answer> {
         let answer = async {
             let response = self.start(method, path, headers, body).await?;
@@ -163,7 +163,7 @@ impl Client {
                 body,
             })
         };
-        tokio::time::timeout(PATIENCE, answer)
+        tokio::time::timeout(WAIT_TIMEOUT, answer)
             .await
             .context("no answer came in time")?
     }
@@ -216,7 +216,7 @@ impl Client {
     pub async fn watch_with(&self, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Lines> {
         let nothing = Full::default().boxed_unsync();
         let response = self.start(Method::GET, path, headers, nothing);
-        let response = tokio::time::timeout(PATIENCE, response).await;
+        let response = tokio::time::timeout(WAIT_TIMEOUT, response).await;
         let (parts, body) = response.context("no answer came in time")??.into_parts();
         Ok(Lines {
             status: parts.status.as_u16(),
@@ -236,7 +236,7 @@ impl Client {
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
-        body: Sent,
+        body: Body,
     ) -> anyhow::Result<http::Response<Incoming>> {
         let mut request = Request::builder()
             .method(method)
@@ -256,7 +256,7 @@ impl Client {
 
 /// Sends this text on its own connection and returns the complete answer, for requests that no
 /// client library would send.
-pub(super) async fn speak(
+pub(super) async fn send_raw(
     address: SocketAddr,
     ca: &CertificateDer<'static>,
     text: &str,
@@ -264,7 +264,7 @@ pub(super) async fn speak(
     let mut stream = dial(address, ca, None, "http/1.1").await?;
     stream.write_all(text.as_bytes()).await?;
     let mut answer = Vec::new();
-    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer));
+    let read = tokio::time::timeout(WAIT_TIMEOUT, stream.read_to_end(&mut answer));
     read.await.context("the answer did not end in time")??;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
@@ -323,14 +323,14 @@ impl Answer {
 impl Lines {
     /// The next line; `None` at the end.
     pub async fn next(&mut self) -> anyhow::Result<Option<Value>> {
-        let line = tokio::time::timeout(PATIENCE, self.line()).await;
+        let line = tokio::time::timeout(WAIT_TIMEOUT, self.line()).await;
         let line = line.context("no line came in time")??;
         Ok(line.map(|line| serde_json::from_slice(&line).unwrap_or_default()))
     }
 
     /// Collects a finite answer, such as an error.
     pub async fn whole(self) -> anyhow::Result<Answer> {
-        let body = tokio::time::timeout(PATIENCE, self.body.collect()).await;
+        let body = tokio::time::timeout(WAIT_TIMEOUT, self.body.collect()).await;
         let body = body.context("no end came in time")??.to_bytes();
         Ok(Answer {
             status: self.status,
@@ -350,7 +350,7 @@ impl Lines {
 
     /// The next length-prefixed frame; `None` at the end.
     pub async fn frame(&mut self) -> anyhow::Result<Option<Bytes>> {
-        let frame = tokio::time::timeout(PATIENCE, self.sized()).await;
+        let frame = tokio::time::timeout(WAIT_TIMEOUT, self.read_frame()).await;
         frame.context("no frame came in time")?
     }
 
@@ -373,7 +373,7 @@ impl Lines {
         }
     }
 
-    async fn sized(&mut self) -> anyhow::Result<Option<Bytes>> {
+    async fn read_frame(&mut self) -> anyhow::Result<Option<Bytes>> {
         loop {
             if let Some(head) = self.read.first_chunk() {
                 let length = u32::from_be_bytes(*head) as usize;

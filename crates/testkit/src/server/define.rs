@@ -11,7 +11,7 @@ use super::Client;
 pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// How long a definition may take to be served, or removed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A definition of one namespaced version, `v1`, with this schema of `spec`.
 pub fn definition(group: &str, plural: &str, kind: &str, spec: Value) -> Value {
@@ -60,7 +60,7 @@ impl Client {
             if conditions.any(|one| one["type"] == condition && one["status"] == status) {
                 return Ok(found);
             }
-            ensure!(begun.elapsed() < PATIENCE, "{name}: {found}");
+            ensure!(begun.elapsed() < WAIT_TIMEOUT, "{name}: {found}");
             tokio::task::yield_now().await;
         }
     }
@@ -73,7 +73,7 @@ impl Client {
             if found.status == 404 {
                 return Ok(());
             }
-            ensure!(begun.elapsed() < PATIENCE, "{path}: {}", found.text());
+            ensure!(begun.elapsed() < WAIT_TIMEOUT, "{path}: {}", found.text());
             tokio::task::yield_now().await;
         }
     }

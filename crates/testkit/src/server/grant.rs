@@ -44,7 +44,7 @@ impl Client {
     /// Grants these rules in the whole space, with a role and a binding of this name.
     pub async fn grant(&self, name: &str, to: &str, rules: &[Value]) -> anyhow::Result<()> {
         let role = json!({"metadata": {"name": name}, "rules": rules});
-        self.made(CLUSTER_ROLES, &role).await?;
+        self.create(CLUSTER_ROLES, &role).await?;
         self.bind(name, to, name).await
     }
 
@@ -57,18 +57,18 @@ impl Client {
         rules: &[Value],
     ) -> anyhow::Result<()> {
         let role = json!({"metadata": {"name": name}, "rules": rules});
-        self.made(&roles(namespace), &role).await?;
+        self.create(&roles(namespace), &role).await?;
         let binding = binding(name, to, "Role", name);
-        self.made(&bindings(namespace), &binding).await
+        self.create(&bindings(namespace), &binding).await
     }
 
     /// Binds an existing ClusterRole in the whole space.
     pub async fn bind(&self, name: &str, to: &str, role: &str) -> anyhow::Result<()> {
         let binding = binding(name, to, "ClusterRole", role);
-        self.made(CLUSTER_BINDINGS, &binding).await
+        self.create(CLUSTER_BINDINGS, &binding).await
     }
 
-    async fn made(&self, path: &str, object: &Value) -> anyhow::Result<()> {
+    async fn create(&self, path: &str, object: &Value) -> anyhow::Result<()> {
         let answer = self.post(path, object).await?;
         anyhow::ensure!(answer.status == 201, "{path}: {}", answer.text());
         Ok(())

@@ -15,7 +15,7 @@ pub(super) struct Accounts {
     pub idle: Option<Duration>,
     pub lifetime: Option<Duration>,
     /// The number of failures in a row that locks an account.
-    pub patience: Option<u32>,
+    pub max_failures: Option<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +54,9 @@ impl Accounts {
         let account = account.ok_or_else(Fault::invalid_login)?;
         if account.password != password {
             account.failures += 1;
-            account.locked |= self.patience.is_some_and(|most| account.failures >= most);
+            account.locked |= self
+                .max_failures
+                .is_some_and(|most| account.failures >= most);
             return Err(Fault::invalid_login());
         }
         if account.locked {

@@ -21,7 +21,7 @@ pub(super) struct Certificate {
 
 impl Certificate {
     /// Creates one for these names, with a new CA.
-    pub fn make(names: &[String]) -> anyhow::Result<Self> {
+    pub fn generate(names: &[String]) -> anyhow::Result<Self> {
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
         let authority = Authority::generate("fake vCenter", validity)?;
         let key = rcgen::KeyPair::generate()?;

@@ -35,7 +35,7 @@ pub(super) fn collect(objects: &dyn Objects, request: &Element) -> Result<Vec<St
 fn select(objects: &dyn Objects, filter: &Element) -> Result<Vec<Reference>, Fault> {
     let mut selected = Vec::new();
     let mut seen = BTreeSet::new();
-    let lenient = filter.says("reportMissingObjectsInResults");
+    let lenient = filter.is_true("reportMissingObjectsInResults");
     for start in filter.all("objectSet") {
         let mut named = BTreeMap::new();
         name_all(start, &mut named);
@@ -54,7 +54,7 @@ fn select(objects: &dyn Objects, filter: &Element) -> Result<Vec<Reference>, Fau
             seen: BTreeSet::new(),
             reached: Vec::new(),
         };
-        if !start.says("skip") {
+        if !start.is_true("skip") {
             walk.reached.push(object.clone());
         }
         walk.follow(object, start)?;
@@ -95,7 +95,7 @@ impl<'a> Walk<'a> {
                 continue;
             }
             for selection in at.all("selectSet") {
-                let selection = self.meant(selection);
+                let selection = self.resolve_selection(selection);
                 let of = selection.text_of("type").unwrap_or_default();
                 if !is_a(object.kind, of) {
                     continue;
@@ -103,7 +103,7 @@ impl<'a> Walk<'a> {
                 let path = selection.text_of("path").unwrap_or_default();
                 let value = read(self.objects, &object, path)?;
                 for reached in value.map(|value| value.objects()).unwrap_or_default() {
-                    if !selection.says("skip") {
+                    if !selection.is_true("skip") {
                         self.reached.push(reached.clone());
                     }
                     next.push((reached, selection));
@@ -114,7 +114,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A selection may refer to another by name.
-    fn meant(&self, selection: &'a Element) -> &'a Element {
+    fn resolve_selection(&self, selection: &'a Element) -> &'a Element {
         if selection.child("path").is_some() {
             return selection;
         }

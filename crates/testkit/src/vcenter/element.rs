@@ -19,7 +19,7 @@ const INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 const VIM: &str = "urn:vim25";
 
 /// The deepest nesting in any request.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 impl Element {
     /// Parses the method in an envelope, with its parameters.
@@ -36,7 +36,7 @@ impl Element {
         if method.tag_name().namespace() != Some(VIM) {
             return Err(format!("{:?} is no method", method.tag_name().name()));
         }
-        Self::of_node(method, DEEPEST)
+        Self::of_node(method, MAX_DEPTH)
     }
 
     pub fn child(&self, name: &str) -> Option<&Self> {
@@ -53,7 +53,7 @@ impl Element {
     }
 
     /// Whether a child is `true`.
-    pub fn says(&self, name: &str) -> bool {
+    pub fn is_true(&self, name: &str) -> bool {
         matches!(self.text_of(name), Some("true" | "1"))
     }
 

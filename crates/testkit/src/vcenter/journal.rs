@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::trouble::Door;
+use super::faults::ConnectionMode;
 
 /// Everything that happened.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Journal {
     /// Open connections.
     pub open: usize,
     /// How the next connection is accepted.
-    pub door: Door,
+    pub connection_mode: ConnectionMode,
     pub logins: Vec<Login>,
     pub calls: Vec<Call>,
 }

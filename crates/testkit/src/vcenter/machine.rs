@@ -64,7 +64,7 @@ pub(super) struct Snapshot {
 
 impl Vm {
     /// Whether its guest is running, with tools and addresses.
-    fn settled(&self, after: Duration, now: Instant) -> bool {
+    fn is_guest_ready(&self, after: Duration, now: Instant) -> bool {
         self.powered_on
             .is_some_and(|on| now.duration_since(on) >= after)
     }
@@ -79,7 +79,7 @@ impl Vm {
 
     /// The addresses of its guest.
     pub fn addresses(&self, after: Duration, now: Instant) -> Vec<String> {
-        if !self.settled(after, now) {
+        if !self.is_guest_ready(after, now) {
             return Vec::new();
         }
         match self.extra.get("SET.guest.ipAddress") {
@@ -101,7 +101,7 @@ impl Vm {
         self.cores_per_socket = cores.unwrap_or(self.cores_per_socket);
         self.memory_mib = spec.number_of("memoryMB").unwrap_or(self.memory_mib);
         let flags = spec.child("flags");
-        self.disk_uuids |= flags.is_some_and(|flags| flags.says("diskUuidEnabled"));
+        self.disk_uuids |= flags.is_some_and(|flags| flags.is_true("diskUuidEnabled"));
         for change in spec.all("deviceChange") {
             self.change(change, inventory)?;
         }
@@ -237,7 +237,7 @@ impl Vm {
 
     /// Its `guest` property.
     pub fn guest(&self, name: &str, after: Duration, now: Instant) -> Data {
-        let runs = self.settled(after, now);
+        let runs = self.is_guest_ready(after, now);
         let tools = if runs {
             "guestToolsRunning"
         } else {

@@ -75,7 +75,7 @@ async fn deleting_a_definition_deletes_its_objects_and_their_dependents() -> any
 
 #[tokio::test]
 async fn dependents_of_an_unknown_kind_are_evaluated_once_it_is_served() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let owner = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "name": "owner", "uid": "x"});
     for client in [&one, &two] {
@@ -97,7 +97,7 @@ async fn dependents_of_an_unknown_kind_are_evaluated_once_it_is_served() -> anyh
 
 #[tokio::test]
 async fn published_definition_can_be_an_owner_in_every_tenant() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     let mut published = foos();
     published["metadata"]["annotations"] = json!({"multi-tenancy.k8s.io/published": "true"});

@@ -193,7 +193,7 @@ async fn run_seed(client: &Client, seed: u64) -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn remaining_objects_of_any_graph_match_the_model() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let clients = [server.tenant("t1").await?, server.tenant("t2").await?];
     let runs = clients
         .iter()

@@ -108,7 +108,7 @@ async fn chain_of_a_thousand_owners_is_deleted() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_thousand_dependents_are_orphaned() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let owner = create(&client, MAPS, free("owner")).await?;
     put(&server, &owner, 1_000, false).await?;

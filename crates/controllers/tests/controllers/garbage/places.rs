@@ -177,7 +177,7 @@ async fn owner_uid_of_another_space_is_ignored() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn orphaning_in_one_space_changes_nothing_in_another() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let owner = create(&one, MAPS, free("owner")).await?;
     create(&two, MAPS, held("d", &[reference(&owner, true)])).await?;

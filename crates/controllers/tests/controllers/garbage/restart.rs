@@ -15,7 +15,7 @@ use super::{
 async fn garbage_of_a_stopped_server_is_collected_at_the_next_start() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     // This server has no collector, as if it had crashed before collecting.
-    let mut before = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let mut before = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     let client = before.tenant("t1").await?;
     let mut made = Vec::new();
     for name in ["gone", "waits", "lets-go", "stays"] {
@@ -46,7 +46,7 @@ async fn garbage_of_a_stopped_server_is_collected_at_the_next_start() -> anyhow:
     assert_eq!(names(&client, MAPS).await?.len(), 10);
     before.stop().await;
     drop(before);
-    let after = TestServer::over(store, Setup::with_controllers()).await?;
+    let after = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = after.client("t1").await?;
     for name in ["d-gone", "d-waits", "d-never", "lets-go"] {
         until_gone(&client, &format!("{MAPS}/{name}")).await?;
@@ -72,8 +72,8 @@ async fn garbage_of_a_stopped_server_is_collected_at_the_next_start() -> anyhow:
 #[tokio::test]
 async fn two_servers_on_one_store_collect_together() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let one = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
-    let other = TestServer::over(store, Setup::with_controllers()).await?;
+    let one = TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
+    let other = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = one.tenant("t1").await?;
     for policy in ["Background", "Foreground", "Orphan"] {
         let owner = create(&client, MAPS, free("owner")).await?;

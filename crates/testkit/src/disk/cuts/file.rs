@@ -60,13 +60,13 @@ impl File {
             return self.durable.clone();
         }
         let known = loss.metadata(self.pending.len(), rng);
-        let fate = Fate::draw(loss, &self.pending, rng);
-        let mut after = Aftermath {
+        let surviving = SurvivingSectors::draw(loss, &self.pending, rng);
+        let mut after = FileAfterCut {
             content: Content::clone(&self.durable),
             len: self.durable.len(),
             known_len: self.durable.len(),
-            wall: u64::MAX,
-            fate,
+            unreachable_from: u64::MAX,
+            surviving,
         };
         for (number, change) in self.pending.iter().enumerate() {
             after.apply(change, number < known);
@@ -76,7 +76,7 @@ impl File {
     }
 }
 
-struct Aftermath {
+struct FileAfterCut {
     content: Content,
     /// The length as the program saw it after the changes so far.
     len: u64,
@@ -84,11 +84,11 @@ struct Aftermath {
     known_len: u64,
     /// Where a lost shrink freed sectors: later writes of the program there went to sectors of a
     /// newer version of the file, which nothing refers to.
-    wall: u64,
-    fate: Fate,
+    unreachable_from: u64,
+    surviving: SurvivingSectors,
 }
 
-impl Aftermath {
+impl FileAfterCut {
     fn apply(&mut self, change: &Change, known: bool) {
         match change {
             Change::Write { offset, data } => {
@@ -108,7 +108,7 @@ impl Aftermath {
 
     /// Whether the next write to `sector` survives and is reachable.
     fn keeps(&mut self, sector: u64) -> bool {
-        self.fate.keeps(sector) && sector * SECTOR < self.wall
+        self.surviving.keeps(sector) && sector * SECTOR < self.unreachable_from
     }
 
     fn truncate(&mut self, len: u64, known: bool) {
@@ -121,7 +121,7 @@ impl Aftermath {
                 self.content
                     .place(len, &[0; SECTOR as usize][..zeros.count()]);
             }
-            self.wall = self.wall.min(len);
+            self.unreachable_from = self.unreachable_from.min(len);
         }
         self.len = len;
     }
@@ -131,26 +131,28 @@ impl Aftermath {
 ///
 /// A sector is written with its whole content in memory: of several writes to one sector, the first
 /// ones survive, never a later one alone.
-enum Fate {
+enum SurvivingSectors {
     /// This many sectors, in the order in which the program wrote them.
     InOrder(usize),
     /// Per sector, how many of the writes to it.
     Scattered(BTreeMap<u64, usize>),
 }
 
-impl Fate {
-    fn draw(loss: Loss, pending: &[Change], rng: &mut Rng) -> Fate {
+impl SurvivingSectors {
+    fn draw(loss: Loss, pending: &[Change], rng: &mut Rng) -> SurvivingSectors {
         match loss {
-            Loss::Everything | Loss::Data => Fate::InOrder(0),
-            Loss::Nothing => Fate::InOrder(usize::MAX),
-            Loss::Mixture if rng.coin() => Fate::InOrder(rng.prefix(touched(pending).count())),
+            Loss::Everything | Loss::Data => SurvivingSectors::InOrder(0),
+            Loss::Nothing => SurvivingSectors::InOrder(usize::MAX),
+            Loss::Mixture if rng.coin() => {
+                SurvivingSectors::InOrder(rng.prefix(touched(pending).count()))
+            }
             Loss::Mixture => {
                 let mut kept = BTreeMap::new();
                 for sector in touched(pending) {
                     *kept.entry(sector).or_default() += 1;
                 }
                 kept.values_mut().for_each(|n| *n = rng.prefix(*n));
-                Fate::Scattered(kept)
+                SurvivingSectors::Scattered(kept)
             }
         }
     }
@@ -158,8 +160,8 @@ impl Fate {
     /// Whether the next write to `sector` survives. To be called once for each, in order.
     fn keeps(&mut self, sector: u64) -> bool {
         let left = match self {
-            Fate::InOrder(left) => Some(left),
-            Fate::Scattered(kept) => kept.get_mut(&sector),
+            SurvivingSectors::InOrder(left) => Some(left),
+            SurvivingSectors::Scattered(kept) => kept.get_mut(&sector),
         };
         let Some(left) = left.filter(|left| **left > 0) else {
             return false;

@@ -6,11 +6,11 @@ use super::element::Element;
 use super::fault::Fault;
 use super::inventory::is_a;
 use super::machine::{Card, Disk, Network, Snapshot, Vm, fresh_mac};
+use super::state::VCenterState;
 use super::task::{Effect, State, Task};
 use super::value::Reference;
-use super::world::World;
 
-impl World {
+impl VCenterState {
     /// Starts the operation of a method on a virtual machine.
     pub fn on_machine(
         &mut self,
@@ -40,9 +40,12 @@ impl World {
             return Err(Fault::not_found(&this.reference()));
         }
         let entity = Reference::new("VirtualMachine", this.text.clone());
-        let at = self.doomed.iter().position(|(of, _)| *of == method.name);
-        let doomed = at.and_then(|at| self.doomed.remove(at));
-        let effect = doomed.map_or(effect, |(_, fault)| Effect::Fail(fault));
+        let at = self
+            .task_faults
+            .iter()
+            .position(|(of, _)| *of == method.name);
+        let task_faults = at.and_then(|at| self.task_faults.remove(at));
+        let effect = task_faults.map_or(effect, |(_, fault)| Effect::Fail(fault));
         // Invalid operations are refused at once.
         let takes = match effect {
             Effect::Fail(ref fault) if fault.of == "DuplicateName" => Duration::ZERO,
@@ -53,7 +56,7 @@ impl World {
         let id = self.inventory.fresh("task-");
         self.tasks.insert(id.clone(), task);
         self.due.insert((ends, id.clone()));
-        self.settle();
+        self.complete_due_tasks();
         Ok(format!("<returnval type=\"Task\">{id}</returnval>"))
     }
 
@@ -103,12 +106,12 @@ impl World {
             return Ok(String::new());
         };
         self.shutting_down.push((at, this.text.clone()));
-        self.settle();
+        self.complete_due_tasks();
         Ok(String::new())
     }
 
     /// Completes the tasks that are due.
-    pub fn settle(&mut self) {
+    pub fn complete_due_tasks(&mut self) {
         let now = Instant::now();
         self.accounts.expire(now);
         let (due, later) = self.shutting_down.drain(..).partition(|(at, _)| *at <= now);
@@ -226,7 +229,7 @@ impl World {
             return Err(wrong("spec.snapshot"));
         }
         (vm.pool, vm.datastore) = (pool, datastore);
-        vm.template = spec.says("template");
+        vm.template = spec.is_true("template");
         vm.snapshots.clear();
         vm.addresses.clear();
         vm.powered_on = None;
@@ -239,7 +242,7 @@ impl World {
         if let Some(config) = spec.child("config") {
             vm.configure(config, &self.inventory)?;
         }
-        if spec.says("powerOn") {
+        if spec.is_true("powerOn") {
             vm.powered_on = Some(Instant::now());
         }
         let id = self.inventory.add("VirtualMachine", "vm-", name, folder);

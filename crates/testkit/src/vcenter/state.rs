@@ -17,7 +17,7 @@ use super::view::View;
 
 /// The state of a vCenter.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct VCenterState {
     pub accounts: Accounts,
     pub inventory: Inventory,
     pub vms: BTreeMap<String, Vm>,
@@ -25,7 +25,7 @@ pub(super) struct World {
     pub hidden: BTreeSet<String>,
     pub tasks: BTreeMap<String, Task>,
     /// The faults of the next tasks, by method.
-    pub doomed: VecDeque<(String, Fault)>,
+    pub task_faults: VecDeque<(String, Fault)>,
     pub version: String,
     pub api_type: String,
     pub instance_uuid: String,
@@ -55,7 +55,7 @@ pub(super) struct Answer {
     pub cookie: Option<String>,
 }
 
-impl World {
+impl VCenterState {
     pub fn new() -> Self {
         Self {
             accounts: Accounts::default(),
@@ -63,7 +63,7 @@ impl World {
             vms: BTreeMap::new(),
             hidden: BTreeSet::new(),
             tasks: BTreeMap::new(),
-            doomed: VecDeque::new(),
+            task_faults: VecDeque::new(),
             version: "8.0.2".to_owned(),
             api_type: "VirtualCenter".to_owned(),
             instance_uuid: uuid::Uuid::new_v4().to_string(),
@@ -81,11 +81,11 @@ impl World {
 
     /// Executes a call.
     pub fn call(&mut self, call: &Call<'_>) -> Answer {
-        self.settle();
+        self.complete_due_tasks();
         if call.method.name == "Login" {
             return self.log_in(call);
         }
-        let body = self.carry_out(call);
+        let body = self.execute(call);
         let body = body.map(|content| {
             let name = &call.method.name;
             format!("<{name}Response xmlns=\"urn:vim25\">{content}</{name}Response>")
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, call: &Call<'_>) -> Result<String, Fault> {
+    fn execute(&mut self, call: &Call<'_>) -> Result<String, Fault> {
         let method = call.method;
         let this = method
             .child("_this")
@@ -286,7 +286,7 @@ impl World {
         let kinds: Vec<_> = method.all("type").map(|of| of.text.as_str()).collect();
         let all = self
             .inventory
-            .descendants(&container.text, method.says("recursive"));
+            .descendants(&container.text, method.is_true("recursive"));
         let all = all.iter().filter_map(|id| self.inventory.reference(id));
         let all = all.filter(|it| kinds.is_empty() || kinds.iter().any(|of| is_a(it.kind, of)));
         let all = all.collect();
@@ -305,7 +305,7 @@ impl World {
 
     fn with_uuid(&self, method: &Element) -> Vec<String> {
         let uuid = method.text_of("uuid").unwrap_or_default();
-        let instance = method.says("instanceUuid");
+        let instance = method.is_true("instanceUuid");
         let within = method.text_of("datacenter");
         let is = |vm: &Vm| {
             if instance {
@@ -317,7 +317,7 @@ impl World {
         let found = self
             .vms
             .iter()
-            .filter(|(id, vm)| method.says("vmSearch") && is(vm) && !self.hidden.contains(*id));
+            .filter(|(id, vm)| method.is_true("vmSearch") && is(vm) && !self.hidden.contains(*id));
         let found = found.map(|(id, _)| id.clone());
         let inside = |id: &String| {
             within.is_none_or(|dc| self.inventory.datacenter_of(id).as_deref() == Some(dc))

@@ -7,7 +7,7 @@ use super::fault::Fault;
 
 /// How a vCenter accepts connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Door {
+pub enum ConnectionMode {
     /// Normally.
     #[default]
     Open,
@@ -21,18 +21,18 @@ pub enum Door {
 
 /// All requested faults.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trouble {
-    pub door: Door,
+pub(super) struct RequestedFaults {
+    pub connection_mode: ConnectionMode,
     pub delays: BTreeMap<String, Duration>,
     pub hangs: BTreeSet<String>,
     pub faults: VecDeque<(String, Fault)>,
-    pub losses: VecDeque<String>,
+    pub lost_answers: VecDeque<String>,
 }
 
 /// Matches every method.
 pub(super) const EVERY: &str = "*";
 
-impl Trouble {
+impl RequestedFaults {
     /// The delay of a method.
     pub fn delay(&self, method: &str) -> Option<Duration> {
         let delay = self.delays.get(method).or_else(|| self.delays.get(EVERY));
@@ -53,11 +53,11 @@ impl Trouble {
     }
 
     /// Takes whether the answer to this call is lost.
-    pub fn take_loss(&mut self, method: &str) -> bool {
+    pub fn take_lost_answer(&mut self, method: &str) -> bool {
         let at = self
-            .losses
+            .lost_answers
             .iter()
             .position(|of| of == method || of == EVERY);
-        at.and_then(|at| self.losses.remove(at)).is_some()
+        at.and_then(|at| self.lost_answers.remove(at)).is_some()
     }
 }
