@@ -47,7 +47,7 @@ use insula_apiserver::{Error, Registry, Server};
 use insula_core::Revision;
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 
 use crate::event_sources::EventSources;
 use crate::events::Expiry;
@@ -171,27 +171,33 @@ impl Controllers {
         }
         loop {
             while workers.len() < WORKERS
-                && let Some(item) = queue.take()
+                && let Some(item) = queue.take(Instant::now())
             {
                 let (this, on) = (self.clone(), item.clone());
                 let id = workers.spawn(async move { this.process(&on).await }).id();
                 items.insert(id, item);
             }
+            // Without a free worker, a due item waits for one and not for its time.
+            let next_due = queue.next_due().filter(|_| workers.len() < WORKERS);
             tokio::select! {
                 () = &mut stop => break,
-                found = event_sources.next() => found.into_iter().for_each(|item| queue.add(item)),
+                found = event_sources.next() => {
+                    let now = Instant::now();
+                    found.into_iter().for_each(|item| queue.add(item, now));
+                }
                 Some(done) = workers.join_next_with_id() => {
                     let (id, action) = done.unwrap_or_else(|error| {
                         tracing::error!(%error, "controller task panicked");
                         (error.id(), Action::Retry(Instant::now() + RETRY_DELAY))
                     });
                     if let Some(item) = items.remove(&id) {
-                        queue.done(item, action);
+                        queue.done(item, action, Instant::now());
                     }
                 }
-                _ = poll.tick(), if queue.has_waiting() => {
-                    queue.wake(Instant::now(), |item, seen| self.has_changed(item, seen));
+                _ = poll.tick(), if queue.awaits_changes() => {
+                    queue.wake_changed(Instant::now(), |item, seen| self.has_changed(item, seen));
                 }
+                () = sleep_until(next_due.unwrap_or_else(Instant::now)), if next_due.is_some() => {}
             }
         }
         workers.shutdown().await;

@@ -1,6 +1,6 @@
 //! The items that the controllers process, and the tasks they stand for.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use insula_apiserver::registry::Address;
@@ -8,12 +8,13 @@ use insula_cache::Place;
 use insula_core::{Revision, Space};
 use insula_kinds::core_kind;
 use insula_kinds::{KindId, kinds};
+use insula_workqueue::{Priority, WorkQueue};
 use tokio::time::Instant;
 
 use crate::Action;
 
 /// One task for one object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Item {
     /// The task.
     pub task: Task,
@@ -24,7 +25,7 @@ pub struct Item {
 }
 
 /// The kind of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Task {
     /// Empty and remove a namespace that is being deleted.
     Namespace,
@@ -132,99 +133,66 @@ impl Item {
     }
 }
 
-/// Items, each at most once, in the order in which they came.
+/// The items to process, each at most once and by one worker at a time.
 #[derive(Debug, Default)]
 pub struct Queue {
-    states: HashMap<Item, State>,
-    ready: VecDeque<Item>,
-    waiting: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Ready,
-    Running,
-    /// It changed while it was worked on.
-    RunningStale,
-    Waiting(Until),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Until {
-    /// Something in its space changes after this revision.
-    Changed(Revision),
-    Time(Instant),
-    /// The same, and its own events do not wake it.
-    CooledDown(Instant),
+    items: WorkQueue<Item, Instant>,
+    /// Items that wait for a change in their space after this revision.
+    awaiting: HashMap<Item, Revision>,
 }
 
 impl Queue {
-    /// Something is to be done about the item, as of now.
-    pub fn add(&mut self, item: Item) {
-        match self.states.get_mut(&item) {
-            None => self.push(item),
-            Some(State::Ready | State::RunningStale | State::Waiting(Until::CooledDown(_))) => {}
-            Some(state @ State::Running) => *state = State::RunningStale,
-            Some(State::Waiting(_)) => {
-                self.waiting -= 1;
-                self.push(item);
+    /// Makes the item due now, or when it has cooled down.
+    pub fn add(&mut self, item: Item, now: Instant) {
+        self.awaiting.remove(&item);
+        self.items.add(item, Priority::Normal, now);
+    }
+
+    /// Takes the next item that is due.
+    pub fn take(&mut self, now: Instant) -> Option<Item> {
+        self.items.take(now)
+    }
+
+    /// Ends the processing of an item.
+    pub fn done(&mut self, item: Item, action: Action, now: Instant) {
+        let added = self.items.done(&item).is_some();
+        match action {
+            Action::Retry(at) => self.items.add_at(item, at),
+            Action::CoolDown(until) => {
+                self.items.hold(&item, until);
+                self.items.add_at(item, until);
             }
+            Action::AwaitChange(_) | Action::Done if added => self.add(item, now),
+            Action::AwaitChange(seen) => {
+                self.items.remove(&item);
+                self.awaiting.insert(item, seen);
+            }
+            Action::Done => self.items.remove(&item),
         }
     }
 
-    /// The next to be worked on.
-    pub fn take(&mut self) -> Option<Item> {
-        let item = self.ready.pop_front()?;
-        self.states.insert(item.clone(), State::Running);
-        Some(item)
+    /// When the next item is due.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.items.next_due()
     }
 
-    /// An item that was taken was worked on.
-    pub fn done(&mut self, item: Item, next: Action) {
-        let stale = self.states.get(&item) == Some(&State::RunningStale);
-        match next {
-            Action::Retry(at) => self.wait(item, Until::Time(at)),
-            Action::CoolDown(at) => self.wait(item, Until::CooledDown(at)),
-            _ if stale => self.push(item),
-            Action::AwaitChange(seen) => self.wait(item, Until::Changed(seen)),
-            Action::Done => {
-                self.states.remove(&item);
-            }
-        }
+    /// Whether any item waits for a change in its space.
+    pub fn awaits_changes(&self) -> bool {
+        !self.awaiting.is_empty()
     }
 
-    /// Whether anything waits.
-    pub const fn has_waiting(&self) -> bool {
-        self.waiting > 0
-    }
-
-    /// What waited long enough is ready again.
-    pub fn wake(&mut self, now: Instant, has_changed: impl Fn(&Item, Revision) -> bool) {
-        let due = |(item, state): (&Item, &State)| match state {
-            State::Waiting(Until::Time(at) | Until::CooledDown(at)) => *at <= now,
-            State::Waiting(Until::Changed(seen)) => has_changed(item, *seen),
-            _ => false,
-        };
-        let due: Vec<Item> = self
-            .states
+    /// Makes the items due in whose space something has changed.
+    pub fn wake_changed(&mut self, now: Instant, has_changed: impl Fn(&Item, Revision) -> bool) {
+        let changed = |(item, seen): &(&Item, &Revision)| has_changed(item, **seen);
+        let changed: Vec<Item> = self
+            .awaiting
             .iter()
-            .filter(|(item, state)| due((item, state)))
+            .filter(changed)
             .map(|(item, _)| item.clone())
             .collect();
-        for item in due {
-            self.waiting -= 1;
-            self.push(item);
+        for item in changed {
+            self.add(item, now);
         }
-    }
-
-    fn push(&mut self, item: Item) {
-        self.states.insert(item.clone(), State::Ready);
-        self.ready.push_back(item);
-    }
-
-    fn wait(&mut self, item: Item, until: Until) {
-        self.waiting += 1;
-        self.states.insert(item, State::Waiting(until));
     }
 }
 
@@ -243,17 +211,18 @@ mod tests {
     #[test]
     fn item_added_while_processed_is_processed_again() {
         let mut queue = Queue::default();
-        queue.add(item("a"));
-        queue.add(item("a"));
-        let taken = queue.take().unwrap();
-        assert_eq!(queue.take(), None);
-        queue.add(item("a"));
-        assert_eq!(queue.take(), None, "one worker per item");
-        queue.done(taken, Action::Done);
-        let taken = queue.take().unwrap();
-        queue.done(taken, Action::Done);
-        assert_eq!(queue.take(), None);
-        assert!(queue.states.is_empty());
+        let now = Instant::now();
+        queue.add(item("a"), now);
+        queue.add(item("a"), now);
+        let taken = queue.take(now).unwrap();
+        assert_eq!(queue.take(now), None);
+        queue.add(item("a"), now);
+        assert_eq!(queue.take(now), None, "one worker per item");
+        queue.done(taken, Action::Done, now);
+        let taken = queue.take(now).unwrap();
+        queue.done(taken, Action::Done, now);
+        assert_eq!(queue.take(now), None);
+        assert!(queue.items.is_empty());
     }
 
     #[test]
@@ -265,18 +234,18 @@ mod tests {
             ("space", Action::AwaitChange(Revision::new(2))),
             ("time", Action::Retry(now)),
         ] {
-            queue.add(item(name));
-            let taken = queue.take().unwrap();
-            queue.done(taken, next);
+            queue.add(item(name), now);
+            let taken = queue.take(now).unwrap();
+            queue.done(taken, next, now);
         }
-        assert!(queue.has_waiting());
-        queue.add(item("event"));
-        assert_eq!(queue.take(), Some(item("event")));
-        queue.wake(now, |_, _| false);
-        assert_eq!(queue.take(), Some(item("time")));
-        queue.wake(now, |_, seen| seen == Revision::new(2));
-        assert_eq!(queue.take(), Some(item("space")));
-        assert!(!queue.has_waiting());
+        assert!(queue.awaits_changes());
+        queue.add(item("event"), now);
+        assert_eq!(queue.take(now), Some(item("event")));
+        queue.wake_changed(now, |_, _| false);
+        assert_eq!(queue.take(now), Some(item("time")));
+        queue.wake_changed(now, |_, seen| seen == Revision::new(2));
+        assert_eq!(queue.take(now), Some(item("space")));
+        assert!(!queue.awaits_changes());
     }
 
     #[test]
@@ -284,18 +253,17 @@ mod tests {
         let mut queue = Queue::default();
         let now = Instant::now();
         let later = now + std::time::Duration::from_secs(1);
-        queue.add(item("a"));
-        let taken = queue.take().unwrap();
-        queue.add(item("a"));
-        queue.done(taken, Action::CoolDown(later));
-        queue.add(item("a"));
-        queue.wake(now, |_, _| true);
-        assert_eq!(queue.take(), None);
-        assert!(queue.has_waiting());
-        queue.wake(later, |_, _| false);
-        let taken = queue.take().unwrap();
-        queue.done(taken, Action::Done);
-        assert!(!queue.has_waiting());
-        assert!(queue.states.is_empty());
+        queue.add(item("a"), now);
+        let taken = queue.take(now).unwrap();
+        queue.add(item("a"), now);
+        queue.done(taken, Action::CoolDown(later), now);
+        queue.add(item("a"), now);
+        queue.wake_changed(now, |_, _| true);
+        assert_eq!(queue.take(now), None);
+        assert_eq!(queue.next_due(), Some(later));
+        let taken = queue.take(later).unwrap();
+        queue.done(taken, Action::Done, later);
+        assert_eq!(queue.next_due(), None);
+        assert!(queue.items.is_empty());
     }
 }
