@@ -54,7 +54,7 @@ pub fn last_change(cache: &Cache, name: &str) -> Revision {
     mark.map_or(Revision::ZERO, |mark| cache.last_of_all(mark))
 }
 
-/// Reconciles definitions of the same group in a space whose names were taken.
+/// Reconciles definitions of the same group in a space that waited for names.
 async fn reconcile_waiting(registry: &Registry, address: &Address, space: &Space) -> Result<bool> {
     let mut finished = true;
     for other in group_of(registry, address, space) {
@@ -68,7 +68,7 @@ async fn reconcile_waiting(registry: &Registry, address: &Address, space: &Space
     Ok(finished)
 }
 
-/// Reconciles tenants' definitions whose names were taken by a published one. If they wait for
+/// Reconciles tenants' definitions that waited for names of a published one. If they wait for
 /// anything else, their own items handle it.
 async fn reconcile_tenants(registry: &Registry, address: &Address) -> Result<()> {
     for (space, _) in registry.cache().everywhere(insula_cache::definitions()) {

@@ -1,12 +1,11 @@
 //! Kubernetes controllers that run in the server's own process.
 //!
-//! A [namespace](mod@namespace) or [tenant](mod@tenant) that is being deleted is emptied and then
-//! removed. Approved [certificate](mod@certificates) signing requests are signed. The protection
-//! finalizer of [volumes](mod@protection) that are no longer in use is removed. [Token](mod@tokens)
-//! Secrets of service accounts are filled, and deleted with their account. The rules of [aggregated
-//! ClusterRoles](mod@aggregation) are kept up to date. Objects are [garbage collected](mod@garbage)
-//! with their owners. The [objects that every namespace has](mod@bootstrap_objects) are restored.
-//! Old [events](mod@events) expire. The status of [quotas](mod@quotas) is recounted.
+//! A namespace or tenant that is being deleted is emptied and then removed. Approved certificate
+//! signing requests are signed. The protection finalizer of volumes that are no longer in use is
+//! removed. Token Secrets of service accounts are filled, and deleted with their account. The rules
+//! of aggregated ClusterRoles are kept up to date. Objects are garbage collected with their owners.
+//! The objects that every namespace has are restored. Old events expire. The status of quotas is
+//! recounted.
 //!
 //! One task reads the event logs of the few kinds that trigger work, over all spaces. A tenant
 //! without pending work costs no task, no watch and no memory, and an idle server runs nothing.
@@ -18,21 +17,21 @@
 //! Every step compares before it writes. A step may therefore run twice, on two servers over one
 //! store or after a restart, and all state that is needed after a crash is in the objects.
 
-pub mod aggregation;
-pub mod bootstrap_objects;
-pub mod certificates;
+mod aggregation;
+mod bootstrap_objects;
+mod certificates;
 mod conditions;
-pub mod definitions;
+mod definitions;
 mod event_sources;
-pub mod events;
-pub mod garbage;
-pub mod namespace;
-pub mod protection;
+mod events;
+mod garbage;
+mod namespace;
+mod protection;
 mod queue;
-pub mod quotas;
-pub mod tenant;
+mod quotas;
+mod tenant;
 mod terminate;
-pub mod tokens;
+mod tokens;
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -57,7 +56,7 @@ use crate::tokens::TokenSecrets;
 
 /// All controllers of one server.
 #[derive(Clone)]
-pub struct Controllers {
+struct Controllers {
     registry: Arc<Registry>,
     authority: Arc<Authority>,
     accounts: Option<Arc<Accounts>>,
@@ -127,7 +126,7 @@ impl Action {
 impl Controllers {
     /// Controllers for the objects of one server. `authority` signs certificates, the server's own
     /// and those of clients; `accounts` signs tokens, and without it no token Secret is filled.
-    pub const fn new(
+    const fn new(
         registry: Arc<Registry>,
         authority: Arc<Authority>,
         accounts: Option<Arc<Accounts>>,
@@ -143,7 +142,7 @@ impl Controllers {
 
     /// Runs until `stop` completes. All tasks have ended when it returns; unfinished work is
     /// resumed at the next start.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
+    async fn run(self, stop: impl Future<Output = ()>) {
         let collector = Collector::new(Arc::clone(&self.registry));
         let (end, ended) = oneshot::channel::<()>();
         let run_queue = async {

@@ -181,7 +181,7 @@ impl Queue {
         !self.awaiting.is_empty()
     }
 
-    /// Makes the items due in whose space something has changed.
+    /// Makes the items due that waited for a change in their space.
     pub fn wake_changed(&mut self, now: Instant, has_changed: impl Fn(&Item, Revision) -> bool) {
         let changed = |(item, seen): &(&Item, &Revision)| has_changed(item, **seen);
         let changed: Vec<Item> = self

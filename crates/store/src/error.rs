@@ -12,25 +12,27 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The history before `floor` is gone.
-    #[error("that revision is no longer kept; the oldest that is kept is {floor}")]
+    #[error("revision is compacted; the oldest available revision is {floor}")]
     Compacted {
         /// The oldest revision that can still be read, and watched from.
         floor: Revision,
     },
 
     /// The requested revision has not been reached.
-    #[error("that revision has not happened yet; the store is at {current}")]
+    #[error("revision is not reached yet; the store is at {current}")]
     Future {
         /// The store's revision.
         current: Revision,
     },
 
     /// The transaction violates the contract.
-    #[error("the transaction is not valid: {0}")]
+    #[error("invalid transaction: {0}")]
     Invalid(&'static str),
 
     /// The transaction is larger than every engine supports.
-    #[error("the transaction has {bytes} bytes of keys and values; the most is {limit}")]
+    #[error(
+        "transaction is too large: {bytes} bytes of keys and values, at most {limit} are allowed"
+    )]
     TooLarge {
         /// The size of the transaction.
         bytes: usize,

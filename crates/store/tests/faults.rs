@@ -163,13 +163,13 @@ async fn failed_sync_makes_the_store_read_only_until_reopened() {
             "{refused:?}"
         );
     }
-    assert_eq!(subject.store.revision().await, Ok(head), "nobody sees it");
+    assert_eq!(subject.store.revision().await, Ok(head), "not readable");
     subject.check().await;
     watch.request_progress().await.unwrap();
     assert_eq!(
         watch.next().await,
         Ok(WatchItem::Progress(head)),
-        "nobody is told of it"
+        "not watched"
     );
     drop(watch);
 

@@ -79,9 +79,9 @@ impl Engine {
 /// The configuration of a test server.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The space of users whose credential names no tenant.
+    /// The space of users with a credential that names no tenant.
     pub default_tenant: Option<Space>,
-    /// An OpenID Connect provider whose tokens are accepted.
+    /// An OpenID Connect provider that is trusted.
     pub provider: Option<Arc<Provider>>,
     /// Lines of a token file, in addition to those that every test server has.
     pub tokens: String,

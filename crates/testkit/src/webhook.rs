@@ -86,7 +86,7 @@ impl FakeWebhook {
         Self::named(&["localhost"], reply).await
     }
 
-    /// Starts one whose certificate is also valid for these names.
+    /// Starts one with a certificate that is also valid for these names.
     pub async fn named(names: &[&str], reply: Reply) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;

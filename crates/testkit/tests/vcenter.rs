@@ -583,7 +583,7 @@ async fn connection_modes_can_be_changed() -> anyhow::Result<()> {
     let mut inside = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
     vcenter.set_connection_mode(ConnectionMode::Closed).await;
     vcenter
-        .wait_for("nobody inside", |it| it.open_connections() == 0)
+        .wait_for("no open connections", |it| it.open_connections() == 0)
         .await?;
     assert!(inside.call("Logout", SESSIONS).await.is_err());
     let refused = RawClient::connect(&vcenter)

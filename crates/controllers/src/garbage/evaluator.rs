@@ -105,7 +105,7 @@ impl<'a> Evaluator<'a> {
         self.hold(uid, namespace) == Hold::None
     }
 
-    /// The owners whose deletion the object blocks.
+    /// The waiting owners that the object blocks.
     pub fn held_by(&self, object: &Stored) -> Vec<Node> {
         let ties = object.owner_refs().unwrap_or_default();
         let blocking = ties.owners.iter().filter(|owner| owner.blocks());

@@ -75,13 +75,13 @@ async fn owners(client: &Client, path: &str) -> anyhow::Result<Vec<String>> {
 
 /// Waits until the collector has processed everything that happened before.
 async fn await_collector(client: &Client) -> anyhow::Result<()> {
-    let nobody = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no"});
+    let missing = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "missing", "uid": "no"});
     for round in [
         "await_collector-1",
         "await_collector-2",
         "await_collector-3",
     ] {
-        create(client, MAPS, owned(round, std::slice::from_ref(&nobody))).await?;
+        create(client, MAPS, owned(round, std::slice::from_ref(&missing))).await?;
         until_gone(client, &format!("{MAPS}/{round}")).await?;
     }
     Ok(())
@@ -252,8 +252,8 @@ async fn orphaned_dependents_stay_without_owner_references() -> anyhow::Result<(
 #[tokio::test]
 async fn built_in_objects_stay_whatever_owner_they_name() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
-    let nobody = json!({"apiVersion": "v1", "kind": "Node", "name": "nobody", "uid": "no"});
-    let patch = json!({"metadata": {"ownerReferences": [nobody]}});
+    let missing = json!({"apiVersion": "v1", "kind": "Node", "name": "missing", "uid": "no"});
+    let patch = json!({"metadata": {"ownerReferences": [missing]}});
     for path in [
         "/api/v1/namespaces/default",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles/edit",

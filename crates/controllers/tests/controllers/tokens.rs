@@ -165,7 +165,7 @@ async fn secret_of_a_missing_or_replaced_account_is_deleted() -> anyhow::Result<
     create(&client, SECRETS, foreign).await?;
     until_gone(&client, &format!("{SECRETS}/foreign")).await?;
     // Secrets of other types are left alone.
-    let mut plain = secret("plain", "nobody");
+    let mut plain = secret("plain", "missing");
     plain["type"] = "Opaque".into();
     create(&client, SECRETS, plain).await?;
     create(&client, SECRETS, secret("later", "robot")).await?;
@@ -329,8 +329,9 @@ async fn deleted_secret_is_removed_from_its_account() -> anyhow::Result<()> {
 async fn token_secret_requires_an_account_and_has_an_immutable_type() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
-    let nobody = json!({"metadata": {"name": "x"}, "type": "kubernetes.io/service-account-token"});
-    let refused = client.post(SECRETS, &nobody).await?;
+    let without_account =
+        json!({"metadata": {"name": "x"}, "type": "kubernetes.io/service-account-token"});
+    let refused = client.post(SECRETS, &without_account).await?;
     assert_eq!(refused.status, 422);
     assert_eq!(
         refused.message(),

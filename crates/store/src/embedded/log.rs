@@ -104,7 +104,7 @@ impl Log {
         self.syncs
     }
 
-    /// Appends a frame whose first transaction has the revision `first`, and syncs.
+    /// Appends a frame, with `first` as the revision of its first transaction, and syncs.
     ///
     /// [`Error::Full`]: nothing was written, and it may be retried.
     /// [`Error::Indeterminate`]: the frame may be there after a restart, and the log accepts no

@@ -149,7 +149,7 @@ impl Table {
                 .collect()
         };
         let newest_first = memories.iter().map(|memory| memory.range(&bounds));
-        // The key whose visible version has been found.
+        // The key of the last visible version.
         let mut found_key: Vec<u8> = Vec::new();
         for row in Merge::new(newest_first.collect(), self.tree.range(&bounds)) {
             let (row_key, row) = row?;

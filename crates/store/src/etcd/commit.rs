@@ -18,7 +18,7 @@ use crate::{
 /// etcd's default request limit is 1.5 MiB; this leaves room for its own framing.
 const REQUEST_BYTES: usize = (3 << 19) - (8 << 10);
 
-/// How often a transaction is retried whose conflict had disappeared when it was read.
+/// How often a transaction is retried if its conflict has disappeared when it is read.
 const ATTEMPTS: usize = 8;
 
 /// No key is ever modified at this revision.

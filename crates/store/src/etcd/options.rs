@@ -57,7 +57,7 @@ impl Options {
             endpoint: text.to_owned(),
             reason,
         };
-        let not_an_address = |_| invalid("it is not a URL");
+        let not_an_address = |_| invalid("not a URL");
         let endpoint = Endpoint::from_shared(text.to_owned()).map_err(not_an_address)?;
         let endpoint = endpoint
             .connect_timeout(Self::CONNECT_TIMEOUT)
@@ -69,9 +69,11 @@ impl Options {
             (Some("https"), Some(tls)) => endpoint
                 .tls_config(tls.config())
                 .map_err(|error| ConnectError::Certificates(error.to_string())),
-            (Some("http"), Some(_)) => Err(invalid("there are certificates, and it is not https")),
-            (Some("https"), None) => Err(invalid("it is https, and there is no CA to trust")),
-            _ => Err(invalid("it begins with neither http:// nor https://")),
+            (Some("http"), Some(_)) => Err(invalid(
+                "certificates are configured, but the endpoint is not https",
+            )),
+            (Some("https"), None) => Err(invalid("the endpoint is https, but no CA is configured")),
+            _ => Err(invalid("the scheme is neither http nor https")),
         }
     }
 }
@@ -173,21 +175,21 @@ mod tests {
         };
         assert_eq!(refusal(&[], None), ConnectError::NoEndpoint);
         for (text, tls, expected) in [
-            ("", None, "it is not a URL"),
+            ("", None, "not a URL"),
             (
                 "localhost:2379",
                 None,
-                "it begins with neither http:// nor https://",
+                "the scheme is neither http nor https",
             ),
             (
                 "https://h:1",
                 None,
-                "it is https, and there is no CA to trust",
+                "the endpoint is https, but no CA is configured",
             ),
             (
                 "http://h:1",
                 tls(),
-                "there are certificates, and it is not https",
+                "certificates are configured, but the endpoint is not https",
             ),
         ] {
             let ConnectError::Endpoint { endpoint, reason } = refusal(&[text], tls) else {

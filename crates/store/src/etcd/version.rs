@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The first version whose watch progress is never ahead of the events
+/// The first version in which watch progress is never ahead of the events
 /// (<https://github.com/etcd-io/etcd/issues/15220>).
 pub(super) const MIN_VERSION: Version = Version([3, 5, 13]);
 

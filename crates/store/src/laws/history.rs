@@ -100,7 +100,7 @@ impl History {
                     let fits =
                         |called: &&Transaction| explains(called, *revision, changes, state).is_ok();
                     let Some(at) = in_doubt.iter().position(fits) else {
-                        return Err(format!("nobody asked for revision {revision}: {changes:?}"));
+                        return Err(format!("no call wrote revision {revision}: {changes:?}"));
                     };
                     in_doubt.swap_remove(at);
                 }
@@ -369,7 +369,7 @@ mod tests {
             ..history(vec![create(1, 2, Some(2))])
         };
         let twice = history(vec![create(1, 2, Some(2)), update(3, 4, Some(2))]);
-        let unasked = history(vec![create(1, 2, Some(2))]);
+        let unexplained = history(vec![create(1, 2, Some(2))]);
         let swapped = history(vec![update(1, 2, Some(2)), create(3, 4, Some(3))]);
         let stale_read = history(vec![
             create(1, 2, Some(2)),
@@ -387,7 +387,7 @@ mod tests {
         for (name, history, why) in [
             ("lost", lost, "is lost"),
             ("twice", twice, "given twice"),
-            ("unasked", unasked, "nobody asked"),
+            ("unexplained", unexplained, "no call wrote"),
             ("swapped", swapped, "did not hold"),
             ("stale read", stale_read, "was known"),
             ("wrong read", wrong_read, "a read at 3 showed"),

@@ -52,7 +52,7 @@ impl FakeEtcd {
     }
 
     pub fn count(&self, method: &str) -> usize {
-        let requests = self.requests.lock().expect("nobody panics with it");
+        let requests = self.requests.lock().expect("no holder panics");
         requests.get(method).copied().unwrap_or(0)
     }
 }
@@ -91,7 +91,7 @@ async fn serve_connection(
             send_version(respond, version);
             continue;
         }
-        let mut requests = requests.lock().expect("nobody panics with it");
+        let mut requests = requests.lock().expect("no holder panics");
         *requests.entry(method).or_default() += 1;
         match answer {
             Answer::Hangup => return,

@@ -1,8 +1,8 @@
-//! A watch over the mount, for the case that the process dies without unmounting.
+//! Unmounts the disk if the process dies without doing so.
 //!
-//! A process that is killed while one of its threads waits for its own disk never ends:
-//! the kernel waits for an answer that nobody is left to give, and keeps the mount. Only
-//! someone outside can break that off.
+//! A process that is killed while one of its threads waits for its own disk never ends: the
+//! kernel waits for an answer that can no longer come, and keeps the mount. Only another process
+//! can abort that.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

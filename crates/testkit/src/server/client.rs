@@ -134,7 +134,7 @@ impl Client {
         self.exchange(method, path, headers, body).await
     }
 
-    /// Sends a request whose body is announced but never sent.
+    /// Sends a request with an announced body that is never sent.
     pub async fn send_endless(
         &self,
         method: Method,

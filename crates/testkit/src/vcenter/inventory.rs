@@ -92,7 +92,7 @@ impl Inventory {
         id
     }
 
-    /// Adds a node at a path whose parent exists.
+    /// Adds a node at a path. Its parent must exist.
     pub fn add_at(&mut self, kind: &'static str, prefix: &str, path: &str) -> Option<String> {
         let (parent, name) = path.rsplit_once('/')?;
         let parent = self.find(parent)?;

@@ -41,7 +41,7 @@ fn in_order(element: &Element, wanted: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Types whose content is not checked.
+/// Types with unchecked content.
 const OPAQUE: &[&str] = &["CustomizationSpec"];
 
 #[rustfmt::skip]

@@ -256,7 +256,7 @@ fn apply(op: &Op, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The effect of a change whose bytes are lost.
+/// The effect of a change if its bytes are lost.
 fn apply_length(op: &Op, bytes: &mut Vec<u8>) {
     match op {
         Op::Write { offset, data, .. } => {
@@ -276,7 +276,7 @@ fn edit(op: &Op) -> (Option<&Place>, Option<&Place>, Inode) {
     }
 }
 
-/// The directories whose names an operation changes.
+/// The directories in which an operation changes names.
 fn dirs(op: &Op) -> BTreeSet<Inode> {
     let (from, to, _) = edit(op);
     let places = from.into_iter().chain(to);

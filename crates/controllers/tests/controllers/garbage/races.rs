@@ -9,11 +9,11 @@ use super::{MAPS, create, delete, free, names, owned, owners, reference, settle,
 async fn dependent_that_gets_another_owner_in_time_stays() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let keeper = create(&client, MAPS, free("keeper")).await?;
-    let nobody = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no"});
+    let missing = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "missing", "uid": "no"});
     let adopt = json!({"metadata": {"ownerReferences": [reference(&keeper, true)]}});
     let rounds = (0..100).map(|at| {
         let (client, adopt) = (&client, &adopt);
-        let orphan = owned(&format!("d-{at:03}"), std::slice::from_ref(&nobody));
+        let orphan = owned(&format!("d-{at:03}"), std::slice::from_ref(&missing));
         async move {
             let path = format!("{MAPS}/d-{at:03}");
             create(client, MAPS, orphan).await?;

@@ -47,7 +47,7 @@ impl Catalog {
         segments.front()?.first.get().copied()
     }
 
-    /// Removes the segments whose revisions are all at or below `through`, except the one being
+    /// Removes the segments with no revision above `through`, except the one being
     /// written. Returns how many were removed.
     ///
     /// A file that cannot be removed stays until the next start; it does no harm.

@@ -191,7 +191,7 @@ impl FrameBuilder {
         self.bytes.put_u64_le(floor.get());
     }
 
-    /// Completes the frame, whose first transaction has the revision `first`.
+    /// Completes the frame. Its first transaction has the revision `first`.
     pub(super) fn seal(&mut self, salt: u64, first: Revision) -> &[u8] {
         let body = self.bytes.len() - FRAME_HEADER_BYTES;
         let checksum = frame_checksum(salt, body, first, &self.bytes[FRAME_HEADER_BYTES..]);

@@ -147,7 +147,7 @@ fn find_used(segments: &[Arc<Segment>]) -> Result<usize> {
     Ok(used)
 }
 
-/// A segment whose first frame is incomplete must have no other frame.
+/// A segment with an incomplete first frame must have no other frame.
 fn check_unused(segment: &Segment) -> Result<()> {
     let read = || segment.rest(&fs::File::open(&segment.path)?, HEADER_BYTES);
     let rest = read().map_err(|error| segment::unreadable(&segment.path, &error))?;
