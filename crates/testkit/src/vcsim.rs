@@ -32,7 +32,7 @@ use crate::peer;
 /// How long it may take to listen. Half a second is usual.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The user agent of the test's own requests.
-const USER_AGENT: &str = "insula-testkit";
+const CLIENT_AGENT: &str = "insula-testkit";
 
 /// A simulator on its own port. Dropping it stops the process.
 #[derive(Debug)]
@@ -190,7 +190,7 @@ impl VcSim {
             username: text(session, "userName"),
             agent: text(session, "userAgent"),
         });
-        Ok(seen.filter(|seen| seen.agent != USER_AGENT).collect())
+        Ok(seen.filter(|seen| seen.agent != CLIENT_AGENT).collect())
     }
 
     /// Terminates a session, as an administrator does.
@@ -228,7 +228,7 @@ impl VcSim {
         );
         let mut request = Request::post("/sdk")
             .header(HOST, self.address())
-            .header(USER_AGENT, USER_AGENT)
+            .header(USER_AGENT, CLIENT_AGENT)
             .header("soapaction", "urn:vim25/6.7");
         if let Some(cookie) = cookie {
             request = request.header(COOKIE, cookie);
