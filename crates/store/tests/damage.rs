@@ -118,12 +118,12 @@ async fn read_all(store: &Embedded, intact: &Intact) -> Examination {
     for (revision, changes) in &intact.log {
         match watch.next().await {
             Ok(WatchItem::Changes {
-                revision: told,
+                revision: delivered,
                 changes: found,
             }) => {
                 assert!(
-                    (&told, &found) == (revision, changes),
-                    "a wrong history was told"
+                    (&delivered, &found) == (revision, changes),
+                    "wrong history delivered"
                 );
             }
             Ok(item) => panic!("{item:?}"),

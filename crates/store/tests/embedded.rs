@@ -161,7 +161,9 @@ mod under_pressure {
             seen = now;
             watch.request_progress().await.unwrap();
             match watch.next().await {
-                Ok(WatchItem::Progress(told)) => assert!(told >= seen, "{told} after {seen}"),
+                Ok(WatchItem::Progress(delivered)) => {
+                    assert!(delivered >= seen, "{delivered} after {seen}")
+                }
                 other => panic!("{other:?}"),
             }
         }

@@ -120,13 +120,13 @@ async fn full_disk_refuses_writes_until_there_is_space() {
         assert!(matches!(again, Error::Full(_)), "round {round}: {again:?}");
         subject.check().await;
         let head = subject.store.revision().await.unwrap();
-        let mut told = start;
-        while told < head {
+        let mut delivered = start;
+        while delivered < head {
             let WatchItem::Changes { revision, .. } = watch.next().await.unwrap() else {
                 panic!("no changes")
             };
-            assert_eq!(revision, told.next(), "watches go on");
-            told = revision;
+            assert_eq!(revision, delivered.next(), "watches go on");
+            delivered = revision;
         }
         subject.disk.heal();
         let begun = Instant::now();
@@ -276,7 +276,7 @@ async fn compaction_with_a_failed_sync_is_indeterminate() {
     let after = subject.store.statistics().floor;
     assert!(
         after < floor || matches!(in_doubt, Err(Error::Indeterminate(_))),
-        "the floor is {after}, and the caller was told {in_doubt:?}"
+        "the floor is {after}, and the caller got {in_doubt:?}"
     );
 }
 

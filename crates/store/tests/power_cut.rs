@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use check::{Told, check};
+use check::{Acknowledged, check};
 use insula_testkit::disk::{Disk, Loss, Rng, Trace};
 use run::Run;
 
@@ -44,8 +44,8 @@ async fn cut(trace: &Trace, run: &Run, count: usize, seed: u64) -> Result<(), St
         let loss = Loss::pick(&mut rng);
         let folder = scratch();
         cuts.image(loss, &mut rng).write_to(folder.path()).unwrap();
-        let told = Told::of(cuts.acknowledged());
-        check(&folder.path().join(STORE), run, told)
+        let acknowledged = Acknowledged::of(cuts.acknowledged());
+        check(&folder.path().join(STORE), run, acknowledged)
             .await
             .map_err(|broken| format!("cut {n} at {at}, {loss:?}, seed {seed}: {broken}"))?;
     }
@@ -65,7 +65,7 @@ async fn record(disk: Disk, writes: usize) -> (Trace, Run) {
     // Tables fall behind the log, so that several wait to be written at a time.
     disk.slow_sync(|path| is_in(path, "tables"), Duration::from_millis(3));
     let disk = Arc::new(disk);
-    let run = run::work(&disk, &folder, writes).await;
+    let run = run::run_workload(&disk, &folder, writes).await;
     (disk.trace(), run)
 }
 
@@ -90,7 +90,7 @@ async fn nothing_is_lost_while_tables_wait_to_be_written() {
     disk.slow_sync(|path| is_in(path, "tables"), Duration::from_millis(30));
     let folder = disk.path().join(STORE);
     let disk = Arc::new(disk);
-    let run = run::forget_everything(&disk, &folder, 1_500).await;
+    let run = run::compact_after_each_write(&disk, &folder, 1_500).await;
     let trace = disk.trace();
     cut(&trace, &run, cuts_wanted(200), 2).await.unwrap();
 }

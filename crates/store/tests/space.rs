@@ -91,9 +91,9 @@ async fn history_floor_and_revision_survive_reopening() {
             assert_eq!(below, Err(Error::Compacted { floor }), "round {round}");
             let mut watch = store.watch(KeyRange::all(), floor).await.unwrap();
             let log = read_log(&mut *watch, last).await;
-            let told: Vec<u64> = log.iter().map(|(revision, _)| revision.get()).collect();
+            let delivered: Vec<u64> = log.iter().map(|(revision, _)| revision.get()).collect();
             let expected: Vec<u64> = (floor.next().get()..=last.get()).collect();
-            assert_eq!(told, expected, "round {round}");
+            assert_eq!(delivered, expected, "round {round}");
         }
         last = write(&store, 700).await;
         floor = Revision::new(last.get() - 300);

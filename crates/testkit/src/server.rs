@@ -318,7 +318,8 @@ impl TestServer {
         subject: &Subject,
         token: &str,
     ) -> anyhow::Result<Client> {
-        self.client_with_identity(self.identity(subject).await?, token).await
+        self.client_with_identity(self.identity(subject).await?, token)
+            .await
     }
 
     /// A certificate for this subject from its CA.

@@ -279,14 +279,14 @@ const LOGOUT: &str = "<Logout xmlns=\"urn:vim25\">\
 /// Waits for the line with the listening address, and keeps reading so that the process can always
 /// write.
 fn wait(said: ChildStdout) -> anyhow::Result<SocketAddr> {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(said).lines().map_while(Result::ok) {
             // Only the first line is received.
-            let _ = tell.send(line);
+            let _ = sender.send(line);
         }
     });
-    let line = told
+    let line = receiver
         .recv_timeout(READY_TIMEOUT)
         .context("it does not say where it listens")?;
     let Some(url) = line.strip_prefix("vcsim ready https://") else {

@@ -215,7 +215,7 @@ impl Reply {
                 return Ok(moved.body(Full::default())?);
             }
             Self::Silence => std::future::pending().await,
-            Self::HangUp => anyhow::bail!("told to"),
+            Self::HangUp => anyhow::bail!("connection closed on request"),
         };
         let response = Response::builder().status(code).header(CONTENT_TYPE, of);
         Ok(response.body(Full::from(body))?)

@@ -384,14 +384,18 @@ const CHILD_PATH_VARIABLE: &str = "INSULA_TESTKIT_DOOMED";
 fn killed_program_leaves_no_mount() {
     let Some(_disk) = Disk::mount() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let told = dir.path().join("path");
+    let path_file = dir.path().join("path");
     let mut child_process = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_process"])
-        .env(CHILD_PATH_VARIABLE, &told)
+        .env(CHILD_PATH_VARIABLE, &path_file)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let path = wait_for(|| fs::read_to_string(&told).ok().filter(|p| p.ends_with('\n')));
+    let path = wait_for(|| {
+        fs::read_to_string(&path_file)
+            .ok()
+            .filter(|p| p.ends_with('\n'))
+    });
     let path = Path::new(path.trim_end());
     child_process.kill().unwrap();
     wait_for(|| child_process.try_wait().unwrap());
@@ -403,7 +407,7 @@ fn killed_program_leaves_no_mount() {
 /// Not a test of its own: the child process that is killed, in the middle of a sync.
 #[test]
 fn child_process() {
-    let Some(told) = std::env::var_os(CHILD_PATH_VARIABLE) else {
+    let Some(path_file) = std::env::var_os(CHILD_PATH_VARIABLE) else {
         return;
     };
     let disk = Disk::mount().unwrap();
@@ -411,7 +415,7 @@ fn child_process() {
     let file = File::create(disk.path().join("file")).unwrap();
     let slow = file.try_clone().unwrap();
     thread::spawn(move || slow.sync_all());
-    fs::write(&told, format!("{}\n", disk.path().display())).unwrap();
+    fs::write(&path_file, format!("{}\n", disk.path().display())).unwrap();
     // The sync above holds the file, so that this waits for it until the end.
     file.sync_all().unwrap();
 }

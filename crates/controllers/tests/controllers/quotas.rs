@@ -27,10 +27,10 @@ async fn until_usage_is_current(server: &TestServer, system: &Client) -> anyhow:
     server.registry().catch_up().await?;
     let life = server.registry().cache().space_state(&Space::parse("t1")?);
     let life = life.context("there is no such tenant")?;
-    let told = until(system, "/api/v1/tenants/t1", |tenant| {
-        tenant.json()["status"]["usage"]["objects"] == life.usage().objects
+    let usage = until(system, "/api/v1/tenants/t1", |tenant| {
+        tenant.json()["status"]["usage"]["objects"] == life.tally().objects
     });
-    Ok(told.await?.json()["status"]["usage"].clone())
+    Ok(usage.await?.json()["status"]["usage"].clone())
 }
 
 #[tokio::test]

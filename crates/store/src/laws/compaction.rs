@@ -76,8 +76,8 @@ pub async fn watch_from_below_the_floor_is_compacted(store: Subject) {
         let refused = match store.watch(everything(), after).await {
             Err(error) => error,
             Ok(mut watch) => {
-                let told = timeout(WAIT_TIMEOUT, watch.next()).await.unwrap();
-                told.expect_err("a change, although some before it are gone")
+                let delivered = timeout(WAIT_TIMEOUT, watch.next()).await.unwrap();
+                delivered.expect_err("a change, although some before it are gone")
             }
         };
         assert_eq!(refused, Error::Compacted { floor }, "after {after}");
@@ -92,8 +92,8 @@ pub async fn watch_from_the_floor_is_complete(store: Subject) {
         assert_eq!(next_changes(&mut *watch).await.0, *revision);
     }
     let gone = delete(&*store, "c").await;
-    let told = next_changes(&mut *watch).await;
-    assert_eq!(told, (gone, vec![Changed::Deleted(key("c"))]));
+    let delivered = next_changes(&mut *watch).await;
+    assert_eq!(delivered, (gone, vec![Changed::Deleted(key("c"))]));
 }
 
 pub async fn keys_that_never_change_survive_every_compaction(store: Subject) {
@@ -124,9 +124,9 @@ pub async fn compaction_changes_neither_state_nor_revision(store: Subject) {
     );
     let next = put(&*store, "b", "new").await;
     assert_eq!(next, last.next());
-    let told = next_changes(&mut *watch).await;
+    let delivered = next_changes(&mut *watch).await;
     assert_eq!(
-        told,
+        delivered,
         (next, vec![Changed::Put(entry("b", "new", next, next))])
     );
 }

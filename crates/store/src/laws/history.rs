@@ -165,7 +165,7 @@ impl History {
                 known = known.max(revision);
             } else if revision < known {
                 return Err(format!(
-                    "asked at {moment}, when {known} was known, and told of {revision}"
+                    "called at {moment}, when {known} was known, and answered with {revision}"
                 ));
             }
         }

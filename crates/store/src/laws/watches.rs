@@ -15,14 +15,14 @@ pub async fn changes_are_delivered_in_order(store: Subject) {
     let after = store.revision().await.unwrap();
     let mut watch = store.watch(everything(), after).await.unwrap();
     let a = put(&*store, "a", "1").await;
-    let told = next_changes(&mut *watch).await;
-    assert_eq!(told, (a, vec![Changed::Put(entry("a", "1", a, a))]));
+    let delivered = next_changes(&mut *watch).await;
+    assert_eq!(delivered, (a, vec![Changed::Put(entry("a", "1", a, a))]));
     let a2 = put(&*store, "a", "2").await;
     let gone = delete(&*store, "a").await;
-    let told = next_changes(&mut *watch).await;
-    assert_eq!(told, (a2, vec![Changed::Put(entry("a", "2", a, a2))]));
-    let told = next_changes(&mut *watch).await;
-    assert_eq!(told, (gone, vec![Changed::Deleted(key("a"))]));
+    let delivered = next_changes(&mut *watch).await;
+    assert_eq!(delivered, (a2, vec![Changed::Put(entry("a", "2", a, a2))]));
+    let delivered = next_changes(&mut *watch).await;
+    assert_eq!(delivered, (gone, vec![Changed::Deleted(key("a"))]));
 }
 
 pub async fn watch_from_the_past_continues_without_gap_or_repeat(store: Subject) {
@@ -66,8 +66,8 @@ pub async fn watch_delivers_only_its_range(store: Subject) {
     }
     for (range, watch) in ranges.iter().zip(&mut watches) {
         for (revision, key) in all.iter().filter(|(_, key)| range.contains(key)) {
-            let (told, changes) = next_changes(&mut **watch).await;
-            assert_eq!((told, changes[0].key()), (*revision, key), "{range:?}");
+            let (delivered, changes) = next_changes(&mut **watch).await;
+            assert_eq!((delivered, changes[0].key()), (*revision, key), "{range:?}");
         }
         let last = all.last().unwrap().0;
         watch.request_progress().await.unwrap();
@@ -155,23 +155,23 @@ pub async fn progress_is_never_ahead_of_changes(store: Subject) {
         }
         last
     });
-    let (mut told, mut progressed, mut changes) = (after, after, 0);
+    let (mut delivered, mut progressed, mut changes) = (after, after, 0);
     while changes < 500 {
         watch.request_progress().await.unwrap();
         match next(&mut *watch).await {
             WatchItem::Changes { revision, .. } => {
-                assert!(revision > told, "in order");
+                assert!(revision > delivered, "in order");
                 assert!(revision > progressed, "progress had passed {revision}");
-                told = revision;
+                delivered = revision;
                 changes += 1;
             }
             WatchItem::Progress(revision) => {
-                assert!(revision >= told && revision >= progressed);
+                assert!(revision >= delivered && revision >= progressed);
                 progressed = revision;
             }
         }
     }
-    assert_eq!(writes.await.unwrap(), told);
+    assert_eq!(writes.await.unwrap(), delivered);
 }
 
 pub async fn slow_watcher_misses_nothing(store: Subject) {
@@ -189,8 +189,8 @@ pub async fn slow_watcher_misses_nothing(store: Subject) {
         revisions.push(at);
     }
     for (n, revision) in revisions.into_iter().enumerate() {
-        let (told, changes) = next_changes(&mut *slow).await;
-        assert_eq!(told, revision);
+        let (delivered, changes) = next_changes(&mut *slow).await;
+        assert_eq!(delivered, revision);
         let Changed::Put(entry) = &changes[0] else {
             panic!("{changes:?}")
         };
@@ -211,18 +211,18 @@ pub async fn cancelled_next_loses_nothing(store: Subject) {
         revisions
     });
     let mut watch = store.watch(everything(), after).await.unwrap();
-    let mut told = vec![];
+    let mut delivered = vec![];
     let mut patience = 0;
-    while told.len() < 400 {
+    while delivered.len() < 400 {
         patience = (patience + 37) % 500;
         let step = timeout(Duration::from_micros(patience), watch.next());
         if let Ok(item) = step.await
             && let WatchItem::Changes { revision, .. } = item.unwrap()
         {
-            told.push(revision);
+            delivered.push(revision);
         }
     }
-    assert_eq!(told, writes.await.unwrap());
+    assert_eq!(delivered, writes.await.unwrap());
 }
 
 pub async fn each_of_many_watchers_gets_its_own_changes(store: Subject) {
@@ -242,8 +242,8 @@ pub async fn each_of_many_watchers_gets_its_own_changes(store: Subject) {
     }
     for (n, watch) in watches.iter_mut().enumerate() {
         for revision in &expected[&n] {
-            let (told, changes) = next_changes(&mut **watch).await;
-            assert_eq!((told, changes.len()), (*revision, 1));
+            let (delivered, changes) = next_changes(&mut **watch).await;
+            assert_eq!((delivered, changes.len()), (*revision, 1));
             assert_eq!(changes[0].key(), &key(&format!("{}x", name(n))));
         }
     }

@@ -218,17 +218,17 @@ async fn commit_refused_as_full_was_not_written() {
 
 /// The results of the keys that a writer created, one after the other.
 async fn create_until_refused(store: Etcd, writer: usize) -> Vec<(String, Result<Outcome, Error>)> {
-    let mut told = Vec::new();
+    let mut outcomes = Vec::new();
     for number in 0.. {
         let key = format!("{writer}/{number}");
         let outcome = within(store.commit(Transaction::create(key.clone(), "v"))).await;
         let refused = matches!(outcome, Err(Error::Unavailable(_)));
-        told.push((key, outcome));
+        outcomes.push((key, outcome));
         if refused {
             break;
         }
     }
-    told
+    outcomes
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -252,11 +252,11 @@ async fn commit_result_is_correct_when_etcd_dies() {
         within(watch.next()).await.unwrap();
     }
     server.kill();
-    let told = writers.join_all().await;
+    let outcomes = writers.join_all().await;
     server.restart();
 
     let mut acknowledged = 0;
-    for (key, outcome) in told.into_iter().flatten() {
+    for (key, outcome) in outcomes.into_iter().flatten() {
         let found = within(store.get(&key.clone().into())).await.unwrap();
         let found = found.map(|entry| entry.modified);
         match outcome {

@@ -37,21 +37,21 @@ async fn watch_resumes_without_gap_or_repeat_after_etcd_restarts() {
             }
         }
     });
-    let mut told = Vec::new();
+    let mut delivered = Vec::new();
     for _ in 0..RESTARTS {
         for _ in 0..100 {
-            told.push(changes(&mut *watch).await.0);
+            delivered.push(changes(&mut *watch).await.0);
         }
         server.kill();
         server.restart();
     }
     for _ in 0..100 {
-        told.push(changes(&mut *watch).await.0);
+        delivered.push(changes(&mut *watch).await.0);
     }
     writer.abort();
 
     // A second, undisturbed watch delivers the expected events.
-    let last = *told.last().unwrap();
+    let last = *delivered.last().unwrap();
     let mut calm = store
         .watch(KeyRange::prefix("k"), Revision::ZERO)
         .await
@@ -60,8 +60,8 @@ async fn watch_resumes_without_gap_or_repeat_after_etcd_restarts() {
     while expected.last() != Some(&last) {
         expected.push(changes(&mut *calm).await.0);
     }
-    assert_eq!(told, expected);
-    assert_eq!(told.len(), (RESTARTS + 1) * 100);
+    assert_eq!(delivered, expected);
+    assert_eq!(delivered.len(), (RESTARTS + 1) * 100);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,8 +145,8 @@ async fn watch_overtaken_by_compaction_while_disconnected_reports_it() {
         other.compact(floor).await.unwrap();
         match within(watch.next()).await {
             Ok(WatchItem::Changes { revision, .. }) => assert_eq!(revision, floor),
-            told => {
-                assert_eq!(told, Err(Error::Compacted { floor }));
+            delivered => {
+                assert_eq!(delivered, Err(Error::Compacted { floor }));
                 let over = within(watch.next()).await;
                 assert!(matches!(over, Err(Error::Unavailable(_))), "{over:?}");
                 return;
@@ -233,18 +233,18 @@ async fn cancelled_next_loses_nothing() {
         }
         revisions
     });
-    let mut told = Vec::new();
-    while told.len() < 200 {
+    let mut delivered = Vec::new();
+    while delivered.len() < 200 {
         // Usually too short to receive anything.
         let item = timeout(Duration::from_micros(100), watch.next()).await;
         if let Ok(item) = item {
             let Ok(WatchItem::Changes { revision, .. }) = item else {
                 panic!("{item:?}");
             };
-            told.push(revision);
+            delivered.push(revision);
         }
     }
-    assert_eq!(told, writer.await.unwrap());
+    assert_eq!(delivered, writer.await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

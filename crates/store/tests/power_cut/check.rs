@@ -7,7 +7,7 @@ use insula_store::embedded::Embedded;
 use insula_store::laws::concurrency::read_log;
 use insula_store::{At, KeyRange, Outcome, Revision, Store, Transaction};
 
-use super::run::{FLOOR, Run, TOLD, options};
+use super::run::{ACKNOWLEDGED, FLOOR, Run, options};
 
 /// What callers had received before the power cut.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +20,7 @@ impl Acknowledged {
     pub fn of(marks: &[u64]) -> Self {
         let mut acknowledged = Self::default();
         for mark in marks {
-            let number = Revision::new(mark & !(TOLD | FLOOR));
+            let number = Revision::new(mark & !(ACKNOWLEDGED | FLOOR));
             if mark & FLOOR != 0 {
                 acknowledged.floor = acknowledged.floor.max(number);
             } else {

@@ -104,8 +104,8 @@ async fn run_phase(
     let acknowledged: BTreeSet<Revision> = writers.join_all().await.concat().into_iter().collect();
     store.close().await;
     let log = watcher.await.unwrap();
-    let told: BTreeSet<Revision> = log.keys().copied().collect();
-    assert_eq!(told, acknowledged, "the watcher was told of every write");
+    let delivered: BTreeSet<Revision> = log.keys().copied().collect();
+    assert_eq!(delivered, acknowledged, "the watcher received every write");
     log
 }
 

@@ -187,7 +187,7 @@ async fn answer(
         shared.journal.send_modify(|_| {});
     }
     if lost {
-        anyhow::bail!("told to lose the answer");
+        anyhow::bail!("answer lost on request");
     }
     respond(&answer.body, answer.cookie.as_deref())
 }

@@ -36,23 +36,23 @@ async fn owner_in_another_namespace_is_ignored_and_reported() -> anyhow::Result<
         let stray = owned("stray", &[reference(&owner, true)]);
         let stray = create(&client, there, stray).await?;
         until_gone(&client, &format!("{there}/stray")).await?;
-        let told = events(&client, "n1").await?;
-        assert_eq!(told.len(), 1);
+        let events_found = events(&client, "n1").await?;
+        assert_eq!(events_found.len(), 1);
         let uid = owner["metadata"]["uid"].as_str().unwrap_or("");
         assert_eq!(
-            told[0]["message"],
+            events_found[0]["message"],
             format!(
                 "ownerRef [v1/ConfigMap, namespace: n1, name: owner, uid: {uid}] does not exist \
                  in namespace \"n1\""
             )
         );
-        assert_eq!(told[0]["type"], "Warning");
-        assert_eq!(told[0]["count"], 1);
+        assert_eq!(events_found[0]["type"], "Warning");
+        assert_eq!(events_found[0]["count"], 1);
         let component = "garbage-collector-controller";
-        assert_eq!(told[0]["source"]["component"], component);
-        assert_eq!(told[0]["reportingComponent"], component);
+        assert_eq!(events_found[0]["source"]["component"], component);
+        assert_eq!(events_found[0]["reportingComponent"], component);
         assert_eq!(
-            told[0]["involvedObject"],
+            events_found[0]["involvedObject"],
             json!({"kind": "ConfigMap", "apiVersion": "v1", "namespace": "n1", "name": "stray",
                 "uid": stray["metadata"]["uid"]})
         );
@@ -69,17 +69,17 @@ async fn cluster_scoped_object_cannot_have_a_namespaced_owner() -> anyhow::Resul
     let solid = create(&client, ROLES, free("solid")).await?;
     let both = [reference(&owner, true), reference(&solid, true)];
     create(&client, ROLES, owned("misplaced", &both)).await?;
-    let told = events(&client, "default").await?;
+    let events_found = events(&client, "default").await?;
     let uid = owner["metadata"]["uid"].as_str().unwrap_or("");
     assert_eq!(
-        told[0]["message"],
+        events_found[0]["message"],
         format!(
             "ownerRef [v1/ConfigMap, namespace: , name: owner, uid: {uid}] does not exist in \
              namespace \"\""
         )
     );
-    assert_eq!(told[0]["involvedObject"]["name"], "misplaced");
-    assert_eq!(told[0]["involvedObject"]["namespace"], Value::Null);
+    assert_eq!(events_found[0]["involvedObject"]["name"], "misplaced");
+    assert_eq!(events_found[0]["involvedObject"]["namespace"], Value::Null);
     // It does not block its supposed owner, and is not deleted with it.
     delete(&client, &format!("{MAPS}/owner"), "Foreground").await?;
     until_gone(&client, &format!("{MAPS}/owner")).await?;
@@ -168,8 +168,8 @@ async fn owner_uid_of_another_space_is_ignored() -> anyhow::Result<()> {
         for other in [&two, &system] {
             settle(other).await?;
             assert_eq!(names(other, MAPS).await?, ["held", "owner"]);
-            let told = other.get(&events_path("default")).await?.json();
-            assert_eq!(told["items"], json!([]));
+            let events_found = other.get(&events_path("default")).await?.json();
+            assert_eq!(events_found["items"], json!([]));
         }
     }
     Ok(())
