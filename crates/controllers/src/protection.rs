@@ -88,11 +88,11 @@ fn is_in_use(registry: &Registry, address: &Address, tree: &Object) -> bool {
             let names = |part: &str, member: &str, of: &Object| {
                 string_field(of, part, member) == Some(name)
             };
-            let asked = |of: &Object| names("spec", "volumeAttributesClassName", of);
+            let requested = |of: &Object| names("spec", "volumeAttributesClassName", of);
             let has = |of: &Object| names("status", "currentVolumeAttributesClassName", of);
-            any_object("persistentvolumes", "", &asked)
+            any_object("persistentvolumes", "", &requested)
                 || any_object("persistentvolumeclaims", "", &|claim| {
-                    asked(claim) || has(claim)
+                    requested(claim) || has(claim)
                 })
         }
         _ => false,

@@ -67,11 +67,14 @@ async fn visible_data_after_a_crash_survives_a_power_cut() {
     };
     let store = open(disk.path()).await;
     let key = Key::from_static(b"key");
-    let shown = store.get(&key).await.unwrap();
-    assert_eq!(shown.as_ref().map(|entry| entry.modified), Some(written));
+    let recovered = store.get(&key).await.unwrap();
+    assert_eq!(
+        recovered.as_ref().map(|entry| entry.modified),
+        Some(written)
+    );
     let (survivor, folder) = cut(&disk).await;
     assert_eq!(survivor.revision().await.unwrap(), written);
-    assert_eq!(survivor.get(&key).await.unwrap(), shown);
+    assert_eq!(survivor.get(&key).await.unwrap(), recovered);
     survivor.close().await;
     store.close().await;
     drop(folder);
@@ -120,14 +123,14 @@ async fn visible_data_after_a_failed_sync_survives_a_power_cut() {
 
     let store = open(disk.path()).await;
     let key = Key::from_static(b"in doubt");
-    let shown = store.get(&key).await.unwrap();
+    let recovered = store.get(&key).await.unwrap();
     let created = store.commit(Transaction::create("after", "3")).await;
     let Outcome::Committed(last) = created.unwrap() else {
         panic!("not committed")
     };
     let (survivor, folder) = cut(&disk).await;
     assert_eq!(survivor.revision().await, Ok(last));
-    assert_eq!(survivor.get(&key).await.unwrap(), shown);
+    assert_eq!(survivor.get(&key).await.unwrap(), recovered);
     survivor.close().await;
     store.close().await;
     drop(folder);

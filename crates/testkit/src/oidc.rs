@@ -164,7 +164,7 @@ impl FakeProvider {
     pub async fn asked(&self, enough: impl Fn(&Hits) -> bool) -> anyhow::Result<Hits> {
         let mut hits = self.shared.hits.subscribe();
         let asked = tokio::time::timeout(WAIT_TIMEOUT, hits.wait_for(|hits| enough(hits))).await;
-        Ok(*asked.context("the provider was not asked in time")??)
+        Ok(*asked.context("the provider received too few requests in time")??)
     }
 
     /// Stops it: connections are refused from now on.

@@ -116,19 +116,19 @@ impl TestServer {
     /// Starts one that stores its objects in memory, or in the engine of `INSULA_TEST_STORE`.
     pub async fn start() -> anyhow::Result<Self> {
         let started = Self::start_on(Engine::from_env()?, Setup::default()).await?;
-        started.context("the store that was asked for is not installed")
+        started.context("the requested engine is not installed")
     }
 
     /// Starts one with controllers.
     pub async fn start_with_controllers() -> anyhow::Result<Self> {
         let started = Self::start_on(Engine::from_env()?, Setup::with_controllers()).await?;
-        started.context("the store that was asked for is not installed")
+        started.context("the requested engine is not installed")
     }
 
     /// Starts one with this configuration, on the engine of `INSULA_TEST_STORE`.
     pub async fn start_with(setup: Setup) -> anyhow::Result<Self> {
         let started = Self::start_on(Engine::from_env()?, setup).await?;
-        started.context("the store that was asked for is not installed")
+        started.context("the requested engine is not installed")
     }
 
     /// Starts one on this engine. `None`, after reporting it, if etcd is not installed.
@@ -137,9 +137,9 @@ impl TestServer {
         let store: Arc<dyn Store> = match engine {
             Engine::Memory => Arc::new(Memory::new()),
             Engine::Embedded => {
-                let made = folder.insert(tempfile::tempdir()?);
+                let created = folder.insert(tempfile::tempdir()?);
                 let options = embedded::Options::default();
-                Arc::new(Embedded::open(made.path().to_owned(), options).await?)
+                Arc::new(Embedded::open(created.path().to_owned(), options).await?)
             }
             Engine::Etcd => {
                 let Some(started) = EtcdServer::start() else {
@@ -247,7 +247,7 @@ impl TestServer {
             ..Setup::default()
         };
         let started = Self::start_on(Engine::from_env()?, setup).await?;
-        started.context("the store that was asked for is not installed")
+        started.context("the requested engine is not installed")
     }
 
     /// Starts one with these additional lines in its token file.
@@ -257,7 +257,7 @@ impl TestServer {
             ..Setup::default()
         };
         let started = Self::start_on(Engine::from_env()?, setup).await?;
-        started.context("the store that was asked for is not installed")
+        started.context("the requested engine is not installed")
     }
 
     /// `https://127.0.0.1:…`.
@@ -378,8 +378,8 @@ impl TestServer {
         let tenant = serde_json::json!({
             "apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name},
         });
-        let made = system.post("/api/v1/tenants", &tenant).await?;
-        anyhow::ensure!(matches!(made.status, 201 | 409), "{made:?}");
+        let created = system.post("/api/v1/tenants", &tenant).await?;
+        anyhow::ensure!(matches!(created.status, 201 | 409), "{created:?}");
         self.client(name).await
     }
 

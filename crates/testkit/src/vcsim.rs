@@ -129,8 +129,8 @@ impl VcSim {
         command.args(&settings.flags);
         command.stdin(Stdio::null()).stderr(Stdio::null());
         let mut process = command.stdout(Stdio::piped()).spawn()?;
-        let said = process.stdout.take().context("its output is ours")?;
-        match wait(said) {
+        let stdout = process.stdout.take().context("its output is ours")?;
+        match wait(stdout) {
             Ok(address) => Ok(Self {
                 process,
                 address,
@@ -159,9 +159,11 @@ impl VcSim {
     /// The SHA-1 thumbprint of its certificate, in upper case with colons.
     pub async fn thumbprint(&self) -> anyhow::Result<String> {
         let stream = self.connect().await?;
-        let shown = stream.get_ref().1.peer_certificates();
-        let shown = shown.and_then(<[_]>::first).context("a certificate")?;
-        let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, shown);
+        let certificate = stream.get_ref().1.peer_certificates();
+        let certificate = certificate
+            .and_then(<[_]>::first)
+            .context("a certificate")?;
+        let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, certificate);
         let pairs: Vec<_> = digest
             .as_ref()
             .iter()
@@ -278,10 +280,10 @@ const LOGOUT: &str = "<Logout xmlns=\"urn:vim25\">\
 
 /// Waits for the line with the listening address, and keeps reading so that the process can always
 /// write.
-fn wait(said: ChildStdout) -> anyhow::Result<SocketAddr> {
+fn wait(stdout: ChildStdout) -> anyhow::Result<SocketAddr> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        for line in BufReader::new(said).lines().map_while(Result::ok) {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             // Only the first line is received.
             let _ = sender.send(line);
         }

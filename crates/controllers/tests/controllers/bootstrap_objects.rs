@@ -41,9 +41,9 @@ async fn new_namespace_has_its_account_and_ca_at_once() -> anyhow::Result<()> {
             ];
             for metadata in [json!({"name": "n1"}), json!({"generateName": "made-"})] {
                 let namespace = json!({"metadata": metadata});
-                let made = create(&client, "/api/v1/namespaces", namespace).await?;
+                let created = create(&client, "/api/v1/namespaces", namespace).await?;
                 names.push(
-                    made["metadata"]["name"]
+                    created["metadata"]["name"]
                         .as_str()
                         .unwrap_or_default()
                         .to_owned(),

@@ -95,8 +95,14 @@ async fn approved_request_is_signed_for_its_own_space() -> anyhow::Result<()> {
             (server.system().await?, "system"),
         ] {
             for (name, tenant) in [("silent", None), ("outspoken", Some(space))] {
-                let asked = subject(&["dev", "ops"], tenant);
-                request(&client, name, &asked, json!({"expirationSeconds": 3600})).await?;
+                let requested = subject(&["dev", "ops"], tenant);
+                request(
+                    &client,
+                    name,
+                    &requested,
+                    json!({"expirationSeconds": 3600}),
+                )
+                .await?;
                 approve(&client, name).await?;
                 let pem = issued(&client, name).await?;
                 let credential = credential(&pem)?;

@@ -181,8 +181,8 @@ async fn object_with_missing_owner_is_deleted() -> anyhow::Result<()> {
         ("other-uid", wrong("uid", "other")),
         ("other-kind", wrong("kind", "Secret")),
     ] {
-        let made = client.post(MAPS, &owned(name, &[owner])).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
+        let created = client.post(MAPS, &owned(name, &[owner])).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
         until_gone(&client, &format!("{MAPS}/{name}")).await?;
     }
     // Only after the object was evaluated with the missing owner.

@@ -54,9 +54,9 @@ async fn until_gone(client: &Client, path: &str) -> anyhow::Result<()> {
 
 /// Creates an object, which must succeed.
 async fn create(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
-    let made = client.post(path, &object).await?;
-    anyhow::ensure!(made.status == 201, "{path}: {}", made.text());
-    Ok(made.json())
+    let created = client.post(path, &object).await?;
+    anyhow::ensure!(created.status == 201, "{path}: {}", created.text());
+    Ok(created.json())
 }
 
 /// A ConfigMap, optionally with finalizers.

@@ -128,11 +128,11 @@ async fn namespace_waits_for_finalizers_with_the_conditions_of_kubernetes() -> a
                  instances",
             ),
         ] {
-            let said = condition(&explained, kind);
-            assert_eq!(said["status"], status);
-            assert_eq!(said["reason"], reason);
-            assert_eq!(said["message"], message);
-            assert!(said["lastTransitionTime"].is_string());
+            let reported = condition(&explained, kind);
+            assert_eq!(reported["status"], status);
+            assert_eq!(reported["reason"], reason);
+            assert_eq!(reported["message"], message);
+            assert!(reported["lastTransitionTime"].is_string());
         }
         let held = client.get(&format!("{maps}/held")).await?.json();
         assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
@@ -203,16 +203,16 @@ async fn namespace_status_reports_no_content_before_removal() -> anyhow::Result<
     let watched = format!("/api/v1/namespaces?watch=true&resourceVersion={revision}");
     let mut watch = client.watch(&watched).await?;
     delete(&client, N1).await?;
-    let mut said = Vec::new();
+    let mut reported = Vec::new();
     loop {
         let event = watch.next().await?.unwrap_or_default();
         let last = event["type"] == "DELETED";
-        said.push(event);
+        reported.push(event);
         if last {
             break;
         }
     }
-    let last = &said[said.len() - 1]["object"];
+    let last = &reported[reported.len() - 1]["object"];
     let conditions = last["status"]["conditions"].as_array().cloned();
     let conditions = conditions.unwrap_or_default();
     let conditions: Vec<_> = conditions
@@ -325,9 +325,9 @@ async fn namespace_with_its_own_finalizer_is_emptied_and_stays() -> anyhow::Resu
     .await?
     .json();
     assert_eq!(count(&client, &maps).await?, 0);
-    let said = condition(&emptied, "NamespaceContentRemaining");
-    assert_eq!(said["status"], "False");
-    assert_eq!(said["message"], "All content successfully removed");
+    let reported = condition(&emptied, "NamespaceContentRemaining");
+    assert_eq!(reported["status"], "False");
+    assert_eq!(reported["message"], "All content successfully removed");
     assert_eq!(client.get(N1).await?.status, 200);
     release(&client, N1).await?;
     until_gone(&client, N1).await?;

@@ -39,8 +39,8 @@ async fn new_quota_gets_the_current_usage() -> anyhow::Result<()> {
         let client = server.tenant("t1").await?;
         create(&client, SECRETS, secret("c1")).await?;
         let hard = json!({"secrets": "5", "count/widgets.example.com": "3", "cpu": "2"});
-        let made = create(&client, QUOTAS, quota(hard.clone())).await?;
-        assert_eq!(made["status"], json!({}));
+        let created = create(&client, QUOTAS, quota(hard.clone())).await?;
+        assert_eq!(created["status"], json!({}));
         let used = json!({"secrets": "1", "count/widgets.example.com": "0", "cpu": "0"});
         let status = json!({"hard": hard, "used": used});
         until(&client, QUOTA, |quota| quota.json()["status"] == status).await?;
@@ -96,10 +96,10 @@ async fn wrong_usage_is_repaired() -> anyhow::Result<()> {
     create(&client, SECRETS, secret("c1")).await?;
     for wrong in ["0", "7"] {
         let wrong = json!({"status": {"used": {"secrets": wrong}}});
-        let said = client
+        let reported = client
             .patch(&format!("{QUOTA}/status"), "merge", &wrong)
             .await?;
-        assert_eq!(said.status, 200, "{}", said.text());
+        assert_eq!(reported.status, 200, "{}", reported.text());
         let right = json!({"secrets": "1"});
         until(&client, QUOTA, |quota| {
             quota.json()["status"]["used"] == right

@@ -38,12 +38,12 @@ async fn until_has_rule(
     client: &Client,
     name: &str,
     rule: &Value,
-    shown: bool,
+    current: bool,
 ) -> anyhow::Result<Value> {
     let path = format!("{ROLES}/{name}");
     let shows = |role: &Value| {
         let rules = role["rules"].as_array();
-        rules.is_some_and(|rules| rules.contains(rule)) == shown
+        rules.is_some_and(|rules| rules.contains(rule)) == current
     };
     Ok(until(client, &path, |answer| shows(&answer.json()))
         .await?
@@ -154,8 +154,8 @@ async fn roles_that_select_each_other_converge() -> anyhow::Result<()> {
     }
     create(&client, ROLES, role("leaf", json!({"ring": "x"}), "leaf")).await?;
     for name in ["a", "b"] {
-        let shown = until_has_rule(&client, name, &rule("leaf"), true).await?;
-        assert_eq!(shown["rules"], json!([rule("leaf")]));
+        let current = until_has_rule(&client, name, &rule("leaf"), true).await?;
+        assert_eq!(current["rules"], json!([rule("leaf")]));
     }
     // A correct role is not written again: once a later change is visible, everything before it was
     // processed.

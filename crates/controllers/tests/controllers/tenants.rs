@@ -147,18 +147,22 @@ async fn terminating_tenant_waits_for_finalizers_and_refuses_creates() -> anyhow
         .await?
         .json();
         assert_eq!(explained["status"]["phase"], "Terminating");
-        let said = condition(&explained, "TenantContentRemaining");
+        let reported = condition(&explained, "TenantContentRemaining");
         assert_eq!(
-            (&said["status"], &said["reason"], &said["message"]),
+            (
+                &reported["status"],
+                &reported["reason"],
+                &reported["message"]
+            ),
             (
                 &json!("True"),
                 &json!("SomeResourcesRemain"),
                 &json!("Some resources are remaining: configmaps. has 1 resource instances")
             )
         );
-        let said = condition(&explained, "TenantFinalizersRemaining");
+        let reported = condition(&explained, "TenantFinalizersRemaining");
         assert_eq!(
-            said["message"],
+            reported["message"],
             "Some content in the tenant has finalizers remaining: x.io/y in 1 resource instances \
              such as configmaps default/held"
         );

@@ -270,8 +270,8 @@ async fn secret_records_the_day_of_last_use() -> anyhow::Result<()> {
             let day = today();
             assert_eq!(whoami(&server, &token).await?.0, 201);
             let used = until(&client, &path, |answer| !label(&answer.json()).is_null()).await?;
-            let said = label(&used.json());
-            assert!(said == day || said == today(), "{said}");
+            let reported = label(&used.json());
+            assert!(reported == day || reported == today(), "{reported}");
             assert_eq!(used.json()["data"], whole["data"]);
             // Once a day is enough; an older day is updated.
             let revision = used.json()["metadata"]["resourceVersion"].clone();
@@ -284,7 +284,7 @@ async fn secret_records_the_day_of_last_use() -> anyhow::Result<()> {
                 {"kubernetes.io/legacy-token-last-used": "2020-02-02"}}});
             assert_eq!(client.patch(&path, "merge", &old).await?.status, 200);
             assert_eq!(whoami(&server, &token).await?.0, 201);
-            until(&client, &path, |answer| label(&answer.json()) == said).await?;
+            until(&client, &path, |answer| label(&answer.json()) == reported).await?;
             // The ConfigMap says since when uses are recorded.
             let tracking = client
                 .get(
@@ -294,7 +294,7 @@ async fn secret_records_the_day_of_last_use() -> anyhow::Result<()> {
                 .await?;
             assert_eq!(
                 tracking.json()["data"],
-                json!({"since": said}),
+                json!({"since": reported}),
                 "{}",
                 tracking.text()
             );

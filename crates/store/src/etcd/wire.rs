@@ -98,13 +98,13 @@ mod tests {
 
     #[test]
     fn range_is_encoded_for_etcd() {
-        let asked = |key: &[u8], end: &[u8]| Some((key.to_vec(), end.to_vec()));
+        let encoded = |key: &[u8], end: &[u8]| Some((key.to_vec(), end.to_vec()));
         for (range, expected) in [
-            (KeyRange::all(), asked(b"\0", b"\0")),
-            (KeyRange::single(&b"k"[..]), asked(b"k", b"")),
-            (KeyRange::prefix(&b"k"[..]), asked(b"k", b"l")),
-            (KeyRange::prefix(&b"\xff"[..]), asked(b"\xff", b"\0")),
-            (KeyRange::between(&b""[..], &b"b"[..]), asked(b"\0", b"b")),
+            (KeyRange::all(), encoded(b"\0", b"\0")),
+            (KeyRange::single(&b"k"[..]), encoded(b"k", b"")),
+            (KeyRange::prefix(&b"k"[..]), encoded(b"k", b"l")),
+            (KeyRange::prefix(&b"\xff"[..]), encoded(b"\xff", b"\0")),
+            (KeyRange::between(&b""[..], &b"b"[..]), encoded(b"\0", b"b")),
             (KeyRange::between(&b""[..], &b"\0"[..]), None),
             (KeyRange::between(&b"b"[..], &b"a"[..]), None),
             (KeyRange::single(Key::new()), None),

@@ -394,8 +394,8 @@ mod tests {
             ("backwards", backwards, "was known"),
             ("disordered", disordered, "comes after"),
         ] {
-            let judged = history.check().expect_err(name);
-            assert!(judged.contains(why), "{name}: {judged}");
+            let error = history.check().expect_err(name);
+            assert!(error.contains(why), "{name}: {error}");
         }
     }
 }

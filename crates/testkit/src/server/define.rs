@@ -38,9 +38,9 @@ pub fn definition(group: &str, plural: &str, kind: &str, spec: Value) -> Value {
 impl Client {
     /// Creates a definition and waits until it is served.
     pub async fn define(&self, definition: &Value) -> anyhow::Result<Value> {
-        let made = self.post(DEFINITIONS, definition).await?;
-        ensure!(made.status == 201, "{}", made.text());
-        let name = made.json()["metadata"]["name"].to_string();
+        let created = self.post(DEFINITIONS, definition).await?;
+        ensure!(created.status == 201, "{}", created.text());
+        let name = created.json()["metadata"]["name"].to_string();
         self.until_defined(name.trim_matches('"'), "Established", "True")
             .await
     }

@@ -143,18 +143,18 @@ async fn create_cycle(
     client: &insula_testkit::server::Client,
     names: &[&str],
 ) -> anyhow::Result<Vec<Value>> {
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for name in names {
-        made.push(create(client, MAPS, free(name)).await?);
+        created.push(create(client, MAPS, free(name)).await?);
     }
     for (at, name) in names.iter().enumerate() {
-        let owner = &made[(at + 1) % made.len()];
+        let owner = &created[(at + 1) % created.len()];
         let patch = json!({"metadata": {"ownerReferences": [reference(owner, true)]}});
         let path = format!("{MAPS}/{name}");
         let patched = client.patch(&path, "merge", &patch).await?;
         anyhow::ensure!(patched.status == 200, "{}", patched.text());
     }
-    Ok(made)
+    Ok(created)
 }
 
 #[tokio::test]

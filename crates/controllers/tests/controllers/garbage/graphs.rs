@@ -66,20 +66,20 @@ fn orphan(model: &mut Model, node: usize) {
 
 /// Creates objects and then adds owner references, cycles included.
 async fn create_graph(client: &Client, rng: &mut Rng, size: usize) -> anyhow::Result<Model> {
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for node in 0..size {
         let mut object = free(&format!("g-{node}"));
         if rng.below(8) == 0 {
             object["metadata"]["finalizers"] = json!(["x.io/y"]);
         }
-        made.push(create(client, PLACES[node % 2], object).await?);
+        created.push(create(client, PLACES[node % 2], object).await?);
     }
     let mut model = Model::new();
     for node in 0..size {
         let owners: BTreeSet<usize> = (0..rng.below(4)).map(|_| rng.below(size)).collect();
         let references: Vec<Value> = owners
             .iter()
-            .map(|owner| reference(&made[*owner], rng.below(3) > 0))
+            .map(|owner| reference(&created[*owner], rng.below(3) > 0))
             .collect();
         let patch = json!({"metadata": {"ownerReferences": references}});
         let patched = client.patch(&path(node), "merge", &patch).await?;

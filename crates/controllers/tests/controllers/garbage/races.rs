@@ -65,9 +65,9 @@ async fn dependents_created_late_are_deleted() -> anyhow::Result<()> {
             async move { create(client, MAPS, object).await.map(drop) }
         });
         let path = format!("{MAPS}/owner");
-        let (deleted, made) = tokio::join!(delete(&client, &path, policy), join_all(late));
+        let (deleted, created) = tokio::join!(delete(&client, &path, policy), join_all(late));
         deleted?;
-        made.into_iter().collect::<anyhow::Result<()>>()?;
+        created.into_iter().collect::<anyhow::Result<()>>()?;
         super::until(&client, MAPS, |answer| {
             let json = answer.json();
             let items = json["items"].as_array().into_iter().flatten();

@@ -17,11 +17,11 @@ async fn garbage_of_a_stopped_server_is_collected_at_the_next_start() -> anyhow:
     // This server has no collector, as if it had crashed before collecting.
     let mut before = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     let client = before.tenant("t1").await?;
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for name in ["gone", "waits", "lets-go", "stays"] {
-        made.push(create(&client, MAPS, free(name)).await?);
+        created.push(create(&client, MAPS, free(name)).await?);
     }
-    let of = |at: usize| reference(&made[at], true);
+    let of = |at: usize| reference(&created[at], true);
     for (name, owners) in [
         ("d-gone", vec![of(0)]),
         ("d-waits", vec![of(1)]),
