@@ -43,7 +43,7 @@ async fn after_a_crash() -> Option<(Disk, Revision)> {
     store.close().await;
     let second = Disk::mount()?;
     before.write_to(second.path()).unwrap();
-    second.settle();
+    second.make_durable();
     let mut segment = OpenOptions::new();
     let segment = segment.write(true).open(second.path().join(SEGMENT));
     let bytes = after.read(SEGMENT).unwrap();
@@ -166,7 +166,7 @@ async fn tables_whose_manifest_was_named_right_before_a_crash_survive_a_power_cu
     let Some(second) = Disk::mount() else { return };
     let before = trace.cut(at, Loss::Nothing, &mut rng);
     before.write_to(second.path()).unwrap();
-    second.settle();
+    second.make_durable();
     let tables = second.path().join(STORE).join("tables");
     let mut names = fs::read_dir(&tables).unwrap().map(|name| name.unwrap());
     let is_making = |name: &fs::DirEntry| name.file_name().to_string_lossy().starts_with(".tmp");

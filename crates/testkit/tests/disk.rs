@@ -461,6 +461,6 @@ fn image_can_be_laid_out_on_a_disk_and_cut_again() {
     let second = Disk::mount().unwrap();
     image.write_to(second.path()).unwrap();
     assert_eq!(durable(&second, "dir/file"), None);
-    second.settle();
+    second.make_durable();
     assert_eq!(durable(&second, "dir/file").unwrap(), vec![9; 70_000]);
 }

@@ -34,11 +34,11 @@ fn new_event(name: &str) -> Value {
 }
 
 fn living_for(seconds: u64) -> Setup {
-    let loops = Settings {
+    let controller_settings = Settings {
         event_ttl: Duration::from_secs(seconds),
     };
     Setup {
-        loops,
+        controller_settings,
         ..Setup::with_controllers()
     }
 }

@@ -126,7 +126,7 @@ async fn deleted_tenant_leaves_no_state_in_memory() -> anyhow::Result<()> {
     delete(&system, T1).await?;
     until_gone(&system, T1).await?;
     // Activity of the deleted tenant leaves no state in memory.
-    let deadline = Instant::now() + super::PATIENCE;
+    let deadline = Instant::now() + super::WAIT_TIMEOUT;
     while held.iter().any(|collection| collection.strong_count() > 0) {
         anyhow::ensure!(Instant::now() < deadline, "{held:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -284,7 +284,7 @@ async fn watch_and_read_switch_from_a_silent_member() {
     let first = committed(&store, Transaction::new().put("k", "1")).await;
     assert_eq!(changes(&mut *watch).await.0, first);
 
-    proxy.fall_silent();
+    proxy.go_silent();
     let direct = connect_to(&server).await;
     let second = committed(&direct, Transaction::new().put("k", "2")).await;
     let found = within(store.get(&"k".into())).await.unwrap().unwrap();

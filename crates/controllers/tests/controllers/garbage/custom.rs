@@ -4,7 +4,7 @@ use insula_testkit::server::{Client, DEFINITIONS, TestServer, definition};
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, create, delete, free, names, owned, owners, reference, release, settle, tenant, until,
+    MAPS, create, delete, free, names, owned, owners, reference, release, await_collector, tenant, until,
     until_gone,
 };
 
@@ -35,7 +35,7 @@ async fn custom_objects_can_be_owners_and_dependents() -> anyhow::Result<()> {
         let child = foo(owned("child", &[reference(&owner, true)]));
         let child = create(&client, FOOS, child).await?;
         create(&client, MAPS, owned("d", &[reference(&child, true)])).await?;
-        settle(&client).await?;
+        await_collector(&client).await?;
         assert_eq!(names(&client, FOOS).await?, ["child", "owner"]);
         delete(&client, &format!("{FOOS}/owner"), policy).await?;
         for path in [format!("{FOOS}/child"), format!("{MAPS}/d")] {
@@ -64,7 +64,7 @@ async fn deleting_a_definition_deletes_its_objects_and_their_dependents() -> any
     create(&client, MAPS, owned("d-held", &[reference(&other, true)])).await?;
     delete(&client, &format!("{DEFINITIONS}/foos.ex.io"), "Background").await?;
     until_gone(&client, &format!("{MAPS}/d")).await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     // Its owner has a finalizer.
     assert_eq!(names(&client, MAPS).await?, ["d-held"]);
     release(&client, &format!("{FOOS}/held")).await?;
@@ -80,12 +80,12 @@ async fn dependents_of_an_unknown_kind_are_evaluated_once_it_is_served() -> anyh
     let owner = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "name": "owner", "uid": "x"});
     for client in [&one, &two] {
         create(client, MAPS, owned("d", std::slice::from_ref(&owner))).await?;
-        settle(client).await?;
+        await_collector(client).await?;
         assert_eq!(names(client, MAPS).await?, ["d"]);
     }
     define(&one).await?;
     until_gone(&one, &format!("{MAPS}/d")).await?;
-    settle(&two).await?;
+    await_collector(&two).await?;
     assert_eq!(names(&two, MAPS).await?, ["d"]);
     // Published definitions are served in every space.
     let system = server.system().await?;
@@ -105,7 +105,7 @@ async fn published_definition_can_be_an_owner_in_every_tenant() -> anyhow::Resul
     let path = format!("{DEFINITIONS}/foos.ex.io");
     let seen = until(&client, &path, |answer| answer.status == 200).await?;
     create(&client, MAPS, owned("d", &[reference(&seen.json(), false)])).await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     assert_eq!(names(&client, MAPS).await?, ["d"]);
     delete(&system, &path, "Background").await?;
     until_gone(&client, &format!("{MAPS}/d")).await

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, create, delete, free, held, names, owned, reference, release, servers, settle, tenant,
+    MAPS, create, delete, free, held, names, owned, reference, release, servers, await_collector, tenant,
     until, until_gone,
 };
 
@@ -34,7 +34,7 @@ async fn owner_waits_only_for_blocking_dependents() -> anyhow::Result<()> {
             let path = format!("{MAPS}/{name}");
             until(&client, &path, |answer| is_marked(&answer.json())).await?;
         }
-        settle(&client).await?;
+        await_collector(&client).await?;
         let waiting = client.get(&path).await?.json();
         assert!(is_marked(&waiting), "{waiting}");
         assert_eq!(
@@ -63,7 +63,7 @@ async fn dependents_of_dependents_are_deleted_first() -> anyhow::Result<()> {
     })
     .await?;
     assert_eq!(waiting.json()["metadata"]["finalizers"], json!(["x.io/y"]));
-    settle(&client).await?;
+    await_collector(&client).await?;
     for name in ["top", "middle"] {
         let waiting = client.get(&format!("{MAPS}/{name}")).await?.json();
         let finalizers = &waiting["metadata"]["finalizers"];
@@ -109,7 +109,7 @@ async fn later_background_delete_ends_the_wait() -> anyhow::Result<()> {
     create(&client, MAPS, held("blocking", &[reference(&owner, true)])).await?;
     let path = format!("{MAPS}/owner");
     delete(&client, &path, "Foreground").await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     // A delete without policy keeps the earlier choice.
     let again = client.delete(&path).await?.json();
     assert_eq!(
@@ -130,7 +130,7 @@ async fn clearing_block_owner_deletion_releases_the_owner() -> anyhow::Result<()
     let owner = create(&client, MAPS, free("owner")).await?;
     create(&client, MAPS, held("blocking", &[reference(&owner, true)])).await?;
     delete(&client, &format!("{MAPS}/owner"), "Foreground").await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     let patch = json!({"metadata": {"ownerReferences": [reference(&owner, false)]}});
     let path = format!("{MAPS}/blocking");
     let patched = client.patch(&path, "merge", &patch).await?;
@@ -198,7 +198,7 @@ async fn chain_without_cycle_is_deleted_in_order() -> anyhow::Result<()> {
     for name in ["bottom", "middle", "top"] {
         delete(&client, &format!("{MAPS}/{name}"), "Foreground").await?;
     }
-    settle(&client).await?;
+    await_collector(&client).await?;
     let middle = client.get(&format!("{MAPS}/middle")).await?.json();
     assert_eq!(
         middle["metadata"]["ownerReferences"],
@@ -215,7 +215,7 @@ async fn idle_collector_writes_nothing() -> anyhow::Result<()> {
     let owner = create(&client, MAPS, free("owner")).await?;
     create(&client, MAPS, held("blocking", &[reference(&owner, true)])).await?;
     delete(&client, &format!("{MAPS}/owner"), "Foreground").await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     let from = client.get(MAPS).await?.json();
     let from = from["metadata"]["resourceVersion"].as_str().unwrap_or("");
     let watched = format!("{MAPS}?watch=true&resourceVersion={from}");

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
-use super::{create, free, reference, release, settle, until};
+use super::{create, free, reference, release, await_collector, until};
 
 /// Two kinds, so that one transaction may concern both.
 const PLACES: [&str; 2] = [
@@ -132,7 +132,7 @@ async fn await_model(client: &Client, wanted: &Model) -> anyhow::Result<()> {
             }
         }
         anyhow::ensure!(
-            begun.elapsed() < super::super::PATIENCE,
+            begun.elapsed() < super::super::WAIT_TIMEOUT,
             "{is:?}\n{wanted:?}"
         );
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -184,7 +184,7 @@ async fn run_seed(client: &Client, seed: u64) -> anyhow::Result<()> {
             }
         }
         await_model(client, &wanted).await?;
-        settle(client).await?;
+        await_collector(client).await?;
         let (is, _) = observe(client).await?;
         anyhow::ensure!(is == wanted, "{is:?}\n{wanted:?}");
     }

@@ -4,7 +4,7 @@ use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, create, delete, free, held, names, owned, owners, reference, servers, settle, tenant,
+    MAPS, create, delete, free, held, names, owned, owners, reference, servers, await_collector, tenant,
     until, until_gone,
 };
 
@@ -83,7 +83,7 @@ async fn cluster_scoped_object_cannot_have_a_namespaced_owner() -> anyhow::Resul
     // It does not block its supposed owner, and is not deleted with it.
     delete(&client, &format!("{MAPS}/owner"), "Foreground").await?;
     until_gone(&client, &format!("{MAPS}/owner")).await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     let path = format!("{ROLES}/misplaced");
     assert_eq!(owners(&client, &path).await?, ["owner", "solid"]);
     Ok(())
@@ -100,7 +100,7 @@ async fn cluster_scoped_owner_has_dependents_in_every_namespace() -> anyhow::Res
         for path in [MAPS, there, ROLES] {
             create(&client, path, owned("d", &of_owner)).await?;
         }
-        settle(&client).await?;
+        await_collector(&client).await?;
         assert_eq!(names(&client, MAPS).await?, ["d"]);
         delete(&client, &format!("{ROLES}/owner"), policy).await?;
         for path in [MAPS, there, ROLES] {
@@ -134,7 +134,7 @@ async fn dependents_of_an_unknown_kind_are_kept() -> anyhow::Result<()> {
             {"apiVersion": "v1", "kind": "Secret", "name": "x", "uid": "y"}, both[1], both[2]]}});
         create(&client, MAPS, unchanged).await?;
     }
-    settle(&client).await?;
+    await_collector(&client).await?;
     assert_eq!(names(&client, MAPS).await?.len(), 11);
     let kept = owners(&client, &format!("{MAPS}/group-too")).await?;
     assert_eq!(kept, ["x", "x", "solid"]);
@@ -159,14 +159,14 @@ async fn owner_uid_of_another_space_is_ignored() -> anyhow::Result<()> {
             until_gone(other, &format!("{MAPS}/d")).await?;
             create(other, MAPS, held("held", &of_one)).await?;
         }
-        settle(&one).await?;
+        await_collector(&one).await?;
         assert_eq!(names(&one, MAPS).await?, ["d", "owner"]);
         // Nor does the owner wait for the dependent in the other tenant, or delete anything there.
         delete(&one, &format!("{MAPS}/owner"), "Foreground").await?;
         until_gone(&one, &format!("{MAPS}/owner")).await?;
         assert_eq!(names(&one, MAPS).await?, [""; 0]);
         for other in [&two, &system] {
-            settle(other).await?;
+            await_collector(other).await?;
             assert_eq!(names(other, MAPS).await?, ["held", "owner"]);
             let events_found = other.get(&events_path("default")).await?.json();
             assert_eq!(events_found["items"], json!([]));

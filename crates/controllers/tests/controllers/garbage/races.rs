@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::{MAPS, create, delete, free, names, owned, owners, reference, settle, tenant};
+use super::{MAPS, create, delete, free, names, owned, owners, reference, await_collector, tenant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dependent_that_gets_another_owner_in_time_stays() -> anyhow::Result<()> {
@@ -27,7 +27,7 @@ async fn dependent_that_gets_another_owner_in_time_stays() -> anyhow::Result<()>
         kept.extend(round?);
     }
     kept.sort();
-    settle(&client).await?;
+    await_collector(&client).await?;
     assert_eq!(names(&client, MAPS).await?, kept);
     for name in kept.iter().filter(|name| *name != "keeper") {
         let path = format!("{MAPS}/{name}");
@@ -49,7 +49,7 @@ async fn constant_writes_do_not_prevent_deletion() -> anyhow::Result<()> {
         if patched.status == 404 {
             break;
         }
-        anyhow::ensure!(begun.elapsed() < super::super::PATIENCE, "{count}");
+        anyhow::ensure!(begun.elapsed() < super::super::WAIT_TIMEOUT, "{count}");
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use insula_testkit::server::{Setup, TestServer};
 use serde_json::json;
 
 use super::{
-    MAPS, create, delete, free, held, names, owned, owners, reference, settle, until, until_gone,
+    MAPS, create, delete, free, held, names, owned, owners, reference, await_collector, until, until_gone,
 };
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn garbage_of_a_stopped_server_is_collected_at_the_next_start() -> anyhow:
         answer.json()["metadata"]["deletionTimestamp"].is_string()
     })
     .await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     assert_eq!(
         names(&client, MAPS).await?,
         ["d-both", "d-held", "d-lets-go", "d-stays", "stays", "waits"]
@@ -84,7 +84,7 @@ async fn two_servers_on_one_store_collect_together() -> anyhow::Result<()> {
         delete(&client, &format!("{MAPS}/owner"), policy).await?;
         until_gone(&client, &format!("{MAPS}/owner")).await?;
         if policy == "Orphan" {
-            settle(&client).await?;
+            await_collector(&client).await?;
             assert_eq!(names(&client, MAPS).await?.len(), 50);
             continue;
         }
