@@ -61,12 +61,12 @@ impl EventSources {
                 .map(|log| (log.task, Arc::clone(&log.log)));
             let sources: Vec<_> = sources.collect();
             // Subscribed before the logs are read, so that no change is missed in between.
-            let touched = Arc::clone(&self.registry);
-            let touched = touched.cache().touched();
+            let dirty_quotas = Arc::clone(&self.registry);
+            let dirty_quotas = dirty_quotas.cache().dirty_quotas();
             let changed = sources
                 .iter()
                 .map(|(task, log)| (Some(*task), log.changed()));
-            let changed = changed.chain([(None, touched.changed())]);
+            let changed = changed.chain([(None, dirty_quotas.changed())]);
             let changed = select_all(changed.map(|(task, changed)| {
                 let changed = changed.notified();
                 Box::pin(async move {
@@ -76,7 +76,7 @@ impl EventSources {
                     }
                 })
             }));
-            let mut items: Vec<Item> = touched
+            let mut items: Vec<Item> = dirty_quotas
                 .tell()
                 .into_iter()
                 .map(Item::for_quota_place)

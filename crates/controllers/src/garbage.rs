@@ -2,7 +2,7 @@
 //!
 //! An object is deleted when none of the owners that it names exists any more. A deleted object may
 //! wait for its dependents to be deleted first, or to be orphaned. The
-//! [cache](insula_cache::Kinship) tracks the candidates and hands them out; the
+//! [cache](insula_cache::OwnerGraph) tracks the candidates and hands them out; the
 //! collector decides and acts.
 //!
 //! ```text
@@ -91,14 +91,14 @@ impl Collector {
     /// Runs until `stop` completes. All tasks have ended when it returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
-        let kinship = self.registry.cache().kinship();
+        let owner_graph = self.registry.cache().owner_graph();
         let mut delayed = DelayQueue::default();
         let mut workers = JoinSet::new();
         let mut taken: HashMap<Id, (Space, Vec<Node>)> = HashMap::new();
         owner_graph.follow();
         loop {
             while workers.len() < MAX_CONCURRENT
-                && let Some((space, nodes)) = kinship.take(BATCH)
+                && let Some((space, nodes)) = owner_graph.take(BATCH)
             {
                 let (this, on) = (self.clone(), (space.clone(), nodes.clone()));
                 let worker = async move { this.process(&on.0, on.1).await };
@@ -107,7 +107,7 @@ impl Collector {
             let next = delayed.next();
             tokio::select! {
                 () = &mut stop => break,
-                () = kinship.told().notified(), if workers.len() < MAX_CONCURRENT => {}
+                () = owner_graph.told().notified(), if workers.len() < MAX_CONCURRENT => {}
                 Some(done) = workers.join_next_with_id() => {
                     let (id, requeue) = match done {
                         Ok((id, requeue)) => (id, Some(requeue)),
@@ -119,12 +119,12 @@ impl Collector {
                     if let Some((space, nodes)) = taken.remove(&id) {
                         let requeue = requeue.unwrap_or_else(|| Requeue::retrying(nodes));
                         self.put_back(&mut delayed, &space, requeue);
-                        kinship.done(&space);
+                        owner_graph.done(&space);
                     }
                 }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                     for (space, node) in delayed.due(Instant::now()) {
-                        kinship.look_again(&space, node);
+                        owner_graph.look_again(&space, node);
                     }
                 }
             }
@@ -135,7 +135,7 @@ impl Collector {
 
     fn put_back(&self, delayed: &mut DelayQueue, space: &Space, requeue: Requeue) {
         for node in requeue.now {
-            self.registry.cache().kinship().look_again(space, node);
+            self.registry.cache().owner_graph().look_again(space, node);
         }
         let now = Instant::now();
         for (nodes, after) in [

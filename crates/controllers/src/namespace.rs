@@ -60,7 +60,7 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
 }
 
 /// Every namespaced kind.
-fn content(scope: &DeletionScope<'_>) -> Vec<Served> {
+fn content(scope: &DeletionScope<'_>) -> Vec<Resource> {
     let kinds = kinds_in(scope.registry, scope.space);
     kinds.filter(|kind| kind.namespaced()).collect()
 }

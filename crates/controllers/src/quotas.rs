@@ -48,8 +48,8 @@ pub fn mark_all_stale(registry: &Registry) {
 
 /// Recounts everything at the place. Returns whether it was noted as stale.
 pub async fn reconcile(registry: &Registry, place: &Place) -> Result<bool> {
-    let touched = registry.cache().touched();
-    if !touched.take(place) {
+    let dirty_quotas = registry.cache().dirty_quotas();
+    if !dirty_quotas.take(place) {
         return Ok(false);
     }
     let result = match place {
@@ -58,7 +58,7 @@ pub async fn reconcile(registry: &Registry, place: &Place) -> Result<bool> {
         (Space::System, None) => Ok(()),
     };
     if result.is_err() {
-        touched.note(place.clone());
+        dirty_quotas.note(place.clone());
     }
     result.map(|()| true)
 }

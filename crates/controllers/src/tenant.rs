@@ -61,7 +61,7 @@ async fn empty_stages(scope: &DeletionScope<'_>) -> Result<Remaining> {
     let mut remaining = Remaining::default();
     for stage in STAGES {
         let kinds = kinds_in(scope.registry, scope.space);
-        let kinds: Vec<Served> = kinds.filter(|kind| stage_of(kind) == stage).collect();
+        let kinds: Vec<Resource> = kinds.filter(|kind| stage_of(kind) == stage).collect();
         remaining = scope.empty(&kinds).await?;
         if !remaining.is_empty() {
             break;

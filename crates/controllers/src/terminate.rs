@@ -46,7 +46,7 @@ pub struct Remaining {
 /// An object to be removed.
 #[derive(Clone)]
 struct Target {
-    kind: Served,
+    kind: Resource,
     object: Arc<Stored>,
 }
 
@@ -66,7 +66,7 @@ pub fn stored_kinds() -> impl Iterator<Item = (KindId, &'static Kind)> {
 }
 
 /// The kinds of which the space may have stored objects: built-in and custom.
-pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Served> {
+pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Resource> {
     let apis = registry.apis(space);
     let offers = apis.map(|apis| apis.offers().to_vec()).unwrap_or_default();
     let customs = offers.into_iter().map(|offer| offer.storage());
@@ -77,7 +77,7 @@ pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Serv
 impl DeletionScope<'_> {
     /// Removes the objects of these kinds that have no finalizers and marks the others as being
     /// deleted. Returns the remaining ones.
-    pub async fn empty(&self, of: &[Served]) -> Result<Remaining> {
+    pub async fn empty(&self, of: &[Resource]) -> Result<Remaining> {
         let mut remaining = Remaining::default();
         for _ in 0..MAX_PASSES {
             remaining = Remaining::default();
@@ -106,7 +106,7 @@ impl DeletionScope<'_> {
         Ok(remaining)
     }
 
-    fn find(&self, kind: &Served) -> impl Iterator<Item = Target> + use<> {
+    fn find(&self, kind: &Resource) -> impl Iterator<Item = Target> + use<> {
         let kind = kind.clone();
         let collection = self.registry.cache().find(&kind, self.space);
         let prefix = self.namespace.map(|name| format!("{name}/"));

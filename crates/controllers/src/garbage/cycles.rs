@@ -71,7 +71,12 @@ impl Cycles {
 }
 
 /// Whether an owner waits, directly or not, for the object that names it.
-fn leads_back(owners: Owners<'_>, owner: &Reference, namespace: Option<&str>, to: &Ties) -> bool {
+fn leads_back(
+    owners: Owners<'_>,
+    owner: &Reference,
+    namespace: Option<&str>,
+    to: &OwnerRefs,
+) -> bool {
     let mut visited: HashSet<Box<str>> = HashSet::new();
     let mut ahead = vec![(owner.clone(), namespace.map(str::to_owned))];
     while let Some((owner, namespace)) = ahead.pop() {

@@ -147,7 +147,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// An object that is being deleted stays while dependents block it.
-    fn evaluate_deleted(&mut self, seen: Seen, ties: &Ties) -> Decision {
+    fn evaluate_deleted(&mut self, seen: Seen, ties: &OwnerRefs) -> Decision {
         if ties.lets_dependents_go() {
             return Decision::Orphan(seen);
         }
@@ -165,7 +165,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn evaluate_dependent(&mut self, seen: Seen, ties: &Ties) -> Decision {
+    fn evaluate_dependent(&mut self, seen: Seen, ties: &OwnerRefs) -> Decision {
         let namespace = seen.address.namespace.clone();
         let (mut solid, mut dangling, mut waiting) = (false, Vec::new(), Vec::new());
         for owner in &ties.owners {
@@ -183,7 +183,9 @@ impl<'a> Evaluator<'a> {
             // A remaining dependent would block the waiting owners for ever.
             (true, _) => return Decision::RemoveOwners(seen, [dangling, waiting].concat()),
             (false, true) if self.is_being_emptied(namespace.as_deref()) => return Decision::Leave,
-            (false, false) if kinship.has_dependents(self.space, &ties.uid) => Policy::Foreground,
+            (false, false) if owner_graph.has_dependents(self.space, &ties.uid) => {
+                Policy::Foreground
+            }
             (false, _) if ties.orphan => Policy::Orphan,
             (false, _) if ties.foreground => Policy::Foreground,
             (false, _) => Policy::Background,

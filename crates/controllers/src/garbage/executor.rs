@@ -223,7 +223,7 @@ impl<'a> Executor<'a> {
 
     /// Removes an owner from all of its dependents. Returns whether none names it any more.
     async fn orphan_dependents(&self, owner: &str) -> Result<bool> {
-        let kinship = self.registry.cache().kinship();
+        let owner_graph = self.registry.cache().owner_graph();
         let mut after: Option<Node> = None;
         loop {
             let nodes = owner_graph.dependents(self.space, owner, after.as_ref(), BATCH);
@@ -299,7 +299,7 @@ impl Requeue {
 }
 
 fn disposition(space: &Space, done: Result<bool>) -> Disposition {
-    let is_final = |refusal: &Refusal| matches!(refusal.reason(), "" | "Invalid" | "Forbidden");
+    let is_final = |refusal: &StatusError| matches!(refusal.reason(), "" | "Invalid" | "Forbidden");
     match done {
         Ok(true) => Disposition::Done,
         Ok(false) => Disposition::Stale,

@@ -22,8 +22,8 @@ pub struct Owners<'a> {
 impl Owners<'_> {
     /// Whether the owner is known to have been deleted. That holds even if its kind is gone too.
     pub fn is_known_deleted(&self, reference: &Reference, namespace: Option<&str>) -> bool {
-        let kinship = self.registry.cache().kinship();
-        let Some(gone) = kinship.departed(self.space, &reference.uid) else {
+        let owner_graph = self.registry.cache().owner_graph();
+        let Some(gone) = owner_graph.departed(self.space, &reference.uid) else {
             return false;
         };
         let (group, _) = reference.group_version();
@@ -39,7 +39,7 @@ impl Owners<'_> {
     }
 
     /// The kind of an owner, if it is served and readable.
-    pub fn kind(&self, reference: &Reference) -> Option<Served> {
+    pub fn kind(&self, reference: &Reference) -> Option<Resource> {
         let (group, version) = reference.group_version();
         let kind = self
             .registry
@@ -89,7 +89,7 @@ impl Owners<'_> {
     }
 
     /// The address of an object in the space.
-    pub fn address(&self, kind: Served, namespace: Option<&str>, name: &str) -> Address {
+    pub fn address(&self, kind: Resource, namespace: Option<&str>, name: &str) -> Address {
         Address {
             kind,
             space: self.space.clone(),

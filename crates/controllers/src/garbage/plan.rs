@@ -121,10 +121,10 @@ impl<'a> Plan<'a> {
 
     /// Sets the object aside until the space serves more kinds, unless it does already.
     fn park(&mut self, node: Node) {
-        let kinship = self.registry.cache().kinship();
-        kinship.park(self.space, node.clone());
+        let owner_graph = self.registry.cache().owner_graph();
+        owner_graph.park(self.space, node.clone());
         if !matches!(self.evaluator.evaluate(&node), Decision::Park) {
-            kinship.look_again(self.space, node);
+            owner_graph.look_again(self.space, node);
         }
     }
 
@@ -146,8 +146,8 @@ impl<'a> Plan<'a> {
     /// Queues the dependents of this owner.
     fn follow(&mut self, uid: &str) {
         let room = BATCH.saturating_sub(self.executor.pending());
-        let kinship = self.registry.cache().kinship();
-        let dependents = kinship.dependents(self.space, uid, None, room);
+        let owner_graph = self.registry.cache().owner_graph();
+        let dependents = owner_graph.dependents(self.space, uid, None, room);
         self.ahead.extend(dependents);
     }
 

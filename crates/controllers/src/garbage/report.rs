@@ -15,7 +15,7 @@ const COMPONENT: &str = "garbage-collector-controller";
 /// Writes an event about a reference to an owner in another namespace. A failure is only logged.
 pub async fn invalid_namespace(registry: &Registry, space: &Space, reference: &CrossNamespaceRef) {
     let (namespace, event) = event(reference);
-    let kind = Served::from(core_kind("events"));
+    let kind = Resource::from(core_kind("events"));
     let namespace = Some(namespace.as_str());
     let written = create_object(registry, &kind, space, namespace, event, None, false).await;
     if let Err(refusal) = written {

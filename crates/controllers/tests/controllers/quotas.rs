@@ -28,7 +28,7 @@ async fn until_usage_is_current(server: &TestServer, system: &Client) -> anyhow:
     let life = server.registry().cache().space_state(&Space::parse("t1")?);
     let life = life.context("there is no such tenant")?;
     let usage = until(system, "/api/v1/tenants/t1", |tenant| {
-        tenant.json()["status"]["usage"]["objects"] == life.tally().objects
+        tenant.json()["status"]["usage"]["objects"] == life.usage().objects
     });
     Ok(usage.await?.json()["status"]["usage"].clone())
 }

@@ -4,8 +4,8 @@ use insula_testkit::server::{Client, DEFINITIONS, TestServer, definition};
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, create, delete, free, names, owned, owners, reference, release, await_collector, tenant, until,
-    until_gone,
+    MAPS, await_collector, create, delete, free, names, owned, owners, reference, release, tenant,
+    until, until_gone,
 };
 
 const FOOS: &str = "/apis/ex.io/v1/namespaces/default/foos";

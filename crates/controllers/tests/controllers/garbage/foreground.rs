@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, create, delete, free, held, names, owned, reference, release, servers, await_collector, tenant,
-    until, until_gone,
+    MAPS, await_collector, create, delete, free, held, names, owned, reference, release, servers,
+    tenant, until, until_gone,
 };
 
 fn is_marked(object: &Value) -> bool {

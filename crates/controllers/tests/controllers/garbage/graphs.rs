@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
-use super::{create, free, reference, release, await_collector, until};
+use super::{await_collector, create, free, reference, release, until};
 
 /// Two kinds, so that one transaction may concern both.
 const PLACES: [&str; 2] = [

@@ -4,8 +4,8 @@ use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, create, delete, free, held, names, owned, owners, reference, servers, await_collector, tenant,
-    until, until_gone,
+    MAPS, await_collector, create, delete, free, held, names, owned, owners, reference, servers,
+    tenant, until, until_gone,
 };
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";

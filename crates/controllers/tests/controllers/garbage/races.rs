@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::{MAPS, create, delete, free, names, owned, owners, reference, await_collector, tenant};
+use super::{MAPS, await_collector, create, delete, free, names, owned, owners, reference, tenant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dependent_that_gets_another_owner_in_time_stays() -> anyhow::Result<()> {

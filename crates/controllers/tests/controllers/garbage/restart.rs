@@ -8,7 +8,8 @@ use insula_testkit::server::{Setup, TestServer};
 use serde_json::json;
 
 use super::{
-    MAPS, create, delete, free, held, names, owned, owners, reference, await_collector, until, until_gone,
+    MAPS, await_collector, create, delete, free, held, names, owned, owners, reference, until,
+    until_gone,
 };
 
 #[tokio::test]
