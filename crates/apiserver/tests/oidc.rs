@@ -11,7 +11,7 @@ use insula_access::jwt::{self, Algorithm, Signer};
 use insula_access::oidc::{self, Settings};
 use insula_apiserver::egress::trust::Trust;
 use insula_apiserver::pipeline::oidc::{Error, Pace, Provider, SetupError};
-use insula_core::{Proof, Space, Tie};
+use insula_core::{Proof, Space, TenantBinding};
 use insula_testkit::oidc::{Behaviour, FakeProvider, Hits};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;

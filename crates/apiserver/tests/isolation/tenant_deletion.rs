@@ -48,7 +48,7 @@ async fn i05_certificates_are_invalid_after_tenant_deletion() -> anyhow::Result<
     let server = server_with(&[], true).await?;
     server.tenant("t1").await?;
     let identity = server.identity(&subject("admin", &[], "t1")?).await?;
-    let tie = certificate::read(&identity.certificate)?.tie;
+    let tenant_binding = certificate::read(&identity.certificate)?.tenant_binding;
     let client = server.client_with_identity(identity.clone(), "").await?;
     assert_eq!(client.get(MAPS).await?.status, 200);
     let issued = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
