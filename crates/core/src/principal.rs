@@ -18,7 +18,7 @@ pub struct Principal {
     /// The space that the user belongs to.
     pub home: Space,
     /// The tenant that the credential was issued for, among all that ever have the home's name.
-    pub tie: Tie,
+    pub tenant_binding: TenantBinding,
     /// The kind of credential.
     pub proof: Proof,
 }
@@ -29,7 +29,7 @@ pub type Extra = BTreeMap<String, Vec<String>>;
 /// The tenant that a credential was issued for. Tenant names are reused: a credential of a deleted
 /// tenant must not be valid for the next one of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tie {
+pub enum TenantBinding {
     /// Any tenant of the name, because the credential is configured anew at every server start.
     Name,
     /// The tenant with this UID.
@@ -65,7 +65,7 @@ pub const RESERVED_PREFIX: &str = "system:";
 /// The extra attribute with the identifier of the certificate or token.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-impl Tie {
+impl TenantBinding {
     /// Whether the credential is valid for the tenant with this UID, created at `created`.
     pub fn holds(&self, uid: &str, created: i64) -> bool {
         match self {
@@ -100,15 +100,15 @@ mod tests {
     #[test]
     fn binding_to_a_deleted_tenant_does_not_hold_for_its_successor() {
         let (first, second) = (("uid-1", 100), ("uid-2", 200));
-        for (tie, to_first, to_second) in [
-            (Tie::Name, true, true),
-            (Tie::Uid("uid-1".into()), true, false),
-            (Tie::Uid("uid-2".into()), false, true),
-            (Tie::Uid("".into()), false, false),
+        for (binding, to_first, to_second) in [
+            (TenantBinding::Name, true, true),
+            (TenantBinding::Uid("uid-1".into()), true, false),
+            (TenantBinding::Uid("uid-2".into()), false, true),
+            (TenantBinding::Uid("".into()), false, false),
             // Issued while the first existed, before the second was created.
-            (Tie::At(100), true, false),
-            (Tie::At(199), true, false),
-            (Tie::At(99), false, false),
+            (TenantBinding::At(100), true, false),
+            (TenantBinding::At(199), true, false),
+            (TenantBinding::At(99), false, false),
         ] {
             assert_eq!(binding.holds(first.0, first.1), to_first, "{binding:?}");
             assert_eq!(binding.holds(second.0, second.1), to_second, "{binding:?}");

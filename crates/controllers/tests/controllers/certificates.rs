@@ -129,7 +129,7 @@ async fn approved_request_is_signed_for_its_own_space() -> anyhow::Result<()> {
 async fn certificate_is_bound_to_the_tenant_uid() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
-    let mut ties = Vec::new();
+    let mut bindings = Vec::new();
     for _ in 0..2 {
         let client = server.tenant("t1").await?;
         let own = uid(&system, "t1").await?;
@@ -142,12 +142,12 @@ async fn certificate_is_bound_to_the_tenant_uid() -> anyhow::Result<()> {
             TenantBinding::Uid(own.as_str().into())
         );
         assert!(found.tenant_binding.holds(&own, i64::MAX));
-        ties.push(found.tenant_binding);
+        bindings.push(found.tenant_binding);
         let path = "/api/v1/tenants/t1";
         assert_eq!(system.delete(path).await?.status, 200);
         until(&system, path, |answer| answer.status == 404).await?;
     }
-    assert_ne!(ties[0], ties[1]);
+    assert_ne!(bindings[0], bindings[1]);
     Ok(())
 }
 
