@@ -51,7 +51,7 @@ async fn put(client: &Client, plural: &str, namespace: &str, object: Value) -> k
 }
 
 #[tokio::test]
-async fn r12_to_r17_an_empty_cluster_gets_everything_the_operator_needs() -> anyhow::Result<()> {
+async fn r12_to_r17_empty_cluster_gets_everything_the_operator_needs() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let before = inventory(&admin).await?;
@@ -103,7 +103,7 @@ async fn r12_to_r17_an_empty_cluster_gets_everything_the_operator_needs() -> any
 }
 
 #[tokio::test]
-async fn r16_r17_what_was_not_asked_for_is_not_made() -> anyhow::Result<()> {
+async fn r16_r17_optional_objects_are_created_on_request_only() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let bare = AxonSettings {
@@ -124,7 +124,7 @@ async fn r16_r17_what_was_not_asked_for_is_not_made() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_an_earlier_run_gave_stays_and_is_said_with_what_withdraws_it() -> anyhow::Result<()> {
+async fn leftover_permissions_are_kept_with_a_warning() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &everything(), &Silent).await?;
@@ -147,7 +147,7 @@ async fn what_an_earlier_run_gave_stays_and_is_said_with_what_withdraws_it() -> 
 }
 
 #[tokio::test]
-async fn r18_a_second_run_changes_nothing() -> anyhow::Result<()> {
+async fn r18_second_deployment_changes_nothing() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &everything(), &Silent).await?;
@@ -167,8 +167,7 @@ async fn r18_a_second_run_changes_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r18_what_was_deleted_or_changed_comes_back_and_nothing_else_is_touched()
--> anyhow::Result<()> {
+async fn r18_drift_is_repaired_and_nothing_else_touched() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &everything(), &Silent).await?;
@@ -227,8 +226,7 @@ async fn r18_interrupted_deployment_is_completed_by_the_next() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn r18_a_definition_that_is_being_deleted_is_waited_for_and_made_anew() -> anyhow::Result<()>
-{
+async fn r18_terminating_definition_is_awaited_and_recreated() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
@@ -266,7 +264,7 @@ async fn r18_a_definition_that_is_being_deleted_is_waited_for_and_made_anew() ->
 }
 
 #[tokio::test]
-async fn nothing_is_put_into_a_namespace_that_is_being_deleted() -> anyhow::Result<()> {
+async fn terminating_operator_namespace_is_refused() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let namespaces = Api::<DynamicObject>::all_with(admin.clone(), &kind("namespaces"));
@@ -296,7 +294,7 @@ async fn nothing_is_put_into_a_namespace_that_is_being_deleted() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn r9_r18_many_at_once_make_one_of_each() -> anyhow::Result<()> {
+async fn r9_r18_concurrent_deployments_create_each_object_once() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let settings = everything();
@@ -309,7 +307,7 @@ async fn r9_r18_many_at_once_make_one_of_each() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r18_another_image_is_put_into_the_deployment_that_is_there() -> anyhow::Result<()> {
+async fn r18_deployment_is_updated_to_another_image() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
@@ -331,7 +329,7 @@ async fn r18_another_image_is_put_into_the_deployment_that_is_there() -> anyhow:
 }
 
 #[tokio::test]
-async fn r18_a_newer_definition_of_multicluster_services_is_left_alone() -> anyhow::Result<()> {
+async fn r18_newer_multicluster_definition_is_kept() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
@@ -358,7 +356,7 @@ async fn r18_a_newer_definition_of_multicluster_services_is_left_alone() -> anyh
 }
 
 #[tokio::test]
-async fn r14_r25_objects_are_judged_as_the_definitions_say() -> anyhow::Result<()> {
+async fn r14_r25_objects_are_validated_by_the_definitions() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
@@ -461,7 +459,7 @@ async fn r14_r25_objects_are_judged_as_the_definitions_say() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn a_tenant_without_a_spec_gets_one_and_keeps_its_isolation() -> anyhow::Result<()> {
+async fn tenant_isolation_is_defaulted_and_immutable() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
@@ -605,7 +603,7 @@ async fn r19_single_missing_permission_is_named_alone() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r17_the_operator_runs_when_somebody_renews_its_lease() -> anyhow::Result<()> {
+async fn r17_operator_counts_as_running_while_its_lease_is_renewed() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
@@ -683,7 +681,7 @@ fn manifests_match_the_golden_files() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_was_applied_from_the_manifests_is_left_as_it_is() -> anyhow::Result<()> {
+async fn applied_manifests_are_left_unchanged() -> anyhow::Result<()> {
     let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let text = manifests::yaml(&axon::manifests(&everything()))?;

@@ -133,7 +133,7 @@ async fn r9_clock_of_the_lease_holder_is_ignored() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_operator_may_be_started_before_it_is_deployed() -> anyhow::Result<()> {
+async fn operator_may_start_before_its_deployment() -> anyhow::Result<()> {
     let server = insula_testkit::server::TestServer::start_with_controllers().await?;
     let early = crate::world::client(&server, "system").await?;
     let running = Running::new(early, crate::world::settings("early"));

@@ -138,7 +138,7 @@ async fn r57_token_of_a_file_is_not_sent_to_another_cluster() -> anyhow::Result<
         ..partial.clone()
     };
     let settings = scene.with_file("in.subm", &no_url)?;
-    // The other server cannot show a certificate of the file's CA, so it is told nothing.
+    // The other server cannot present a certificate of the file's CA, so nothing is sent.
     let elsewhere = TestServer::start_with_controllers().await?;
     let context = Ok(config(&elsewhere, "system")?);
     let refused = insula_broker::deploy::broker::deploy(context, &settings, &Silent)
