@@ -95,7 +95,7 @@ impl Task {
 }
 
 fn built_in(group: &str, resource: &str) -> KindId {
-    let found = kinds().stored(group, resource);
+    let found = kinds().find_storage(group, resource);
     found.expect("it is in the table")
 }
 

@@ -110,7 +110,7 @@ fn recounted(registry: &Registry, address: &Address, found: &Stored) -> Option<b
     let namespace = address.namespace.as_deref().unwrap_or("");
     let recount = || usage::recount(registry.cache(), &address.space, namespace, &read);
     let used = cpu_bound::aside(recount);
-    let is_current = read.is_settled() && read.used == used;
+    let is_current = read.is_fully_counted() && read.used == used;
     (!is_current).then(|| quota::with_usage(found, &read, &used))
 }
 
