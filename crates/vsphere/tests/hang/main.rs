@@ -133,17 +133,19 @@ async fn c6_vcenter_hanging_at_login_delays_no_other_and_recovers() -> anyhow::R
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c6_a_vcenter_that_hangs_in_mid_session_delays_no_other_and_recovers() -> anyhow::Result<()>
-{
-    let field = Field::new().await?;
-    let _running = field.start(HOURS, Duration::from_millis(200));
-    field.are(WELL, "Available").await?;
-    field.are(ILL, "Available").await?;
-    let before = field.ill.connections();
-    field.ill.hang("*");
-    field.ill.set_connection_mode(ConnectionMode::Silent).await;
-    let asked = |field: &Field| field.ill.calls().len() + field.ill.connections();
-    let (quiet, mut round) = (asked(&field), 0);
+async fn c6_vcenter_hanging_mid_session_delays_no_other_and_recovers() -> anyhow::Result<()> {
+    let fixture = Fixture::new().await?;
+    let _running = fixture.start(HOURS, Duration::from_millis(200));
+    fixture.wait_for_reason(HEALTHY, "Available").await?;
+    fixture.wait_for_reason(HANGING, "Available").await?;
+    let before = fixture.hanging.connections();
+    fixture.hanging.hang("*");
+    fixture
+        .hanging
+        .set_connection_mode(ConnectionMode::Silent)
+        .await;
+    let asked = |fixture: &Fixture| fixture.hanging.calls().len() + fixture.hanging.connections();
+    let (quiet, mut round) = (asked(&fixture), 0);
     // Idle sessions are checked, and the check hangs.
     eventually(async || {
         round += 1;
@@ -169,14 +171,16 @@ async fn c6_a_vcenter_that_hangs_in_mid_session_delays_no_other_and_recovers() -
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn c6_a_vcenter_that_is_not_there_is_told_of_and_tried_rarely_until_it_is()
--> anyhow::Result<()> {
-    let field = Field::new().await?;
-    field.ill.set_connection_mode(ConnectionMode::HangUp).await;
-    let _running = field.start(Duration::from_secs(5), SESSIONS.check_after);
+async fn c6_absent_vcenter_is_reported_and_retried_rarely() -> anyhow::Result<()> {
+    let fixture = Fixture::new().await?;
+    fixture
+        .hanging
+        .set_connection_mode(ConnectionMode::HangUp)
+        .await;
+    let _running = fixture.start(Duration::from_secs(5), SESSIONS.check_after);
     for door in [ConnectionMode::HangUp, ConnectionMode::Closed] {
-        field.ill.set_connection_mode(door).await;
-        field.ill.clear_log();
+        fixture.hanging.set_connection_mode(door).await;
+        fixture.hanging.clear_log();
         let began = Instant::now();
         let stamp = format!("{door:?}").to_lowercase();
         fixture.touch(HANGING, &stamp).await?;
