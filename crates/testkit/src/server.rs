@@ -93,6 +93,8 @@ pub struct Setup {
     pub limits: Option<Limits>,
     /// Where webhooks may be.
     pub egress: egress::Settings,
+    /// Descriptions for the OpenAPI documents, in JSON.
+    pub descriptions: Option<String>,
     /// The settings of the controllers.
     pub controller_settings: insula_controllers::Settings,
 }
@@ -185,6 +187,10 @@ impl TestServer {
             audit: setup.audit.map(|audit| audit.sink()).transpose()?,
             limits: setup.limits.unwrap_or_default(),
             egress: setup.egress,
+            descriptions: match &setup.descriptions {
+                Some(json) => Some(Descriptions::parse(json.as_bytes())?),
+                None => None,
+            },
             // The CA ConfigMap is maintained by a controller.
             root_ca: setup
                 .controllers
