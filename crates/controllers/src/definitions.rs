@@ -82,7 +82,7 @@ async fn reconcile_tenants(registry: &Registry, address: &Address) -> Result<()>
 /// Accepts the names, and establishes the definition once it has them.
 async fn establish(registry: &Registry, address: &Address, definition: &Object) -> Result<bool> {
     let others = taken_names(registry, address);
-    let (own, before) = (Names::wanted(definition), Names::accepted(definition));
+    let (own, before) = (Names::requested(definition), Names::accepted(definition));
     let accepted = accept(&own, &before, others.iter());
     let blocked = blocking_condition(registry, address, definition);
     let named = accepted.condition.holds;
