@@ -77,7 +77,7 @@ impl EventSources {
                 })
             }));
             let mut items: Vec<Item> = dirty_quotas
-                .tell()
+                .drain_new()
                 .into_iter()
                 .map(Item::for_quota_place)
                 .collect();

@@ -107,7 +107,7 @@ impl Collector {
             let next = delayed.next();
             tokio::select! {
                 () = &mut stop => break,
-                () = owner_graph.told().notified(), if workers.len() < MAX_CONCURRENT => {}
+                () = owner_graph.work_available().notified(), if workers.len() < MAX_CONCURRENT => {}
                 Some(done) = workers.join_next_with_id() => {
                     let (id, requeue) = match done {
                         Ok((id, requeue)) => (id, Some(requeue)),
@@ -124,7 +124,7 @@ impl Collector {
                 }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                     for (space, node) in delayed.due(Instant::now()) {
-                        owner_graph.look_again(&space, node);
+                        owner_graph.requeue(&space, node);
                     }
                 }
             }
@@ -135,7 +135,7 @@ impl Collector {
 
     fn put_back(&self, delayed: &mut DelayQueue, space: &Space, requeue: Requeue) {
         for node in requeue.now {
-            self.registry.cache().owner_graph().look_again(space, node);
+            self.registry.cache().owner_graph().requeue(space, node);
         }
         let now = Instant::now();
         for (nodes, after) in [

@@ -41,7 +41,10 @@ impl CrossNamespaceRefs {
             Decision::RemoveOwners(seen, _) | Decision::Misplaced(seen) => seen.clone(),
             _ => return Vec::new(),
         };
-        let named = dependent.object.owner_refs().map(|ties| ties.owners);
+        let named = dependent
+            .object
+            .owner_refs()
+            .map(|owner_refs| owner_refs.owners);
         let named = named.unwrap_or_default().into_iter();
         let crossing =
             named.filter(|owner| self.is_cross_namespace(owners, owner, node.namespace()));

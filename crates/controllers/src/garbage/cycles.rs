@@ -22,12 +22,13 @@ impl Cycles {
     pub fn through(
         &mut self,
         owners: Owners<'_>,
-        ties: &OwnerRefs,
+        owner_refs: &OwnerRefs,
         namespace: Option<&str>,
     ) -> Vec<Box<str>> {
-        let blocking = ties.owners.iter().filter(|owner| owner.blocks());
+        let blocking = owner_refs.owners.iter().filter(|owner| owner.blocks());
         let cyclic = blocking.filter(|owner| {
-            !self.is_acyclic(owners, owner, namespace) && leads_back(owners, owner, namespace, ties)
+            !self.is_acyclic(owners, owner, namespace)
+                && leads_back(owners, owner, namespace, owner_refs)
         });
         cyclic.map(|owner| owner.uid.clone()).collect()
     }

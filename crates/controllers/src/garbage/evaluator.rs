@@ -107,15 +107,15 @@ impl<'a> Evaluator<'a> {
 
     /// The waiting owners that the object blocks.
     pub fn held_by(&self, object: &Stored) -> Vec<Node> {
-        let ties = object.owner_refs().unwrap_or_default();
-        let blocking = ties.owners.iter().filter(|owner| owner.blocks());
+        let owner_refs = object.owner_refs().unwrap_or_default();
+        let blocking = owner_refs.owners.iter().filter(|owner| owner.blocks());
         let found = blocking.filter_map(|owner| {
             let (address, found) = self.owners.find(owner, object.namespace())?;
             let same = found.uid() == Some(&owner.uid);
             let waits = self.assumed.waiting_uids.contains(&owner.uid)
                 || found
                     .owner_refs()
-                    .is_some_and(|ties| ties.awaits_dependents());
+                    .is_some_and(|owner_refs| owner_refs.awaits_dependents());
             (same && waits).then(|| Node::new(address.kind.collection_key(), &found))
         });
         found.collect()
@@ -132,7 +132,7 @@ impl<'a> Evaluator<'a> {
         let Some(object) = found.and_then(|all| all.get(&node.key)) else {
             return Decision::Leave;
         };
-        let Some(ties) = object.ties() else {
+        let Some(owner_refs) = object.owner_refs() else {
             return Decision::Leave;
         };
         let Some(kind) = self.registry.kept(self.space, node.collection_key()) else {
@@ -140,35 +140,35 @@ impl<'a> Evaluator<'a> {
         };
         let address = self.owners.address(kind, node.namespace(), node.name());
         let seen = Seen { address, object };
-        match ties.deleted {
-            true => self.evaluate_deleted(seen, &ties),
-            false => self.evaluate_dependent(seen, &ties),
+        match owner_refs.deleted {
+            true => self.evaluate_deleted(seen, &owner_refs),
+            false => self.evaluate_dependent(seen, &owner_refs),
         }
     }
 
     /// An object that is being deleted stays while dependents block it.
-    fn evaluate_deleted(&mut self, seen: Seen, ties: &OwnerRefs) -> Decision {
-        if ties.lets_dependents_go() {
+    fn evaluate_deleted(&mut self, seen: Seen, owner_refs: &OwnerRefs) -> Decision {
+        if owner_refs.orphans_dependents() {
             return Decision::Orphan(seen);
         }
-        if !ties.awaits_dependents() {
+        if !owner_refs.awaits_dependents() {
             return Decision::Leave;
         }
         let namespace = seen.address.namespace.as_deref();
-        match self.hold(&ties.uid, namespace) {
+        match self.hold(&owner_refs.uid, namespace) {
             Hold::None => Decision::Release(seen),
             Hold::Plain => Decision::Leave,
-            Hold::Waiting => match self.cycles.through(self.owners, ties, namespace) {
+            Hold::Waiting => match self.cycles.through(self.owners, owner_refs, namespace) {
                 cyclic if cyclic.is_empty() => Decision::Leave,
                 cyclic => Decision::Unblock(seen, cyclic),
             },
         }
     }
 
-    fn evaluate_dependent(&mut self, seen: Seen, ties: &OwnerRefs) -> Decision {
+    fn evaluate_dependent(&mut self, seen: Seen, owner_refs: &OwnerRefs) -> Decision {
         let namespace = seen.address.namespace.clone();
         let (mut solid, mut dangling, mut waiting) = (false, Vec::new(), Vec::new());
-        for owner in &ties.owners {
+        for owner in &owner_refs.owners {
             match self.owner(owner, namespace.as_deref()) {
                 Owner::Solid => solid = true,
                 Owner::Dangling => dangling.push(owner.uid.clone()),
@@ -183,11 +183,11 @@ impl<'a> Evaluator<'a> {
             // A remaining dependent would block the waiting owners for ever.
             (true, _) => return Decision::RemoveOwners(seen, [dangling, waiting].concat()),
             (false, true) if self.is_being_emptied(namespace.as_deref()) => return Decision::Leave,
-            (false, false) if owner_graph.has_dependents(self.space, &ties.uid) => {
+            (false, false) if owner_graph.has_dependents(self.space, &owner_refs.uid) => {
                 Policy::Foreground
             }
-            (false, _) if ties.orphan => Policy::Orphan,
-            (false, _) if ties.foreground => Policy::Foreground,
+            (false, _) if owner_refs.orphan => Policy::Orphan,
+            (false, _) if owner_refs.foreground => Policy::Foreground,
             (false, _) => Policy::Background,
         };
         Decision::Delete(PendingDelete {
@@ -220,7 +220,7 @@ impl<'a> Evaluator<'a> {
         }
         match object
             .owner_refs()
-            .is_some_and(|ties| ties.awaits_dependents())
+            .is_some_and(|owner_refs| owner_refs.awaits_dependents())
         {
             true => Owner::Waiting,
             false => Owner::Solid,

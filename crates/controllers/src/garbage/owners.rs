@@ -23,7 +23,7 @@ impl Owners<'_> {
     /// Whether the owner is known to have been deleted. That holds even if its kind is gone too.
     pub fn is_known_deleted(&self, reference: &Reference, namespace: Option<&str>) -> bool {
         let owner_graph = self.registry.cache().owner_graph();
-        let Some(gone) = owner_graph.departed(self.space, &reference.uid) else {
+        let Some(gone) = owner_graph.deleted_owner(self.space, &reference.uid) else {
             return false;
         };
         let (group, _) = reference.group_version();
@@ -80,8 +80,11 @@ impl Owners<'_> {
         let Some((address, object)) = found else {
             return Vec::new();
         };
-        let ties = object.owner_refs().filter(OwnerRefs::awaits_dependents);
-        let owners = ties.map(|ties| ties.owners).unwrap_or_default().into_iter();
+        let owner_refs = object.owner_refs().filter(OwnerRefs::awaits_dependents);
+        let owners = owner_refs
+            .map(|owner_refs| owner_refs.owners)
+            .unwrap_or_default()
+            .into_iter();
         let blocked = owners.filter(Reference::blocks);
         blocked
             .map(|owner| (owner, address.namespace.clone()))

@@ -124,20 +124,20 @@ impl<'a> Plan<'a> {
         let owner_graph = self.registry.cache().owner_graph();
         owner_graph.park(self.space, node.clone());
         if !matches!(self.evaluator.evaluate(&node), Decision::Park) {
-            owner_graph.look_again(self.space, node);
+            owner_graph.requeue(self.space, node);
         }
     }
 
     fn delete(&mut self, node: Node, pending: PendingDelete, follows: bool) {
-        let ties = pending.object.ties().unwrap_or_default();
-        let goes = goes_at_once(&pending.address.kind) && !ties.held;
+        let owner_refs = pending.object.owner_refs().unwrap_or_default();
+        let goes = goes_at_once(&pending.address.kind) && !owner_refs.held;
         if goes && pending.policy == Policy::Background {
-            self.evaluator.assume_gone(node.clone(), &ties.uid);
+            self.evaluator.assume_gone(node.clone(), &owner_refs.uid);
             self.freed.extend(self.evaluator.held_by(&pending.object));
-            self.follow(&ties.uid);
+            self.follow(&owner_refs.uid);
         } else if pending.policy == Policy::Foreground {
-            self.evaluator.assume_waiting(&ties.uid);
-            self.follow(&ties.uid);
+            self.evaluator.assume_waiting(&owner_refs.uid);
+            self.follow(&owner_refs.uid);
         }
         self.planned.insert(node.clone());
         self.executor.delete(node, pending, follows);
@@ -156,12 +156,16 @@ impl<'a> Plan<'a> {
         let Some(pending) = self.executor.waiting(node) else {
             return;
         };
-        let ties = pending.object.ties().unwrap_or_default();
-        let goes = goes_at_once(&pending.address.kind) && !ties.held && !ties.orphan;
-        if goes && self.evaluator.is_released(&ties.uid, node.namespace()) {
+        let owner_refs = pending.object.owner_refs().unwrap_or_default();
+        let goes = goes_at_once(&pending.address.kind) && !owner_refs.held && !owner_refs.orphan;
+        if goes
+            && self
+                .evaluator
+                .is_released(&owner_refs.uid, node.namespace())
+        {
             self.freed.extend(self.evaluator.held_by(&pending.object));
             self.executor.delete_at_once(node);
-            self.evaluator.assume_gone(node.clone(), &ties.uid);
+            self.evaluator.assume_gone(node.clone(), &owner_refs.uid);
         }
     }
 }
