@@ -10,7 +10,7 @@ use std::ops::Bound::{Excluded, Included};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
-use insula_store::laws::history::{History, Log, What};
+use insula_store::laws::history::{History, Log, Operation};
 use insula_store::{Changed, Entry, Key, Revision};
 
 use crate::inspection::Inspection;
@@ -212,9 +212,9 @@ impl Checker {
     }
 
     fn count(&mut self, run: &Run, log: &Log) {
-        let unanswered = |call: &&_| matches!(call, What::Commit(_, None));
+        let unanswered = |call: &&_| matches!(call, Operation::Commit(_, None));
         let acknowledged = run.acknowledged().count();
-        let calls = run.calls.iter().map(|call| &call.what);
+        let calls = run.calls.iter().map(|call| &call.operation);
         self.totals.writers += 1;
         self.totals.acknowledged += acknowledged;
         self.totals.in_doubt += calls.filter(unanswered).count();
@@ -245,7 +245,7 @@ fn check_calls(run: &Run, start: Revision, mut state: State, log: &Log) -> anyho
     };
     // Shortened, since the reason contains whole values.
     let shorten = |why: String| anyhow!("{why:.2000}");
-    history.judge().map_err(shorten)?;
+    history.check().map_err(shorten)?;
     for (_, changes) in log {
         apply(&mut state, changes);
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::Context;
 use bytes::Bytes;
-use insula_store::laws::model::Dice;
+use insula_store::laws::model::Rng;
 
 /// The description of a value: a tag, and a length that the derived bytes fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Content {
 impl Content {
     /// A random description. Half are small, and a few are large enough to fill a memory table at
     /// once.
-    pub fn random(dice: &mut Dice) -> Self {
+    pub fn random(dice: &mut Rng) -> Self {
         let most = match dice.below(16) {
             0..=7 => 300,
             8..=12 => 4 << 10,
@@ -27,7 +27,7 @@ impl Content {
         };
         let length = 10 + usize::try_from(dice.below(most - 10)).unwrap_or(0);
         Self {
-            tag: dice.roll(),
+            tag: dice.next_u64(),
             length,
         }
     }
@@ -36,9 +36,9 @@ impl Content {
     pub fn bytes(self) -> Bytes {
         let mut bytes = Vec::with_capacity(self.length + 8);
         bytes.extend_from_slice(&self.tag.to_be_bytes());
-        let mut dice = Dice::new(self.tag);
+        let mut dice = Rng::new(self.tag);
         while bytes.len() < self.length {
-            bytes.extend_from_slice(&dice.roll().to_be_bytes());
+            bytes.extend_from_slice(&dice.next_u64().to_be_bytes());
         }
         bytes.truncate(self.length);
         bytes.into()
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn value_is_identified_by_tag_length_and_every_byte() {
-        let mut dice = Dice::new(1);
+        let mut dice = Rng::new(1);
         for _ in 0..100 {
             let content = Content::random(&mut dice);
             let value = content.bytes();

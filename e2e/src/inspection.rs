@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use insula_store::embedded::{Embedded, Options, Statistics};
 use insula_store::laws::history::Log;
-use insula_store::laws::model::Dice;
+use insula_store::laws::model::Rng;
 use insula_store::{At, Entry, Error, KeyRange, Revision, Store, Watch, WatchItem};
 use tokio::time::timeout;
 
@@ -37,7 +37,7 @@ pub struct Inspection {
 }
 
 /// Opens the store in `folder`, reads all of it and closes it.
-pub async fn inspect(folder: &Path, dice: &mut Dice) -> anyhow::Result<Inspection> {
+pub async fn inspect(folder: &Path, dice: &mut Rng) -> anyhow::Result<Inspection> {
     let began = Instant::now();
     let store = timeout(TIMEOUT, Embedded::open(folder, TINY_OPTIONS)).await;
     let store = store.context("opening takes forever")?.context("opening")?;
@@ -49,7 +49,7 @@ pub async fn inspect(folder: &Path, dice: &mut Dice) -> anyhow::Result<Inspectio
     Ok(found)
 }
 
-async fn read(store: &Embedded, took: Duration, dice: &mut Dice) -> anyhow::Result<Inspection> {
+async fn read(store: &Embedded, took: Duration, dice: &mut Rng) -> anyhow::Result<Inspection> {
     let revision = store.revision().await?;
     let statistics = store.statistics();
     let floor = statistics.floor;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, bail, ensure};
-use insula_store::laws::history::{Call, Log, Moment, What};
+use insula_store::laws::history::{Call, Log, Operation, Time};
 use insula_store::{Outcome, Revision};
 
 use crate::protocol::{Line, Opened};
@@ -39,7 +39,7 @@ impl Run {
         let mut waiting = HashMap::new();
         for (index, text) in lines.iter().enumerate() {
             let (number, line) = text.split_once(' ').unwrap_or((text, ""));
-            let moment = index as Moment + 1;
+            let moment = index as Time + 1;
             ensure!(number == moment.to_string(), "line {moment} is {text:?}");
             let line = line.parse().with_context(|| format!("in {text:?}"))?;
             run.add(moment, line, &mut waiting)
@@ -51,7 +51,7 @@ impl Run {
     /// `waiting` holds the positions of calls without an answer.
     fn add(
         &mut self,
-        moment: Moment,
+        moment: Time,
         line: Line,
         waiting: &mut HashMap<u64, usize>,
     ) -> anyhow::Result<()> {
@@ -64,16 +64,16 @@ impl Run {
             Line::Request { call, transaction } => {
                 waiting.insert(call, self.calls.len());
                 self.calls.push(Call {
-                    asked: moment,
-                    answered: Moment::MAX,
-                    what: What::Commit(transaction, None),
+                    called: moment,
+                    answered: Time::MAX,
+                    operation: Operation::Commit(transaction, None),
                 });
             }
             Line::Response { call, outcome } => {
                 let asked = waiting.remove(&call).context("no such request")?;
                 let call = &mut self.calls[asked];
                 call.answered = moment;
-                if let What::Commit(_, answer) = &mut call.what {
+                if let Operation::Commit(_, answer) = &mut call.operation {
                     *answer = Some(outcome);
                 }
             }
@@ -94,8 +94,8 @@ impl Run {
 
     /// The revisions of its acknowledged commits.
     pub fn acknowledged(&self) -> impl Iterator<Item = Revision> {
-        self.calls.iter().filter_map(|call| match &call.what {
-            What::Commit(_, Some(Outcome::Committed(revision))) => Some(*revision),
+        self.calls.iter().filter_map(|call| match &call.operation {
+            Operation::Commit(_, Some(Outcome::Committed(revision))) => Some(*revision),
             _ => None,
         })
     }

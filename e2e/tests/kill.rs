@@ -15,7 +15,7 @@ use insula_e2e::inspection::{TINY_OPTIONS, inspect};
 use insula_e2e::run::Run;
 use insula_e2e::writer::Writer;
 use insula_store::embedded::Embedded;
-use insula_store::laws::model::Dice;
+use insula_store::laws::model::Rng;
 use insula_store::{Error, Revision};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
@@ -120,7 +120,7 @@ impl CrashTest {
 
     /// Kills writers, then inspects the store; returns the number of writers killed.
     async fn round(&mut self) -> anyhow::Result<usize> {
-        let mut dice = Dice::new(self.seed);
+        let mut dice = Rng::new(self.seed);
         let plan: &[Kill] = match dice.below(8) {
             0 => &[Kill::Early, Kill::Writing],
             1 => &[Kill::Writing, Kill::Early],
@@ -130,7 +130,7 @@ impl CrashTest {
         };
         let mut runs = Vec::new();
         for (index, kill) in plan.iter().enumerate() {
-            let writer = self.start(dice.roll(), &runs)?;
+            let writer = self.start(dice.next_u64(), &runs)?;
             let lines = let_run(writer, *kill, &mut dice)?;
             let report = self.folder.path().join(format!("said-{index}"));
             std::fs::write(report, lines.join("\n"))?;
@@ -149,7 +149,7 @@ impl CrashTest {
             .max()
             .unwrap_or_default()
             .max(self.checker.revision());
-        let back = Dice::new(seed).below(events.get() - floor.get() + 1);
+        let back = Rng::new(seed).below(events.get() - floor.get() + 1);
         let after = Revision::new(events.get() - back);
         Writer::start(
             env!("CARGO_BIN_EXE_crash-writer"),
@@ -162,10 +162,10 @@ impl CrashTest {
     async fn check_killed(&mut self, writer: Writer) -> anyhow::Result<()> {
         let run = Run::read(&writer.kill()?)?;
         ensure!(run.acknowledged().count() > 0, "it has written");
-        self.check(&[run], &mut Dice::new(self.seed)).await
+        self.check(&[run], &mut Rng::new(self.seed)).await
     }
 
-    async fn check(&mut self, runs: &[Run], dice: &mut Dice) -> anyhow::Result<()> {
+    async fn check(&mut self, runs: &[Run], dice: &mut Rng) -> anyhow::Result<()> {
         let found = inspect(&self.store(), dice).await?;
         self.checker.check(runs, &found)
     }
@@ -189,7 +189,7 @@ impl Drop for CrashTest {
 
 /// Lets the writer run for a random time and kills it. Half of the kills then wait for the moment
 /// right after an acknowledgement, where a premature one would be lost.
-fn let_run(mut writer: Writer, kill: Kill, dice: &mut Dice) -> anyhow::Result<Vec<String>> {
+fn let_run(mut writer: Writer, kill: Kill, dice: &mut Rng) -> anyhow::Result<Vec<String>> {
     if kill == Kill::Early {
         writer.listen(Duration::from_millis(dice.below(20)))?;
         return writer.kill();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use insula_testkit::vcenter::{Door, FakeVCenter};
+use insula_testkit::vcenter::{ConnectionMode, FakeVCenter};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -116,7 +116,7 @@ async fn start(
 /// From now on it accepts connections and says nothing, also on those that are open.
 async fn hang(vcenter: &FakeVCenter) {
     vcenter.hang("*");
-    vcenter.door(Door::Silent).await;
+    vcenter.set_connection_mode(ConnectionMode::Silent).await;
 }
 
 /// Touches the clusters of both vCenters, and tells how long it took until those of the first

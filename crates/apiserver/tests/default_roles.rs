@@ -183,7 +183,7 @@ async fn namespaced_defaults_are_in_their_namespace() -> anyhow::Result<()> {
 #[tokio::test]
 async fn defaults_are_unchanged_after_a_restart() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let mut server = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let mut server = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     server.tenant("t1").await?;
     // Later changes of the Tenant object do not change the creation time.
     let system = server.system().await?;
@@ -206,7 +206,7 @@ async fn defaults_are_unchanged_after_a_restart() -> anyhow::Result<()> {
         }
     }
     server.stop().await;
-    let server = TestServer::over(store, Setup::default()).await?;
+    let server = TestServer::start_on_store(store, Setup::default()).await?;
     let mut after = Vec::new();
     for token in ["t1", "system"] {
         let client = server.client(token).await?;
@@ -223,7 +223,7 @@ async fn defaults_are_unchanged_after_a_restart() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn recreated_tenant_gets_new_defaults() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     let view = format!("{CLUSTER_ROLES}/view");
     let reader = format!(

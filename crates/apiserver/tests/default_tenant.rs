@@ -58,7 +58,7 @@ async fn existing_default_tenant_is_unchanged() -> anyhow::Result<()> {
     let store = Arc::clone(server.registry().store());
     let revision = store.revision().await?;
     server.stop().await;
-    let server = TestServer::over(store, setup("xxx")?).await?;
+    let server = TestServer::start_on_store(store, setup("xxx")?).await?;
     let after = server.system().await?.get("/api/v1/tenants/xxx").await?;
     assert_eq!(after.json(), before.json());
     assert_eq!(server.registry().store().revision().await?, revision);
@@ -112,7 +112,7 @@ async fn credentials_without_a_tenant_belong_to_the_default_tenant() -> anyhow::
         tenant: None,
         tenant_uid: None,
     };
-    let certified = server.certified(&subject, "").await?;
+    let certified = server.client_with_certificate(&subject, "").await?;
     let (groups, space) = groups_and_space(&certified).await?;
     assert_eq!(groups, json!(["dev", "system:authenticated"]));
     assert_eq!(space, "xxx");

@@ -87,7 +87,7 @@ async fn webhooks_receive_json_without_credentials() {
     let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     let answer = post(&egress(&["127.0.0.1"]), &tenant("t1"), &client).await;
     assert_eq!(answer.unwrap(), r#"{"b":2}"#);
-    let heard = webhook.heard().remove(0);
+    let heard = webhook.requests().remove(0);
     assert_eq!(heard.path, "/x?timeout=10s");
     assert_eq!(heard.body, json!({"a": 1}));
     let mut headers: Vec<_> = heard.headers.iter().collect();
@@ -116,7 +116,7 @@ async fn services_are_verified_by_their_dns_name() {
     let client = service("svc", webhook.ca_pem());
     let answer = egress.post(&services, call(&space, &client)).await;
     assert_eq!(answer.unwrap(), "{}");
-    let heard = webhook.heard().remove(0);
+    let heard = webhook.requests().remove(0);
     assert_eq!(heard.headers["host"], "svc.ns.svc:443");
     let client = service("nosvc", webhook.ca_pem());
     let answer = egress.post(&services, call(&space, &client)).await;

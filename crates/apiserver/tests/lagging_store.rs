@@ -113,7 +113,7 @@ async fn lagging_server() -> anyhow::Result<(TestServer, Client)> {
         tokens: "alice,alice,7,\"tenant:t1\"\n".to_owned(),
         ..Setup::default()
     };
-    let server = TestServer::over(Arc::new(store), setup).await?;
+    let server = TestServer::start_on_store(Arc::new(store), setup).await?;
     let client = server.tenant("t1").await?;
     Ok((server, client))
 }
@@ -235,7 +235,7 @@ async fn generate_name_gives_up_after_eight_collisions() -> anyhow::Result<()> {
         lag: Duration::ZERO,
         asked: Arc::clone(&asked),
     };
-    let server = TestServer::over(Arc::new(store), Setup::default()).await?;
+    let server = TestServer::start_on_store(Arc::new(store), Setup::default()).await?;
     let client = server.tenant("t1").await?;
     let sent = json!({"metadata": {"generateName": "crowd-"}});
     let answer = client.post(MAPS, &sent).await?;

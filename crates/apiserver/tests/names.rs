@@ -193,7 +193,7 @@ async fn restart_does_not_recreate_a_namespace_named_like_a_tenant() -> anyhow::
     assert_eq!(taken.status, 201, "{}", taken.text());
     let store = Arc::clone(server.registry().store());
     server.stop().await;
-    let server = TestServer::over(store, Setup::default()).await?;
+    let server = TestServer::start_on_store(store, Setup::default()).await?;
     let system = server.system().await?;
     let namespace = system.get("/api/v1/namespaces/kube-node-lease").await?;
     assert_eq!(namespace.status, 404, "{}", namespace.text());

@@ -12,7 +12,7 @@ use insula_access::oidc::{self, Settings};
 use insula_apiserver::egress::trust::Trust;
 use insula_apiserver::pipeline::oidc::{Error, Pace, Provider, SetupError};
 use insula_core::{Proof, Space, TenantBinding};
-use insula_testkit::oidc::{FakeProvider, Hits, Manner};
+use insula_testkit::oidc::{Behaviour, FakeProvider, Hits};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -119,7 +119,7 @@ fn forged_token(
 
 #[tokio::test]
 async fn valid_tokens_are_verified_once() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
     let claims = json!({"groups": ["dev", "tenant:t1"], "jti": "J1"});
     let token = fake.token(NOW, &claims)?;
@@ -147,7 +147,7 @@ async fn valid_tokens_are_verified_once() -> Result<()> {
 
 #[tokio::test]
 async fn provider_requests_carry_no_token() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let _trusting = Authenticator::ready(&fake, SLOW_PACE).await?;
     let headers = fake.headers();
     let mut names: Vec<&str> = headers.keys().map(http::HeaderName::as_str).collect();
@@ -159,7 +159,7 @@ async fn provider_requests_carry_no_token() -> Result<()> {
 
 #[tokio::test]
 async fn tokens_of_other_issuers_or_audiences_are_refused_without_a_fetch() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
     let audience = oidc::Error::Audience {
         expected: "insula".to_owned(),
@@ -212,7 +212,7 @@ async fn tokens_of_other_issuers_or_audiences_are_refused_without_a_fetch() -> R
 
 #[tokio::test]
 async fn forged_tokens_are_refused() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
     let signer = fake.signer();
     let kid = signer.public().id().context("it has an id")?;
@@ -279,7 +279,7 @@ async fn forged_tokens_are_refused() -> Result<()> {
 
 #[tokio::test]
 async fn unconfigured_algorithms_are_refused() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let trust = Trust::Authorities(fake.ca_pem().to_owned());
     let settings = Settings {
         algorithms: vec![Algorithm::Rs256, Algorithm::Es384],
@@ -296,7 +296,7 @@ async fn unconfigured_algorithms_are_refused() -> Result<()> {
 
 #[tokio::test]
 async fn unknown_key_ids_trigger_a_fetch_and_withdrawn_keys_are_dropped() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
     let old = fake.token(NOW, &json!({"sub": "old"}))?;
     let alice = |name: &str| Ok(format!("{}#{name}", fake.url()));
@@ -314,7 +314,7 @@ async fn unknown_key_ids_trigger_a_fetch_and_withdrawn_keys_are_dropped() -> Res
 
 #[tokio::test]
 async fn concurrent_requests_share_a_fetch() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
     fake.rotate()?;
     let claims = |number| json!({"sub": format!("user-{number}")});
@@ -332,7 +332,7 @@ async fn concurrent_requests_share_a_fetch() -> Result<()> {
 
 #[tokio::test]
 async fn fetches_for_unknown_keys_are_rate_limited() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let pace = Pace {
         apart: Duration::from_secs(3600),
         ..SLOW_PACE
@@ -344,7 +344,7 @@ async fn fetches_for_unknown_keys_are_rate_limited() -> Result<()> {
         assert_eq!(authenticator.authenticate(&token).await, unknown_key());
     }
     // No further fetch happens within a whole fetch interval.
-    let other = FakeProvider::start(Manner::Good).await?;
+    let other = FakeProvider::start(Behaviour::Good).await?;
     Authenticator::ready(&other, SLOW_PACE).await?;
     let asked = Hits {
         connections: 2,
@@ -363,7 +363,7 @@ async fn fetches_for_unknown_keys_are_rate_limited() -> Result<()> {
 
 #[tokio::test]
 async fn rate_limited_fetches_happen_after_the_interval() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let pace = Pace {
         apart: Duration::from_millis(300),
         ..SLOW_PACE
@@ -381,7 +381,7 @@ async fn rate_limited_fetches_happen_after_the_interval() -> Result<()> {
 
 #[tokio::test]
 async fn cancelled_requests_do_not_interrupt_a_fetch() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let authenticator = Authenticator::ready(&fake, SLOW_PACE).await?;
     fake.rotate()?;
     let token = fake.token(NOW, &json!({}))?;
@@ -399,14 +399,14 @@ async fn cancelled_requests_do_not_interrupt_a_fetch() -> Result<()> {
 #[tokio::test]
 async fn tokens_are_refused_until_the_first_keys_arrive() -> Result<()> {
     for manner in [
-        Manner::Down,
-        Manner::Failing,
-        Manner::Redirecting,
-        Manner::RedirectingKeys,
-        Manner::Huge,
-        Manner::Impostor,
-        Manner::PlainKeys,
-        Manner::Html,
+        Behaviour::Down,
+        Behaviour::Failing,
+        Behaviour::Redirecting,
+        Behaviour::RedirectingKeys,
+        Behaviour::Huge,
+        Behaviour::Impostor,
+        Behaviour::PlainKeys,
+        Behaviour::Html,
     ] {
         let fake = FakeProvider::start(manner).await?;
         let authenticator = Authenticator::start(&fake, FAST_PACE)?;
@@ -416,7 +416,7 @@ async fn tokens_are_refused_until_the_first_keys_arrive() -> Result<()> {
         fake.asked(|hits| hits.connections > 4).await?;
         let found = authenticator.authenticate(&token).await;
         assert_eq!(found, Err(not_ready), "{manner:?}");
-        fake.behave(Manner::Good);
+        fake.set_behaviour(Behaviour::Good);
         let accepted = authenticator.until_accepted(&token).await;
         accepted.with_context(|| format!("{manner:?}"))?;
     }
@@ -425,17 +425,17 @@ async fn tokens_are_refused_until_the_first_keys_arrive() -> Result<()> {
 
 #[tokio::test]
 async fn last_keys_stay_valid_while_the_provider_fails() -> Result<()> {
-    let mut fake = FakeProvider::start(Manner::Good).await?;
+    let mut fake = FakeProvider::start(Behaviour::Good).await?;
     let authenticator = Authenticator::ready(&fake, FAST_PACE).await?;
     let user = |name: &str| Ok(format!("{}#{name}", fake.url()));
     for manner in [
-        Manner::Down,
-        Manner::Failing,
-        Manner::Huge,
-        Manner::Impostor,
-        Manner::Html,
+        Behaviour::Down,
+        Behaviour::Failing,
+        Behaviour::Huge,
+        Behaviour::Impostor,
+        Behaviour::Html,
     ] {
-        fake.behave(manner);
+        fake.set_behaviour(manner);
         let before = fake.hits().connections;
         // One fetch that started before, and one that started after.
         fake.asked(|hits| hits.connections > before + 4).await?;
@@ -457,10 +457,10 @@ async fn last_keys_stay_valid_while_the_provider_fails() -> Result<()> {
 
 #[tokio::test]
 async fn withdrawn_keys_are_dropped_by_the_periodic_fetch() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let authenticator = Authenticator::ready(&fake, FAST_PACE).await?;
     let token = fake.token(NOW, &json!({}))?;
-    fake.behave(Manner::Keyless);
+    fake.set_behaviour(Behaviour::Keyless);
     let forgotten = async {
         while authenticator.authenticate(&token).await != unknown_key() {
             tokio::task::yield_now().await;
@@ -472,7 +472,7 @@ async fn withdrawn_keys_are_dropped_by_the_periodic_fetch() -> Result<()> {
 
 #[tokio::test]
 async fn hanging_provider_requests_time_out_and_are_retried() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Silent).await?;
+    let fake = FakeProvider::start(Behaviour::Silent).await?;
     let pace = Pace {
         patience: Duration::from_millis(200),
         ..FAST_PACE
@@ -482,19 +482,19 @@ async fn hanging_provider_requests_time_out_and_are_retried() -> Result<()> {
     let token = fake.token(NOW, &json!({}))?;
     let not_ready = Error::NotReady(fake.url().to_owned());
     assert_eq!(authenticator.authenticate(&token).await, Err(not_ready));
-    fake.behave(Manner::Good);
+    fake.set_behaviour(Behaviour::Good);
     authenticator.until_accepted(&token).await
 }
 
 #[tokio::test]
 async fn waiting_for_keys_times_out() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
     let pace = Pace {
         patience: Duration::from_millis(500),
         ..SLOW_PACE
     };
     let authenticator = Authenticator::ready(&fake, pace).await?;
-    fake.behave(Manner::Silent);
+    fake.set_behaviour(Behaviour::Silent);
     let token = untrusted_signer()?.sign(&json!({"iss": fake.url()}))?;
     let found = tokio::time::timeout(TIMEOUT, authenticator.authenticate(&token)).await?;
     assert_eq!(found, unknown_key());
@@ -507,8 +507,8 @@ async fn waiting_for_keys_times_out() -> Result<()> {
 
 #[tokio::test]
 async fn only_the_configured_ca_is_trusted() -> Result<()> {
-    let fake = FakeProvider::start(Manner::Good).await?;
-    let other = FakeProvider::start(Manner::Good).await?;
+    let fake = FakeProvider::start(Behaviour::Good).await?;
+    let other = FakeProvider::start(Behaviour::Good).await?;
     let token = fake.token(NOW, &json!({}))?;
     for trust in [Trust::Authorities(other.ca_pem().to_owned()), Trust::System] {
         let settings = Settings::new(fake.url(), "insula");

@@ -10,7 +10,7 @@ use insula_access::{Authority, Subject, Validity};
 use insula_apiserver::egress::trust::Trust;
 use insula_apiserver::pipeline::oidc::{Pace, Provider};
 use insula_core::Space;
-use insula_testkit::oidc::{FakeProvider, Manner};
+use insula_testkit::oidc::{Behaviour, FakeProvider};
 use insula_testkit::server::{Answer, Client, Engine, Identity, Setup, TestServer};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -45,13 +45,13 @@ impl Fixture {
     }
 
     async fn start_with(setup: Setup) -> Result<Self> {
-        let fixture = Self::start_on(Manner::Good, setup).await?;
+        let fixture = Self::start_on(Behaviour::Good, setup).await?;
         let ready = tokio::time::timeout(TIMEOUT, fixture.provider.ready()).await;
         ready.context("the keys were not fetched in time")?;
         Ok(fixture)
     }
 
-    async fn start_on(manner: Manner, setup: Setup) -> Result<Self> {
+    async fn start_on(manner: Behaviour, setup: Setup) -> Result<Self> {
         let fake = FakeProvider::start(manner).await?;
         let settings = Settings {
             groups_claim: Some("groups".to_owned()),
@@ -399,7 +399,10 @@ async fn valid_certificates_take_precedence_and_invalid_ones_are_ignored() -> Re
         tenant_uid: None,
     };
     let everybody = json!(["system:authenticated"]);
-    let both = fixture.server.certified(&subject, &good).await?;
+    let both = fixture
+        .server
+        .client_with_certificate(&subject, &good)
+        .await?;
     assert_eq!(whoami(&both).await?, json!(["carol", everybody, "t1"]));
     // A certificate of an untrusted CA.
     let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
@@ -447,7 +450,7 @@ async fn keys_can_be_rotated_while_serving() -> Result<()> {
         before = next;
     }
     // The last keys stay valid while the provider is down.
-    fixture.fake.behave(Manner::Down);
+    fixture.fake.set_behaviour(Behaviour::Down);
     let client_with = fixture.server.client(&before).await?;
     assert_eq!(client_with.get("/api").await?.status, 200);
     Ok(())
@@ -455,7 +458,7 @@ async fn keys_can_be_rotated_while_serving() -> Result<()> {
 
 #[tokio::test]
 async fn missing_keys_do_not_affect_other_authenticators() -> Result<()> {
-    let fixture = Fixture::start_on(Manner::Down, Setup::default()).await?;
+    let fixture = Fixture::start_on(Behaviour::Down, Setup::default()).await?;
     let one = fixture.server.tenant("t1").await?;
     let client_with = fixture.client_with(&json!({"org": "t1"})).await?;
     assert_eq!(
@@ -463,7 +466,7 @@ async fn missing_keys_do_not_affect_other_authenticators() -> Result<()> {
         unauthorized()
     );
     assert_eq!(one.get(MAPS).await?.status, 200);
-    fixture.fake.behave(Manner::Good);
+    fixture.fake.set_behaviour(Behaviour::Good);
     let ready = tokio::time::timeout(TIMEOUT, fixture.provider.ready()).await;
     ready.context("the keys were not fetched in time")?;
     assert_eq!(client_with.get("/api").await?.status, 200);

@@ -232,7 +232,7 @@ async fn credentials_without_a_tenant_are_refused() -> anyhow::Result<()> {
         tenant: None,
         tenant_uid: None,
     };
-    let certified = server.certified(&anonymous, "").await?;
+    let certified = server.client_with_certificate(&anonymous, "").await?;
     for client in [&stray, &certified] {
         for path in [
             "/api/v1/pods",
@@ -279,7 +279,7 @@ async fn certificate_determines_user_and_tenant() -> anyhow::Result<()> {
         };
         // The certificate takes precedence over the token.
         for token in ["", "t2", "system", "nonsense"] {
-            let client = server.certified(&subject, token).await?;
+            let client = server.client_with_certificate(&subject, token).await?;
             let user = client.post(WHO, &json!({})).await?;
             assert_eq!(user.status, 201, "{}", user.text());
             let user = &user.json()["status"]["userInfo"];

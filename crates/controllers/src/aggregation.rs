@@ -1,8 +1,8 @@
-//! Roles that are made of others, as they are shown.
+//! Keeps the rules of aggregated ClusterRoles up to date.
 //!
-//! What an aggregated role allows is decided by what it is made of at that moment. Its
-//! object says the same a little later: whenever a role of a space changes, those of the
-//! space that are aggregated are written if they show something else.
+//! Authorization evaluates an aggregated role from its parts at the moment of the request. The
+//! stored object follows a little later: whenever a role of a space changes, the aggregated roles
+//! of the space with different rules are written.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -19,26 +19,27 @@ use insula_kinds::{Object, Value};
 use memchr::memmem;
 use serde_json::json;
 
+use crate::ignore_permanent;
 use crate::queue::Task;
-use crate::unless_futile;
 
-/// What makes a role an aggregated one.
-const AGGREGATION: &str = "aggregationRule";
+/// The field that makes a role an aggregated one.
+const AGGREGATION_RULE: &str = "aggregationRule";
 
-/// Whether a role may be made of others, or others of it: a role without labels is found by
-/// nobody but by who looks for that, and such a role takes part itself.
-pub fn takes_part(role: &Stored) -> bool {
-    is_marked(role) || memmem::find(&role.body(), br#""labels":{"#).is_some()
+/// Whether a role may be aggregated or part of an aggregated role. A role without labels can be
+/// selected only by a selector that matches everything, and the role with that selector takes part
+/// itself.
+pub fn participates(role: &Stored) -> bool {
+    may_be_aggregated(role) || memmem::find(&role.body(), br#""labels":{"#).is_some()
 }
 
-/// Whether a role may be made of others.
-fn is_marked(role: &Stored) -> bool {
+/// Whether a role may be aggregated.
+fn may_be_aggregated(role: &Stored) -> bool {
     memmem::find(&role.body(), br#""aggregationRule":{"#).is_some()
 }
 
-/// Writes every aggregated role of the space that shows other rules than it has. Says
-/// whether there was one.
-pub async fn show(registry: &Registry, space: &Space) -> Result<bool> {
+/// Writes every aggregated role of the space that has outdated rules. Returns whether there was
+/// one.
+pub async fn reconcile(registry: &Registry, space: &Space) -> Result<bool> {
     let mut written = false;
     for name in aggregated(registry, space) {
         let address = Address {
@@ -47,43 +48,44 @@ pub async fn show(registry: &Registry, space: &Space) -> Result<bool> {
             namespace: None,
             name,
         };
-        written |= show_one(registry, &address).await?;
+        written |= reconcile_one(registry, &address).await?;
     }
     Ok(written)
 }
 
-/// The roles of the space that may be aggregated; none if nothing that is stored takes part,
-/// because then they are as they are in every space.
+/// The roles of the space that may be aggregated; none if no stored role takes part, because the
+/// built-in ones are then as in every space.
 fn aggregated(registry: &Registry, space: &Space) -> BTreeSet<String> {
     let stored = registry.cache().find(Task::Roles.kind(), space);
     let stored = stored.map(|roles| roles.snapshot("", None).objects);
     let stored = stored.unwrap_or_default();
-    if !stored.iter().any(|role| takes_part(role)) {
+    if !stored.iter().any(|role| participates(role)) {
         return BTreeSet::new();
     }
-    let stored = stored.iter().filter(|role| is_marked(role));
+    let stored = stored.iter().filter(|role| may_be_aggregated(role));
     let stored = stored.map(|role| role.name().to_owned());
-    stored.chain(BUILT_IN.iter().cloned()).collect()
+    stored.chain(BUILT_IN_AGGREGATED.iter().cloned()).collect()
 }
 
-static BUILT_IN: LazyLock<Vec<String>> = LazyLock::new(|| {
+static BUILT_IN_AGGREGATED: LazyLock<Vec<String>> = LazyLock::new(|| {
     let roles = bootstrap::objects(RbacKind::ClusterRole).iter();
     let aggregated = roles.filter(|role| is_aggregated(&role.object()));
     aggregated.map(|role| role.name().to_owned()).collect()
 });
 
-async fn show_one(registry: &Registry, address: &Address) -> Result<bool> {
-    let shown = registry.cached(address).map(|role| role.tree());
-    let Some(shown) = shown.filter(is_aggregated) else {
+async fn reconcile_one(registry: &Registry, address: &Address) -> Result<bool> {
+    let current = registry.cached(address).map(|role| role.tree());
+    let Some(current) = current.filter(is_aggregated) else {
         return Ok(false);
     };
-    let Some(rules) = rules_of(registry, address).filter(|rules| !shows(&shown, rules)) else {
+    let Some(rules) = rules_of(registry, address).filter(|rules| !has_rules(&current, rules))
+    else {
         return Ok(false);
     };
     let request = Modify::by_server(address, None);
-    let make = |role: &Object| {
+    let update = |role: &Object| {
         let mut object = role.clone();
-        if is_aggregated(role) && !shows(role, &rules) {
+        if is_aggregated(role) && !has_rules(role, &rules) {
             object.insert("rules".to_owned(), json!(rules));
         }
         Ok(Modified {
@@ -91,11 +93,11 @@ async fn show_one(registry: &Registry, address: &Address) -> Result<bool> {
             warnings: Vec::new(),
         })
     };
-    let written = modify(registry, request, make).await;
-    unless_futile(written.map(|done| done.is_some()), address)
+    let written = modify(registry, request, update).await;
+    ignore_permanent(written.map(|done| done.is_some()), address)
 }
 
-/// What the role allows, by what decides.
+/// The rules of the role as authorization sees them.
 fn rules_of(registry: &Registry, address: &Address) -> Option<Vec<Rule>> {
     let cache = registry.cache();
     let life = cache.space_state(&address.space)?;
@@ -106,11 +108,11 @@ fn rules_of(registry: &Registry, address: &Address) -> Option<Vec<Rule>> {
 }
 
 fn is_aggregated(role: &Object) -> bool {
-    role.get(AGGREGATION).is_some_and(Value::is_object)
+    role.get(AGGREGATION_RULE).is_some_and(Value::is_object)
 }
 
-fn shows(role: &Object, rules: &[Rule]) -> bool {
-    let shown = role.get("rules").cloned().unwrap_or(Value::Null);
-    let shown = serde_json::from_value::<Option<Vec<Rule>>>(shown);
-    shown.is_ok_and(|shown| shown.unwrap_or_default() == rules)
+fn has_rules(role: &Object, rules: &[Rule]) -> bool {
+    let current = role.get("rules").cloned().unwrap_or(Value::Null);
+    let current = serde_json::from_value::<Option<Vec<Rule>>>(current);
+    current.is_ok_and(|current| current.unwrap_or_default() == rules)
 }

@@ -1,9 +1,9 @@
-//! Requests for client certificates, signed once they are approved.
+//! Signs approved certificate signing requests for client certificates.
 //!
-//! A certificate belongs to the space of its request, whatever the request says: it names
-//! that space as its tenant, is tied to the UID of the tenant that is there, and one that
-//! asks for another is refused. Who may approve is decided by the API server; what is never
-//! signed, approved or not, is decided here.
+//! A certificate belongs to the space of its request, whatever the request says: it names that
+//! space as its tenant and is bound to the UID of the current tenant, and a request that names
+//! another tenant is refused. The API server decides who may approve; this controller decides what
+//! is never signed, approved or not.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,31 +18,30 @@ use insula_core::{MASTERS, RESERVED_PREFIX, Space};
 use insula_kinds::{Object, Value, time};
 use serde_json::json;
 
-/// The signer whose certificates the API server believes.
+/// The signer of client certificates that the API server accepts.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// The longest a certificate holds, and how long it does if nothing is asked for.
-const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+/// The longest validity of a certificate, and the default.
+const MAX_VALIDITY: Duration = Duration::from_secs(365 * 86_400);
 
-/// The shortest that can be asked for.
-const SHORTEST: Duration = Duration::from_secs(600);
+/// The shortest validity that can be requested.
+const MIN_VALIDITY: Duration = Duration::from_secs(600);
 
-/// Why a request is not signed, as its status says it.
+/// Why a request is not signed, as its status shows it.
 #[derive(Debug, PartialEq, Eq)]
-struct Failed {
+struct SigningFailure {
     reason: &'static str,
     message: String,
 }
 
-/// The space of a request, and the UID of the tenant whose space it is. The system has
-/// none to be told from another.
-struct Home<'a> {
+/// The space of a request, and the UID of its tenant. The system space has no UID.
+struct RequestScope<'a> {
     space: &'a Space,
     uid: Option<Box<str>>,
 }
 
-impl<'a> Home<'a> {
-    fn of(registry: &Registry, space: &'a Space) -> std::result::Result<Self, Failed> {
+impl<'a> RequestScope<'a> {
+    fn of(registry: &Registry, space: &'a Space) -> std::result::Result<Self, SigningFailure> {
         let Space::Tenant(name) = space else {
             return Ok(Self { space, uid: None });
         };
@@ -51,7 +50,7 @@ impl<'a> Home<'a> {
             .map(|tenant| tenant.object.tree())
             .unwrap_or_default();
         let uid = tree.get("metadata").and_then(|of| of["uid"].as_str());
-        let uid = uid.ok_or_else(|| Failed {
+        let uid = uid.ok_or_else(|| SigningFailure {
             reason: "SigningError",
             message: "the tenant is not there any more".to_owned(),
         })?;
@@ -60,7 +59,7 @@ impl<'a> Home<'a> {
     }
 }
 
-/// Signs a request that is approved and not signed yet, or says why it never will be.
+/// Signs an approved request, or records why it never will be signed.
 pub async fn sign(registry: &Registry, authority: &Authority, address: &Address) -> Result<()> {
     let request = Modify::by_server(address, Some("status"));
     if registry
@@ -69,24 +68,24 @@ pub async fn sign(registry: &Registry, authority: &Authority, address: &Address)
     {
         return Ok(());
     }
-    let make = |object: &Object| {
+    let update = |object: &Object| {
         let mut object = object.clone();
         if is_due(&object) {
-            // After the request was read: a tenant that came later would not have it.
-            let home = Home::of(registry, &address.space);
+            // After the request was read: a later tenant of the name does not have this request.
+            let scope = RequestScope::of(registry, &address.space);
             let signed =
-                home.and_then(|home| certificate(authority, &home, &object, SystemTime::now()));
-            put(&mut object, signed);
+                scope.and_then(|scope| certificate(authority, &scope, &object, SystemTime::now()));
+            record_result(&mut object, signed);
         }
         Ok(Modified {
             object,
             warnings: Vec::new(),
         })
     };
-    modify(registry, request, make).await.map(drop)
+    modify(registry, request, update).await.map(drop)
 }
 
-/// Whether it is for this signer, approved, and neither denied nor done.
+/// Whether the request is for this signer, approved, and neither denied, failed nor signed.
 fn is_due(request: &Object) -> bool {
     let spec = request.get("spec").unwrap_or(&Value::Null);
     let status = request.get("status").unwrap_or(&Value::Null);
@@ -101,12 +100,12 @@ fn is_due(request: &Object) -> bool {
     spec["signerName"] == SIGNER && !done && is("Approved") && !is("Denied") && !is("Failed")
 }
 
-fn put(request: &mut Object, signed: std::result::Result<String, Failed>) {
+fn record_result(request: &mut Object, signed: std::result::Result<String, SigningFailure>) {
     let status = request.entry("status").or_insert_with(|| json!({}));
     match signed {
         Ok(pem) => status["certificate"] = STANDARD.encode(pem).into(),
-        Err(Failed { reason, message }) => {
-            tracing::info!(reason, message, "a certificate is not signed");
+        Err(SigningFailure { reason, message }) => {
+            tracing::info!(reason, message, "certificate request refused");
             let now = time::now();
             let failed = json!({
                 "type": "Failed",
@@ -126,10 +125,10 @@ fn put(request: &mut Object, signed: std::result::Result<String, Failed>) {
 
 fn certificate(
     authority: &Authority,
-    home: &Home<'_>,
+    scope: &RequestScope<'_>,
     object: &Object,
     now: SystemTime,
-) -> std::result::Result<String, Failed> {
+) -> std::result::Result<String, SigningFailure> {
     let spec = object.get("spec").unwrap_or(&Value::Null);
     check_usages(spec)?;
     let pem = spec["request"].as_str().unwrap_or("");
@@ -137,17 +136,17 @@ fn certificate(
     let pem = pem.and_then(|pem| String::from_utf8(pem).ok());
     let request = CertificateRequest::from_pem(&pem.unwrap_or_default());
     let request = request.map_err(|error| invalid(format!("the request is not valid: {error}")))?;
-    let subject = subject(request.subject, home)?;
+    let subject = subject(request.subject, scope)?;
     let validity = validity(authority, spec, now)?;
     let issued = authority.issue_client(&subject, &request.public_key, validity);
-    issued.map_err(|error| Failed {
+    issued.map_err(|error| SigningFailure {
         reason: "SigningError",
         message: error.to_string(),
     })
 }
 
-/// In the words of Kubernetes.
-fn check_usages(spec: &Value) -> std::result::Result<(), Failed> {
+/// Checks the usages, with the wording of Kubernetes.
+fn check_usages(spec: &Value) -> std::result::Result<(), SigningFailure> {
     let usages = spec["usages"].as_array().into_iter().flatten();
     let mut for_clients = false;
     for usage in usages.filter_map(Value::as_str) {
@@ -168,19 +167,26 @@ fn check_usages(spec: &Value) -> std::result::Result<(), Failed> {
     }
 }
 
-/// Whom the certificate is for: whom the request names, in the request's own space.
+/// The subject of the certificate: the requested one, bound to the request's space.
 ///
-/// What begins with `system:` is the server's to give, and a tenant's request gives it to
-/// nobody, neither as a group nor as a name: service accounts are called so.
-fn subject(asked: Subject, home: &Home<'_>) -> std::result::Result<Subject, Failed> {
-    let space = home.space;
-    if asked.tenant.as_ref().is_some_and(|tenant| tenant != space) {
+/// The prefix `system:` is reserved for the server, so a tenant's request can obtain neither such a
+/// group nor such a user name: service accounts are named so.
+fn subject(
+    requested: Subject,
+    scope: &RequestScope<'_>,
+) -> std::result::Result<Subject, SigningFailure> {
+    let space = scope.space;
+    if requested
+        .tenant
+        .as_ref()
+        .is_some_and(|tenant| tenant != space)
+    {
         let message =
             format!("a certificate of this tenant must have the tenant \"{space}\" or none");
         return Err(invalid(message));
     }
     let of_tenant = !space.is_system();
-    let group = asked.groups.iter().find(|group| match of_tenant {
+    let group = requested.groups.iter().find(|group| match of_tenant {
         true => group.starts_with(RESERVED_PREFIX),
         false => *group == MASTERS,
     });
@@ -188,31 +194,33 @@ fn subject(asked: Subject, home: &Home<'_>) -> std::result::Result<Subject, Fail
         let message = format!("use of {SIGNER} signer with {group} group is not allowed");
         return Err(invalid(message));
     }
-    if of_tenant && asked.user.starts_with(RESERVED_PREFIX) {
-        let user = asked.user;
+    if of_tenant && requested.user.starts_with(RESERVED_PREFIX) {
+        let user = requested.user;
         let message = format!("use of {SIGNER} signer with {user} user is not allowed");
         return Err(invalid(message));
     }
     Ok(Subject {
         tenant: Some(space.clone()),
-        tenant_uid: home.uid.clone(),
-        ..asked
+        tenant_uid: scope.uid.clone(),
+        ..requested
     })
 }
 
-/// As long as was asked for, and never longer than the CA itself.
+/// The requested validity, never longer than that of the CA.
 fn validity(
     authority: &Authority,
     spec: &Value,
     now: SystemTime,
-) -> std::result::Result<Validity, Failed> {
-    let asked = spec["expirationSeconds"].as_u64().map(Duration::from_secs);
-    let length = asked.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
+) -> std::result::Result<Validity, SigningFailure> {
+    let requested = spec["expirationSeconds"].as_u64().map(Duration::from_secs);
+    let length = requested
+        .unwrap_or(MAX_VALIDITY)
+        .clamp(MIN_VALIDITY, MAX_VALIDITY);
     let mut validity = Validity::starting(now, length);
-    // A CA of its own signed itself; one from elsewhere did not, and is believed for as long.
+    // A generated CA signed itself. An external one did not, and its expiry is not checked.
     if let Some(own) = authority.recognise(authority.certificate_pem()) {
         if own.until <= now {
-            return Err(Failed {
+            return Err(SigningFailure {
                 reason: "SigningError",
                 message: "the CA's own certificate has expired".to_owned(),
             });
@@ -222,8 +230,8 @@ fn validity(
     Ok(validity)
 }
 
-fn invalid(message: String) -> Failed {
-    Failed {
+fn invalid(message: String) -> SigningFailure {
+    SigningFailure {
         reason: "SignerValidationFailure",
         message,
     }
@@ -239,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_approved_and_open_is_due() {
+    fn only_approved_and_open_requests_are_due() {
         let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
         let approved = condition("Approved", "True");
         for (conditions, due) in [
@@ -260,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn usages_must_be_those_of_a_client() {
+    fn only_client_usages_are_signed() {
         let check = |usages: Value| check_usages(&json!({"usages": usages})).err();
         let message = |usages| check(usages).map(|failed| failed.message);
         assert_eq!(message(json!(["client auth", "digital signature"])), None);
@@ -275,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_holds_as_long_as_asked_for_and_no_longer_than_its_ca() {
+    fn validity_is_as_requested_but_at_most_that_of_the_ca() {
         let now = SystemTime::now();
         let days = |days: u64| Duration::from_secs(days * 86_400);
         let authority =
@@ -293,7 +301,7 @@ mod tests {
             days(365).as_secs()
         );
         let young = authority(days(10));
-        // Certificates count in whole seconds.
+        // Certificates have a resolution of one second.
         assert!(days(10).as_secs() - until(&young, json!({})) <= 1);
     }
 }

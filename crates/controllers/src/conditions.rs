@@ -1,4 +1,4 @@
-//! Why something that is being deleted is still there, as its status says it.
+//! Conditions that tell why an object that is being deleted still exists.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
@@ -7,60 +7,65 @@ use insula_apiserver::write::{Modified, Modify, modify};
 use insula_kinds::{Object, Value, time};
 use serde_json::json;
 
-use crate::terminate::{Left, uid};
+use crate::terminate::{Remaining, uid};
 
 /// One condition.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Condition {
     /// Its type.
     pub kind: &'static str,
-    /// Whether it holds.
+    /// Whether its status is `True`.
     pub holds: bool,
-    /// Why, in one word.
+    /// The reason, in CamelCase.
     pub reason: &'static str,
-    /// Why.
+    /// The message.
     pub message: String,
 }
 
-/// The conditions of a namespace, in the words and the order of Kubernetes.
-pub fn of_namespace(left: &Left) -> Vec<Condition> {
-    let never = |kind, reason, message: &str| Condition {
+/// The conditions of a namespace, with the wording and order of Kubernetes.
+pub fn for_namespace(remaining: &Remaining) -> Vec<Condition> {
+    let never_true = |kind, reason, message: &str| Condition {
         kind,
         holds: false,
         reason,
         message: message.to_owned(),
     };
     vec![
-        never(
+        never_true(
             "NamespaceDeletionDiscoveryFailure",
             "ResourcesDiscovered",
             "All resources successfully discovered",
         ),
-        never(
+        never_true(
             "NamespaceDeletionGroupVersionParsingFailure",
             "ParsedGroupVersions",
             "All legacy kube types successfully parsed",
         ),
-        never(
+        never_true(
             "NamespaceDeletionContentFailure",
             "ContentDeleted",
             "All content successfully deleted, may be waiting on finalization",
         ),
-        remaining("NamespaceContentRemaining", left),
-        waiting("NamespaceFinalizersRemaining", "namespace", left, false),
+        content_remaining("NamespaceContentRemaining", remaining),
+        finalizers_remaining(
+            "NamespaceFinalizersRemaining",
+            "namespace",
+            remaining,
+            false,
+        ),
     ]
 }
 
-/// The conditions of a tenant. For each finalizer they name an object that has it.
-pub fn of_tenant(left: &Left) -> Vec<Condition> {
+/// The conditions of a tenant. They name one example object per finalizer.
+pub fn for_tenant(remaining: &Remaining) -> Vec<Condition> {
     vec![
-        remaining("TenantContentRemaining", left),
-        waiting("TenantFinalizersRemaining", "tenant", left, true),
+        content_remaining("TenantContentRemaining", remaining),
+        finalizers_remaining("TenantFinalizersRemaining", "tenant", remaining, true),
     ]
 }
 
-fn remaining(kind: &'static str, left: &Left) -> Condition {
-    let resources = left.resources.iter();
+fn content_remaining(kind: &'static str, remaining: &Remaining) -> Condition {
+    let resources = remaining.resources.iter();
     let resources =
         resources.map(|(resource, count)| format!("{resource} has {count} resource instances"));
     let resources: Vec<_> = resources.collect();
@@ -84,8 +89,13 @@ fn remaining(kind: &'static str, left: &Left) -> Condition {
     }
 }
 
-fn waiting(kind: &'static str, of: &str, left: &Left, examples: bool) -> Condition {
-    let finalizers = left.finalizers.iter();
+fn finalizers_remaining(
+    kind: &'static str,
+    of: &str,
+    remaining: &Remaining,
+    examples: bool,
+) -> Condition {
+    let finalizers = remaining.finalizers.iter();
     let finalizers = finalizers.map(|(name, (count, example))| {
         let example = match examples {
             true => format!(" such as {example}"),
@@ -117,8 +127,7 @@ fn waiting(kind: &'static str, of: &str, left: &Left, examples: bool) -> Conditi
     }
 }
 
-/// Writes the conditions into the object's status, if it is still the object with this uid
-/// and any of them is new.
+/// Writes the conditions into the object's status, if it still has this UID and any of them is new.
 pub async fn write(
     registry: &Registry,
     address: &Address,
@@ -127,7 +136,7 @@ pub async fn write(
 ) -> Result<()> {
     let request = Modify::by_server(address, Some("status"));
     let now = time::now();
-    let make = |object: &Object| {
+    let update = |object: &Object| {
         let mut object = object.clone();
         if uid(&object) == Some(of) {
             apply(&mut object, conditions, &now);
@@ -137,23 +146,23 @@ pub async fn write(
             warnings: Vec::new(),
         })
     };
-    modify(registry, request, make).await.map(drop)
+    modify(registry, request, update).await.map(drop)
 }
 
-/// What is said already keeps its time.
+/// An unchanged condition keeps its transition time.
 fn apply(object: &mut Object, conditions: &[Condition], now: &str) {
     let status = object.entry("status").or_insert_with(|| json!({}));
     let Some(status) = status.as_object_mut() else {
         return;
     };
-    let said = status.entry("conditions").or_insert_with(|| json!([]));
-    let Some(said) = said.as_array_mut() else {
+    let existing = status.entry("conditions").or_insert_with(|| json!([]));
+    let Some(existing) = existing.as_array_mut() else {
         return;
     };
     for condition in conditions {
         let new = condition.to_json(now);
-        match said.iter_mut().find(|old| old["type"] == new["type"]) {
-            None => said.push(new),
+        match existing.iter_mut().find(|old| old["type"] == new["type"]) {
+            None => existing.push(new),
             Some(old) => {
                 let same = ["status", "reason", "message"];
                 if !same.iter().all(|member| old[member] == new[member]) {
@@ -165,7 +174,7 @@ fn apply(object: &mut Object, conditions: &[Condition], now: &str) {
 }
 
 impl Condition {
-    /// As it stands in a status.
+    /// The condition as it is written in a status.
     pub fn to_json(&self, now: &str) -> Value {
         json!({
             "type": self.kind,
@@ -181,17 +190,17 @@ impl Condition {
 mod tests {
     use super::*;
 
-    fn left() -> Left {
-        Left {
+    fn remaining() -> Remaining {
+        Remaining {
             resources: [("configmaps.".to_owned(), 2), ("jobs.batch".to_owned(), 1)].into(),
             finalizers: [("x.io/y".to_owned(), (3, "configmaps default/a".to_owned()))].into(),
         }
     }
 
     #[test]
-    fn what_is_left_is_said_in_the_words_of_kubernetes() {
-        let said = of_namespace(&left());
-        let kinds: Vec<_> = said.iter().map(|one| (one.kind, one.holds)).collect();
+    fn namespace_conditions_have_the_wording_of_kubernetes() {
+        let existing = for_namespace(&remaining());
+        let kinds: Vec<_> = existing.iter().map(|one| (one.kind, one.holds)).collect();
         assert_eq!(
             kinds,
             [
@@ -203,38 +212,42 @@ mod tests {
             ]
         );
         assert_eq!(
-            said[3].message,
+            existing[3].message,
             "Some resources are remaining: configmaps. has 2 resource instances, jobs.batch has 1 \
              resource instances"
         );
         assert_eq!(
-            said[4].message,
+            existing[4].message,
             "Some content in the namespace has finalizers remaining: x.io/y in 3 resource instances"
         );
-        assert!(of_namespace(&Left::default()).iter().all(|one| !one.holds));
+        assert!(
+            for_namespace(&Remaining::default())
+                .iter()
+                .all(|one| !one.holds)
+        );
     }
 
     #[test]
-    fn a_tenant_names_an_object_for_each_finalizer() {
+    fn tenant_condition_names_an_example_for_each_finalizer() {
         assert_eq!(
-            of_tenant(&left())[1].message,
+            for_tenant(&remaining())[1].message,
             "Some content in the tenant has finalizers remaining: x.io/y in 3 resource instances \
              such as configmaps default/a"
         );
     }
 
     #[test]
-    fn a_condition_that_is_said_already_keeps_its_time() {
+    fn unchanged_condition_keeps_its_transition_time() {
         let mut object = Object::new();
-        apply(&mut object, &of_tenant(&left()), "then");
-        let one = of_tenant(&Left {
+        apply(&mut object, &for_tenant(&remaining()), "then");
+        let one = for_tenant(&Remaining {
             resources: [("jobs.batch".to_owned(), 1)].into(),
-            ..left()
+            ..remaining()
         });
         apply(&mut object, &one, "now");
-        let said = &object["status"]["conditions"];
-        assert_eq!(said.as_array().map(Vec::len), Some(2));
-        assert_eq!(said[0]["lastTransitionTime"], "now");
-        assert_eq!(said[1]["lastTransitionTime"], "then");
+        let existing = &object["status"]["conditions"];
+        assert_eq!(existing.as_array().map(Vec::len), Some(2));
+        assert_eq!(existing[0]["lastTransitionTime"], "now");
+        assert_eq!(existing[1]["lastTransitionTime"], "then");
     }
 }

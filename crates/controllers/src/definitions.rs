@@ -1,8 +1,7 @@
-//! Definitions of kinds: which names they get, when they are served, and that nothing is left
-//! of them when they go.
+//! Accepts the names of CustomResourceDefinitions, establishes them, and removes their objects with
+//! them.
 //!
-//! Names are a matter of one space: of its own definitions, and of those that the system
-//! publishes to it under other names.
+//! Names are unique per space: among its own definitions and those that the system publishes to it.
 
 use std::sync::Arc;
 
@@ -22,12 +21,12 @@ use insula_kinds::{Object, Value, time};
 use memchr::memmem;
 use serde_json::json;
 
-use crate::terminate::{Extent, finalizers, uid};
+use crate::terminate::{DeletionScope, finalizers, uid};
 
-/// Looks after one definition, and after those of its group that waited for its names. Says
-/// whether there is nothing left to do.
-pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
-    let mut names_moved = true;
+/// Reconciles one definition, and those of its group that waited for its names. Returns whether no
+/// work is left.
+pub async fn reconcile(registry: &Registry, address: &Address) -> Result<bool> {
+    let mut names_changed = true;
     let mut finished = true;
     if let Some(definition) = registry.cached(address) {
         let tree = definition.tree();
@@ -35,61 +34,61 @@ pub async fn tend(registry: &Registry, address: &Address) -> Result<bool> {
             finished = terminate(registry, address, &tree).await?;
         } else {
             let before = Names::accepted(&tree);
-            finished = introduce(registry, address, &tree).await?;
-            names_moved = before != Names::default();
+            finished = establish(registry, address, &tree).await?;
+            names_changed = before != Names::default();
         }
     }
-    if names_moved {
-        finished &= tend_waiting(registry, address, &address.space).await?;
+    if names_changed {
+        finished &= reconcile_waiting(registry, address, &address.space).await?;
         if address.space.is_system() {
-            tend_tenants(registry, address).await?;
+            reconcile_tenants(registry, address).await?;
         }
     }
     Ok(finished)
 }
 
-/// When something last happened, in any space, to objects of what a definition defines.
+/// The revision of the last change, in any space, to objects of a definition.
 pub fn last_change(cache: &Cache, name: &str) -> Revision {
     let mark = name.split_once('.');
     let mark = mark.map(|(resource, group)| CollectionKey::Custom { group, resource });
     mark.map_or(Revision::ZERO, |mark| cache.last_of_all(mark))
 }
 
-/// Those of the same group in a space whose names were in use.
-async fn tend_waiting(registry: &Registry, address: &Address, space: &Space) -> Result<bool> {
+/// Reconciles definitions of the same group in a space that waited for names.
+async fn reconcile_waiting(registry: &Registry, address: &Address, space: &Space) -> Result<bool> {
     let mut finished = true;
     for other in group_of(registry, address, space) {
         let waits = || memmem::find(&other.body(), br#""status":"False""#).is_some();
         let same = other.name() == address.name && *space == address.space;
         if !same && waits() && !other.is_terminating() {
             let other_address = apis::definition_address(space, other.name());
-            finished &= introduce(registry, &other_address, &other.tree()).await?;
+            finished &= establish(registry, &other_address, &other.tree()).await?;
         }
     }
     Ok(finished)
 }
 
-/// Those of tenants that could not have the names of what the system publishes. What else
-/// they wait for, they wait for by themselves.
-async fn tend_tenants(registry: &Registry, address: &Address) -> Result<()> {
+/// Reconciles tenants' definitions that waited for names of a published one. If they wait for
+/// anything else, their own items handle it.
+async fn reconcile_tenants(registry: &Registry, address: &Address) -> Result<()> {
     for (space, _) in registry.cache().everywhere(insula_cache::definitions()) {
         if !space.is_system() {
-            tend_waiting(registry, address, &space).await?;
+            reconcile_waiting(registry, address, &space).await?;
         }
     }
     Ok(())
 }
 
-/// Decides about the names, and serves the kind once they are its own.
-async fn introduce(registry: &Registry, address: &Address, definition: &Object) -> Result<bool> {
-    let others = names_of_others(registry, address);
+/// Accepts the names, and establishes the definition once it has them.
+async fn establish(registry: &Registry, address: &Address, definition: &Object) -> Result<bool> {
+    let others = taken_names(registry, address);
     let (own, before) = (Names::requested(definition), Names::accepted(definition));
     let accepted = accept(&own, &before, others.iter());
-    let obstacle = obstacle(registry, address, definition);
+    let blocked = blocking_condition(registry, address, definition);
     let named = accepted.condition.holds;
-    let established = match (named, &obstacle) {
+    let established = match (named, &blocked) {
         (true, None) => Some(Condition::established()),
-        (true, Some(obstacle)) => Some(obstacle.clone()),
+        (true, Some(condition)) => Some(condition.clone()),
         (false, _) => condition::establishing(definition, false),
     };
     let established = established.filter(|_| !condition::holds(definition, condition::ESTABLISHED));
@@ -107,12 +106,16 @@ async fn introduce(registry: &Registry, address: &Address, definition: &Object) 
         }
     })
     .await?;
-    Ok(obstacle.is_none())
+    Ok(blocked.is_none())
 }
 
-/// What keeps a definition from being served: a webhook that nobody could trust, or, in a
-/// tenant, objects of the published one of that name, which are not of its kind.
-fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Option<Condition> {
+/// Why a definition cannot be established: an invalid CA bundle of its webhook, or, in a tenant,
+/// remaining objects of the published definition of the same name.
+fn blocking_condition(
+    registry: &Registry,
+    address: &Address,
+    definition: &Object,
+) -> Option<Condition> {
     if condition::holds(definition, condition::ESTABLISHED) {
         return None;
     }
@@ -127,12 +130,12 @@ fn obstacle(registry: &Registry, address: &Address, definition: &Object) -> Opti
     let (resource, group) = address.name.split_once('.')?;
     let mark = CollectionKey::Custom { group, resource };
     let collection = registry.cache().find(mark, &address.space)?;
-    let left = collection.snapshot("", None).objects.len();
+    let remaining = collection.snapshot("", None).objects.len();
     let message = format!(
-        "{left} objects of the definition that the system publishes under this name are still in \
+        "{remaining} objects of the definition that the system publishes under this name are still in \
          this space; they have to be deleted first"
     );
-    (left > 0).then(|| {
+    (remaining > 0).then(|| {
         Condition::new(
             condition::ESTABLISHED,
             false,
@@ -150,24 +153,24 @@ fn group_of(registry: &Registry, address: &Address, space: &Space) -> Vec<Arc<St
     let all = registry.cache().find(insula_cache::definitions(), space);
     let all = all.map(|all| all.snapshot("", None).objects);
     let mut all = all.unwrap_or_default();
-    all.retain(|other| is_in(other, group));
+    all.retain(|other| is_in_group(other, group));
     all
 }
 
-fn is_in(definition: &Stored, group: &str) -> bool {
+fn is_in_group(definition: &Stored, group: &str) -> bool {
     let name = definition.name().split_once('.');
     name.is_some_and(|(_, of)| of == group)
 }
 
-/// The names that others of the group have: those of the space, and those that the system
+/// The names taken by other definitions of the group: those of the space, and those that the system
 /// publishes to it.
-fn names_of_others(registry: &Registry, address: &Address) -> Vec<Names> {
+fn taken_names(registry: &Registry, address: &Address) -> Vec<Names> {
     let mut others = group_of(registry, address, &address.space);
     if !address.space.is_system() {
         let group = address.name.split_once('.').map_or("", |(_, group)| group);
         let own = |definition: &Arc<Stored>| others.iter().any(|own| own.key == definition.key);
         let published = apis::published(registry.cache()).into_iter();
-        let published = published.filter(|definition| is_in(definition, group));
+        let published = published.filter(|definition| is_in_group(definition, group));
         let published: Vec<_> = published.filter(|definition| !own(definition)).collect();
         others.extend(published);
     }
@@ -175,7 +178,7 @@ fn names_of_others(registry: &Registry, address: &Address) -> Vec<Names> {
     others.map(|other| Names::accepted(&other.tree())).collect()
 }
 
-/// Removes the objects and then lets go. Says whether that is done.
+/// Removes the objects and then the finalizer. Returns whether that is done.
 async fn terminate(registry: &Registry, address: &Address, definition: &Object) -> Result<bool> {
     if !finalizers(definition, "metadata").any(|name| name == condition::FINALIZER) {
         return Ok(true);
@@ -186,7 +189,8 @@ async fn terminate(registry: &Registry, address: &Address, definition: &Object) 
             write_condition(registry, address, definition, &begun).await?;
         }
         if !remove_objects(registry, address).await? {
-            // All tenants read it of what is published: it does not say whose objects.
+            // Every tenant can read a published definition: the message must not name a tenant's
+            // objects.
             let waits = Condition::deletion_unconfirmed("some have finalizers and wait for them");
             write_condition(registry, address, definition, &waits).await?;
             return Ok(false);
@@ -197,14 +201,14 @@ async fn terminate(registry: &Registry, address: &Address, definition: &Object) 
         false => Condition::never_established(),
     };
     write_condition(registry, address, definition, &end).await?;
-    release(registry, address, definition).await?;
+    remove_finalizer(registry, address, definition).await?;
     Ok(true)
 }
 
-/// Removes the objects of a definition in every space that it is served in. Says whether
-/// nothing is left.
+/// Removes the objects of a definition in every space that it is served in. Returns whether none is
+/// left.
 async fn remove_objects(registry: &Registry, address: &Address) -> Result<bool> {
-    // What was created before the mark was seen is seen with it.
+    // Objects created before the deletion mark are visible after this.
     registry.catch_up().await?;
     let Some((resource, group)) = address.name.split_once('.') else {
         return Ok(true);
@@ -213,23 +217,20 @@ async fn remove_objects(registry: &Registry, address: &Address) -> Result<bool> 
         return Ok(true);
     };
     let kind = offer.storage();
-    let mut left = false;
+    let mut remaining = false;
     for (space, _) in registry.cache().everywhere(&kind) {
         let here = offer_source(registry, &space, group, resource);
         if here.as_ref() != Some(&address.space) {
             continue;
         }
-        let extent = Extent {
+        let scope = DeletionScope {
             registry,
             space: &space,
             namespace: None,
         };
-        left |= !extent
-            .empty(std::slice::from_ref(&kind))
-            .await?
-            .is_nothing();
+        remaining |= !scope.empty(std::slice::from_ref(&kind)).await?.is_empty();
     }
-    Ok(!left)
+    Ok(!remaining)
 }
 
 fn offer(registry: &Registry, space: &Space, group: &str, resource: &str) -> Option<Offer> {
@@ -241,24 +242,28 @@ fn offer_source(registry: &Registry, space: &Space, group: &str, resource: &str)
     offer(registry, space, group, resource).map(|offer| offer.source)
 }
 
-/// Lets go of a definition of which nothing is left.
-async fn release(registry: &Registry, address: &Address, definition: &Object) -> Result<()> {
+/// Removes the finalizer of a definition without objects.
+async fn remove_finalizer(
+    registry: &Registry,
+    address: &Address,
+    definition: &Object,
+) -> Result<()> {
     let of = uid(definition);
-    let make = |current: &Object| {
+    let update = |current: &Object| {
         let mut object = current.clone();
         if uid(current) == of {
             let rest = finalizers(current, "metadata").filter(|name| *name != condition::FINALIZER);
             let rest: Vec<&str> = rest.collect();
             object["metadata"]["finalizers"] = json!(rest);
         }
-        Ok(unchanged(object))
+        Ok(without_warnings(object))
     };
-    modify(registry, Modify::by_server(address, None), make)
+    modify(registry, Modify::by_server(address, None), update)
         .await
         .map(drop)
 }
 
-/// Whether it is known that objects wait for their finalizers.
+/// Whether the status already says that objects wait for their finalizers.
 fn is_waiting(definition: &Object) -> bool {
     let conditions = definition.get("status").and_then(|of| of.get("conditions"));
     let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
@@ -279,8 +284,8 @@ async fn write_condition(
     .await
 }
 
-/// Writes what `change` makes of the status, if that is something else. If what was seen is
-/// not what is there any more, that is told by a log.
+/// Writes the result of `change` to the status, if it differs. If the definition changed meanwhile,
+/// its event triggers another attempt.
 async fn write_status(
     registry: &Registry,
     address: &Address,
@@ -294,7 +299,7 @@ async fn write_status(
         return Ok(());
     }
     let of = uid(definition);
-    let make = |current: &Object| {
+    let update = |current: &Object| {
         let mut object = current.clone();
         if uid(current) == of {
             let status = object.entry("status").or_insert_with(|| json!({}));
@@ -302,13 +307,13 @@ async fn write_status(
                 change(status);
             }
         }
-        Ok(unchanged(object))
+        Ok(without_warnings(object))
     };
     let request = Modify::by_server(address, Some("status"));
-    modify(registry, request, make).await.map(drop)
+    modify(registry, request, update).await.map(drop)
 }
 
-fn unchanged(object: Object) -> Modified {
+fn without_warnings(object: Object) -> Modified {
     Modified {
         object,
         warnings: Vec::new(),

@@ -1,9 +1,9 @@
-//! Events go when nobody has written them for a while.
+//! Removes events a fixed time after their last write.
 //!
-//! Every event is stored with the time of its last write, so there is nothing to keep beside
-//! the events themselves: no queue, no timer, no memory. What goes next is what was written
-//! first, and whatever is written from now on goes after everything that is there. So the
-//! loop sleeps until the oldest is due; while there are none, until there is one.
+//! Every event is stored with the time of its last write, so no state is kept beside the events
+//! themselves: no queue, no timer, no memory. The next event to expire is the one written first,
+//! and later writes expire after everything that exists. So the task sleeps until the oldest event
+//! is due, and while there is none, until one is created.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,76 +16,76 @@ use insula_cache::expiry::{self, expiring};
 use insula_core::{Revision, Space};
 use insula_store::{Expect, Outcome, Transaction};
 
-use crate::RETRY;
+use crate::RETRY_DELAY;
 
-/// Removes the events of every space in time.
+/// Removes the expired events of every space.
 pub struct Expiry {
-    /// Where they are.
+    /// The registry of the server.
     pub registry: Arc<Registry>,
-    /// How long one stays that nobody writes.
+    /// How long an event is kept after its last write.
     pub after: Duration,
 }
 
-/// What a look at all events showed.
+/// The result of a pass over all events.
 #[derive(Debug, Default)]
-struct Look {
-    /// What is due, as it was seen.
-    due: Vec<Due>,
-    /// When the next is, in seconds since 1970.
+struct Scan {
+    /// Expired events, as they were seen.
+    due: Vec<ExpiredEvent>,
+    /// When the next one expires, in seconds since 1970.
     next: Option<u32>,
 }
 
-/// An event that is to go.
+/// An expired event.
 #[derive(Debug)]
-struct Due {
+struct ExpiredEvent {
     address: Address,
     event: Arc<Stored>,
 }
 
-/// How many events one transaction removes: less than what a store takes.
-const BATCH: usize = 100;
+/// The number of events removed per transaction; below the limit of every store.
+const DELETE_BATCH: usize = 100;
 
 impl Expiry {
-    /// Goes on until it is dropped.
+    /// Runs until it is dropped.
     pub async fn run(self) {
         let log = self.registry.cache().log_of_all(expiring());
         loop {
-            // Asked for before the events are looked at, so that none is missed.
+            // Subscribed before the events are read, so that none is missed.
             let changed = log.changed().notified();
-            let look = self.look(expiry::now()).await;
-            if let Err(refusal) = self.remove(&look.due).await {
-                tracing::warn!(%refusal, "old events are removed later");
-                tokio::time::sleep(RETRY).await;
+            let scan = self.scan(expiry::now()).await;
+            if let Err(refusal) = self.remove(&scan.due).await {
+                tracing::warn!(%refusal, "event removal failed");
+                tokio::time::sleep(RETRY_DELAY).await;
                 continue;
             }
-            match look.next {
-                Some(due) => self.rest_until(due).await,
-                None if look.due.is_empty() => changed.await,
+            match scan.next {
+                Some(due) => self.sleep_until_due(due).await,
+                None if scan.due.is_empty() => changed.await,
                 None => {}
             }
         }
     }
 
-    /// Every event of every space, once.
-    async fn look(&self, now: u32) -> Look {
-        let mut look = Look::default();
+    /// Checks every event of every space once.
+    async fn scan(&self, now: u32) -> Scan {
+        let mut scan = Scan::default();
         for (space, collection) in self.registry.cache().everywhere(expiring()) {
             for event in collection.snapshot("", None).objects {
                 let due = self.due(&event);
                 if due <= now {
-                    look.due.push(Due::new(&space, event));
+                    scan.due.push(ExpiredEvent::new(&space, event));
                 } else {
-                    look.next = Some(look.next.map_or(due, |next| next.min(due)));
+                    scan.next = Some(scan.next.map_or(due, |next| next.min(due)));
                 }
             }
-            // A space may have many.
+            // A space may have many events.
             tokio::task::yield_now().await;
         }
-        look
+        scan
     }
 
-    /// When the event is to go. One without a date is of an older server: it was created
-    /// then, and nobody knows of more.
+    /// When the event expires. One without a write time was stored by an older server; its creation
+    /// time is the best known.
     fn due(&self, event: &Stored) -> u32 {
         let created = || event.created().and_then(|time| u32::try_from(time).ok());
         let written = match event.written {
@@ -93,32 +93,32 @@ impl Expiry {
             written => written,
         };
         let after = u32::try_from(self.after.as_secs()).unwrap_or(u32::MAX);
-        // The second in which it was written is not over.
+        // The second of the write itself does not count.
         written.saturating_add(after).saturating_add(1)
     }
 
-    /// Until then, and as much longer as makes a batch of what is due soon after: a sixtieth
-    /// of what events live for, as it is with the leases that kube-apiserver has them under.
-    async fn rest_until(&self, due: u32) {
-        let longer = (self.after / 60).clamp(Duration::from_millis(100), Duration::from_secs(60));
+    /// Sleeps until `due`, and long enough beyond that to collect a batch: a sixtieth of the TTL,
+    /// like the leases that kube-apiserver attaches to events.
+    async fn sleep_until_due(&self, due: u32) {
+        let slack = (self.after / 60).clamp(Duration::from_millis(100), Duration::from_secs(60));
         let wait = Duration::from_secs(due.saturating_sub(expiry::now()).into());
-        tokio::time::sleep(wait + longer).await;
+        tokio::time::sleep(wait + slack).await;
     }
 
-    async fn remove(&self, due: &[Due]) -> Result<()> {
+    async fn remove(&self, due: &[ExpiredEvent]) -> Result<()> {
         let mut last = Revision::ZERO;
-        for batch in due.chunks(BATCH) {
+        for batch in due.chunks(DELETE_BATCH) {
             last = last.max(self.remove_batch(batch).await?);
         }
-        // What is removed is not looked at again.
+        // Removed events must not be found by the next pass.
         self.registry.cache().await_applied(last).await;
         Ok(())
     }
 
-    /// Removes those that are as they were. Who was written in the meantime stays, and who is
-    /// gone is: another server does the same.
-    async fn remove_batch(&self, batch: &[Due]) -> Result<Revision> {
-        let mut batch: Vec<&Due> = batch.iter().collect();
+    /// Removes the events that are unchanged. An event that was written meanwhile stays, and one
+    /// that is gone was removed by another server.
+    async fn remove_batch(&self, batch: &[ExpiredEvent]) -> Result<Revision> {
+        let mut batch: Vec<&ExpiredEvent> = batch.iter().collect();
         let mut last = Revision::ZERO;
         while !batch.is_empty() {
             let transaction = batch.iter().fold(Transaction::new(), |all, due| {
@@ -132,20 +132,20 @@ impl Expiry {
                     last = conflict.revision;
                     self.registry.cache().await_applied(last).await;
                     batch.remove(conflict.check);
-                    batch.retain(|due| self.is_there(due));
+                    batch.retain(|due| self.is_unchanged(due));
                 }
             }
         }
         Ok(last)
     }
 
-    fn is_there(&self, due: &Due) -> bool {
+    fn is_unchanged(&self, due: &ExpiredEvent) -> bool {
         let found = self.registry.cached(&due.address);
         found.is_some_and(|found| found.revision == due.event.revision)
     }
 }
 
-impl Due {
+impl ExpiredEvent {
     fn new(space: &Space, event: Arc<Stored>) -> Self {
         let address = Address {
             kind: expiring().into(),

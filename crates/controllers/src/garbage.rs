@@ -1,35 +1,35 @@
-//! Objects whose owners are gone.
+//! The garbage collector.
 //!
-//! An object goes when none of the owners that it names is there any more; one that is
-//! deleted may wait for its dependents to go first, or to be let go. Which objects that may
-//! be about is known to the [cache](insula_cache::OwnerGraph), which hands them out;
-//! here they are judged and dealt with.
+//! An object is deleted when none of the owners that it names exists any more. A deleted object may
+//! wait for its dependents to be deleted first, or to be orphaned. The
+//! [cache](insula_cache::OwnerGraph) tracks the candidates and hands them out; the
+//! collector decides and acts.
 //!
 //! ```text
-//! owners    where owners are looked for, and whether they are there
-//! circle    whether owners wait for each other
-//! judge     what is to be done about one object, as things are in the cache
-//! plan      what is to be done about many, and what follows from it at once
-//! act       does it, exactly to what was judged
-//! stray     references that lead into another namespace
-//! report    tells of them
+//! owners            finds owners and their state
+//! cycles            finds owners that wait for each other
+//! evaluator         decides about one object, from the cache
+//! plan              decides about a batch, and what follows from it
+//! executor          carries out the decisions, on exactly the evaluated versions
+//! cross_namespace   finds references into another namespace
+//! report            writes events about them
 //! ```
 //!
-//! What looks as if something were to be done is judged again after the cache has caught up
-//! with the store, and everything that is written expects what was judged: whatever happens
-//! in between leads to another look. So nothing goes because of how things were, and two
-//! servers on one store do no harm to each other. After a crash everything is looked at.
+//! A decision to act is evaluated again after the cache has caught up with the store, and every
+//! write checks that the object is the one that was evaluated: any change in between leads to
+//! another evaluation. So no object is deleted because of outdated state, and two servers on one
+//! store do not disturb each other. After a restart every object is evaluated.
 //!
-//! Nothing runs while nothing happens to objects that have owners. Spaces take turns, a batch
-//! of objects each, and what goes in one batch goes in one transaction.
+//! Nothing runs while objects with owners do not change. Spaces take turns with a batch of objects
+//! each, and the deletions of one batch are one transaction.
 
-mod act;
-mod circle;
-mod judge;
+mod cross_namespace;
+mod cycles;
+mod evaluator;
+mod executor;
 mod owners;
 mod plan;
 mod report;
-mod stray;
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -42,88 +42,88 @@ use insula_core::Space;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use crate::RETRY;
-use judge::{Judge, Verdict};
+use crate::RETRY_DELAY;
+use evaluator::{Decision, Evaluator};
 use plan::Plan;
 
-/// Collects what nobody owns any more, in every space.
+/// Deletes objects without remaining owners, in every space.
 #[derive(Clone)]
 pub struct Collector {
     registry: Arc<Registry>,
 }
 
-/// What is left to do of what was looked at.
+/// The objects of a batch that have to be evaluated again.
 #[derive(Debug, Default)]
-struct Left {
-    /// It changed meanwhile: at once.
-    again: Vec<Node>,
-    /// It could not be done: after a while.
-    later: Vec<Node>,
-    /// It was refused, and will be until something changes: after a long while.
-    much_later: Vec<Node>,
+struct Requeue {
+    /// At once: the object changed meanwhile.
+    now: Vec<Node>,
+    /// After a delay: the attempt failed.
+    after_delay: Vec<Node>,
+    /// After a long delay: it was refused, and will be until something changes.
+    after_refusal: Vec<Node>,
 }
 
-/// What is looked at again at a time of its own.
+/// Objects that are evaluated again at a later time.
 #[derive(Debug, Default)]
-struct Agenda {
+struct DelayQueue {
     items: BTreeMap<(Instant, u64), (Space, Node)>,
     count: u64,
 }
 
-/// How many objects of a space are looked at in one turn: as many as one transaction takes.
+/// The number of objects of a space evaluated in one turn: as many as fit in one transaction.
 const BATCH: usize = 100;
 
-/// How many objects are judged before others have their turn on the processor.
-const PORTION: usize = 16;
+/// The number of objects evaluated before the task yields.
+const YIELD_INTERVAL: usize = 16;
 
-/// How many spaces are looked at, at once.
-const AT_ONCE: usize = 8;
+/// The number of spaces processed concurrently.
+const MAX_CONCURRENT: usize = 8;
 
-/// How long it takes until something is tried again that was refused.
-const REFUSED: Duration = Duration::from_secs(60);
+/// The delay before a refused action is retried.
+const REFUSAL_DELAY: Duration = Duration::from_secs(60);
 
 impl Collector {
-    /// For the objects behind a registry.
+    /// A collector for the objects of a registry.
     pub const fn new(registry: Arc<Registry>) -> Self {
         Self { registry }
     }
 
-    /// Runs until `stop` is done. Everything that it began has ended then.
+    /// Runs until `stop` completes. All tasks have ended when it returns.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         let owner_graph = self.registry.cache().owner_graph();
-        let mut agenda = Agenda::default();
+        let mut delayed = DelayQueue::default();
         let mut workers = JoinSet::new();
         let mut taken: HashMap<Id, (Space, Vec<Node>)> = HashMap::new();
         owner_graph.follow();
         loop {
-            while workers.len() < AT_ONCE
+            while workers.len() < MAX_CONCURRENT
                 && let Some((space, nodes)) = owner_graph.take(BATCH)
             {
                 let (this, on) = (self.clone(), (space.clone(), nodes.clone()));
-                let worker = async move { this.look(&on.0, on.1).await };
+                let worker = async move { this.process(&on.0, on.1).await };
                 taken.insert(workers.spawn(worker).id(), (space, nodes));
             }
-            let next = agenda.next();
+            let next = delayed.next();
             tokio::select! {
                 () = &mut stop => break,
-                () = owner_graph.work_available().notified(), if workers.len() < AT_ONCE => {}
+                () = owner_graph.work_available().notified(), if workers.len() < MAX_CONCURRENT => {}
                 Some(done) = workers.join_next_with_id() => {
-                    let (id, left) = match done {
-                        Ok((id, left)) => (id, Some(left)),
+                    let (id, requeue) = match done {
+                        Ok((id, requeue)) => (id, Some(requeue)),
                         Err(error) => {
-                            tracing::error!(%error, "the collector of garbage failed");
+                            tracing::error!(%error, "garbage collector task panicked");
                             (error.id(), None)
                         }
                     };
                     if let Some((space, nodes)) = taken.remove(&id) {
-                        let left = left.unwrap_or_else(|| Left::retrying(nodes));
-                        self.put_back(&mut agenda, &space, left);
+                        let requeue = requeue.unwrap_or_else(|| Requeue::retrying(nodes));
+                        self.put_back(&mut delayed, &space, requeue);
                         owner_graph.done(&space);
                     }
                 }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
-                    for (space, node) in agenda.due(Instant::now()) {
+                    for (space, node) in delayed.due(Instant::now()) {
                         owner_graph.requeue(&space, node);
                     }
                 }
@@ -133,53 +133,56 @@ impl Collector {
         workers.shutdown().await;
     }
 
-    fn put_back(&self, agenda: &mut Agenda, space: &Space, left: Left) {
-        for node in left.again {
+    fn put_back(&self, delayed: &mut DelayQueue, space: &Space, requeue: Requeue) {
+        for node in requeue.now {
             self.registry.cache().owner_graph().requeue(space, node);
         }
         let now = Instant::now();
-        for (nodes, after) in [(left.later, RETRY), (left.much_later, REFUSED)] {
+        for (nodes, after) in [
+            (requeue.after_delay, RETRY_DELAY),
+            (requeue.after_refusal, REFUSAL_DELAY),
+        ] {
             for node in nodes {
-                agenda.add(now + after, space, node);
+                delayed.add(now + after, space, node);
             }
         }
     }
 
-    /// Looks at objects of a space, and does what is to be done about them.
-    async fn look(&self, space: &Space, mut nodes: Vec<Node>) -> Left {
-        let mut judge = Judge::new(&self.registry, space);
-        nodes.retain(|node| !matches!(judge.judge(node), Verdict::Leave));
+    /// Evaluates objects of a space and acts on the decisions.
+    async fn process(&self, space: &Space, mut nodes: Vec<Node>) -> Requeue {
+        let mut evaluator = Evaluator::new(&self.registry, space);
+        nodes.retain(|node| !matches!(evaluator.evaluate(node), Decision::Leave));
         if nodes.is_empty() {
-            return Left::default();
+            return Requeue::default();
         }
-        // Nothing is done because of how things were: once more, as they are.
+        // Decisions must not rest on outdated state: evaluate again when caught up.
         if let Err(refusal) = self.registry.catch_up().await {
-            tracing::warn!(%space, %refusal, "garbage will be looked at again");
-            return Left::retrying(nodes);
+            tracing::warn!(%space, %refusal, "garbage collection failed");
+            return Requeue::retrying(nodes);
         }
         let mut plan = Plan::new(&self.registry, space);
         for (count, node) in nodes.into_iter().enumerate() {
-            // Nobody waits for a whole batch to be judged.
-            if count % PORTION == PORTION - 1 {
+            // A whole batch would occupy the thread for too long.
+            if count % YIELD_INTERVAL == YIELD_INTERVAL - 1 {
                 tokio::task::yield_now().await;
             }
             plan.consider(node);
         }
-        plan.look_ahead().await;
-        plan.carry_out().await
+        plan.extend().await;
+        plan.execute().await
     }
 }
 
-impl Left {
+impl Requeue {
     fn retrying(nodes: Vec<Node>) -> Self {
         Self {
-            later: nodes,
+            after_delay: nodes,
             ..Self::default()
         }
     }
 }
 
-impl Agenda {
+impl DelayQueue {
     fn add(&mut self, at: Instant, space: &Space, node: Node) {
         self.count += 1;
         self.items.insert((at, self.count), (space.clone(), node));

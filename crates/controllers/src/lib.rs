@@ -1,40 +1,37 @@
-//! The loops that a control plane needs, in the server's own process.
+//! Kubernetes controllers that run in the server's own process.
 //!
-//! What is being deleted is emptied and then let go: a [namespace](mod@namespace) of its
-//! objects, a [tenant](mod@tenant) of its whole space. Approved requests for
-//! [certificates](mod@certificates) are signed. [Volumes](mod@protection) that nothing uses
-//! any more are let go. Secrets that ask for the [token](mod@tokens) of a service account
-//! get it, and go with the account. Roles that are [made of others](mod@aggregation) show
-//! what they are made of. What is owned goes [with its owners](mod@garbage). What
-//! [every namespace has](mod@furniture) comes back. Old [events](mod@events) go.
-//! [Quotas](mod@quotas) say what there is.
+//! A namespace or tenant that is being deleted is emptied and then removed. Approved certificate
+//! signing requests are signed. The protection finalizer of volumes that are no longer in use is
+//! removed. Token Secrets of service accounts are filled, and deleted with their account. The rules
+//! of aggregated ClusterRoles are kept up to date. Objects are garbage collected with their owners.
+//! The objects that every namespace has are restored. Old events expire. The status of quotas is
+//! recounted.
 //!
-//! One task follows the logs over all spaces of the few kinds that begin such work; there
-//! is no task, no watch and no memory for a tenant in which nothing is to be done, and when
-//! nothing happens nothing runs. Only while something that is being deleted waits for
-//! finalizers of others is its space looked at, four times a second, and emptied again if
-//! anything in it has changed. What a loop has written over rests for a second, so that the
-//! loop and somebody who does not agree with it do not write as fast as they can.
+//! One task reads the event logs of the few kinds that trigger work, over all spaces. A tenant
+//! without pending work costs no task, no watch and no memory, and an idle server runs nothing.
+//! Only while a deletion waits for finalizers of other controllers is its space polled, four times
+//! a second, and processed again if anything in it changed. An item that overwrote another writer's
+//! change cools down for a second, so that a controller and a client that disagree do not write in
+//! a tight loop.
 //!
-//! Every step compares before it writes. So a step may be carried out twice, by two servers
-//! on one store or by one that was started again, and all that is needed to go on after a
-//! crash is in the objects.
+//! Every step compares before it writes. A step may therefore run twice, on two servers over one
+//! store or after a restart, and all state that is needed after a crash is in the objects.
 
-pub mod aggregation;
-pub mod certificates;
+mod aggregation;
+mod bootstrap_objects;
+mod certificates;
 mod conditions;
-pub mod definitions;
-pub mod events;
-mod follow;
-pub mod furniture;
-pub mod garbage;
-pub mod namespace;
-pub mod protection;
+mod definitions;
+mod event_sources;
+mod events;
+mod garbage;
+mod namespace;
+mod protection;
 mod queue;
-pub mod quotas;
-pub mod tenant;
+mod quotas;
+mod tenant;
 mod terminate;
-pub mod tokens;
+mod tokens;
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -49,32 +46,32 @@ use insula_apiserver::{Error, Registry, Server};
 use insula_core::Revision;
 use tokio::sync::oneshot;
 use tokio::task::{Id, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 
+use crate::event_sources::EventSources;
 use crate::events::Expiry;
-use crate::follow::Follow;
 use crate::garbage::Collector;
 use crate::queue::{Item, Queue, Task};
-use crate::tokens::Keeper;
+use crate::tokens::TokenSecrets;
 
-/// All loops of one server.
+/// All controllers of one server.
 #[derive(Clone)]
-pub struct Controllers {
+struct Controllers {
     registry: Arc<Registry>,
     authority: Arc<Authority>,
     accounts: Option<Arc<Accounts>>,
     settings: Settings,
 }
 
-/// What the loops can be told.
+/// Controller settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long an event stays that nobody writes; zero is for ever.
+    /// How long an event is kept after its last write; zero keeps events for ever.
     pub event_ttl: Duration,
 }
 
 impl Default for Settings {
-    /// As in Kubernetes: an hour.
+    /// An hour, as in Kubernetes.
     fn default() -> Self {
         Self {
             event_ttl: Duration::from_secs(3600),
@@ -82,53 +79,54 @@ impl Default for Settings {
     }
 }
 
-/// What is to be done about an item after it was worked on.
+/// When an item is processed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    /// Nothing: whatever happens to it is told by a log.
-    Nothing,
-    /// Others must act first; what they did up to this revision was taken into account.
-    Wait(Revision),
-    /// It failed: try again then.
+enum Action {
+    /// Only after its next event.
+    Done,
+    /// After a change in its space that is newer than this revision, because another actor must act
+    /// first.
+    AwaitChange(Revision),
+    /// At this time, because the attempt failed.
     Retry(Instant),
-    /// Something was written over: whatever happens to it, it is looked at again then and
-    /// not before. Two who do not agree do not write as fast as they can.
-    Rest(Instant),
+    /// At this time and not before, whatever events arrive: another writer's change was
+    /// overwritten, and two writers that disagree must not write in a tight loop.
+    CoolDown(Instant),
 }
 
-/// How many items are worked on at once. Each is one small transaction after another, and
-/// the store commits those of many in one go.
+/// The number of items processed concurrently. Each is a sequence of small transactions, and the
+/// store commits those of many items together.
 const WORKERS: usize = 32;
 
-/// How often the spaces are looked at in which something waits.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often the spaces of waiting items are checked for changes.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long it takes until something that failed is tried again.
-const RETRY: Duration = Duration::from_secs(1);
+/// The delay before a failed item is retried.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// How long something rests that was written over.
-const REST: Duration = Duration::from_secs(1);
+/// How long an item cools down after it overwrote another writer's change.
+const COOLDOWN: Duration = Duration::from_secs(1);
 
-impl Next {
-    fn wait_unless(finished: bool, seen: Revision) -> Self {
+impl Action {
+    fn await_unless(finished: bool, seen: Revision) -> Self {
         match finished {
-            true => Self::Nothing,
-            false => Self::Wait(seen),
+            true => Self::Done,
+            false => Self::AwaitChange(seen),
         }
     }
 
-    fn rest_if(written_over: bool) -> Self {
-        match written_over {
-            true => Self::Rest(Instant::now() + REST),
-            false => Self::Nothing,
+    fn cool_down_if(overwritten: bool) -> Self {
+        match overwritten {
+            true => Self::CoolDown(Instant::now() + COOLDOWN),
+            false => Self::Done,
         }
     }
 }
 
 impl Controllers {
-    /// For the objects of a server. The authority signs certificates, the server's own and
-    /// those of clients; `accounts` signs tokens, or nobody does.
-    pub const fn new(
+    /// Controllers for the objects of one server. `authority` signs certificates, the server's own
+    /// and those of clients; `accounts` signs tokens, and without it no token Secret is filled.
+    const fn new(
         registry: Arc<Registry>,
         authority: Arc<Authority>,
         accounts: Option<Arc<Accounts>>,
@@ -142,64 +140,70 @@ impl Controllers {
         }
     }
 
-    /// Runs until `stop` is done. Everything that it began has ended then; what was not
-    /// finished goes on at the next start.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
+    /// Runs until `stop` completes. All tasks have ended when it returns; unfinished work is
+    /// resumed at the next start.
+    async fn run(self, stop: impl Future<Output = ()>) {
         let collector = Collector::new(Arc::clone(&self.registry));
         let (end, ended) = oneshot::channel::<()>();
-        let tend = async {
-            self.tend(stop).await;
+        let run_queue = async {
+            self.run_queue(stop).await;
             drop(end);
         };
-        tokio::join!(tend, collector.run(async { drop(ended.await) }));
+        tokio::join!(run_queue, collector.run(async { drop(ended.await) }));
     }
 
-    async fn tend(self, stop: impl Future<Output = ()>) {
+    async fn run_queue(self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
-        let mut follow = Follow::new(Arc::clone(&self.registry));
+        let mut event_sources = EventSources::new(Arc::clone(&self.registry));
         let mut queue = Queue::default();
         let mut workers = JoinSet::new();
         let mut items: HashMap<Id, Item> = HashMap::new();
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut beside = JoinSet::new();
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut background = JoinSet::new();
         if let Some(expiry) = self.expiry() {
-            beside.spawn(expiry.run());
+            background.spawn(expiry.run());
         }
         if let Some(accounts) = &self.accounts {
             let (registry, accounts) = (Arc::clone(&self.registry), Arc::clone(accounts));
-            beside.spawn(tokens::mark_uses(registry, accounts));
+            background.spawn(tokens::record_uses(registry, accounts));
         }
         loop {
             while workers.len() < WORKERS
-                && let Some(item) = queue.take()
+                && let Some(item) = queue.take(Instant::now())
             {
                 let (this, on) = (self.clone(), item.clone());
-                let id = workers.spawn(async move { this.work(&on).await }).id();
+                let id = workers.spawn(async move { this.process(&on).await }).id();
                 items.insert(id, item);
             }
+            // Without a free worker, a due item waits for one and not for its time.
+            let next_due = queue.next_due().filter(|_| workers.len() < WORKERS);
             tokio::select! {
                 () = &mut stop => break,
-                found = follow.next() => found.into_iter().for_each(|item| queue.add(item)),
+                found = event_sources.next() => {
+                    let now = Instant::now();
+                    found.into_iter().for_each(|item| queue.add(item, now));
+                }
                 Some(done) = workers.join_next_with_id() => {
-                    let (id, next) = done.unwrap_or_else(|error| {
-                        tracing::error!(%error, "a controller failed");
-                        (error.id(), Next::Retry(Instant::now() + RETRY))
+                    let (id, action) = done.unwrap_or_else(|error| {
+                        tracing::error!(%error, "controller task panicked");
+                        (error.id(), Action::Retry(Instant::now() + RETRY_DELAY))
                     });
                     if let Some(item) = items.remove(&id) {
-                        queue.done(item, next);
+                        queue.done(item, action, Instant::now());
                     }
                 }
-                _ = look.tick(), if queue.has_waiting() => {
-                    queue.wake(Instant::now(), |item, seen| self.has_changed(item, seen));
+                _ = poll.tick(), if queue.awaits_changes() => {
+                    queue.wake_changed(Instant::now(), |item, seen| self.has_changed(item, seen));
                 }
+                () = sleep_until(next_due.unwrap_or_else(Instant::now)), if next_due.is_some() => {}
             }
         }
         workers.shutdown().await;
-        beside.shutdown().await;
+        background.shutdown().await;
     }
 
-    /// What removes old events, if they are to go at all.
+    /// The task that removes old events, unless events are kept for ever.
     fn expiry(&self) -> Option<Expiry> {
         let after = self.settings.event_ttl;
         (!after.is_zero()).then(|| Expiry {
@@ -208,64 +212,72 @@ impl Controllers {
         })
     }
 
-    async fn work(&self, item: &Item) -> Next {
-        match self.attempt(item).await {
-            Ok(next) => next,
+    async fn process(&self, item: &Item) -> Action {
+        match self.reconcile(item).await {
+            Ok(action) => action,
             Err(refusal) => {
                 tracing::warn!(task = ?item.task, space = %item.space, name = %item.key,
-                    %refusal, "will be tried again");
-                Next::Retry(Instant::now() + RETRY)
+                    %refusal, "reconcile failed");
+                Action::Retry(Instant::now() + RETRY_DELAY)
             }
         }
     }
 
-    async fn attempt(&self, item: &Item) -> Result<Next> {
-        // Before anything is looked at: what changes afterwards is a reason to look again.
+    async fn reconcile(&self, item: &Item) -> Result<Action> {
+        // Read before the objects: a later change must lead to another attempt.
         let seen = self.registry.cache().applied();
         let (registry, address) = (&self.registry, || item.address());
         Ok(match item.task {
             Task::Namespace => {
                 let gone = namespace::terminate(registry, &item.space, &item.key).await?;
-                Next::wait_unless(gone, seen)
+                Action::await_unless(gone, seen)
             }
             Task::Tenant => {
                 let gone = tenant::terminate(registry, &item.key).await?;
-                Next::wait_unless(gone, seen)
+                Action::await_unless(gone, seen)
             }
             Task::Claim | Task::Volume | Task::AttributesClass => {
                 let released = protection::release(registry, &address()).await?;
-                Next::wait_unless(released, seen)
+                Action::await_unless(released, seen)
             }
             Task::Certificate => {
                 certificates::sign(registry, &self.authority, &address()).await?;
-                Next::Nothing
+                Action::Done
             }
-            Task::TokenSecret => match self.keeper() {
-                Some(keeper) => Next::rest_if(keeper.tend(&address()).await?),
-                None => Next::Nothing,
+            Task::TokenSecret => match self.token_secrets() {
+                Some(token_secrets) => {
+                    Action::cool_down_if(token_secrets.reconcile(&address()).await?)
+                }
+                None => Action::Done,
             },
-            Task::Account => match self.keeper() {
-                Some(keeper) => Next::rest_if(keeper.tend_all_of(&address()).await?),
-                None => Next::Nothing,
+            Task::Account => match self.token_secrets() {
+                Some(token_secrets) => {
+                    Action::cool_down_if(token_secrets.reconcile_account(&address()).await?)
+                }
+                None => Action::Done,
             },
-            Task::Roles => Next::rest_if(aggregation::show(registry, &item.space).await?),
-            Task::DefaultAccount => {
-                Next::rest_if(furniture::bring_account(registry, &address()).await?)
+            Task::Roles => {
+                Action::cool_down_if(aggregation::reconcile(registry, &item.space).await?)
             }
-            Task::RootCa => Next::rest_if(furniture::bring_root_ca(registry, &address()).await?),
+            Task::DefaultAccount => Action::cool_down_if(
+                bootstrap_objects::ensure_default_account(registry, &address()).await?,
+            ),
+            Task::RootCa => {
+                Action::cool_down_if(bootstrap_objects::ensure_root_ca(registry, &address()).await?)
+            }
             Task::Definition => {
-                let finished = definitions::tend(registry, &address()).await?;
-                Next::wait_unless(finished, seen)
+                let finished = definitions::reconcile(registry, &address()).await?;
+                Action::await_unless(finished, seen)
             }
             Task::Quotas | Task::Usage => {
-                Next::rest_if(quotas::tend(registry, &item.place()).await?)
+                Action::cool_down_if(quotas::reconcile(registry, &item.quota_place()).await?)
             }
         })
     }
 
-    fn keeper(&self) -> Option<Keeper<'_>> {
+    fn token_secrets(&self) -> Option<TokenSecrets<'_>> {
         let accounts = self.accounts.as_deref()?;
-        Some(Keeper {
+        Some(TokenSecrets {
             registry: &self.registry,
             issuer: &accounts.issuer,
             ca: self
@@ -289,8 +301,8 @@ impl Controllers {
     }
 }
 
-/// Serves until `stop` is done, with the loops beside it: they begin when the server is
-/// ready and are over before it is.
+/// Serves until `stop` completes and runs the controllers beside the server: they start when the
+/// server is ready and stop before it does.
 pub async fn serve(
     server: Server,
     authority: Arc<Authority>,
@@ -303,7 +315,7 @@ pub async fn serve(
     let (end, ended) = oneshot::channel::<()>();
     let mut loops = JoinSet::new();
     loops.spawn(async move {
-        // Dropped without a word if the server does not become ready.
+        // Cancelled if the server never becomes ready.
         if begun.await.is_ok() {
             controllers.run(async { drop(ended.await) }).await;
         }
@@ -318,19 +330,19 @@ pub async fn serve(
         while loops.join_next().await.is_some() {}
     };
     let served = server.serve(ready, stop).await;
-    // If it ended by itself, nobody has told them.
+    // A server that ended by itself did not run `stop`.
     loops.shutdown().await;
     served
 }
 
-/// A write of which it is certain that it would be refused again is not tried again: what it
-/// is about has to change first, and that is told by a log.
-fn unless_futile(done: Result<bool>, address: &Address) -> Result<bool> {
+/// Drops errors of writes that would be refused again: the next attempt follows a change of the
+/// object.
+fn ignore_permanent(done: Result<bool>, address: &Address) -> Result<bool> {
     match done {
-        // Not valid, too large, or its space is going.
+        // Invalid, too large, or the space is being deleted.
         Err(refusal) if matches!(refusal.reason(), "" | "Invalid" | "Forbidden") => {
             tracing::info!(space = %address.space, name = %address.within(), %refusal,
-                "cannot be written as it should be");
+                "object write refused");
             Ok(false)
         }
         done => done,

@@ -1,9 +1,8 @@
-//! Namespaces that are being deleted.
+//! Deletes namespaces that are being deleted.
 //!
-//! Pods go first, and everything else when they are gone, as in Kubernetes: what protects
-//! pods, such as network policies, must not go before them. Nothing runs pods here, so they
-//! go without the time that they would have to end. When the namespace is empty it goes
-//! itself.
+//! Pods are deleted first and everything else when they are gone, as in Kubernetes: objects that
+//! protect pods, such as network policies, must outlive them. Nothing runs pods here, so they are
+//! deleted without a grace period. The empty namespace is removed last.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::namespace_address;
@@ -15,13 +14,12 @@ use insula_kinds::core_kind;
 use insula_kinds::time;
 
 use crate::conditions;
-use crate::terminate::{Extent, finalize, finalizers, kinds_in, uid};
+use crate::terminate::{DeletionScope, finalize, finalizers, kinds_in, uid};
 
-/// What holds a namespace until it is empty.
+/// The finalizer of a namespace that is not empty.
 const FINALIZER: &str = "kubernetes";
 
-/// Goes as far as it can with a namespace that is being deleted. Says whether there is
-/// nothing left to do.
+/// Advances the deletion of a namespace as far as possible. Returns whether it is finished.
 pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result<bool> {
     let address = namespace_address(space, name);
     let Some(object) = registry.cached(&address) else {
@@ -32,31 +30,37 @@ pub async fn terminate(registry: &Registry, space: &Space, name: &str) -> Result
         return Ok(true);
     };
     if !finalizers(&tree, "spec").any(|finalizer| finalizer == FINALIZER) {
-        // Others hold it; it goes with the last of them.
+        // Only other controllers' finalizers are left; the namespace is removed with the last.
         return Ok(true);
     }
-    let extent = Extent {
+    let scope = DeletionScope {
         registry,
         space,
         namespace: Some(name),
     };
-    let mut left = extent.empty(&[core_kind("pods").into()]).await?;
-    if left.is_nothing() {
-        left = extent.empty(&content(&extent)).await?;
+    let mut remaining = scope.empty(&[core_kind("pods").into()]).await?;
+    if remaining.is_empty() {
+        remaining = scope.empty(&content(&scope)).await?;
     }
-    conditions::write(registry, &address, uid, &conditions::of_namespace(&left)).await?;
-    if left.is_nothing() {
+    conditions::write(
+        registry,
+        &address,
+        uid,
+        &conditions::for_namespace(&remaining),
+    )
+    .await?;
+    if remaining.is_empty() {
         finalize(registry, &address, uid, FINALIZER).await?;
         if space.is_system() {
-            // The server needs some of them, and one of these can be deleted.
+            // The server needs some namespaces, and one of those can be deleted.
             bootstrap_objects::bootstrap(registry, &time::now()).await?;
         }
     }
-    Ok(left.is_nothing())
+    Ok(remaining.is_empty())
 }
 
-/// Everything that lives in namespaces.
-fn content(extent: &Extent<'_>) -> Vec<Resource> {
-    let kinds = kinds_in(extent.registry, extent.space);
+/// Every namespaced kind.
+fn content(scope: &DeletionScope<'_>) -> Vec<Resource> {
+    let kinds = kinds_in(scope.registry, scope.space);
     kinds.filter(|kind| kind.namespaced()).collect()
 }

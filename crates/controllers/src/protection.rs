@@ -1,8 +1,8 @@
-//! Volumes and claims that are in use stay until they are not.
+//! Keeps volumes and claims until they are no longer in use.
 //!
-//! The API server puts a finalizer on them when they are created; here it is taken away from
-//! those that are being deleted: from a claim when no pod names it, from a volume when it is
-//! bound to no claim, from a class of attributes when neither names it.
+//! The API server adds a finalizer when they are created; this controller removes it from those
+//! being deleted: from a claim when no pod uses it, from a volume when it is not bound to a claim,
+//! from a VolumeAttributesClass when no claim or volume names it.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
@@ -16,8 +16,8 @@ use serde_json::json;
 
 use crate::terminate::finalizers;
 
-/// Whether the control plane itself holds objects by this finalizer.
-pub fn is_ours(finalizer: &str) -> bool {
+/// Whether the finalizer is one of the control plane's own.
+pub fn is_own(finalizer: &str) -> bool {
     matches!(
         finalizer,
         "kubernetes.io/pvc-protection"
@@ -27,22 +27,22 @@ pub fn is_ours(finalizer: &str) -> bool {
     )
 }
 
-/// Lets go of a claim, a volume or a class that is being deleted, if it is not in use. Says
-/// whether there is nothing left to do.
+/// Removes the protection finalizer of an object that is being deleted, if it is not in use.
+/// Returns whether no work is left.
 pub async fn release(registry: &Registry, address: &Address) -> Result<bool> {
     loop {
         let Some(object) = registry.cached(address) else {
             return Ok(true);
         };
         let tree = object.tree();
-        if !object.is_terminating() || !finalizers(&tree, "metadata").any(is_ours) {
+        if !object.is_terminating() || !finalizers(&tree, "metadata").any(is_own) {
             return Ok(true);
         }
-        if is_used(registry, address, &tree) {
+        if is_in_use(registry, address, &tree) {
             return Ok(false);
         }
         match registry
-            .commit(without_ours(registry, address, &object, tree))
+            .commit(without_finalizer(registry, address, &object, tree))
             .await?
         {
             Outcome::Committed(_) | Outcome::Unchanged(_) => return Ok(true),
@@ -51,14 +51,14 @@ pub async fn release(registry: &Registry, address: &Address) -> Result<bool> {
     }
 }
 
-fn without_ours(
+fn without_finalizer(
     registry: &Registry,
     address: &Address,
     object: &Stored,
     mut tree: Object,
 ) -> Transaction {
     let key = registry.key(address);
-    let others = finalizers(&tree, "metadata").filter(|name| !is_ours(name));
+    let others = finalizers(&tree, "metadata").filter(|name| !is_own(name));
     let others: Vec<String> = others.map(str::to_owned).collect();
     if others.is_empty() {
         return Transaction::remove(key, object.revision);
@@ -70,9 +70,9 @@ fn without_ours(
     Transaction::update(key, object.revision, encoded(address.of(), &tree))
 }
 
-fn is_used(registry: &Registry, address: &Address, tree: &Object) -> bool {
+fn is_in_use(registry: &Registry, address: &Address, tree: &Object) -> bool {
     let name = address.name.as_str();
-    let any = |resource: &str, prefix: &str, uses: &dyn Fn(&Object) -> bool| {
+    let any_object = |resource: &str, prefix: &str, uses: &dyn Fn(&Object) -> bool| {
         let found = registry.cache().find(core_kind(resource), &address.space);
         let objects = found.map(|of| of.snapshot(prefix, None).objects);
         let mut objects = objects.unwrap_or_default().into_iter();
@@ -81,36 +81,37 @@ fn is_used(registry: &Registry, address: &Address, tree: &Object) -> bool {
     match (address.of().kind.as_str(), &address.namespace) {
         ("PersistentVolumeClaim", Some(namespace)) => {
             let prefix = format!("{namespace}/");
-            any("pods", &prefix, &|pod| names_claim(pod, name))
+            any_object("pods", &prefix, &|pod| uses_claim(pod, name))
         }
-        ("PersistentVolume", _) => text(tree, "status", "phase") == Some("Bound"),
+        ("PersistentVolume", _) => string_field(tree, "status", "phase") == Some("Bound"),
         ("VolumeAttributesClass", _) => {
-            let names =
-                |part: &str, member: &str, of: &Object| text(of, part, member) == Some(name);
-            let asked = |of: &Object| names("spec", "volumeAttributesClassName", of);
+            let names = |part: &str, member: &str, of: &Object| {
+                string_field(of, part, member) == Some(name)
+            };
+            let requested = |of: &Object| names("spec", "volumeAttributesClassName", of);
             let has = |of: &Object| names("status", "currentVolumeAttributesClassName", of);
-            any("persistentvolumes", "", &asked)
-                || any("persistentvolumeclaims", "", &|claim| {
-                    asked(claim) || has(claim)
+            any_object("persistentvolumes", "", &requested)
+                || any_object("persistentvolumeclaims", "", &|claim| {
+                    requested(claim) || has(claim)
                 })
         }
         _ => false,
     }
 }
 
-fn text<'a>(object: &'a Object, part: &str, member: &str) -> Option<&'a str> {
+fn string_field<'a>(object: &'a Object, part: &str, member: &str) -> Option<&'a str> {
     object.get(part)?.get(member)?.as_str()
 }
 
-/// Whether a pod uses the claim. One that was not given to a node does not, as in
-/// Kubernetes: no node starts it with a claim that is being deleted.
-fn names_claim(pod: &Object, claim: &str) -> bool {
+/// Whether a pod uses the claim. An unscheduled pod does not, as in Kubernetes: no node starts it
+/// with a claim that is being deleted.
+fn uses_claim(pod: &Object, claim: &str) -> bool {
     let Some(spec) = pod.get("spec") else {
         return false;
     };
-    let on_a_node = spec["nodeName"]
+    let is_scheduled = spec["nodeName"]
         .as_str()
         .is_some_and(|node| !node.is_empty());
     let mut volumes = spec["volumes"].as_array().into_iter().flatten();
-    on_a_node && volumes.any(|volume| volume["persistentVolumeClaim"]["claimName"] == claim)
+    is_scheduled && volumes.any(|volume| volume["persistentVolumeClaim"]["claimName"] == claim)
 }

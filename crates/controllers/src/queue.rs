@@ -1,6 +1,6 @@
-//! What is to be done.
+//! The items that the controllers process, and the tasks they stand for.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use insula_apiserver::registry::Address;
@@ -8,56 +8,57 @@ use insula_cache::Place;
 use insula_core::{Revision, Space};
 use insula_kinds::core_kind;
 use insula_kinds::{KindId, kinds};
+use insula_workqueue::{Priority, WorkQueue};
 use tokio::time::Instant;
 
-use crate::Next;
+use crate::Action;
 
-/// Something to be done about one object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// One task for one object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Item {
-    /// What.
+    /// The task.
     pub task: Task,
-    /// The space that it is done in.
+    /// The space that it runs in.
     pub space: Space,
-    /// `namespace/name` or `name` of the object; empty if it is about all of the space.
+    /// `namespace/name` or `name` of the object; empty for tasks about the whole space.
     pub key: Arc<str>,
 }
 
-/// What is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Task {
-    /// A namespace is emptied and removed.
+    /// Empty and remove a namespace that is being deleted.
     Namespace,
-    /// A tenant is.
+    /// Empty and remove a tenant that is being deleted.
     Tenant,
-    /// A certificate is signed.
+    /// Sign an approved certificate signing request.
     Certificate,
-    /// A volume claim is let go when no pod uses it.
+    /// Remove the finalizer of a claim that no pod uses.
     Claim,
-    /// A volume is let go when it is bound to no claim.
+    /// Remove the finalizer of a volume that is not bound to a claim.
     Volume,
-    /// A class of volumes' attributes is let go when no claim or volume names it.
+    /// Remove the finalizer of a VolumeAttributesClass that no claim or volume names.
     AttributesClass,
-    /// A secret is given the token of its service account, or goes.
+    /// Fill a token Secret of a service account, or delete it.
     TokenSecret,
-    /// The secrets of a service account that is gone are looked at.
+    /// Check the token Secrets of a service account that was deleted.
     Account,
-    /// Aggregated roles of a space show what they are made of.
+    /// Update the rules of a space's aggregated ClusterRoles.
     Roles,
-    /// A kind that users define gets its names, and goes with its objects.
+    /// Accept the names of a CustomResourceDefinition, and remove its objects with it.
     Definition,
-    /// The default service account of a namespace comes back.
+    /// Restore the default service account of a namespace.
     DefaultAccount,
-    /// A namespace is told what the server's certificate is verified with.
+    /// Restore the ConfigMap with the CA of the server's certificate in a namespace.
     RootCa,
-    /// The quotas of a namespace say what there is; the key is the namespace.
+    /// Recount the quotas of a namespace; the key is the namespace.
     Quotas,
-    /// A tenant with a quota says what it has; the key is empty.
+    /// Update a limited tenant's usage; the key is empty.
     Usage,
 }
 
 impl Task {
-    /// All that begin with what happens to objects of their kind.
+    /// Tasks that are triggered by events of objects of their kind.
     pub const ALL: [Self; 12] = [
         Self::Namespace,
         Self::Tenant,
@@ -73,34 +74,34 @@ impl Task {
         Self::RootCa,
     ];
 
-    /// The kind of the objects that it is about.
+    /// The kind of the objects that the task is about.
     pub fn kind(self) -> KindId {
         match self {
             Self::Namespace => core_kind("namespaces"),
             Self::Tenant => core_kind("tenants"),
-            Self::Certificate => stored("certificates.k8s.io", "certificatesigningrequests"),
+            Self::Certificate => built_in("certificates.k8s.io", "certificatesigningrequests"),
             Self::Claim => core_kind("persistentvolumeclaims"),
             Self::Volume => core_kind("persistentvolumes"),
-            Self::AttributesClass => stored("storage.k8s.io", "volumeattributesclasses"),
+            Self::AttributesClass => built_in("storage.k8s.io", "volumeattributesclasses"),
             Self::TokenSecret => core_kind("secrets"),
             Self::Account | Self::DefaultAccount => core_kind("serviceaccounts"),
             Self::RootCa => core_kind("configmaps"),
-            Self::Roles => stored("rbac.authorization.k8s.io", "clusterroles"),
-            Self::Definition => stored("apiextensions.k8s.io", "customresourcedefinitions"),
+            Self::Roles => built_in("rbac.authorization.k8s.io", "clusterroles"),
+            Self::Definition => built_in("apiextensions.k8s.io", "customresourcedefinitions"),
             Self::Quotas => core_kind("resourcequotas"),
             Self::Usage => core_kind("tenants"),
         }
     }
 }
 
-fn stored(group: &str, resource: &str) -> KindId {
+fn built_in(group: &str, resource: &str) -> KindId {
     let found = kinds().find_storage(group, resource);
     found.expect("it is in the table")
 }
 
 impl Item {
-    /// What is to be done where something changed that is limited.
-    pub fn at((space, namespace): Place) -> Self {
+    /// The item that recounts the quotas of a place.
+    pub fn for_quota_place((space, namespace): Place) -> Self {
         Self {
             task: match namespace {
                 Some(_) => Task::Quotas,
@@ -111,13 +112,13 @@ impl Item {
         }
     }
 
-    /// Where that is.
-    pub fn place(&self) -> Place {
+    /// The place that a quota item recounts.
+    pub fn quota_place(&self) -> Place {
         let namespace = (self.task == Task::Quotas).then(|| (*self.key).into());
         (self.space.clone(), namespace)
     }
 
-    /// Where the object is.
+    /// The address of the object.
     pub fn address(&self) -> Address {
         let (namespace, name) = match self.key.split_once('/') {
             Some((namespace, name)) => (Some(namespace), name),
@@ -132,99 +133,66 @@ impl Item {
     }
 }
 
-/// Items, each at most once, in the order in which they came.
+/// The items to process, each at most once and by one worker at a time.
 #[derive(Debug, Default)]
 pub struct Queue {
-    states: HashMap<Item, State>,
-    ready: VecDeque<Item>,
-    waiting: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Ready,
-    Running,
-    /// It changed while it was worked on.
-    RunningStale,
-    Waiting(Until),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Until {
-    /// Something in its space changes after this revision.
-    Changed(Revision),
-    Time(Instant),
-    /// The same, and its own events do not wake it.
-    Rested(Instant),
+    items: WorkQueue<Item, Instant>,
+    /// Items that wait for a change in their space after this revision.
+    awaiting: HashMap<Item, Revision>,
 }
 
 impl Queue {
-    /// Something is to be done about the item, as of now.
-    pub fn add(&mut self, item: Item) {
-        match self.states.get_mut(&item) {
-            None => self.push(item),
-            Some(State::Ready | State::RunningStale | State::Waiting(Until::Rested(_))) => {}
-            Some(state @ State::Running) => *state = State::RunningStale,
-            Some(State::Waiting(_)) => {
-                self.waiting -= 1;
-                self.push(item);
+    /// Makes the item due now, or when it has cooled down.
+    pub fn add(&mut self, item: Item, now: Instant) {
+        self.awaiting.remove(&item);
+        self.items.add(item, Priority::Normal, now);
+    }
+
+    /// Takes the next item that is due.
+    pub fn take(&mut self, now: Instant) -> Option<Item> {
+        self.items.take(now)
+    }
+
+    /// Ends the processing of an item.
+    pub fn done(&mut self, item: Item, action: Action, now: Instant) {
+        let added = self.items.done(&item).is_some();
+        match action {
+            Action::Retry(at) => self.items.add_at(item, at),
+            Action::CoolDown(until) => {
+                self.items.hold(&item, until);
+                self.items.add_at(item, until);
             }
+            Action::AwaitChange(_) | Action::Done if added => self.add(item, now),
+            Action::AwaitChange(seen) => {
+                self.items.remove(&item);
+                self.awaiting.insert(item, seen);
+            }
+            Action::Done => self.items.remove(&item),
         }
     }
 
-    /// The next to be worked on.
-    pub fn take(&mut self) -> Option<Item> {
-        let item = self.ready.pop_front()?;
-        self.states.insert(item.clone(), State::Running);
-        Some(item)
+    /// When the next item is due.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.items.next_due()
     }
 
-    /// An item that was taken was worked on.
-    pub fn done(&mut self, item: Item, next: Next) {
-        let stale = self.states.get(&item) == Some(&State::RunningStale);
-        match next {
-            Next::Retry(at) => self.wait(item, Until::Time(at)),
-            Next::Rest(at) => self.wait(item, Until::Rested(at)),
-            _ if stale => self.push(item),
-            Next::Wait(seen) => self.wait(item, Until::Changed(seen)),
-            Next::Nothing => {
-                self.states.remove(&item);
-            }
-        }
+    /// Whether any item waits for a change in its space.
+    pub fn awaits_changes(&self) -> bool {
+        !self.awaiting.is_empty()
     }
 
-    /// Whether anything waits.
-    pub const fn has_waiting(&self) -> bool {
-        self.waiting > 0
-    }
-
-    /// What waited long enough is ready again.
-    pub fn wake(&mut self, now: Instant, has_changed: impl Fn(&Item, Revision) -> bool) {
-        let over = |(item, state): (&Item, &State)| match state {
-            State::Waiting(Until::Time(at) | Until::Rested(at)) => *at <= now,
-            State::Waiting(Until::Changed(seen)) => has_changed(item, *seen),
-            _ => false,
-        };
-        let over: Vec<Item> = self
-            .states
+    /// Makes the items due that waited for a change in their space.
+    pub fn wake_changed(&mut self, now: Instant, has_changed: impl Fn(&Item, Revision) -> bool) {
+        let changed = |(item, seen): &(&Item, &Revision)| has_changed(item, **seen);
+        let changed: Vec<Item> = self
+            .awaiting
             .iter()
-            .filter(|(item, state)| over((item, state)))
+            .filter(changed)
             .map(|(item, _)| item.clone())
             .collect();
-        for item in over {
-            self.waiting -= 1;
-            self.push(item);
+        for item in changed {
+            self.add(item, now);
         }
-    }
-
-    fn push(&mut self, item: Item) {
-        self.states.insert(item.clone(), State::Ready);
-        self.ready.push_back(item);
-    }
-
-    fn wait(&mut self, item: Item, until: Until) {
-        self.waiting += 1;
-        self.states.insert(item, State::Waiting(until));
     }
 }
 
@@ -241,61 +209,61 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_changes_while_it_is_worked_on_is_worked_on_again() {
+    fn item_added_while_processed_is_processed_again() {
         let mut queue = Queue::default();
-        queue.add(item("a"));
-        queue.add(item("a"));
-        let taken = queue.take().unwrap();
-        assert_eq!(queue.take(), None);
-        queue.add(item("a"));
-        assert_eq!(queue.take(), None, "never twice at once");
-        queue.done(taken, Next::Nothing);
-        let taken = queue.take().unwrap();
-        queue.done(taken, Next::Nothing);
-        assert_eq!(queue.take(), None);
-        assert!(queue.states.is_empty());
+        let now = Instant::now();
+        queue.add(item("a"), now);
+        queue.add(item("a"), now);
+        let taken = queue.take(now).unwrap();
+        assert_eq!(queue.take(now), None);
+        queue.add(item("a"), now);
+        assert_eq!(queue.take(now), None, "one worker per item");
+        queue.done(taken, Action::Done, now);
+        let taken = queue.take(now).unwrap();
+        queue.done(taken, Action::Done, now);
+        assert_eq!(queue.take(now), None);
+        assert!(queue.items.is_empty());
     }
 
     #[test]
-    fn what_waits_is_woken_by_its_own_event_or_by_its_space_or_by_time() {
+    fn waiting_item_is_woken_by_its_event_its_space_or_time() {
         let mut queue = Queue::default();
         let now = Instant::now();
         for (name, next) in [
-            ("event", Next::Wait(Revision::new(1))),
-            ("space", Next::Wait(Revision::new(2))),
-            ("time", Next::Retry(now)),
+            ("event", Action::AwaitChange(Revision::new(1))),
+            ("space", Action::AwaitChange(Revision::new(2))),
+            ("time", Action::Retry(now)),
         ] {
-            queue.add(item(name));
-            let taken = queue.take().unwrap();
-            queue.done(taken, next);
+            queue.add(item(name), now);
+            let taken = queue.take(now).unwrap();
+            queue.done(taken, next, now);
         }
-        assert!(queue.has_waiting());
-        queue.add(item("event"));
-        assert_eq!(queue.take(), Some(item("event")));
-        queue.wake(now, |_, _| false);
-        assert_eq!(queue.take(), Some(item("time")));
-        queue.wake(now, |_, seen| seen == Revision::new(2));
-        assert_eq!(queue.take(), Some(item("space")));
-        assert!(!queue.has_waiting());
+        assert!(queue.awaits_changes());
+        queue.add(item("event"), now);
+        assert_eq!(queue.take(now), Some(item("event")));
+        queue.wake_changed(now, |_, _| false);
+        assert_eq!(queue.take(now), Some(item("time")));
+        queue.wake_changed(now, |_, seen| seen == Revision::new(2));
+        assert_eq!(queue.take(now), Some(item("space")));
+        assert!(!queue.awaits_changes());
     }
 
     #[test]
-    fn what_rests_is_worked_on_again_when_it_has_and_not_before() {
+    fn cooling_item_ignores_events_until_its_time() {
         let mut queue = Queue::default();
         let now = Instant::now();
         let later = now + std::time::Duration::from_secs(1);
-        queue.add(item("a"));
-        let taken = queue.take().unwrap();
-        queue.add(item("a"));
-        queue.done(taken, Next::Rest(later));
-        queue.add(item("a"));
-        queue.wake(now, |_, _| true);
-        assert_eq!(queue.take(), None);
-        assert!(queue.has_waiting());
-        queue.wake(later, |_, _| false);
-        let taken = queue.take().unwrap();
-        queue.done(taken, Next::Nothing);
-        assert!(!queue.has_waiting());
-        assert!(queue.states.is_empty());
+        queue.add(item("a"), now);
+        let taken = queue.take(now).unwrap();
+        queue.add(item("a"), now);
+        queue.done(taken, Action::CoolDown(later), now);
+        queue.add(item("a"), now);
+        queue.wake_changed(now, |_, _| true);
+        assert_eq!(queue.take(now), None);
+        assert_eq!(queue.next_due(), Some(later));
+        let taken = queue.take(later).unwrap();
+        queue.done(taken, Action::Done, later);
+        assert_eq!(queue.next_due(), None);
+        assert!(queue.items.is_empty());
     }
 }

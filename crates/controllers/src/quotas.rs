@@ -1,10 +1,10 @@
-//! What quotas say there is.
+//! Keeps the recorded usage of quotas up to date.
 //!
-//! A write that needs more of something says so in its own transaction. What is given back
-//! is said here: when objects go that a quota counts, when a quota is new or was changed,
-//! and when something came about that was not counted. For a tenant with a quota its object
-//! says how much it has. The cache notes where to look, so that nothing is done where
-//! nothing is limited; and a place that was looked at rests for a second.
+//! A write that needs more of a limited resource records it in its own transaction. This controller
+//! records the rest: released usage when counted objects are deleted, new or changed quotas, and
+//! objects that were created uncounted. A limited tenant's object shows its usage. The cache notes
+//! the stale places, so unlimited namespaces cost nothing, and a place cools down for a second
+//! after each recount.
 
 use insula_apiserver::Registry;
 use insula_apiserver::flow_control::cpu_bound;
@@ -20,10 +20,10 @@ use insula_kinds::{Object, Value};
 use insula_store::{Outcome, Transaction};
 use serde_json::json;
 
-use crate::unless_futile;
+use crate::ignore_permanent;
 
-/// Notes every place with a quota: what happened while nobody looked is looked for.
-pub fn note_all(registry: &Registry) {
+/// Notes every place with a quota as stale: changes made while no server ran were not noted.
+pub fn mark_all_stale(registry: &Registry) {
     let cache = registry.cache();
     for (space, quotas) in cache.everywhere(core_kind("resourcequotas")) {
         for quota in quotas.snapshot("", None).objects {
@@ -46,24 +46,24 @@ pub fn note_all(registry: &Registry) {
     }
 }
 
-/// Makes everything at the place say what there is. Says whether it was noted at all.
-pub async fn tend(registry: &Registry, place: &Place) -> Result<bool> {
+/// Recounts everything at the place. Returns whether it was noted as stale.
+pub async fn reconcile(registry: &Registry, place: &Place) -> Result<bool> {
     let dirty_quotas = registry.cache().dirty_quotas();
     if !dirty_quotas.take(place) {
         return Ok(false);
     }
-    let told = match place {
-        (space, Some(namespace)) => count_all(registry, space, namespace).await,
-        (Space::Tenant(tenant), None) => show_usage(registry, tenant).await,
+    let result = match place {
+        (space, Some(namespace)) => recount_namespace(registry, space, namespace).await,
+        (Space::Tenant(tenant), None) => write_usage(registry, tenant).await,
         (Space::System, None) => Ok(()),
     };
-    if told.is_err() {
+    if result.is_err() {
         dirty_quotas.note(place.clone());
     }
-    told.map(|()| true)
+    result.map(|()| true)
 }
 
-async fn count_all(registry: &Registry, space: &Space, namespace: &str) -> Result<()> {
+async fn recount_namespace(registry: &Registry, space: &Space, namespace: &str) -> Result<()> {
     let quotas = registry.cache().find(core_kind("resourcequotas"), space);
     let quotas = quotas.map(|quotas| quotas.snapshot(&format!("{namespace}/"), None).objects);
     for quota in quotas.unwrap_or_default() {
@@ -73,21 +73,20 @@ async fn count_all(registry: &Registry, space: &Space, namespace: &str) -> Resul
             namespace: Some(namespace.to_owned()),
             name: quota.name().to_owned(),
         };
-        count(registry, &address).await?;
+        recount(registry, &address).await?;
     }
     Ok(())
 }
 
-/// Makes a quota say what there is. Who is not fast enough to say so waits for the turn of
-/// those who write.
-async fn count(registry: &Registry, quota: &Address) -> Result<()> {
+/// Recounts one quota. After a lost race it queues with the writers of the namespace.
+async fn recount(registry: &Registry, quota: &Address) -> Result<()> {
     let mut turn = None;
     loop {
         let Some(found) = registry.cached(quota) else {
             return Ok(());
         };
         registry.cache().await_applied(found.revision).await;
-        let Some(value) = counted(registry, quota, &found) else {
+        let Some(value) = recounted(registry, quota, &found) else {
             return Ok(());
         };
         let change = Transaction::update(registry.key(quota), found.revision, value);
@@ -105,29 +104,29 @@ async fn count(registry: &Registry, quota: &Address) -> Result<()> {
     }
 }
 
-/// The quota as it should be; nothing if it is.
-fn counted(registry: &Registry, address: &Address, found: &Stored) -> Option<bytes::Bytes> {
+/// The quota with its correct usage; `None` if it is up to date.
+fn recounted(registry: &Registry, address: &Address, found: &Stored) -> Option<bytes::Bytes> {
     let read = Quota::read(&found.tree());
     let namespace = address.namespace.as_deref().unwrap_or("");
-    let count = || usage::recount(registry.cache(), &address.space, namespace, &read);
-    let used = cpu_bound::aside(count);
-    let is_said = read.is_fully_counted() && read.used == used;
-    (!is_said).then(|| quota::with_usage(found, &read, &used))
+    let recount = || usage::recount(registry.cache(), &address.space, namespace, &read);
+    let used = cpu_bound::aside(recount);
+    let is_current = read.is_fully_counted() && read.used == used;
+    (!is_current).then(|| quota::with_usage(found, &read, &used))
 }
 
-/// Makes a tenant's object say how much it has, if it has a quota; and nothing if not.
-async fn show_usage(registry: &Registry, tenant: &TenantName) -> Result<()> {
+/// Writes the usage into a limited tenant's status, and removes it from an unlimited one's.
+async fn write_usage(registry: &Registry, tenant: &TenantName) -> Result<()> {
     let address = tenant_address(tenant.as_str());
     let Some(found) = registry.cached(&address) else {
         return Ok(());
     };
     let tree = found.tree();
     let usage = quota::tenant::usage(registry, tenant, &tree);
-    if shown(&tree) == usage.as_ref() {
+    if current_usage(&tree) == usage.as_ref() {
         return Ok(());
     }
     let request = Modify::by_server(&address, Some("status"));
-    let make = |tenant: &Object| {
+    let update = |tenant: &Object| {
         let mut object = tenant.clone();
         let status = object.entry("status").or_insert_with(|| json!({}));
         if let Some(status) = status.as_object_mut() {
@@ -139,10 +138,10 @@ async fn show_usage(registry: &Registry, tenant: &TenantName) -> Result<()> {
             warnings: Vec::new(),
         })
     };
-    let written = modify(registry, request, make).await;
-    unless_futile(written.map(|done| done.is_some()), &address).map(drop)
+    let written = modify(registry, request, update).await;
+    ignore_permanent(written.map(|done| done.is_some()), &address).map(drop)
 }
 
-fn shown(tenant: &Object) -> Option<&Value> {
+fn current_usage(tenant: &Object) -> Option<&Value> {
     tenant.get("status")?.get("usage")
 }

@@ -1,8 +1,8 @@
-//! Tenants that are being deleted: their whole space.
+//! Deletes the whole space of tenants that are being deleted.
 //!
-//! What the space's own people and programs need to let go of their finalizers and to watch
-//! it go, service accounts and what gives them rights, goes after everything else, and at
-//! last the tenant. Of that, what holds in the whole space goes last: the administrators'.
+//! The tenant's users and controllers need service accounts and RBAC objects to remove their
+//! finalizers and to watch the deletion, so these are deleted after everything else, cluster-scoped
+//! RBAC last, and then the tenant itself.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::resource::Resource;
@@ -15,10 +15,9 @@ use insula_kinds::prepare::TENANT_FINALIZER;
 use insula_store::Transaction;
 
 use crate::conditions;
-use crate::terminate::{Extent, Left, finalize, finalizers, kinds_in, uid};
+use crate::terminate::{DeletionScope, Remaining, finalize, finalizers, kinds_in, uid};
 
-/// Goes as far as it can with a tenant that is being deleted. Says whether there is nothing
-/// left to do.
+/// Advances the deletion of a tenant as far as possible. Returns whether it is finished.
 pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
     let address = tenant_address(name);
     let Some(object) = registry.cached(&address) else {
@@ -28,77 +27,77 @@ pub async fn terminate(registry: &Registry, name: &str) -> Result<bool> {
     let (Some(uid), true) = (uid(&tree), object.is_terminating()) else {
         return Ok(true);
     };
-    // The system's own space cannot be deleted; whatever is marked there, it is not emptied.
+    // The system space cannot be deleted, even if a tenant object of its name is marked.
     let Ok(space @ Space::Tenant(_)) = Space::parse(name) else {
         return Ok(true);
     };
     if !finalizers(&tree, "spec").any(|finalizer| finalizer == TENANT_FINALIZER) {
-        // Others hold it; it goes with the last of them.
+        // Only other controllers' finalizers are left; the tenant is removed with the last.
         return Ok(true);
     }
-    let extent = Extent {
+    let scope = DeletionScope {
         registry,
         space: &space,
         namespace: None,
     };
-    let left = empty(&extent).await?;
-    if left.is_nothing() {
-        sweep(&extent).await?;
+    let remaining = empty_stages(&scope).await?;
+    if remaining.is_empty() {
+        remove_undefined(&scope).await?;
         remove_fence(registry, &space).await?;
     }
     let held = finalizers(&tree, "spec").any(|finalizer| finalizer != TENANT_FINALIZER)
         || finalizers(&tree, "metadata").next().is_some();
-    if held || !left.is_nothing() {
-        conditions::write(registry, &address, uid, &conditions::of_tenant(&left)).await?;
+    if held || !remaining.is_empty() {
+        conditions::write(registry, &address, uid, &conditions::for_tenant(&remaining)).await?;
     }
-    if left.is_nothing() {
+    if remaining.is_empty() {
         finalize(registry, &address, uid, TENANT_FINALIZER).await?;
     }
-    Ok(left.is_nothing())
+    Ok(remaining.is_empty())
 }
 
-/// One stage after the other, each when nothing is left of the one before.
-async fn empty(extent: &Extent<'_>) -> Result<Left> {
-    let mut left = Left::default();
+/// Empties one stage after the other, each when the one before is empty.
+async fn empty_stages(scope: &DeletionScope<'_>) -> Result<Remaining> {
+    let mut remaining = Remaining::default();
     for stage in STAGES {
-        let kinds = kinds_in(extent.registry, extent.space);
+        let kinds = kinds_in(scope.registry, scope.space);
         let kinds: Vec<Resource> = kinds.filter(|kind| stage_of(kind) == stage).collect();
-        left = extent.empty(&kinds).await?;
-        if !left.is_nothing() {
+        remaining = scope.empty(&kinds).await?;
+        if !remaining.is_empty() {
             break;
         }
     }
-    Ok(left)
+    Ok(remaining)
 }
 
-/// Removes what no definition is left of: it cannot be read any more, so that nobody can let
-/// go of it, and must not be there for the next tenant of the name.
-async fn sweep(extent: &Extent<'_>) -> Result<()> {
-    let (cache, layout) = (extent.registry.cache(), extent.registry.layout());
-    for (group, resource) in cache.custom_resources(extent.space) {
+/// Removes custom objects without a definition: they cannot be read any more, so their finalizers
+/// cannot be removed, and the next tenant of the name must not inherit them.
+async fn remove_undefined(scope: &DeletionScope<'_>) -> Result<()> {
+    let (cache, layout) = (scope.registry.cache(), scope.registry.layout());
+    for (group, resource) in cache.custom_resources(scope.space) {
         let (group, resource) = (&*group, &*resource);
-        let Some(objects) = cache.find(CollectionKey::Custom { group, resource }, extent.space)
+        let Some(objects) = cache.find(CollectionKey::Custom { group, resource }, scope.space)
         else {
             continue;
         };
         let objects = objects.snapshot("", None).objects;
-        for batch in objects.chunks(SWEPT) {
+        for batch in objects.chunks(DELETE_BATCH) {
             let keys = batch.iter().map(|object| {
                 let place = Place {
-                    space: extent.space.clone(),
+                    space: scope.space.clone(),
                     namespace: object.namespace(),
                     name: object.name(),
                 };
                 layout.key(ResourceName { group, resource }, &place)
             });
             let removal = keys.fold(Transaction::new(), |all, key| all.delete(key));
-            extent.registry.commit(removal).await?;
+            scope.registry.commit(removal).await?;
         }
     }
     Ok(())
 }
 
-/// Removes the row that writes met at who needed more of what the tenant may have.
+/// Removes the key that serialises the quota checks of the tenant's writes.
 async fn remove_fence(registry: &Registry, space: &Space) -> Result<()> {
     let Some(tenant) = space.tenant() else {
         return Ok(());
@@ -110,18 +109,18 @@ async fn remove_fence(registry: &Registry, space: &Space) -> Result<()> {
     Ok(())
 }
 
-/// How many objects one transaction removes: less than what a store takes.
-const SWEPT: usize = 100;
+/// The number of objects removed per transaction; below the limit of every store.
+const DELETE_BATCH: usize = 100;
 
-/// What goes together.
+/// Kinds that are deleted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Pods,
     Content,
     Namespaces,
     Definitions,
-    Accounts,
-    Rights,
+    AccountsAndRbac,
+    ClusterRbac,
 }
 
 const STAGES: [Stage; 6] = [
@@ -129,19 +128,19 @@ const STAGES: [Stage; 6] = [
     Stage::Content,
     Stage::Namespaces,
     Stage::Definitions,
-    Stage::Accounts,
-    Stage::Rights,
+    Stage::AccountsAndRbac,
+    Stage::ClusterRbac,
 ];
 
 fn stage_of(kind: &Kind) -> Stage {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Pod") => Stage::Pods,
         ("", "Namespace") => Stage::Namespaces,
-        // When nothing is left of what they define.
+        // After the objects that they define.
         ("apiextensions.k8s.io", _) => Stage::Definitions,
-        ("", "ServiceAccount") => Stage::Accounts,
-        ("rbac.authorization.k8s.io", "Role" | "RoleBinding") => Stage::Accounts,
-        ("rbac.authorization.k8s.io", _) => Stage::Rights,
+        ("", "ServiceAccount") => Stage::AccountsAndRbac,
+        ("rbac.authorization.k8s.io", "Role" | "RoleBinding") => Stage::AccountsAndRbac,
+        ("rbac.authorization.k8s.io", _) => Stage::ClusterRbac,
         _ => Stage::Content,
     }
 }
@@ -152,7 +151,7 @@ mod tests {
     use crate::terminate::stored_kinds;
 
     #[test]
-    fn every_kind_that_is_stored_goes_in_some_stage() {
+    fn every_stored_kind_has_a_deletion_stage() {
         let of = |stage| {
             stored_kinds()
                 .filter(|(_, kind)| stage_of(kind) == stage)

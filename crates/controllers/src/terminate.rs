@@ -1,8 +1,8 @@
-//! Emptying what is being deleted.
+//! Removes the content of a namespace, a tenant or a definition that is being deleted.
 //!
-//! Nothing is created any more where this is done: whoever creates an object checks, in the
-//! same transaction, that its namespace and its tenant are as they were when they were not
-//! being deleted. So when the cache shows the mark, it shows everything that is to go.
+//! No object is created meanwhile: a create checks in its transaction that its namespace and its
+//! tenant are not being deleted. So once the cache shows the deletion mark, it shows every object
+//! that has to be removed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,50 +23,49 @@ use serde_json::json;
 
 use crate::protection;
 
-/// What is emptied.
+/// The objects to remove.
 #[derive(Clone, Copy)]
-pub struct Extent<'a> {
-    /// Where the objects are.
+pub struct DeletionScope<'a> {
+    /// The registry of the server.
     pub registry: &'a Registry,
     /// Their space.
     pub space: &'a Space,
-    /// Their namespace, if not all of it.
+    /// Their namespace; `None` for the whole space.
     pub namespace: Option<&'a str>,
 }
 
-/// What is left, and what it waits for.
+/// The objects that remain, and the finalizers they wait for.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Left {
-    /// How many of each resource, which is `resource.group`.
+pub struct Remaining {
+    /// The number of objects per `resource.group`.
     pub resources: BTreeMap<String, usize>,
-    /// How many objects have each finalizer, and one of them.
+    /// The number of objects per finalizer, and one of them as an example.
     pub finalizers: BTreeMap<String, (usize, String)>,
 }
 
-/// An object that is to go.
+/// An object to be removed.
 #[derive(Clone)]
-struct PendingDelete {
+struct Target {
     kind: Resource,
     object: Arc<Stored>,
 }
 
-/// How many objects one transaction removes: less than what a store takes.
-const BATCH: usize = 100;
+/// The number of objects removed per transaction; below the limit of every store.
+const DELETE_BATCH: usize = 100;
 
-/// How many transactions are under way at once for one namespace or tenant.
-const AT_ONCE: usize = 8;
+/// The number of concurrent transactions for one namespace or tenant.
+const MAX_CONCURRENT_WRITES: usize = 8;
 
-/// How often objects are looked at again that others change at the same time.
-const ROUNDS: usize = 32;
+/// The number of passes over objects that other writers change at the same time.
+const MAX_PASSES: usize = 32;
 
-/// The kinds of which objects are stored.
+/// The kinds with stored objects.
 pub fn stored_kinds() -> impl Iterator<Item = (KindId, &'static Kind)> {
     let all = kinds().iter();
     all.filter(|(id, kind)| kind.storage() == *id && kind.supports("get"))
 }
 
-/// The kinds of which the space may have objects that are stored: those of the table, and
-/// those that users define.
+/// The kinds of which the space may have stored objects: built-in and custom.
 pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Resource> {
     let apis = registry.apis(space);
     let offers = apis.map(|apis| apis.offers().to_vec()).unwrap_or_default();
@@ -75,84 +74,86 @@ pub fn kinds_in(registry: &Registry, space: &Space) -> impl Iterator<Item = Reso
     table.chain(customs)
 }
 
-impl Extent<'_> {
-    /// Removes all objects of these kinds that nothing holds, and marks the rest. Says what
-    /// is left.
-    pub async fn empty(&self, of: &[Resource]) -> Result<Left> {
-        let mut left = Left::default();
-        for _ in 0..ROUNDS {
-            left = Left::default();
-            let (mut free, mut unmarked) = (Vec::new(), Vec::new());
-            for doomed in of.iter().flat_map(|kind| self.find(kind)) {
-                let holding = holding(&doomed);
-                if holding.is_empty() {
-                    free.push(doomed);
+impl DeletionScope<'_> {
+    /// Removes the objects of these kinds that have no finalizers and marks the others as being
+    /// deleted. Returns the remaining ones.
+    pub async fn empty(&self, of: &[Resource]) -> Result<Remaining> {
+        let mut remaining = Remaining::default();
+        for _ in 0..MAX_PASSES {
+            remaining = Remaining::default();
+            let (mut removable, mut unmarked) = (Vec::new(), Vec::new());
+            for target in of.iter().flat_map(|kind| self.find(kind)) {
+                let blocking_finalizers = blocking_finalizers(&target);
+                if blocking_finalizers.is_empty() {
+                    removable.push(target);
                     continue;
                 }
-                left.count(&doomed, &holding);
-                if !doomed.object.is_terminating() {
-                    unmarked.push(doomed);
+                remaining.count(&target, &blocking_finalizers);
+                if !target.object.is_terminating() {
+                    unmarked.push(target);
                 }
             }
-            if free.is_empty() && unmarked.is_empty() {
-                return Ok(left);
+            if removable.is_empty() && unmarked.is_empty() {
+                return Ok(remaining);
             }
-            let removed = self.remove_all(&free).await?;
+            let removed = self.remove_all(&removable).await?;
             let marked = self.mark_all(&unmarked).await?;
             self.registry
                 .cache()
                 .await_applied(removed.max(marked))
                 .await;
         }
-        Ok(left)
+        Ok(remaining)
     }
 
-    fn find(&self, kind: &Resource) -> impl Iterator<Item = PendingDelete> + use<> {
+    fn find(&self, kind: &Resource) -> impl Iterator<Item = Target> + use<> {
         let kind = kind.clone();
         let collection = self.registry.cache().find(&kind, self.space);
         let prefix = self.namespace.map(|name| format!("{name}/"));
         let prefix = prefix.unwrap_or_default();
         let found = collection.map(|of| of.snapshot(&prefix, None).objects);
         let found = found.unwrap_or_default().into_iter();
-        found.map(move |object| PendingDelete {
+        found.map(move |object| Target {
             kind: kind.clone(),
             object,
         })
     }
 
-    async fn remove_all(&self, doomed: &[PendingDelete]) -> Result<Revision> {
-        let batches = doomed.chunks(BATCH).map(|batch| self.remove_batch(batch));
-        latest(batches.collect()).await
+    async fn remove_all(&self, targets: &[Target]) -> Result<Revision> {
+        let batches = targets
+            .chunks(DELETE_BATCH)
+            .map(|batch| self.remove_batch(batch));
+        max_revision(batches.collect()).await
     }
 
-    async fn remove_batch(&self, batch: &[PendingDelete]) -> Result<Revision> {
+    async fn remove_batch(&self, batch: &[Target]) -> Result<Revision> {
         let mut transaction = Transaction::new();
-        for doomed in batch {
-            let key = self.registry.key(&self.address(doomed));
+        for target in batch {
+            let key = self.registry.key(&self.address(target));
             transaction = transaction
-                .check(key.clone(), Expect::At(doomed.object.revision))
+                .check(key.clone(), Expect::At(target.object.revision))
                 .delete(key);
         }
         match self.registry.commit(transaction).await? {
             Outcome::Committed(revision) | Outcome::Unchanged(revision) => Ok(revision),
-            // Somebody else changed one of them: one by one, then.
+            // Another writer changed one of them: remove them one by one.
             Outcome::Conflict(_) => {
                 let mut latest = Revision::ZERO;
-                for doomed in batch {
-                    latest = latest.max(self.remove_one(doomed).await?);
+                for target in batch {
+                    latest = latest.max(self.remove_one(target).await?);
                 }
                 Ok(latest)
             }
         }
     }
 
-    /// Removes the object as it is by now, unless something holds it by now: then it is
-    /// left to the next round.
-    async fn remove_one(&self, doomed: &PendingDelete) -> Result<Revision> {
-        let key = self.registry.key(&self.address(doomed));
-        let mut doomed = doomed.clone();
+    /// Removes the current version of the object. If it has got a finalizer since, the next pass
+    /// handles it.
+    async fn remove_one(&self, target: &Target) -> Result<Revision> {
+        let key = self.registry.key(&self.address(target));
+        let mut target = target.clone();
         loop {
-            let transaction = Transaction::remove(key.clone(), doomed.object.revision);
+            let transaction = Transaction::remove(key.clone(), target.object.revision);
             let Conflict {
                 found, revision, ..
             } = match self.registry.commit(transaction).await? {
@@ -162,79 +163,79 @@ impl Extent<'_> {
             let Some(found) = found else {
                 return Ok(revision);
             };
-            let key = Arc::clone(&doomed.object.key);
+            let key = Arc::clone(&target.object.key);
             let now = Arc::new(Stored::new(key, found.modified, &found.value));
-            let same = uid(&now.tree()) == uid(&doomed.object.tree());
-            doomed.object = now;
-            if !same || !holding(&doomed).is_empty() {
+            let same = uid(&now.tree()) == uid(&target.object.tree());
+            target.object = now;
+            if !same || !blocking_finalizers(&target).is_empty() {
                 return Ok(revision);
             }
         }
     }
 
-    async fn mark_all(&self, doomed: &[PendingDelete]) -> Result<Revision> {
-        let marks = doomed.iter().map(|doomed| self.mark(doomed));
-        latest(marks.collect()).await
+    async fn mark_all(&self, targets: &[Target]) -> Result<Revision> {
+        let marks = targets.iter().map(|target| self.mark(target));
+        max_revision(marks.collect()).await
     }
 
-    async fn mark(&self, doomed: &PendingDelete) -> Result<Revision> {
-        let options = DeleteOptions::exactly(&doomed.object).propagating(Policy::Background);
-        match remove(self.registry, &doomed.kind, &self.address(doomed), &options).await {
+    async fn mark(&self, target: &Target) -> Result<Revision> {
+        let options = DeleteOptions::exactly(&target.object).propagating(Policy::Background);
+        match remove(self.registry, &target.kind, &self.address(target), &options).await {
             Ok(Some(deleted)) if !deleted.gone => Ok(deleted.object.revision),
-            // Gone, or changed by somebody else: the next round will show.
+            // Gone, or changed by another writer: the next pass will tell.
             Ok(_) => self.registry.catch_up().await,
             Err(refusal) if refusal.reason() == "Conflict" => self.registry.catch_up().await,
             Err(refusal) => Err(refusal),
         }
     }
 
-    fn address(&self, doomed: &PendingDelete) -> Address {
+    fn address(&self, target: &Target) -> Address {
         Address {
-            kind: doomed.kind.clone(),
+            kind: target.kind.clone(),
             space: self.space.clone(),
-            namespace: doomed.object.namespace().map(str::to_owned),
-            name: doomed.object.name().to_owned(),
+            namespace: target.object.namespace().map(str::to_owned),
+            name: target.object.name().to_owned(),
         }
     }
 }
 
-impl Left {
-    /// Whether nothing is.
-    pub fn is_nothing(&self) -> bool {
+impl Remaining {
+    /// Whether no object remains.
+    pub fn is_empty(&self) -> bool {
         self.resources.is_empty()
     }
 
-    fn count(&mut self, doomed: &PendingDelete, holding: &[String]) {
-        let kind = &doomed.kind;
+    fn count(&mut self, target: &Target, blocking_finalizers: &[String]) {
+        let kind = &target.kind;
         let resource = format!("{}.{}", kind.resource, kind.group);
         *self.resources.entry(resource).or_default() += 1;
-        for finalizer in holding {
-            let example = || format!("{} {}", kind.qualified_resource(), doomed.object.key);
+        for finalizer in blocking_finalizers {
+            let example = || format!("{} {}", kind.qualified_resource(), target.object.key);
             let entry = self.finalizers.entry(finalizer.clone());
             entry.or_insert_with(|| (0, example())).0 += 1;
         }
     }
 }
 
-/// Does all of it, some at once, and says when the last of it happened.
-async fn latest(writes: Vec<impl Future<Output = Result<Revision>>>) -> Result<Revision> {
-    let writes = stream::iter(writes).buffer_unordered(AT_ONCE);
-    let latest = |latest: Revision, one| async move { Ok(latest.max(one)) };
-    writes.try_fold(Revision::ZERO, latest).await
+/// Awaits all writes, some concurrently, and returns the latest revision.
+async fn max_revision(writes: Vec<impl Future<Output = Result<Revision>>>) -> Result<Revision> {
+    let writes = stream::iter(writes).buffer_unordered(MAX_CONCURRENT_WRITES);
+    let max = |latest: Revision, one| async move { Ok(latest.max(one)) };
+    writes.try_fold(Revision::ZERO, max).await
 }
 
-/// The finalizers that an object waits for. What the control plane itself holds it by is
-/// not among them: pods are gone before volumes go, and content before namespaces. Nor does
-/// it wait for its dependents, which go the same way.
-fn holding(doomed: &PendingDelete) -> Vec<String> {
-    if memmem::find(&doomed.object.body(), br#""finalizers":["#).is_none() {
+/// The finalizers that an object waits for. Those of the control plane itself are not among them:
+/// pods are removed before volumes, and content before namespaces. Nor does an object wait for its
+/// dependents, which are removed in the same way.
+fn blocking_finalizers(target: &Target) -> Vec<String> {
+    if memmem::find(&target.object.body(), br#""finalizers":["#).is_none() {
         return Vec::new();
     }
-    let tree = doomed.object.tree();
-    let kind = &doomed.kind;
+    let tree = target.object.tree();
+    let kind = &target.kind;
     let is_namespace = kind.group.is_empty() && kind.kind == "Namespace";
-    let is_ours = |name: &str| protection::is_ours(name) || matches!(name, FOREGROUND | ORPHAN);
-    let own = finalizers(&tree, "metadata").filter(|name| !is_ours(name));
+    let is_own = |name: &str| protection::is_own(name) || matches!(name, FOREGROUND | ORPHAN);
+    let own = finalizers(&tree, "metadata").filter(|name| !is_own(name));
     let spec = finalizers(&tree, "spec").filter(|name| is_namespace && *name != "kubernetes");
     own.chain(spec).map(str::to_owned).collect()
 }
@@ -246,16 +247,16 @@ pub fn finalizers<'a>(object: &'a Object, part: &str) -> impl Iterator<Item = &'
     items.filter_map(Value::as_str)
 }
 
-/// Which object it is, of all that ever had its name.
+/// The UID of an object.
 pub fn uid(object: &Object) -> Option<&str> {
     object.get("metadata")?.get("uid")?.as_str()
 }
 
-/// Takes a finalizer out of the specification of what is being deleted and is empty; the
-/// object goes with the last.
+/// Removes a finalizer from the spec of an object that is being deleted and empty; the object is
+/// removed with its last finalizer.
 pub async fn finalize(registry: &Registry, address: &Address, of: &str, name: &str) -> Result<()> {
     let request = Modify::by_server(address, Some("finalize"));
-    let make = |object: &Object| {
+    let update = |object: &Object| {
         let mut object = object.clone();
         if uid(&object) == Some(of) {
             let rest = finalizers(&object, "spec").filter(|other| *other != name);
@@ -268,5 +269,5 @@ pub async fn finalize(registry: &Registry, address: &Address, of: &str, name: &s
             warnings: Vec::new(),
         })
     };
-    modify(registry, request, make).await.map(drop)
+    modify(registry, request, update).await.map(drop)
 }

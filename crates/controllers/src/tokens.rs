@@ -1,10 +1,10 @@
-//! Secrets that keep the token of a service account.
+//! Service account token Secrets.
 //!
-//! Who makes a secret of that type and names an account in it gets the account's token, the
-//! CA that the server is known by, and the namespace. What is missing or wrong is put right;
-//! a token that is there is left alone. A secret whose account is not there, or is another
-//! of its name, goes; an account that lists a secret which is gone does not list it any more.
-//! A secret says on which day its token was last used, and its space since when that is so.
+//! A Secret of this type that names an account gets the account's token, the CA of the server's
+//! certificate, and the namespace. Missing or wrong data is repaired; an existing token is kept. A
+//! Secret of a missing account, or of an earlier account of the same name, is deleted, and a
+//! deleted Secret is removed from its account's list. A label on the Secret records the day its
+//! token was last used, and a ConfigMap in the space records since when that is tracked.
 
 use std::sync::Arc;
 
@@ -25,109 +25,110 @@ use insula_kinds::{Object, Value};
 use memchr::memmem;
 use serde_json::json;
 
-use crate::furniture::create;
+use crate::bootstrap_objects::create;
+use crate::ignore_permanent;
 use crate::terminate::uid;
-use crate::unless_futile;
 
-/// What keeps tokens in secrets.
+/// Fills and deletes token Secrets.
 #[derive(Clone, Copy)]
-pub struct Keeper<'a> {
-    /// Where secrets and accounts are.
+pub struct TokenSecrets<'a> {
+    /// The registry of the server.
     pub registry: &'a Registry,
-    /// Signs tokens.
+    /// The signer of tokens.
     pub issuer: &'a Issuer,
-    /// What the server's certificate is verified with, in PEM.
+    /// The CA of the server's certificate, in PEM.
     pub ca: &'a str,
 }
 
-/// The type of such secrets.
-const TYPE: &str = "kubernetes.io/service-account-token";
+/// The type of token Secrets.
+const SECRET_TYPE: &str = "kubernetes.io/service-account-token";
 
-/// The account that a secret asks for.
-const NAME: &str = "kubernetes.io/service-account.name";
+/// The annotation with the name of the account.
+const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
-/// Which one of that name.
-const UID: &str = "kubernetes.io/service-account.uid";
+/// The annotation with the UID of the account.
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// Where a secret keeps what the server's certificate is verified with.
-const CA: &str = "ca.crt";
+/// The data key of the CA.
+const CA_KEY: &str = "ca.crt";
 
-/// Where it keeps the namespace.
-const NAMESPACE: &str = "namespace";
+/// The data key of the namespace.
+const NAMESPACE_KEY: &str = "namespace";
 
-/// What says since when it is said when tokens were last used: where it is, and its member.
-const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
+/// The ConfigMap that records since when the use of tokens is tracked, and its data key.
+const TRACKING_CONFIG_MAP: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const TRACKING_NAMESPACE: &str = "kube-system";
-const SINCE: &str = "since";
+const SINCE_KEY: &str = "since";
 
-/// Whether a secret may be one that keeps a token.
-pub fn is_kept_in(secret: &Stored) -> bool {
-    memmem::find(&secret.body(), TYPE.as_bytes()).is_some()
+/// Whether a Secret may be a token Secret.
+pub fn may_hold_token(secret: &Stored) -> bool {
+    memmem::find(&secret.body(), SECRET_TYPE.as_bytes()).is_some()
 }
 
-impl Keeper<'_> {
-    /// Looks at every secret of an account, which may be gone. Says what [`Keeper::tend`]
-    /// says of any.
-    pub async fn tend_all_of(&self, account: &Address) -> Result<bool> {
+impl TokenSecrets<'_> {
+    /// Reconciles every Secret of an account, which may be gone. Returns whether
+    /// [`TokenSecrets::reconcile`] did for any of them.
+    pub async fn reconcile_account(&self, account: &Address) -> Result<bool> {
         let namespace = account.namespace.as_deref().unwrap_or("");
         let secrets = core_kind("secrets");
         let Some(collection) = self.registry.cache().find(secrets, &account.space) else {
             return Ok(false);
         };
-        let mut written_over = false;
+        let mut overwritten = false;
         for secret in collection.snapshot(&format!("{namespace}/"), None).objects {
-            if is_kept_in(&secret) && annotation(&secret.tree(), NAME) == Some(&account.name) {
+            if may_hold_token(&secret)
+                && annotation(&secret.tree(), ACCOUNT_NAME) == Some(&account.name)
+            {
                 let address = Address {
                     kind: secrets.into(),
                     name: secret.name().to_owned(),
                     ..account.clone()
                 };
-                written_over |= self.tend(&address).await?;
+                overwritten |= self.reconcile(&address).await?;
             }
         }
-        Ok(written_over)
+        Ok(overwritten)
     }
 
-    /// Puts a secret right, or deletes it. Says whether it wrote over what somebody else had
-    /// written there.
-    pub async fn tend(&self, address: &Address) -> Result<bool> {
+    /// Repairs a Secret, or deletes it. Returns whether it overwrote another writer's data.
+    pub async fn reconcile(&self, address: &Address) -> Result<bool> {
         let secret = match self.registry.cached(address) {
-            None => return self.unlist(address).await.map(|()| false),
+            None => return self.remove_from_accounts(address).await.map(|()| false),
             Some(secret) if secret.is_terminating() => return Ok(false),
             Some(secret) => secret,
         };
         let tree = secret.tree();
-        let Some(account) = asked_for(&tree, address) else {
+        let Some(account) = account_of(&tree, address) else {
             return Ok(false);
         };
-        if self.owner(&account, &tree).is_none() {
-            // Nothing is deleted because of what was so a moment ago.
+        if self.account_uid(&account, &tree).is_none() {
+            // Deleting must not rest on an outdated cache.
             self.registry.catch_up().await?;
-            if self.owner(&account, &tree).is_none() {
-                return self.discard(address, &secret).await.map(|()| false);
+            if self.account_uid(&account, &tree).is_none() {
+                return self.delete(address, &secret).await.map(|()| false);
             }
         }
-        if !self.lacks(&tree, address) {
+        if !self.needs_repair(&tree, address) {
             return Ok(false);
         }
         self.begin_tracking(&address.space).await?;
         let written = self.write(address, &account).await;
-        let over = self.fixed(address).iter().any(|(key, right)| {
-            let was = datum(&tree, key);
+        let overwrote = self.expected_data(address).iter().any(|(key, right)| {
+            let was = data_value(&tree, key);
             !was.is_empty() && was != right
         });
-        unless_futile(written.map(|()| over), address)
+        ignore_permanent(written.map(|()| overwrote), address)
     }
 
-    /// Takes a secret that is gone off the lists of the accounts of its namespace.
-    async fn unlist(&self, address: &Address) -> Result<()> {
+    /// Removes a deleted Secret from the lists of the accounts of its namespace.
+    async fn remove_from_accounts(&self, address: &Address) -> Result<()> {
         let kind = core_kind("serviceaccounts");
         let Some(accounts) = self.registry.cache().find(kind, &address.space) else {
             return Ok(());
         };
         let prefix = format!("{}/", address.namespace.as_deref().unwrap_or(""));
         for account in accounts.snapshot(&prefix, None).objects {
-            if !lists(&account.tree(), &address.name) {
+            if !lists_secret(&account.tree(), &address.name) {
                 continue;
             }
             let account = Address {
@@ -135,9 +136,9 @@ impl Keeper<'_> {
                 name: account.name().to_owned(),
                 ..address.clone()
             };
-            let make = |account: &Object| {
+            let update = |account: &Object| {
                 let mut object = account.clone();
-                // Another of its name may be there by now.
+                // A new Secret of the same name may exist by now.
                 let secrets = object.get_mut("secrets").and_then(Value::as_array_mut);
                 if let (Some(secrets), None) = (secrets, self.registry.cached(address)) {
                     secrets.retain(|one| one["name"] != address.name.as_str());
@@ -148,39 +149,38 @@ impl Keeper<'_> {
                 })
             };
             let request = Modify::by_server(&account, None);
-            let unlisted = modify(self.registry, request, make).await;
-            unless_futile(unlisted.map(|_| false), &account)?;
+            let unlisted = modify(self.registry, request, update).await;
+            ignore_permanent(unlisted.map(|_| false), &account)?;
         }
         Ok(())
     }
 
-    /// Says in the space that from today on it is said when tokens were last used. There was
-    /// none before, or somebody took away what said so.
+    /// Records in the space that the use of tokens is tracked from today. It has not been tracked
+    /// before, or a client deleted the record.
     async fn begin_tracking(&self, space: &Space) -> Result<()> {
         let address = Address {
             kind: core_kind("configmaps").into(),
             space: space.clone(),
             namespace: Some(TRACKING_NAMESPACE.to_owned()),
-            name: TRACKING.to_owned(),
+            name: TRACKING_CONFIG_MAP.to_owned(),
         };
         if self.registry.cached(&address).is_some() {
             return Ok(());
         }
-        let map = json!({"data": {SINCE: day(expiry::now().into())}});
+        let map = json!({"data": {SINCE_KEY: day(expiry::now().into())}});
         create(self.registry, &address, map).await.map(drop)
     }
 
-    /// The account, if it is there and is the one that the secret means.
-    fn owner(&self, account: &Address, secret: &Object) -> Option<String> {
+    /// The UID of the account, if it exists and is the one that the Secret refers to.
+    fn account_uid(&self, account: &Address, secret: &Object) -> Option<String> {
         let found = self.registry.cached(account)?;
         let is = found.uid()?;
-        let meant = annotation(secret, UID).filter(|uid| !uid.is_empty());
+        let meant = annotation(secret, ACCOUNT_UID).filter(|uid| !uid.is_empty());
         meant.is_none_or(|meant| meant == is).then(|| is.to_owned())
     }
 
-    /// Deletes the secret as it was seen. One that has changed since is looked at again when
-    /// the log tells so.
-    async fn discard(&self, address: &Address, secret: &Stored) -> Result<()> {
+    /// Deletes the Secret as it was seen. If it changed since, its event triggers another attempt.
+    async fn delete(&self, address: &Address, secret: &Stored) -> Result<()> {
         let options = DeleteOptions::exactly(secret);
         match remove(self.registry, address.of(), address, &options).await {
             Err(refusal) if refusal.reason() != "Conflict" => Err(refusal),
@@ -188,32 +188,34 @@ impl Keeper<'_> {
         }
     }
 
-    /// Whether anything is missing or wrong that can be put right.
-    fn lacks(&self, secret: &Object, address: &Address) -> bool {
+    /// Whether any data is missing or wrong that can be repaired.
+    fn needs_repair(&self, secret: &Object, address: &Address) -> bool {
         let immutable = secret.get("immutable") == Some(&Value::Bool(true));
-        let right = self.fixed(address);
-        let right = right.iter().all(|(key, value)| datum(secret, key) == value);
-        let whole = right && !datum(secret, KEPT_TOKEN).is_empty();
-        !immutable && (!whole || annotation(secret, UID).is_none_or(str::is_empty))
+        let right = self.expected_data(address);
+        let right = right
+            .iter()
+            .all(|(key, value)| data_value(secret, key) == value);
+        let whole = right && !data_value(secret, KEPT_TOKEN).is_empty();
+        !immutable && (!whole || annotation(secret, ACCOUNT_UID).is_none_or(str::is_empty))
     }
 
-    /// What is the same in every secret of a namespace, as it is stored.
-    fn fixed(&self, address: &Address) -> [(&'static str, String); 2] {
+    /// The data that is the same in every Secret of a namespace, as it is stored.
+    fn expected_data(&self, address: &Address) -> [(&'static str, String); 2] {
         let namespace = address.namespace.as_deref().unwrap_or("");
         [
-            (CA, STANDARD.encode(self.ca)),
-            (NAMESPACE, STANDARD.encode(namespace)),
+            (CA_KEY, STANDARD.encode(self.ca)),
+            (NAMESPACE_KEY, STANDARD.encode(namespace)),
         ]
     }
 
     async fn write(&self, address: &Address, account: &Address) -> Result<()> {
         let request = Modify::by_server(address, None);
-        let make = |secret: &Object| {
+        let update = |secret: &Object| {
             let mut object = secret.clone();
-            let same = asked_for(secret, address).is_some_and(|now| now.name == account.name);
+            let same = account_of(secret, address).is_some_and(|now| now.name == account.name);
             if same
-                && self.lacks(secret, address)
-                && let Some(uid) = self.owner(account, secret)
+                && self.needs_repair(secret, address)
+                && let Some(uid) = self.account_uid(account, secret)
             {
                 self.fill(&mut object, address, account, &uid)?;
             }
@@ -222,7 +224,7 @@ impl Keeper<'_> {
                 warnings: Vec::new(),
             })
         };
-        modify(self.registry, request, make).await.map(drop)
+        modify(self.registry, request, update).await.map(drop)
     }
 
     fn fill(
@@ -232,7 +234,7 @@ impl Keeper<'_> {
         account: &Address,
         uid: &str,
     ) -> Result<()> {
-        let missing = datum(secret, KEPT_TOKEN).is_empty();
+        let missing = data_value(secret, KEPT_TOKEN).is_empty();
         let token = missing.then(|| self.sign(address, account, uid));
         let data = secret.entry("data").or_insert_with(|| json!({}));
         if data.is_null() {
@@ -241,12 +243,12 @@ impl Keeper<'_> {
         if let Some(token) = token {
             data[KEPT_TOKEN] = STANDARD.encode(token?).into();
         }
-        for (key, value) in self.fixed(address) {
+        for (key, value) in self.expected_data(address) {
             data[key] = value.into();
         }
-        // It names its account in one, so there are annotations.
+        // It names its account in an annotation, so annotations exist.
         if let Some(metadata) = secret.get_mut("metadata") {
-            metadata["annotations"][UID] = uid.into();
+            metadata["annotations"][ACCOUNT_UID] = uid.into();
         }
         Ok(())
     }
@@ -268,21 +270,21 @@ impl Keeper<'_> {
     }
 }
 
-/// Writes into secrets on which day their tokens were last used, until it is dropped.
-pub async fn mark_uses(registry: Arc<Registry>, accounts: Arc<Accounts>) {
+/// Records in Secrets the day on which their tokens were last used, until it is dropped.
+pub async fn record_uses(registry: Arc<Registry>, accounts: Arc<Accounts>) {
     loop {
         for used in accounts.verifier.uses().take().await {
-            if let Err(refusal) = mark_use(&registry, &used).await {
-                // The next use is noted again.
+            if let Err(refusal) = record_use(&registry, &used).await {
+                // The next use is recorded again.
                 let (space, name) = (&used.secret.space, used.secret.within());
-                tracing::info!(%space, %name, %refusal, "its use is not written down");
+                tracing::info!(%space, %name, %refusal, "token use update failed");
             }
         }
     }
 }
 
-async fn mark_use(registry: &Registry, used: &Use) -> Result<()> {
-    let make = |secret: &Object| {
+async fn record_use(registry: &Registry, used: &Use) -> Result<()> {
+    let update = |secret: &Object| {
         let mut object = secret.clone();
         let metadata = object.entry("metadata").or_insert_with(|| json!({}));
         if !metadata["labels"].is_object() {
@@ -295,20 +297,20 @@ async fn mark_use(registry: &Registry, used: &Use) -> Result<()> {
         })
     };
     let request = Modify::by_server(&used.secret, None);
-    modify(registry, request, make).await.map(drop)
+    modify(registry, request, update).await.map(drop)
 }
 
-/// Whether the account lists a secret of this name.
-fn lists(account: &Object, secret: &str) -> bool {
+/// Whether the account lists a Secret of this name.
+fn lists_secret(account: &Object, secret: &str) -> bool {
     let secrets = account.get("secrets").and_then(Value::as_array);
     let mut secrets = secrets.into_iter().flatten();
     secrets.any(|one| one["name"] == secret)
 }
 
-/// The account whose token the secret asks for, if it does.
-fn asked_for(secret: &Object, address: &Address) -> Option<Address> {
-    let of_type = secret.get("type").and_then(Value::as_str) == Some(TYPE);
-    let name = annotation(secret, NAME).filter(|_| of_type && uid(secret).is_some())?;
+/// The account of a token Secret.
+fn account_of(secret: &Object, address: &Address) -> Option<Address> {
+    let of_type = secret.get("type").and_then(Value::as_str) == Some(SECRET_TYPE);
+    let name = annotation(secret, ACCOUNT_NAME).filter(|_| of_type && uid(secret).is_some())?;
     Some(Address {
         kind: core_kind("serviceaccounts").into(),
         name: name.to_owned(),
@@ -321,8 +323,8 @@ fn annotation<'a>(object: &'a Object, name: &str) -> Option<&'a str> {
     annotations.get(name)?.as_str()
 }
 
-/// What the secret holds there, as it is stored.
-fn datum<'a>(secret: &'a Object, key: &str) -> &'a str {
+/// The value of a data key, as it is stored.
+fn data_value<'a>(secret: &'a Object, key: &str) -> &'a str {
     let found = secret.get("data").and_then(|data| data.get(key));
     found.and_then(Value::as_str).unwrap_or("")
 }

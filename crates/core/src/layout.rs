@@ -1,4 +1,4 @@
-//! Where objects are kept: the one place where keys are built and parsed.
+//! The layout of keys in the store: the only place where keys are built and parsed.
 //!
 //! ```text
 //! system, cluster-scoped    /registry/{resource}/{name}
@@ -8,29 +8,29 @@
 //! tenant, its fence         /registry/insula/fences/{tenant}
 //! ```
 //!
-//! with `{group}/{resource}` for groups outside the core. By itself this is ambiguous: the
-//! keys of system namespace `x` begin like those of tenant `x`. It is not here, because no
-//! tenant ever has the name of a system namespace, and because the scope of a resource
-//! says how many segments its keys have.
+//! with `{group}/{resource}` for groups outside the core. On its own this is ambiguous: the keys of
+//! system namespace `x` begin like those of tenant `x`. It is not ambiguous here, because no tenant
+//! ever has the name of a system namespace, and because the scope of a resource determines how many
+//! segments its keys have.
 
 use crate::space::{Space, TenantName};
 
-/// How keys are made, below one prefix.
+/// Builds and parses keys below one prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     prefix: String,
 }
 
-/// A resource as keys name it.
+/// A resource as it appears in keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResourceName<'a> {
-    /// The group, empty for the core.
+    /// The API group, empty for the core group.
     pub group: &'a str,
-    /// The plural.
+    /// The plural name.
     pub resource: &'a str,
 }
 
-/// An object's place in its resource.
+/// The location of an object within its resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place<'a> {
     /// The space.
@@ -41,7 +41,7 @@ pub struct Place<'a> {
     pub name: &'a str,
 }
 
-/// Where fences are.
+/// The prefix of the tenants' fence keys.
 const FENCES: &str = "insula/fences";
 
 impl Default for Layout {
@@ -51,13 +51,13 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// Keys below `prefix`.
+    /// A layout below `prefix`.
     pub fn new(prefix: &str) -> Self {
         let prefix = prefix.trim_end_matches('/').to_owned();
         Self { prefix }
     }
 
-    /// What all keys begin with.
+    /// The prefix of all keys.
     pub fn everything(&self) -> String {
         format!("{}/", self.prefix)
     }
@@ -75,7 +75,7 @@ impl Layout {
         key
     }
 
-    /// What the keys of a resource begin with, in every space.
+    /// The key prefix of a resource, in every space.
     pub fn resource(&self, resource: ResourceName<'_>) -> String {
         let mut key = self.everything();
         if !resource.group.is_empty() {
@@ -85,10 +85,10 @@ impl Layout {
         key
     }
 
-    /// What the keys of one space, and of one namespace of it, begin with.
+    /// The key prefix of a resource in one space, optionally in one namespace.
     ///
-    /// The system space has no segment of its own, so its prefix holds the tenants' keys
-    /// too: whoever reads it must [`parse`](Self::parse) what it finds.
+    /// The system space has no segment of its own, so its prefix also covers the tenants' keys: the
+    /// caller must [`place`](Self::place) every key that it reads.
     pub fn collection(
         &self,
         resource: ResourceName<'_>,
@@ -105,21 +105,21 @@ impl Layout {
         key
     }
 
-    /// The key that every write changes which needs more of what the tenant may have: it
-    /// holds nothing, and its revision says when that was last. No resource has a group
-    /// without a dot that Kubernetes does not have, so it meets no object.
+    /// The fence of a tenant: an empty key that is written by every write that needs more of the
+    /// tenant's quota, so that such writes conflict with each other. It cannot collide with an
+    /// object, because `insula` is not an API group.
     pub fn fence(&self, tenant: &TenantName) -> String {
         format!("{}/{FENCES}/{}", self.prefix, tenant.as_str())
     }
 
-    /// The tenant whose fence has this key, if it is one's.
+    /// The tenant of a fence key.
     pub fn fenced(&self, key: &str) -> Option<TenantName> {
         let rest = key.strip_prefix(&self.prefix)?.strip_prefix('/')?;
         let tenant = rest.strip_prefix(FENCES)?.strip_prefix('/')?;
         TenantName::parse(tenant).ok()
     }
 
-    /// The key without what all keys begin with, and the rest in segments.
+    /// The segments of a key below the prefix.
     pub fn below<'a>(&self, key: &'a str) -> Option<std::str::Split<'a, char>> {
         Some(
             key.strip_prefix(&self.prefix)?
@@ -128,8 +128,8 @@ impl Layout {
         )
     }
 
-    /// The place that the segments after the resource say, if a resource of that scope
-    /// has such a key.
+    /// The location that the segments after the resource describe, if a resource of that scope can
+    /// have such a key.
     pub fn place<'a>(segments: &[&'a str], namespaced: bool) -> Option<Place<'a>> {
         let (tenant, namespace, name) = match (segments, namespaced) {
             ([name], false) => (None, None, *name),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_of_the_arktos_document() {
+    fn keys_match_the_arktos_document() {
         let layout = Layout::default();
         let key = |resource, space, namespace, name| {
             layout.key(
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_is_its_tenants() {
+    fn fence_key_round_trips() {
         let layout = Layout::default();
         let name = TenantName::parse("t1").unwrap();
         assert_eq!(layout.fence(&name), "/registry/insula/fences/t1");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scope_of_a_resource_says_what_segments_mean() {
+    fn scope_of_the_resource_determines_the_meaning_of_segments() {
         let cluster = |segments: &[&'static str]| Layout::place(segments, false);
         let namespaced = |segments: &[&'static str]| Layout::place(segments, true);
         let space = |place: Option<Place<'_>>| place.unwrap().space;

@@ -1,7 +1,7 @@
-//! The nouns of Insula, without I/O.
+//! The shared types of Insula, without I/O.
 //!
-//! Every other crate speaks in these types. Nothing here opens a file, a socket
-//! or a clock, and nothing here knows HTTP, a storage engine or a provider.
+//! All other crates of the server use these types. Nothing here opens a file or a socket or reads a
+//! clock, and nothing here knows HTTP, a storage engine or a provider.
 
 mod layout;
 mod principal;

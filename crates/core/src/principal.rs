@@ -1,4 +1,4 @@
-//! Who asks.
+//! Authenticated callers.
 
 use std::collections::BTreeMap;
 
@@ -7,66 +7,66 @@ use crate::space::{Space, TenantName};
 /// An authenticated caller of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// The user's name.
+    /// The user name.
     pub user: String,
-    /// The user's id, if the credential has one.
+    /// The user's UID, if the credential has one.
     pub uid: Option<String>,
-    /// The user's groups, those included that the server adds.
+    /// The user's groups, including those that the server adds.
     pub groups: Vec<String>,
-    /// What else the credential says, as Kubernetes calls it.
+    /// Extra attributes of the credential, as in Kubernetes.
     pub extra: Extra,
-    /// Where the user belongs.
+    /// The space that the user belongs to.
     pub home: Space,
-    /// To which of all tenants that are ever called like the home.
+    /// The tenant that the credential was issued for, among all that ever have the home's name.
     pub tenant_binding: TenantBinding,
-    /// How it was proved.
+    /// The kind of credential.
     pub proof: Proof,
 }
 
-/// What a credential says beside names: keys that look like `domain/name`, and values.
+/// Extra attributes of a credential: keys of the form `domain/name`, and values.
 pub type Extra = BTreeMap<String, Vec<String>>;
 
-/// Which tenant a credential was made for. Names are given again: whoever belonged to a
-/// tenant that was deleted does not belong to the next one of its name.
+/// The tenant that a credential was issued for. Tenant names are reused: a credential of a deleted
+/// tenant must not be valid for the next one of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TenantBinding {
-    /// Whoever has the name: somebody vouches for it at every start of the server.
+    /// Any tenant of the name, because the credential is configured anew at every server start.
     Name,
     /// The tenant with this UID.
     Uid(Box<str>),
-    /// The tenant that was there at this time, in seconds since 1970.
+    /// The tenant that existed at this time, in seconds since 1970.
     At(i64),
 }
 
-/// How a caller proved who it is.
+/// How a caller was authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// A client certificate.
     Certificate,
     /// A token from the token file.
     StaticToken,
-    /// A token of a service account, which the server itself has signed.
+    /// A service account token, signed by the server itself.
     ServiceAccount,
     /// A token from an OpenID Connect provider.
     Oidc,
-    /// The word of somebody who may act for this user.
+    /// Impersonation by another authenticated user.
     Impersonation,
 }
 
 /// The group that may do everything in its own space.
 pub const MASTERS: &str = "system:masters";
 
-/// The group of everybody who proved anything.
+/// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
 
-/// What the names begin with that the server itself gives meaning to.
+/// The prefix of user and group names that are reserved for the server.
 pub const RESERVED_PREFIX: &str = "system:";
 
-/// The extra that says which certificate or token it was: not the secret, but its name.
+/// The extra attribute with the identifier of the certificate or token.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 impl TenantBinding {
-    /// Whether it is to the tenant with this UID, which came about at `created`.
+    /// Whether the credential is valid for the tenant with this UID, created at `created`.
     pub fn holds(&self, uid: &str, created: i64) -> bool {
         match self {
             Self::Name => true,
@@ -77,7 +77,7 @@ impl TenantBinding {
 }
 
 impl Principal {
-    /// Whether it belongs to no tenant.
+    /// Whether it belongs to the system space.
     pub const fn is_system(&self) -> bool {
         self.home.is_system()
     }
@@ -87,7 +87,7 @@ impl Principal {
         self.home.tenant()
     }
 
-    /// Whether it is in the group.
+    /// Whether it is a member of the group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|of| of == group)
     }
@@ -98,14 +98,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tie_to_a_tenant_is_not_to_the_next_one_of_its_name() {
+    fn binding_to_a_deleted_tenant_does_not_hold_for_its_successor() {
         let (first, second) = (("uid-1", 100), ("uid-2", 200));
         for (binding, to_first, to_second) in [
             (TenantBinding::Name, true, true),
             (TenantBinding::Uid("uid-1".into()), true, false),
             (TenantBinding::Uid("uid-2".into()), false, true),
             (TenantBinding::Uid("".into()), false, false),
-            // Made while the first was there, after which came the second.
+            // Issued while the first existed, before the second was created.
             (TenantBinding::At(100), true, false),
             (TenantBinding::At(199), true, false),
             (TenantBinding::At(99), false, false),

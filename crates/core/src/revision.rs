@@ -1,16 +1,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The store's number: every change gets a larger one than all changes before it.
+/// The revision of the store: every change gets a larger one than all changes before it.
 ///
-/// On the wire it is a `resourceVersion`. Clients compare these as decimal integers
-/// without leading zeros, so that is the only form that is printed or parsed.
-/// Zero is before every change.
+/// On the wire it is a `resourceVersion`. Clients compare these as decimal integers without leading
+/// zeros, so no other form is printed or parsed. Zero is before every change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(u64);
 
 impl Revision {
-    /// Before every change.
+    /// The revision before every change.
     pub const ZERO: Self = Self(0);
 
     /// The revision with this number.
@@ -18,18 +17,18 @@ impl Revision {
         Self(number)
     }
 
-    /// Its number.
+    /// The number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The revision right after this one. Saturates: a store that makes a million
-    /// changes a second reaches the end after half a million years.
+    /// The next revision. Saturates: a store with a million changes a second reaches the end after
+    /// half a million years.
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The revision right before this one; `ZERO` stays `ZERO`.
+    /// The previous revision; `ZERO` stays `ZERO`.
     pub const fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }

@@ -1,4 +1,4 @@
-//! Virtual clusters, and what they are called.
+//! Virtual clusters and their names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,41 +6,41 @@ use std::sync::Arc;
 /// A virtual cluster: the system's, or one tenant's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Space {
-    /// What belongs to no tenant.
+    /// The system space, which belongs to no tenant.
     System,
-    /// What belongs to one tenant.
+    /// The space of one tenant.
     Tenant(TenantName),
 }
 
-/// A tenant's name: a DNS-1123 label that is not reserved.
+/// The name of a tenant: a DNS-1123 label that is not reserved.
 ///
-/// It is a key segment and a URL segment, so nothing else may ever become one.
+/// It is a segment of keys and URLs, so no other text may ever become one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantName(Arc<str>);
 
-/// Which spaces a request is about.
+/// The spaces that a request is about.
 ///
-/// "All" is a type of its own, so that no code can mistake it for a tenant's name.
+/// "All" is a type of its own, so that it cannot be mistaken for a tenant name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Spaces {
-    /// One of them.
+    /// One space.
     One(Space),
-    /// Every one of them, the system's included.
+    /// Every space, including the system's.
     All,
 }
 
-/// The name is none that a tenant can have.
+/// The text is not a valid tenant name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotATenantName;
 
-/// What paths and credentials call the system space.
+/// The name of the system space in paths and credentials.
 pub const SYSTEM: &str = "system";
 
-/// What paths call all spaces.
+/// The name of all spaces in paths.
 pub const ALL: &str = "all";
 
 impl Space {
-    /// The space that a path or a credential calls so.
+    /// Parses the name of a space in a path or a credential.
     pub fn parse(name: &str) -> Result<Self, NotATenantName> {
         if name == SYSTEM {
             return Ok(Self::System);
@@ -48,7 +48,7 @@ impl Space {
         TenantName::parse(name).map(Self::Tenant)
     }
 
-    /// The tenant whose space it is.
+    /// The tenant of the space.
     pub const fn tenant(&self) -> Option<&TenantName> {
         match self {
             Self::System => None,
@@ -56,14 +56,14 @@ impl Space {
         }
     }
 
-    /// Whether it is the system's.
+    /// Whether it is the system space.
     pub const fn is_system(&self) -> bool {
         matches!(self, Self::System)
     }
 }
 
 impl TenantName {
-    /// Refuses what is no DNS-1123 label, and the reserved names.
+    /// Rejects texts that are not DNS-1123 labels, and the reserved names.
     pub fn parse(name: &str) -> Result<Self, NotATenantName> {
         let reserved = name == SYSTEM || name == ALL;
         if reserved || !is_label(name) {
@@ -72,7 +72,7 @@ impl TenantName {
         Ok(Self(name.into()))
     }
 
-    /// The name.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_labels_that_are_not_reserved_are_tenants() {
+    fn only_unreserved_labels_are_tenant_names() {
         for good in ["a", "t1", "tenant-a", "0"] {
             assert_eq!(TenantName::parse(good).unwrap().as_str(), good);
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn system_is_a_space_and_all_is_none() {
+    fn system_is_a_space_and_all_is_not() {
         assert_eq!(Space::parse("system"), Ok(Space::System));
         assert_eq!(Space::parse("all"), Err(NotATenantName));
         assert_eq!(Space::parse("t1").unwrap().to_string(), "t1");

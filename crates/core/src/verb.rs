@@ -1,30 +1,30 @@
-//! What is asked.
+//! API verbs.
 
 use std::fmt;
 
-/// What a request asks of a resource.
+/// The verb of a request to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// One object.
+    /// Read one object.
     Get,
-    /// All objects that a selector chooses.
+    /// Read all selected objects.
     List,
-    /// Changes as they happen.
+    /// Stream changes.
     Watch,
-    /// A new object.
+    /// Create an object.
     Create,
-    /// An object in whole.
+    /// Replace an object.
     Update,
-    /// A part of an object.
+    /// Change part of an object.
     Patch,
-    /// An object gone.
+    /// Delete an object.
     Delete,
-    /// All objects that a selector chooses gone.
+    /// Delete all selected objects.
     DeleteCollection,
 }
 
 impl Verb {
-    /// As rules and discovery name it.
+    /// The name in RBAC rules and discovery.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -38,7 +38,7 @@ impl Verb {
         }
     }
 
-    /// From how rules and discovery name it.
+    /// Parses the name in RBAC rules and discovery.
     pub fn parse(text: &str) -> Option<Self> {
         const ALL: [Verb; 8] = [
             Verb::Get,
@@ -53,7 +53,7 @@ impl Verb {
         ALL.into_iter().find(|verb| verb.as_str() == text)
     }
 
-    /// Whether it changes nothing.
+    /// Whether it is read-only.
     pub const fn reads(self) -> bool {
         matches!(self, Self::Get | Self::List | Self::Watch)
     }

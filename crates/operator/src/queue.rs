@@ -1,210 +1,130 @@
-//! What is to be worked on, and when. It does no work and asks no clock.
+//! The objects to reconcile, and when. The queue does no work and reads no clock.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use insula_workqueue::{Priority, WorkQueue};
 use tokio::time::Instant;
 
 use crate::retry::{Outcome, Row};
 
-/// What calls for work.
+/// An event that calls for reconciliation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// The object itself is new or has changed.
     Changed(Arc<str>),
-    /// Something that belongs to the object has happened.
+    /// A part of the object has changed.
     Touched(Arc<str>),
-    /// Something may have happened to any object.
+    /// Any object may be affected.
     All,
 }
 
-/// The objects that there are, by name, and when each is worked on next. An object is worked
-/// on by one at a time: what happens meanwhile is remembered.
+/// The known objects, by name, and when each is reconciled next.
 ///
-/// What somebody has just changed goes before what is only looked at again: many objects that
-/// wait for the same thing, which does not come, are no reason for others to wait. One in four
-/// is one of these all the same.
+/// A changed object has high priority: many objects that wait for the same missing thing must
+/// not delay the others. Changes of an object's parts wait while the object is held.
 #[derive(Debug, Default)]
 pub struct Queue {
-    places: HashMap<Arc<str>, Place>,
-    changed: BTreeSet<(Instant, Arc<str>)>,
-    others: BTreeSet<(Instant, Arc<str>)>,
-    /// How many were taken.
-    taken: usize,
+    objects: WorkQueue<Arc<str>, Instant>,
+    /// The history of each known object that was reconciled.
+    histories: HashMap<Arc<str>, History>,
 }
 
-/// One in so many is taken from those that did not change, if there are any.
-const SHARE: usize = 4;
-
-/// What is known of an object. It is all that is held for one, so it is small.
+/// What determines the pace of one object.
 #[derive(Debug, Default)]
-struct Place {
-    due: Option<Instant>,
-    /// It has changed and was not worked on to the end since.
-    changed: bool,
-    working: bool,
-    /// Something happened while it was worked on.
-    again: Option<Again>,
-    /// What happens to its parts waits until then.
-    held_until: Option<Instant>,
-    /// When the last truce ended, or ends.
-    truce_until: Option<Instant>,
+struct History {
     row: Row,
+    /// When the last hold after a repair ended, or ends.
+    truce_until: Option<Instant>,
 }
 
-/// Whoever leaves an object alone for this long after a truce has stopped undoing what we do.
+/// An object that needs no repair for this long after such a hold is no longer being undone.
 const QUIET: Duration = Duration::from_secs(10);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Again {
-    Touched,
-    Changed,
-}
-
 impl Queue {
-    /// Something calls for work.
+    /// Adds the objects that a trigger concerns.
     pub fn call(&mut self, trigger: Trigger, now: Instant) {
         match trigger {
-            Trigger::Changed(name) => self.one(name, Again::Changed, now),
-            Trigger::Touched(name) if self.places.contains_key(&name) => {
-                self.one(name, Again::Touched, now);
-            }
-            // Whoever it belonged to is not there, or will be told of.
-            Trigger::Touched(_) => {}
+            Trigger::Changed(name) => self.objects.add(name, Priority::High, now),
+            // The owner of an unknown part does not exist, or will be reported as changed.
+            Trigger::Touched(name) if !self.objects.contains(&name) => {}
+            Trigger::Touched(name) => self.objects.add(name, Priority::Normal, now),
             Trigger::All => {
-                let names: Vec<_> = self.places.keys().cloned().collect();
+                let names: Vec<_> = self.objects.keys().cloned().collect();
                 for name in names {
-                    self.one(name, Again::Touched, now);
+                    self.objects.add(name, Priority::Normal, now);
                 }
             }
         }
     }
 
-    /// The next object whose time has come; it is being worked on from now.
+    /// Takes the next object that is due, which is being reconciled until [`Self::done`].
     pub fn take(&mut self, now: Instant) -> Option<Arc<str>> {
-        let is_due = |set: &BTreeSet<(Instant, Arc<str>)>| {
-            let first = set.first();
-            first.is_some_and(|(at, _)| *at <= now)
-        };
-        let turn = self.taken % SHARE == SHARE - 1;
-        let from = match (is_due(&self.changed), is_due(&self.others)) {
-            (true, true) if turn => &mut self.others,
-            (true, _) => &mut self.changed,
-            (false, true) => &mut self.others,
-            (false, false) => return None,
-        };
-        let (_, name) = from.pop_first()?;
-        self.taken = self.taken.wrapping_add(1);
-        let place = self.places.entry(Arc::clone(&name)).or_default();
-        place.due = None;
-        place.working = true;
-        Some(name)
+        self.objects.take(now)
     }
 
-    /// An object was worked on, and this became of it.
+    /// Records the outcome of a reconciliation and schedules the next.
     pub fn done(&mut self, name: &Arc<str>, outcome: Outcome, now: Instant) {
-        let Some(place) = self.places.get_mut(name) else {
-            return;
-        };
-        place.working = false;
-        place.changed &= outcome == Outcome::Progressed;
-        place.count(outcome, now);
-        let again = place.again.take();
-        if outcome == Outcome::Gone && again != Some(Again::Changed) {
-            self.places.remove(name);
+        if !self.objects.contains(name) {
             return;
         }
-        let next = outcome.next(place.row);
-        let at = next.after.map(|pause| now + pause);
-        place.held_until = (!next.rests.is_zero()).then(|| now + next.rests);
+        let added = self.objects.done(name);
+        if outcome == Outcome::Gone && added != Some(Priority::High) {
+            self.objects.remove(name);
+            self.histories.remove(name);
+            return;
+        }
+        if outcome != Outcome::Progressed {
+            self.objects.set_priority(name, Priority::Normal);
+        }
+        let history = self.histories.entry(Arc::clone(name)).or_default();
+        history.count(outcome, now);
+        let next = outcome.next(history.row);
+        let held_until = (!next.rests.is_zero()).then(|| now + next.rests);
         if outcome == Outcome::Repaired {
-            place.truce_until = place.held_until;
+            history.truce_until = held_until;
         }
-        if let Some(at) = at {
-            self.set(name, at);
+        if let Some(until) = held_until {
+            self.objects.hold(name, until);
         }
-        if let Some(again) = again {
-            self.one(Arc::clone(name), again, now);
+        if let Some(pause) = next.after {
+            self.objects.add_at(Arc::clone(name), now + pause);
+        }
+        if let Some(priority) = added {
+            self.objects.add(Arc::clone(name), priority, now);
         }
     }
 
-    /// How many times in a row the work on an object failed.
+    /// How many times in a row the reconciliation of an object failed.
     pub fn failures(&self, name: &str) -> u32 {
-        self.places.get(name).map_or(0, |place| place.row.failures)
+        let history = self.histories.get(name);
+        history.map_or(0, |history| history.row.failures)
     }
 
     /// When the next object is due.
     pub fn next(&self) -> Option<Instant> {
-        let first = |set: &BTreeSet<(Instant, Arc<str>)>| set.first().map(|(at, _)| *at);
-        let both = [first(&self.changed), first(&self.others)];
-        both.into_iter().flatten().min()
+        self.objects.next_due()
     }
 
-    /// How many wait whose time has come.
+    /// The number of objects that are due.
     pub fn waiting(&self, now: Instant) -> usize {
-        let due = |set: &BTreeSet<(Instant, Arc<str>)>| {
-            set.iter().take_while(|(at, _)| *at <= now).count()
-        };
-        due(&self.changed) + due(&self.others)
+        self.objects.due(now)
     }
 
-    /// How many there are.
+    /// The number of known objects.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.objects.len()
     }
 
-    /// Whether there are none.
+    /// Whether no object is known.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
-    }
-
-    fn one(&mut self, name: Arc<str>, again: Again, now: Instant) {
-        let place = self.places.entry(Arc::clone(&name)).or_default();
-        if place.working {
-            place.again = place.again.max(Some(again));
-            return;
-        }
-        let at = match (again, place.held_until) {
-            (Again::Touched, Some(until)) => until.max(now),
-            _ => now,
-        };
-        if again == Again::Changed && !place.changed {
-            self.put_forward(&name);
-        }
-        self.set(&name, at);
-    }
-
-    /// Lets an object go before those that did not change.
-    fn put_forward(&mut self, name: &Arc<str>) {
-        let place = self.places.entry(Arc::clone(name)).or_default();
-        place.changed = true;
-        if let Some(due) = place.due {
-            self.others.remove(&(due, Arc::clone(name)));
-            self.changed.insert((due, Arc::clone(name)));
-        }
-    }
-
-    /// Makes an object due then, unless it is due before.
-    fn set(&mut self, name: &Arc<str>, at: Instant) {
-        let place = self.places.entry(Arc::clone(name)).or_default();
-        let among = match place.changed {
-            true => &mut self.changed,
-            false => &mut self.others,
-        };
-        if let Some(due) = place.due {
-            if due <= at {
-                return;
-            }
-            among.remove(&(due, Arc::clone(name)));
-        }
-        place.due = Some(at);
-        among.insert((at, Arc::clone(name)));
+        self.objects.is_empty()
     }
 }
 
-impl Place {
-    /// What has gone on, with this.
+impl History {
+    /// Adds an outcome.
     fn count(&mut self, outcome: Outcome, now: Instant) {
         let quiet = self.truce_until.is_none_or(|until| now > until + QUIET);
         let row = &mut self.row;

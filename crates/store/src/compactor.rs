@@ -1,4 +1,4 @@
-//! Forgets history by itself, at a steady distance behind the present.
+//! Compacts history at a constant distance behind the present.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{Error, Store};
 
-/// Compacts a store, so that about `keep` of history is there at any time.
+/// Compacts a store so that about `keep` of history is available.
 ///
-/// Each replica over one etcd may run its own: what one has compacted is no work for the
-/// others, and none of them forgets anything younger than `keep`.
+/// Each replica over one etcd may run its own: a revision compacted by one is no work for the
+/// others, and none of them removes history younger than `keep`.
 #[derive(Clone, Copy, Debug)]
 pub struct Compactor {
-    /// How much history is kept. Clients that were away for longer list again.
+    /// How much history is kept. Clients that were disconnected for longer list again.
     pub keep: Duration,
 }
 
 impl Default for Compactor {
-    /// Five minutes, as with a stock API server.
+    /// Five minutes, as in kube-apiserver.
     fn default() -> Self {
         let keep = Duration::from_secs(300);
         Self { keep }
@@ -28,7 +28,7 @@ impl Default for Compactor {
 }
 
 impl Compactor {
-    /// The steps in which the floor follows the present, in parts of `keep`.
+    /// The number of compactions per `keep`.
     const STEPS: u32 = 5;
 
     /// Compacts until it is dropped.
@@ -38,7 +38,7 @@ impl Compactor {
         let mut past: VecDeque<(Instant, Revision)> = VecDeque::new();
         loop {
             ticks.tick().await;
-            // A store that cannot be asked now is asked at the next step.
+            // An unavailable store is asked again at the next step.
             if let Ok(revision) = store.revision().await {
                 past.push_back((Instant::now(), revision));
             }
@@ -46,15 +46,15 @@ impl Compactor {
                 match store.compact(floor).await {
                     Ok(()) => tracing::debug!(%floor, "history compacted"),
                     Err(Error::Unavailable(reason) | Error::Full(reason)) => {
-                        tracing::warn!(%floor, reason, "history could not be compacted; will try again");
+                        tracing::warn!(%floor, reason, "history compaction failed");
                     }
-                    Err(error) => tracing::error!(%floor, %error, "history could not be compacted"),
+                    Err(error) => tracing::error!(%floor, %error, "history compaction failed"),
                 }
             }
         }
     }
 
-    /// The newest revision that is old enough to be forgotten.
+    /// The newest revision that is older than `keep`.
     fn due(self, past: &mut VecDeque<(Instant, Revision)>) -> Option<Revision> {
         let mut floor = None;
         while let Some((seen, revision)) = past.front() {
@@ -75,7 +75,7 @@ mod tests {
     use crate::{At, KeyRange, Outcome, Transaction};
 
     #[tokio::test]
-    async fn history_is_kept_for_its_time_and_then_forgotten() {
+    async fn history_is_kept_for_its_time_and_then_compacted() {
         let store = Arc::new(Memory::new());
         let keep = Duration::from_millis(200);
         let compactor = Compactor { keep };

@@ -6,16 +6,15 @@
 //! watch ──▶ feed, from the log where the watcher is behind
 //! ```
 //!
-//! One thread, the `sequencer`, decides the order of everything. It takes whatever
-//! waits, checks it, writes it to the `log` as one frame with one sync, and only then
-//! applies it to the `table`, tells the watchers and answers. So nothing that is not
-//! durable is ever acknowledged, read or watched. The table is an LSM tree that brings no
-//! log of its own; the `keeper` writes it to disk and removes old history behind the
-//! writers' backs.
+//! One thread, the `sequencer`, orders all writes. It takes all waiting requests, checks them,
+//! writes them to the `log` as one frame with one sync, and only then applies them to the `table`,
+//! notifies the watchers and answers. So no change is acknowledged, read or watched before it is
+//! durable. The table is an LSM tree without a log of its own; the `background` threads write it to
+//! disk and remove old history.
 
+mod background;
 mod feed;
 mod folder;
-mod keeper;
 mod log;
 mod sequencer;
 mod table;
@@ -30,24 +29,24 @@ use insula_core::Revision;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{At, Conflict, Error, Key, KeyRange, Outcome, Page, Result, Store, Transaction, Watch};
+use background::BackgroundThreads;
 use feed::{Feed, Subscription};
 use folder::Folder;
-use keeper::Keeper;
-use log::{Catalog, Item, Known, Log};
-use sequencer::{Decided, Request, Sequencer};
+use log::{Catalog, Item, Log, TableState};
+use sequencer::{Decision, Request, Sequencer};
 use table::{Marks, Table};
 
-/// What an empty store begins with: as in etcd, revision 1 is the empty state.
+/// The revision of an empty store: as in etcd, 1.
 const FIRST: Revision = Revision::new(1);
 
-/// How an embedded store uses memory and disk.
+/// Memory and disk settings of an embedded store.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The size of a log file. Two of them are there at any time.
+    /// The size of a log file. There are always two of them.
     pub segment_bytes: u64,
-    /// How much the table gathers in memory before it is written to disk.
+    /// How much the table collects in memory before it is written to disk.
     pub memory_bytes: u64,
-    /// How much of the tables is cached in memory.
+    /// The size of the table cache.
     pub cache_bytes: u64,
 }
 
@@ -70,29 +69,29 @@ pub struct Embedded {
 struct Inner {
     requests: mpsc::Sender<Request>,
     shared: Arc<Shared>,
-    /// Ends the threads when the last handle is gone.
-    _keeper: Keeper,
+    /// Stops the threads when the last handle is dropped.
+    _background: BackgroundThreads,
 }
 
-/// What the threads and the callers share.
+/// State that the threads and the callers share.
 struct Shared {
     table: Table,
     catalog: Arc<Catalog>,
     feed: Feed,
-    /// Durable, applied, and told to watchers up to here.
+    /// Durable, applied, and delivered to watchers up to here.
     head: AtomicU64,
-    /// Being applied up to here: past the head while the table is changed.
+    /// Being applied up to here: ahead of `head` while the table changes.
     applying: AtomicU64,
     floor: AtomicU64,
     swept: AtomicU64,
     syncs: AtomicU64,
-    /// Held until the last thread is done.
+    /// Held until the last thread has ended.
     _folder: Folder,
 }
 
 impl Embedded {
-    /// Opens the store in `folder`, or makes one there. After a crash, everything that
-    /// was acknowledged is there.
+    /// Opens the store in `folder`, or creates one there. After a crash, every acknowledged commit
+    /// is there.
     pub async fn open(folder: impl AsRef<Path>, options: Options) -> Result<Self> {
         let folder = folder.as_ref().to_path_buf();
         let open = tokio::task::spawn_blocking(move || Self::open_blocking(&folder, options));
@@ -103,14 +102,14 @@ impl Embedded {
     fn open_blocking(path: &Path, options: Options) -> Result<Self> {
         let segment_bytes = options.segment_bytes.max(log::MIN_SEGMENT_BYTES);
         let folder = Folder::take(path)?;
-        let is_old = folder.holds_store()?;
+        let exists = folder.holds_store()?;
         let (table, marks) = Table::open(&folder.tables(), options.cache_bytes)?;
         let mut marks = Marks {
             applied: marks.applied.max(FIRST),
             swept: marks.swept.max(FIRST),
             ..marks
         };
-        let log = if is_old {
+        let log = if exists {
             replay(&folder, &table, &mut marks, segment_bytes)?
         } else {
             let log = Log::create(&folder.log(), segment_bytes)?;
@@ -139,30 +138,30 @@ impl Embedded {
             _folder: folder,
         });
         let (requests, waiting) = mpsc::channel(sequencer::MAX_WAITING);
-        let keeper = Keeper::start(&shared, &requests)?;
-        let bells = keeper.bells();
-        let sequencer = Sequencer::new(Arc::clone(&shared), log, bells, options.memory_bytes);
-        keeper.run_sequencer(sequencer, waiting)?;
+        let background = BackgroundThreads::start(&shared, &requests)?;
+        let signals = background.signals();
+        let sequencer = Sequencer::new(Arc::clone(&shared), log, signals, options.memory_bytes);
+        background.run_sequencer(sequencer, waiting)?;
         let inner = Inner {
             requests,
             shared,
-            _keeper: keeper,
+            _background: background,
         };
         Ok(Self {
             inner: Arc::new(inner),
         })
     }
 
-    /// Closes the store, if this is the last handle to it: writes what is in memory to
-    /// the tables, so that the next opening is quick. Nothing is lost without it.
+    /// Closes the store if this is the last handle: writes the memory to the tables, so that the
+    /// next start is quick. Nothing is lost without it.
     pub async fn close(self) {
         let closed = tokio::task::spawn_blocking(move || drop(self)).await;
         if let Err(error) = closed {
-            tracing::error!(%error, "closing the store failed");
+            tracing::error!(%error, "store close failed");
         }
     }
 
-    /// What the store takes on disk, and what it has done.
+    /// Disk usage and counters of the store.
     pub fn statistics(&self) -> Statistics {
         let shared = &self.inner.shared;
         Statistics {
@@ -175,7 +174,7 @@ impl Embedded {
     }
 
     /// Sends a request to the sequencer and waits for its answer.
-    async fn ask<T>(
+    async fn request<T>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T>>) -> Request,
     ) -> Result<T> {
@@ -188,24 +187,24 @@ impl Embedded {
     }
 }
 
-/// What an embedded store takes and does.
+/// Disk usage and counters of an embedded store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// The size of the log files.
     pub log_bytes: u64,
     /// The size of the tables.
     pub table_bytes: u64,
-    /// How many syncs of the log there were since it was opened.
+    /// The number of log syncs since the store was opened.
     pub syncs: u64,
     /// The oldest revision that can be read.
     pub floor: Revision,
-    /// How far what only older revisions would show has been removed.
+    /// The revision up to which compacted versions have been removed.
     pub swept: Revision,
 }
 
-/// Brings the table up to the end of the log.
+/// Replays the log into the table.
 fn replay(folder: &Folder, table: &Table, marks: &mut Marks, segment_bytes: u64) -> Result<Log> {
-    let known = Known {
+    let known = TableState {
         applied: marks.applied,
         floor: marks.floor.max(FIRST),
     };
@@ -239,12 +238,12 @@ impl Store for Embedded {
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
-        transaction.admit()?;
+        transaction.validate()?;
         loop {
             let transaction = transaction.clone();
-            let ask = |reply| Request::Commit { transaction, reply };
-            let decided = self.ask(ask).await?;
-            if let Some(outcome) = self.inner.shared.explain(decided)? {
+            let request = |reply| Request::Commit { transaction, reply };
+            let decided = self.request(request).await?;
+            if let Some(outcome) = self.inner.shared.complete_conflict(decided)? {
                 return Ok(outcome);
             }
         }
@@ -256,7 +255,8 @@ impl Store for Embedded {
     }
 
     async fn compact(&self, floor: Revision) -> Result<()> {
-        self.ask(|reply| Request::Compact { floor, reply }).await
+        self.request(|reply| Request::Compact { floor, reply })
+            .await
     }
 }
 
@@ -277,8 +277,8 @@ impl Shared {
         Revision::new(self.swept.load(Ordering::Acquire))
     }
 
-    /// History from `revision` on is kept.
-    fn reach(&self, revision: Revision) -> Result<()> {
+    /// Checks that the history from `revision` on is kept.
+    fn check_floor(&self, revision: Revision) -> Result<()> {
         let floor = self.floor();
         if revision < floor {
             return Err(Error::Compacted { floor });
@@ -286,12 +286,12 @@ impl Shared {
         Ok(())
     }
 
-    /// The outcome as the caller sees it: with what stood in the way, if something did.
-    /// `None` if that has been replaced and forgotten meanwhile; then it is asked again.
-    fn explain(&self, decided: Decided) -> Result<Option<Outcome>> {
+    /// Completes the outcome with the conflicting entry. `None` if that version was replaced and
+    /// removed meanwhile; the commit is then retried.
+    fn complete_conflict(&self, decided: Decision) -> Result<Option<Outcome>> {
         let (check, key, head, revision) = match decided {
-            Decided::Outcome(outcome) => return Ok(Some(outcome)),
-            Decided::Conflict {
+            Decision::Outcome(outcome) => return Ok(Some(outcome)),
+            Decision::Conflict {
                 check,
                 key,
                 head,
@@ -319,8 +319,8 @@ impl Shared {
                 At::Revision(revision) => revision,
             };
             let read = self.table.range(range, revision, limit);
-            // The floor is looked at last: versions below it are being removed.
-            match (self.reach(revision), at) {
+            // Checked last, because versions below the floor are being removed.
+            match (self.check_floor(revision), at) {
                 (Err(_), At::Latest) => continue,
                 (reached, _) => reached?,
             }
@@ -337,21 +337,21 @@ impl Shared {
         }
     }
 
-    /// The current entry of one key, without a scan if nobody is changing it.
+    /// Returns the current entry of one key, without a scan if it is not being changed.
     fn latest_of(&self, key: &Key) -> Result<Page> {
         let revision = self.head();
         let head = self.table.head(key);
         let entries = match head {
-            // Looked at last: if the key was deleted after `revision`, this shows it.
+            // Checked last: a deletion after `revision` would show here.
             None if self.applying() == revision => vec![],
             Some(head) if head.modified <= revision => {
                 self.table.version(key, head)?.into_iter().collect()
             }
-            // Applied, but not everybody has been told yet.
+            // Applied, but not delivered to all watchers yet.
             _ => return self.page(&KeyRange::single(key.clone()), At::Latest, None),
         };
         if head.is_some() && entries.is_empty() {
-            // Replaced and swept between the two reads.
+            // Replaced and removed between the two reads.
             return self.page(&KeyRange::single(key.clone()), At::Latest, None);
         }
         Ok(Page {

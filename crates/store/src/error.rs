@@ -2,62 +2,62 @@ use std::path::PathBuf;
 
 use insula_core::Revision;
 
-/// What a store answers.
+/// The result of a store operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a store could not do what it was asked.
+/// Why a store operation failed.
 ///
-/// A failed commit whose error is anything but [`Error::Indeterminate`] changed nothing
-/// and never will.
+/// A failed commit with any error but [`Error::Indeterminate`] changed nothing and never will.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The history before `floor` is gone.
-    #[error("that revision is no longer kept; the oldest that is kept is {floor}")]
+    #[error("revision is compacted; the oldest available revision is {floor}")]
     Compacted {
         /// The oldest revision that can still be read, and watched from.
         floor: Revision,
     },
 
-    /// The revision asked for has not happened yet.
-    #[error("that revision has not happened yet; the store is at {current}")]
+    /// The requested revision has not been reached.
+    #[error("revision is not reached yet; the store is at {current}")]
     Future {
         /// The store's revision.
         current: Revision,
     },
 
-    /// The transaction breaks the contract.
-    #[error("the transaction is not valid: {0}")]
+    /// The transaction violates the contract.
+    #[error("invalid transaction: {0}")]
     Invalid(&'static str),
 
-    /// The transaction is larger than any engine takes.
-    #[error("the transaction has {bytes} bytes of keys and values; the most is {limit}")]
+    /// The transaction is larger than every engine supports.
+    #[error(
+        "transaction is too large: {bytes} bytes of keys and values, at most {limit} are allowed"
+    )]
     TooLarge {
-        /// What it has.
+        /// The size of the transaction.
         bytes: usize,
-        /// What it may have.
+        /// The largest supported size.
         limit: usize,
     },
 
-    /// There is no room for more. Reads go on, and writes too once there is room again.
+    /// There is no room for more data. Reads still work, and writes too once there is room again.
     #[error("the store is full: {0}")]
     Full(String),
 
-    /// The store cannot be reached or has stopped; nothing was changed by this call.
+    /// The store cannot be reached or has stopped; the call changed nothing.
     #[error("the store is not available: {0}")]
     Unavailable(String),
 
-    /// The commit was sent and no answer came: it may have happened or not, and may
-    /// still happen.
+    /// The commit was sent and no answer came: it may have happened, and may still happen.
     #[error("it is not known whether the write happened: {0}")]
     Indeterminate(String),
 
-    /// What is on disk is not what was written there.
+    /// The data on disk is not the data that was written.
     #[error("{} is damaged: {detail}", file.display())]
     Corrupt {
-        /// Where.
+        /// The damaged file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         detail: String,
     },
 

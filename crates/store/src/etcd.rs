@@ -1,17 +1,17 @@
 //! Several replicas over one etcd v3 cluster.
 //!
-//! A store's keys, values and revisions are etcd's own, byte for byte and number for
-//! number. Nothing is kept here but connections, so any number of processes may use one
-//! cluster at once.
+//! The store's keys, values and revisions are etcd's own, byte for byte and number for number. The
+//! process keeps nothing but connections, so any number of processes may use one cluster
+//! concurrently.
 //!
-//! | the contract asks for | etcd gives |
+//! | the contract requires | etcd provides |
 //! |---|---|
 //! | a fresh read | a linearizable `Range`; larger ones in pages pinned at one revision |
 //! | a commit | one `Txn` that compares modification revisions, never sent twice |
-//! | a watch without gaps | a stream per watch, taken up again where it was lost |
+//! | a watch without gaps | a stream per watch, resumed where it was lost |
 //! | progress | a progress request, compared with a fresh revision |
 //!
-//! etcd must be at least 3.5.13, which is checked when connecting.
+//! The minimum version of etcd is 3.5.13, which is checked on connecting.
 
 mod backoff;
 mod client;
@@ -45,8 +45,8 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// The store in this etcd, if one of its members answers and none that does is too
-    /// old. Members that are silent now may come later.
+    /// Connects to this etcd, if at least one member answers and none that answers is too old.
+    /// Members that do not answer now may be used later.
     pub async fn connect(options: Options) -> Result<Self, ConnectError> {
         let client = Arc::new(Client::connect(&options).await?);
         Ok(Self { client })

@@ -23,7 +23,7 @@ impl KeyRange {
         }
     }
 
-    /// This key alone.
+    /// The range of this key alone.
     pub fn single(key: impl Into<Key>) -> Self {
         let start = key.into();
         let end = Some(successor(&start));
@@ -45,7 +45,7 @@ impl KeyRange {
         }
     }
 
-    /// The part of this range that lies after `key`: how the next page is asked for.
+    /// The part of this range after `key`, for the next page.
     #[must_use]
     pub fn after(&self, key: &Key) -> Self {
         Self {
@@ -54,27 +54,27 @@ impl KeyRange {
         }
     }
 
-    /// The first key that can be in it.
+    /// The first key of the range.
     pub const fn start(&self) -> &Key {
         &self.start
     }
 
-    /// The first key past it; `None` where it has no upper end.
+    /// The first key after the range; `None` if it has no upper end.
     pub const fn end(&self) -> Option<&Key> {
         self.end.as_ref()
     }
 
-    /// Whether `key` is in it.
+    /// Whether `key` is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         key >= &self.start[..] && self.end.as_ref().is_none_or(|end| key < &end[..])
     }
 
-    /// Whether no key can be in it.
+    /// Whether no key can be in the range.
     pub fn is_empty(&self) -> bool {
         self.end.as_ref().is_some_and(|end| *end <= self.start)
     }
 
-    /// The one key it holds, if it was made for one.
+    /// The key of a range made by [`Self::single`].
     pub fn as_single(&self) -> Option<&Key> {
         let end = self.end.as_ref()?;
         let one = end.len() == self.start.len() + 1
@@ -83,7 +83,7 @@ impl KeyRange {
         one.then_some(&self.start)
     }
 
-    /// Its ends, for ordered maps. Only for a range that is not empty.
+    /// The range's bounds for ordered maps. The range must not be empty.
     pub fn bounds(&self) -> (Bound<Key>, Bound<Key>) {
         let end = self.end.clone().map_or(Bound::Unbounded, Bound::Excluded);
         (Bound::Included(self.start.clone()), end)
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_holds_what_begins_with_it_and_nothing_else() {
+    fn prefix_contains_exactly_the_keys_that_begin_with_it() {
         let range = KeyRange::prefix(&b"/a/"[..]);
         assert!(range.contains(b"/a/"));
         assert!(range.contains(b"/a/\xff\xff"));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_key_is_known_as_one() {
+    fn single_key_range_is_recognised() {
         let single = KeyRange::single(&b"k"[..]);
         assert_eq!(single.as_single(), Some(&key(b"k")));
         assert!(single.contains(b"k") && !single.contains(b"k\0"));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_after_a_key_begins_right_behind_it() {
+    fn range_after_a_key_starts_right_behind_it() {
         let rest = KeyRange::prefix(&b"k"[..]).after(&key(b"k1"));
         assert!(!rest.contains(b"k1") && rest.contains(b"k1\0") && !rest.contains(b"l"));
         assert!(KeyRange::single(&b"k"[..]).after(&key(b"k")).is_empty());

@@ -1,15 +1,15 @@
 //! The laws of a store, as tests that every engine passes.
 //!
-//! Each law is one function over a fresh store; its name is what it states. An engine
-//! runs them all with [`store_laws!`](crate::store_laws):
+//! Each law is one function over a fresh store; its name states the law. An engine runs them all
+//! with [`store_laws!`](crate::store_laws):
 //!
 //! ```text
 //! insula_store::store_laws!(fresh_store);
 //! ```
 //!
-//! where `async fn fresh_store() -> Option<(Arc<dyn Store>, Guard)>` gives a store that
-//! nobody else uses, and what must live as long as it; `None` where the engine cannot run
-//! here, after saying so.
+//! where `async fn fresh_store() -> Option<(Arc<dyn Store>, Guard)>` returns a store for exclusive
+//! use, and a guard that must live as long as it; `None`, after reporting it, where the engine
+//! cannot run.
 
 #![expect(missing_docs, reason = "a law's name is what it states")]
 #![expect(clippy::unwrap_used, reason = "laws are tests")]
@@ -29,71 +29,71 @@ use tokio::time::timeout;
 
 use crate::{At, Entry, Key, KeyRange, Outcome, Revision, Store, Transaction, Watch, WatchItem};
 
-/// Longer than anything takes that is going to happen at all.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a law waits for an item before it fails.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Runs every law on the engine that `$fresh` makes stores of, one test each.
+/// Runs every law on the stores that `$fresh` creates, one test each.
 #[macro_export]
 macro_rules! store_laws {
     ($fresh:ident) => {
         $crate::store_laws!(@ $fresh, commits:
-            an_empty_store_has_a_revision_and_nothing_else,
-            a_created_key_is_there_as_it_was_written,
-            creating_an_existing_key_conflicts_and_shows_it,
-            an_update_needs_the_revision_of_what_it_replaces,
-            a_removed_key_is_gone_and_can_be_created_anew,
-            a_check_on_a_missing_key_conflicts_with_nothing_found,
-            the_first_check_that_fails_is_named,
-            a_transaction_changes_all_of_its_keys_or_none,
-            the_keys_of_a_transaction_share_its_revision,
-            what_changes_nothing_takes_no_revision,
-            checks_and_changes_of_different_keys_go_together,
-            unchecked_changes_happen_whatever_was_there,
-            transactions_outside_the_contract_are_refused_and_change_nothing,
-            the_largest_transaction_is_taken,
+            empty_store_has_only_a_revision,
+            created_key_is_read_back,
+            creating_an_existing_key_conflicts_and_returns_it,
+            update_requires_the_current_revision,
+            deleted_key_is_gone_and_can_be_created_again,
+            check_on_a_missing_key_conflicts_without_an_entry,
+            first_failed_check_is_reported,
+            transaction_changes_all_keys_or_none,
+            keys_of_a_transaction_share_its_revision,
+            commit_without_effect_takes_no_revision,
+            checks_and_changes_may_concern_different_keys,
+            unchecked_changes_always_apply,
+            invalid_transactions_are_refused_without_effect,
+            largest_transaction_is_accepted,
         );
         $crate::store_laws!(@ $fresh, ranges:
-            entries_come_in_the_order_of_their_bytes,
-            a_range_is_half_open,
-            a_limit_says_whether_there_is_more,
+            entries_are_in_byte_order,
+            range_is_half_open,
+            limit_reports_whether_there_is_more,
             pages_at_one_revision_show_one_state,
-            an_old_revision_shows_what_was_then,
-            a_revision_that_has_not_happened_cannot_be_read,
-            an_empty_range_is_empty,
-            any_bytes_are_keys_and_values,
+            old_revision_shows_the_old_state,
+            future_revision_cannot_be_read,
+            empty_range_has_no_entries,
+            keys_and_values_are_arbitrary_bytes,
         );
         $crate::store_laws!(@ $fresh, watches:
-            changes_come_in_order_as_they_happen,
-            a_watch_from_the_past_goes_on_into_the_present_without_gap_or_repeat,
-            a_watch_tells_its_own_range_only,
-            the_changes_of_a_transaction_come_together,
-            what_changed_nothing_is_not_told,
-            a_watch_from_the_future_is_silent_until_then,
-            progress_tells_a_quiet_watcher_how_far_it_is,
+            changes_are_delivered_in_order,
+            watch_from_the_past_continues_without_gap_or_repeat,
+            watch_delivers_only_its_range,
+            changes_of_a_transaction_are_delivered_together,
+            commit_without_effect_is_not_delivered,
+            watch_from_a_future_revision_is_silent_until_then,
+            progress_reports_the_position_of_a_quiet_watcher,
             progress_is_never_ahead_of_changes,
-            a_slow_watcher_misses_nothing,
-            a_step_that_is_given_up_loses_nothing,
-            each_of_many_watchers_is_told_its_own,
-            a_list_and_a_watch_from_its_revision_make_the_whole,
+            slow_watcher_misses_nothing,
+            cancelled_next_loses_nothing,
+            each_of_many_watchers_gets_its_own_changes,
+            list_and_watch_from_its_revision_are_complete,
         );
         $crate::store_laws!(@ $fresh, compaction:
             below_the_floor_nothing_can_be_read,
-            at_and_above_the_floor_everything_is_as_it_was,
-            the_floor_never_goes_down,
-            a_floor_that_has_not_happened_is_refused,
-            a_watch_from_below_the_floor_is_told_so,
-            a_watch_from_the_floor_is_complete,
+            state_at_and_above_the_floor_is_unchanged,
+            floor_never_decreases,
+            future_floor_is_refused,
+            watch_from_below_the_floor_is_compacted,
+            watch_from_the_floor_is_complete,
             keys_that_never_change_survive_every_compaction,
             compaction_changes_neither_state_nor_revision,
         );
         $crate::store_laws!(@ $fresh, concurrency:
-            of_many_who_create_one_key_one_succeeds,
+            one_of_many_concurrent_creates_succeeds,
             counters_lose_no_increment,
-            reads_are_as_new_as_what_was_acknowledged,
-            a_concurrent_history_holds_together,
+            reads_show_every_acknowledged_commit,
+            concurrent_history_is_consistent,
         );
         $crate::store_laws!(@ $fresh, model:
-            random_operations_are_answered_as_by_the_model,
+            random_operations_match_the_model,
         );
     };
     (@ $fresh:ident, $module:ident: $($law:ident),+ $(,)?) => {
@@ -111,7 +111,7 @@ macro_rules! store_laws {
     };
 }
 
-/// A key under a test's own prefix.
+/// A key under the laws' prefix.
 fn key(name: &str) -> Key {
     Bytes::from(format!("/laws/{name}"))
 }
@@ -155,11 +155,11 @@ fn entry(name: &str, text: &str, created: Revision, modified: Revision) -> Entry
 }
 
 async fn next(watch: &mut dyn Watch) -> WatchItem {
-    let item = timeout(PATIENCE, watch.next()).await;
+    let item = timeout(WAIT_TIMEOUT, watch.next()).await;
     item.expect("the watch tells in time").expect("watch")
 }
 
-/// The next changes; progress on the way is looked at but not returned.
+/// Returns the next changes and skips progress.
 async fn next_changes(watch: &mut dyn Watch) -> (Revision, Vec<crate::Changed>) {
     loop {
         if let WatchItem::Changes { revision, changes } = next(watch).await {

@@ -1,17 +1,17 @@
-//! The store: the contract, the laws every engine keeps, and the engines.
+//! The store: the contract, the laws that every engine obeys, and the engines.
 //!
-//! A store is an ordered map from opaque keys to opaque bytes, with one growing
-//! [`Revision`] for the whole of it. [`Store`] is the contract, with a law above each
-//! method; `laws` states them as tests that every engine passes.
+//! A store is an ordered map from opaque keys to opaque bytes, with one growing [`Revision`] for
+//! the whole store. [`Store`] is the contract, with a law above each method; `laws` states them as
+//! tests that every engine passes.
 //!
-//! | engine | for |
+//! | engine | use |
 //! |---|---|
-//! | [`memory`] | the model: small enough to be read and believed; keeps nothing |
+//! | [`memory`] | the reference model, in memory only |
 //! | [`embedded`] | the default: one folder on one machine, nothing else to install |
 //! | [`etcd`] | several replicas over one etcd v3 cluster |
 //!
-//! There is no HTTP and no Kubernetes here: no object, no schema, no space. Keys are
-//! built and parsed elsewhere; to a store they are bytes.
+//! There is no HTTP and no Kubernetes here: no object, no schema, no space. Keys are built and
+//! parsed elsewhere; to a store they are bytes.
 
 mod compactor;
 mod contract;

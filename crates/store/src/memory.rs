@@ -1,7 +1,7 @@
-//! The model: what a store is, in as few lines as can be believed.
+//! The reference model, in as few lines as possible.
 //!
-//! One lock, one ordered map of histories, one list of everything that happened. The
-//! other engines are compared with this one. It keeps nothing when it is dropped.
+//! One lock, one ordered map of versions, one log of all changes. The other engines are compared
+//! with this one. Its content is lost when it is dropped.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Memory {
     state: Arc<Mutex<State>>,
-    /// The revision, for those who wait for it to grow.
+    /// The revision, for watchers that wait for it to grow.
     head: Arc<watch::Sender<Revision>>,
 }
 
@@ -33,7 +33,7 @@ struct State {
     log: BTreeMap<Revision, Vec<Changed>>,
 }
 
-/// What a key held from one revision on.
+/// The state of a key from one revision on.
 #[derive(Debug)]
 struct Version {
     since: Revision,
@@ -56,8 +56,7 @@ impl Memory {
         }
     }
 
-    /// No code under this lock leaves the state half changed, so a panic elsewhere in
-    /// the holder's thread does not spoil it.
+    /// Every critical section leaves the state consistent, so a poisoned lock is safe to use.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,7 +79,7 @@ impl Store for Memory {
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
-        transaction.admit()?;
+        transaction.validate()?;
         let mut state = self.state();
         let outcome = state.commit(&transaction);
         if let Outcome::Committed(revision) = outcome {
@@ -90,13 +89,13 @@ impl Store for Memory {
     }
 
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Box<dyn Watch>> {
-        self.state().reach(after)?;
+        self.state().check_floor(after)?;
         Ok(Box::new(Cursor {
             store: self.clone(),
             head: self.head.subscribe(),
             range,
-            told: after,
-            asked: false,
+            delivered: after,
+            progress_requested: false,
         }))
     }
 
@@ -110,8 +109,8 @@ impl State {
         let revision = match at {
             At::Latest => self.head,
             At::Revision(revision) => {
-                self.reach(revision)?;
-                self.past(revision)?;
+                self.check_floor(revision)?;
+                self.check_reached(revision)?;
                 revision
             }
         };
@@ -164,7 +163,7 @@ impl State {
         Outcome::Committed(revision)
     }
 
-    /// Makes one change and says what a watcher is to see of it, if it changed anything.
+    /// Applies one change and returns what a watcher sees of it; `None` if it had no effect.
     fn apply(&mut self, change: &Change, revision: Revision) -> Option<Changed> {
         let key = change.key();
         let created = self.current(key).map(|entry| entry.created);
@@ -194,7 +193,7 @@ impl State {
     }
 
     fn compact(&mut self, floor: Revision) -> Result<()> {
-        self.past(floor)?;
+        self.check_reached(floor)?;
         if floor <= self.floor {
             return Ok(());
         }
@@ -209,8 +208,8 @@ impl State {
         Ok(())
     }
 
-    /// The history from `revision` on is still there.
-    fn reach(&self, revision: Revision) -> Result<()> {
+    /// Checks that the history from `revision` on is kept.
+    fn check_floor(&self, revision: Revision) -> Result<()> {
         let floor = self.floor;
         if revision < floor {
             return Err(Error::Compacted { floor });
@@ -218,8 +217,8 @@ impl State {
         Ok(())
     }
 
-    /// `revision` has happened.
-    fn past(&self, revision: Revision) -> Result<()> {
+    /// Checks that `revision` has been reached.
+    fn check_reached(&self, revision: Revision) -> Result<()> {
         let current = self.head;
         if revision > current {
             return Err(Error::Future { current });
@@ -233,21 +232,21 @@ fn version_at(versions: &[Version], revision: Revision) -> Option<&Entry> {
     version.entry.as_ref()
 }
 
-/// A watcher: how far it is, and where it reads on.
+/// The position of a watcher.
 struct Cursor {
     store: Memory,
     head: watch::Receiver<Revision>,
     range: KeyRange,
-    told: Revision,
-    asked: bool,
+    delivered: Revision,
+    progress_requested: bool,
 }
 
 impl Cursor {
     fn step(&mut self) -> Result<Option<WatchItem>> {
         let state = self.store.state();
-        state.reach(self.told)?;
-        for (revision, changes) in state.log.range(self.told.next()..) {
-            self.told = *revision;
+        state.check_floor(self.delivered)?;
+        for (revision, changes) in state.log.range(self.delivered.next()..) {
+            self.delivered = *revision;
             let mut changes = changes.clone();
             changes.retain(|change| self.range.contains(change.key()));
             if !changes.is_empty() {
@@ -255,7 +254,7 @@ impl Cursor {
                 return Ok(Some(WatchItem::Changes { revision, changes }));
             }
         }
-        let progress = std::mem::take(&mut self.asked);
+        let progress = std::mem::take(&mut self.progress_requested);
         Ok(progress.then(|| WatchItem::Progress(state.head)))
     }
 }
@@ -274,7 +273,7 @@ impl Watch for Cursor {
     }
 
     async fn request_progress(&mut self) -> Result<()> {
-        self.asked = true;
+        self.progress_requested = true;
         Ok(())
     }
 }

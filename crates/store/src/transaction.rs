@@ -5,47 +5,47 @@ use insula_core::Revision;
 
 use crate::{Entry, Error, Key, Result};
 
-/// Checks and changes that happen together or not at all.
+/// Checks and changes that are applied atomically.
 ///
-/// All checks are made against one state. If each holds, all changes are made at one
-/// new revision; otherwise nothing is.
+/// All checks are evaluated against one state. If each holds, all changes are made at one new
+/// revision; otherwise none is.
 #[derive(Clone, Debug, Default)]
 pub struct Transaction {
     checks: Vec<Check>,
     changes: Vec<Change>,
 }
 
-/// What must be true of one key.
+/// A condition on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The key looked at.
+    /// The key.
     pub key: Key,
-    /// What must be found there.
+    /// The expected state of the key.
     pub expect: Expect,
 }
 
-/// What a [`Check`] looks for.
+/// The state that a [`Check`] expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// The key has no value.
+    /// The key does not exist.
     Absent,
-    /// The key has a value that was last changed at this revision.
+    /// The key exists and was last modified at this revision.
     At(Revision),
 }
 
 /// One change to one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The key gets this value, whether or not it had one.
+    /// Sets the value, whether or not the key exists.
     Put {
-        /// Which key.
+        /// The key.
         key: Key,
-        /// Its new value.
+        /// The new value.
         value: Bytes,
     },
-    /// The key loses its value, if it has one.
+    /// Deletes the key, if it exists.
     Delete {
-        /// Which key.
+        /// The key.
         key: Key,
     },
 }
@@ -59,44 +59,44 @@ impl Change {
     }
 }
 
-/// How a transaction ended.
+/// The result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Every check held and something changed. No other transaction gets this revision.
+    /// Every check held and at least one key changed. No other transaction gets this revision.
     Committed(Revision),
-    /// Every check held and there was nothing to change: no changes were asked for, or
-    /// only deletions of keys that had no value. This is the revision it was checked at.
+    /// Every check held and no key changed: there were no changes, or only deletions of missing
+    /// keys. This is the revision of the checks.
     Unchanged(Revision),
-    /// A check did not hold; nothing changed.
+    /// A check failed; nothing changed.
     Conflict(Conflict),
 }
 
-/// The first check that did not hold.
+/// The first check that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Which check, counted from zero.
+    /// The index of the check.
     pub check: usize,
-    /// What the key really held, so that the caller need not read again.
+    /// The entry at the key, so that the caller need not read it again.
     pub found: Option<Entry>,
-    /// The revision at which that was so.
+    /// The revision of that state.
     pub revision: Revision,
 }
 
 impl Transaction {
-    /// The largest key. Kubernetes' own paths stay below 1 KiB.
+    /// The longest key. Paths of Kubernetes stay below 1 KiB.
     pub const MAX_KEY_BYTES: usize = 2048;
-    /// The most checks, and the most changes: what etcd takes by default.
+    /// The largest number of checks, and of changes: the default of etcd.
     pub const MAX_OPERATIONS: usize = 128;
-    /// All keys and values together: etcd's default request limit of 1.5 MiB, less
-    /// room for its framing.
+    /// The largest size of all keys and values together: etcd's default request limit of 1.5 MiB,
+    /// less room for its framing.
     pub const MAX_BYTES: usize = 1_500_000;
 
-    /// One with no checks and no changes.
+    /// A transaction without checks and changes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `key` gets a value; it must have none.
+    /// Creates `key`, which must not exist.
     pub fn create(key: impl Into<Key>, value: impl Into<Bytes>) -> Self {
         let key = key.into();
         Self::new()
@@ -104,7 +104,7 @@ impl Transaction {
             .put(key, value)
     }
 
-    /// `key` gets a new value; it must not have changed since `at`.
+    /// Updates `key`, which must not have changed since `at`.
     pub fn update(key: impl Into<Key>, at: Revision, value: impl Into<Bytes>) -> Self {
         let key = key.into();
         Self::new()
@@ -112,7 +112,7 @@ impl Transaction {
             .put(key, value)
     }
 
-    /// `key` loses its value; it must not have changed since `at`.
+    /// Deletes `key`, which must not have changed since `at`.
     pub fn remove(key: impl Into<Key>, at: Revision) -> Self {
         let key = key.into();
         Self::new().check(key.clone(), Expect::At(at)).delete(key)
@@ -126,7 +126,7 @@ impl Transaction {
         self
     }
 
-    /// Adds a change that gives `key` a value.
+    /// Adds a put.
     #[must_use]
     pub fn put(mut self, key: impl Into<Key>, value: impl Into<Bytes>) -> Self {
         let (key, value) = (key.into(), value.into());
@@ -134,26 +134,26 @@ impl Transaction {
         self
     }
 
-    /// Adds a change that takes `key`'s value away.
+    /// Adds a deletion.
     #[must_use]
     pub fn delete(mut self, key: impl Into<Key>) -> Self {
         self.changes.push(Change::Delete { key: key.into() });
         self
     }
 
-    /// Its checks, in the order they were added.
+    /// The checks, in the order they were added.
     pub fn checks(&self) -> &[Check] {
         &self.checks
     }
 
-    /// Its changes, in the order they were added.
+    /// The changes, in the order they were added.
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// Whether any engine may take it: no key changed twice, and within the limits.
-    /// Engines call this first, so that all of them refuse the same transactions.
-    pub fn admit(&self) -> Result<()> {
+    /// Validates the transaction: no key is changed twice, and it is within the limits. Engines
+    /// call this first, so that all of them refuse the same transactions.
+    pub fn validate(&self) -> Result<()> {
         if self.checks.len().max(self.changes.len()) > Self::MAX_OPERATIONS {
             return Err(Error::Invalid("too many operations in one transaction"));
         }

@@ -1,4 +1,4 @@
-//! A process dies between a write and its sync, and later the power goes.
+//! Power cuts after a process died between a write and its sync.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::ffi::OsStr;
@@ -23,27 +23,27 @@ async fn open(root: &Path) -> Embedded {
     Embedded::open(root.join(STORE), OPTIONS).await.unwrap()
 }
 
-/// What a process that dies now leaves, or what the disk holds if the power goes now.
-fn left(disk: &Disk, loss: Loss) -> Image {
+/// What a process that dies now leaves, or what the disk holds after a power cut now.
+fn image_of(disk: &Disk, loss: Loss) -> Image {
     let trace = disk.trace();
     trace.cut(trace.len(), loss, &mut Rng::new(1))
 }
 
-/// The folder of a process that died, on a disk where all was synced but its last write.
-/// The revision is that of this write.
+/// The folder of a process that died, on a disk where everything but its last write was synced. The
+/// revision is that of this write.
 async fn after_a_crash() -> Option<(Disk, Revision)> {
     let first = Disk::mount()?;
     let store = open(first.path()).await;
-    let before = left(&first, Loss::Nothing);
+    let before = image_of(&first, Loss::Nothing);
     let created = store.commit(Transaction::create("key", "value")).await;
     let Outcome::Committed(revision) = created.unwrap() else {
         panic!("not committed");
     };
-    let after = left(&first, Loss::Nothing);
+    let after = image_of(&first, Loss::Nothing);
     store.close().await;
     let second = Disk::mount()?;
     before.write_to(second.path()).unwrap();
-    second.settle();
+    second.make_durable();
     let mut segment = OpenOptions::new();
     let segment = segment.write(true).open(second.path().join(SEGMENT));
     let bytes = after.read(SEGMENT).unwrap();
@@ -51,42 +51,45 @@ async fn after_a_crash() -> Option<(Disk, Revision)> {
     Some((second, revision))
 }
 
-/// Lays out what the power leaves of `disk` now, and opens it.
+/// Lays out what a power cut leaves of `disk` now, and opens it.
 async fn cut(disk: &Disk) -> (Embedded, TempDir) {
-    let image = left(disk, Loss::Everything);
+    let image = image_of(disk, Loss::Everything);
     let folder = tempfile::tempdir().unwrap();
     image.write_to(folder.path()).unwrap();
     (open(folder.path()).await, folder)
 }
 
-/// Whoever reads after a restart must not be told of what a power cut can still undo.
+/// A reader after a restart must not see data that a power cut can still undo.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_shown_after_a_crash_survives_a_power_cut() {
+async fn visible_data_after_a_crash_survives_a_power_cut() {
     let Some((disk, written)) = after_a_crash().await else {
         return;
     };
     let store = open(disk.path()).await;
     let key = Key::from_static(b"key");
-    let shown = store.get(&key).await.unwrap();
-    assert_eq!(shown.as_ref().map(|entry| entry.modified), Some(written));
+    let recovered = store.get(&key).await.unwrap();
+    assert_eq!(
+        recovered.as_ref().map(|entry| entry.modified),
+        Some(written)
+    );
     let (survivor, folder) = cut(&disk).await;
     assert_eq!(survivor.revision().await.unwrap(), written);
-    assert_eq!(survivor.get(&key).await.unwrap(), shown);
+    assert_eq!(survivor.get(&key).await.unwrap(), recovered);
     survivor.close().await;
     store.close().await;
     drop(folder);
 }
 
-/// A process that makes a store may die right after the last step, before that is
-/// durable. To the next one the store is whole, and so it must be from then on.
+/// A process that creates a store may die right after the last step, before that is durable. The
+/// next process finds a complete store, so it must stay complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_whose_maker_crashed_at_its_last_step_survives_a_power_cut() {
+async fn store_whose_creator_crashed_at_the_last_step_survives_a_power_cut() {
     let Some(disk) = Disk::mount() else { return };
     open(disk.path()).await.close().await;
     let [format, making] =
         ["format", "format.making"].map(|name| disk.path().join(STORE).join(name));
     fs::rename(&format, &making).unwrap();
-    disk.settle();
+    disk.make_durable();
     fs::rename(&making, &format).unwrap();
 
     let store = open(disk.path()).await;
@@ -99,10 +102,10 @@ async fn a_store_whose_maker_crashed_at_its_last_step_survives_a_power_cut() {
     drop(folder);
 }
 
-/// After a failed sync the kernel shows what the disk may never have got, and a later
-/// sync that succeeds says nothing about it.
+/// After a failed sync the kernel shows data that the disk may never have received, and a later
+/// successful sync says nothing about it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_shown_after_a_failed_sync_survives_a_power_cut() {
+async fn visible_data_after_a_failed_sync_survives_a_power_cut() {
     let Some(disk) = Disk::mount() else { return };
     let store = open(disk.path()).await;
     store
@@ -120,34 +123,34 @@ async fn what_is_shown_after_a_failed_sync_survives_a_power_cut() {
 
     let store = open(disk.path()).await;
     let key = Key::from_static(b"in doubt");
-    let shown = store.get(&key).await.unwrap();
+    let recovered = store.get(&key).await.unwrap();
     let created = store.commit(Transaction::create("after", "3")).await;
     let Outcome::Committed(last) = created.unwrap() else {
         panic!("not committed")
     };
     let (survivor, folder) = cut(&disk).await;
     assert_eq!(survivor.revision().await, Ok(last));
-    assert_eq!(survivor.get(&key).await.unwrap(), shown);
+    assert_eq!(survivor.get(&key).await.unwrap(), recovered);
     survivor.close().await;
     store.close().await;
     drop(folder);
 }
 
-/// A process that makes a store in a new folder of a new folder promises all of it.
+/// A store in a new folder of a new folder includes the names of both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_in_a_new_folder_of_a_new_folder_survives_a_power_cut() {
+async fn store_in_a_new_folder_of_a_new_folder_survives_a_power_cut() {
     let Some(disk) = Disk::mount() else { return };
     let path = Path::new("var/lib").join(STORE);
     let store = Embedded::open(disk.path().join(&path), OPTIONS).await;
     let store = store.unwrap();
     let created = store.commit(Transaction::create("key", "value")).await;
     assert_eq!(created, Ok(Outcome::Committed(Revision::new(2))));
-    assert!(left(&disk, Loss::Everything).holds(path.join("format")));
+    assert!(image_of(&disk, Loss::Everything).holds(path.join("format")));
     store.close().await;
 }
 
-/// A process may die right after it has named a new manifest, before that is durable.
-/// Whoever opens the tables relies on it, and removes what it no longer names.
+/// A process may die right after naming a new manifest, before that is durable. Opening the tables
+/// relies on it, and removes the tables that it no longer names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_whose_manifest_was_named_right_before_a_crash_survive_a_power_cut() {
     let Some(first) = Disk::mount() else { return };
@@ -163,7 +166,7 @@ async fn tables_whose_manifest_was_named_right_before_a_crash_survive_a_power_cu
     let Some(second) = Disk::mount() else { return };
     let before = trace.cut(at, Loss::Nothing, &mut rng);
     before.write_to(second.path()).unwrap();
-    second.settle();
+    second.make_durable();
     let tables = second.path().join(STORE).join("tables");
     let mut names = fs::read_dir(&tables).unwrap().map(|name| name.unwrap());
     let is_making = |name: &fs::DirEntry| name.file_name().to_string_lossy().starts_with(".tmp");
@@ -181,7 +184,7 @@ async fn tables_whose_manifest_was_named_right_before_a_crash_survive_a_power_cu
     store.close().await;
 }
 
-/// Right before the manifest of a merge gets its name: after it, tables are removed.
+/// Right before the manifest of a merge is named: after it, tables are removed.
 fn named_before_a_removal(trace: &Trace) -> Option<usize> {
     let mut named = None;
     for (at, op) in trace.ops().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Damaged files: noticed and refused, or harmless; never wrong data.
+//! Damaged files are detected and refused, or harmless; they never lead to wrong data.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::fs;
@@ -17,15 +17,15 @@ const OPTIONS: Options = Options {
     cache_bytes: 64 << 10,
 };
 
-/// A store with a few tables and log segments, closed; and what it holds.
-struct Sound {
+/// A closed store with a few tables and log segments, and its content.
+struct Intact {
     folder: TempDir,
     entries: Vec<Entry>,
     log: Vec<(Revision, Vec<Changed>)>,
     start: Revision,
 }
 
-async fn sound() -> Sound {
+async fn intact() -> Intact {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), OPTIONS).await.unwrap();
     let start = store.revision().await.unwrap();
@@ -47,7 +47,7 @@ async fn sound() -> Sound {
         .unwrap();
     drop(watch);
     store.close().await;
-    Sound {
+    Intact {
         folder,
         entries: page.entries,
         log,
@@ -83,77 +83,77 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What came of opening and reading a store whose files were touched.
+/// The result of opening and reading a store with a damaged file.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    /// It says which file is damaged.
+enum Examination {
+    /// The error names the damaged file.
     Noticed(String),
     /// Everything is there.
     Harmless,
 }
 
-/// Opens and reads everything: each answer is right, or says that something is damaged.
-async fn examine(folder: &Path, sound: &Sound) -> Verdict {
+/// Opens the store and reads everything: each answer is correct, or reports damage.
+async fn examine(folder: &Path, intact: &Intact) -> Examination {
     let store = match Embedded::open(folder, OPTIONS).await {
         Ok(store) => store,
-        Err(error) => return noticed(error),
+        Err(error) => return detected(error),
     };
-    let verdict = read_all(&store, sound).await;
+    let verdict = read_all(&store, intact).await;
     store.close().await;
     verdict
 }
 
-async fn read_all(store: &Embedded, sound: &Sound) -> Verdict {
+async fn read_all(store: &Embedded, intact: &Intact) -> Examination {
     match store.range(&KeyRange::all(), At::Latest, None).await {
-        Ok(page) => assert!(page.entries == sound.entries, "wrong entries were shown"),
-        Err(error) => return noticed(error),
+        Ok(page) => assert!(page.entries == intact.entries, "wrong entries were shown"),
+        Err(error) => return detected(error),
     }
-    for entry in &sound.entries {
+    for entry in &intact.entries {
         match store.get(&entry.key).await {
             Ok(found) => assert!(found.as_ref() == Some(entry), "a wrong entry was shown"),
-            Err(error) => return noticed(error),
+            Err(error) => return detected(error),
         }
     }
-    let mut watch = store.watch(KeyRange::all(), sound.start).await.unwrap();
-    for (revision, changes) in &sound.log {
+    let mut watch = store.watch(KeyRange::all(), intact.start).await.unwrap();
+    for (revision, changes) in &intact.log {
         match watch.next().await {
             Ok(WatchItem::Changes {
-                revision: told,
+                revision: delivered,
                 changes: found,
             }) => {
                 assert!(
-                    (&told, &found) == (revision, changes),
-                    "a wrong history was told"
+                    (&delivered, &found) == (revision, changes),
+                    "wrong history delivered"
                 );
             }
             Ok(item) => panic!("{item:?}"),
-            Err(error) => return noticed(error),
+            Err(error) => return detected(error),
         }
     }
-    Verdict::Harmless
+    Examination::Harmless
 }
 
-fn noticed(error: Error) -> Verdict {
+fn detected(error: Error) -> Examination {
     match error {
         Error::Corrupt { file, detail } => {
             assert!(!detail.is_empty());
-            Verdict::Noticed(file.file_name().unwrap().to_string_lossy().into_owned())
+            Examination::Noticed(file.file_name().unwrap().to_string_lossy().into_owned())
         }
         other => panic!("damage is reported as {other:?}"),
     }
 }
 
-/// Touches one file of a copy and examines that.
-async fn with_damage(sound: &Sound, file: &Path, damage: impl Fn(&mut Vec<u8>)) -> Verdict {
+/// Damages one file of a copy and examines the copy.
+async fn with_damage(intact: &Intact, file: &Path, damage: impl Fn(&mut Vec<u8>)) -> Examination {
     let copied = tempfile::tempdir().unwrap();
-    copy(sound.folder.path(), copied.path());
+    copy(intact.folder.path(), copied.path());
     let target = copied
         .path()
-        .join(file.strip_prefix(sound.folder.path()).unwrap());
+        .join(file.strip_prefix(intact.folder.path()).unwrap());
     let mut bytes = fs::read(&target).unwrap();
     damage(&mut bytes);
     fs::write(&target, bytes).unwrap();
-    examine(copied.path(), sound).await
+    examine(copied.path(), intact).await
 }
 
 fn is_lock(file: &Path) -> bool {
@@ -161,9 +161,9 @@ fn is_lock(file: &Path) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sound_store_is_harmless() {
-    let sound = sound().await;
-    let names = files(sound.folder.path());
+async fn intact_store_is_read_completely() {
+    let intact = intact().await;
+    let names = files(intact.folder.path());
     let count = |part: &str| {
         names
             .iter()
@@ -173,16 +173,16 @@ async fn a_sound_store_is_harmless() {
     assert!(count("/log/") >= 2, "several segments: {names:?}");
     assert!(count("/tables/tables/") >= 1, "tables: {names:?}");
     assert_eq!(
-        examine(sound.folder.path(), &sound).await,
-        Verdict::Harmless
+        examine(intact.folder.path(), &intact).await,
+        Examination::Harmless
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flipped_bit_never_shows_wrong_data() {
-    let sound = sound().await;
-    let mut noticed = 0;
-    for file in files(sound.folder.path())
+async fn flipped_bit_never_leads_to_wrong_data() {
+    let intact = intact().await;
+    let mut detected = 0;
+    for file in files(intact.folder.path())
         .iter()
         .filter(|file| !is_lock(file))
     {
@@ -194,46 +194,46 @@ async fn a_flipped_bit_never_shows_wrong_data() {
             .chain(everywhere)
             .filter(|at| *at < length)
         {
-            let verdict = with_damage(&sound, file, |bytes| bytes[at] ^= 1 << (at % 8)).await;
-            noticed += usize::from(verdict != Verdict::Harmless);
+            let verdict = with_damage(&intact, file, |bytes| bytes[at] ^= 1 << (at % 8)).await;
+            detected += usize::from(verdict != Examination::Harmless);
         }
     }
     assert!(
-        noticed > 40,
-        "most flips hit something that counts: {noticed}"
+        detected > 40,
+        "most flips hit something that counts: {detected}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_frame_in_the_middle_of_the_log_is_refused_by_name() {
-    let sound = sound().await;
-    let logs: Vec<_> = files(&sound.folder.path().join("log"));
+async fn damaged_frame_in_the_middle_of_the_log_is_refused_by_name() {
+    let intact = intact().await;
+    let logs: Vec<_> = files(&intact.folder.path().join("log"));
     let last_used = logs
         .iter()
         .rfind(|log| fs::read(log).unwrap()[64..].iter().any(|b| *b != 0));
     let last_used = last_used.unwrap();
-    let verdict = with_damage(&sound, last_used, |bytes| bytes[200] ^= 1).await;
+    let verdict = with_damage(&intact, last_used, |bytes| bytes[200] ^= 1).await;
     let name = last_used
         .file_name()
         .unwrap()
         .to_string_lossy()
         .into_owned();
-    assert_eq!(verdict, Verdict::Noticed(name));
+    assert_eq!(verdict, Examination::Noticed(name));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_truncated_file_never_shows_wrong_data() {
-    let sound = sound().await;
-    for file in files(sound.folder.path())
+async fn truncated_file_never_leads_to_wrong_data() {
+    let intact = intact().await;
+    for file in files(intact.folder.path())
         .iter()
         .filter(|file| !is_lock(file))
     {
         let length = usize::try_from(fs::metadata(file).unwrap().len()).unwrap();
         for keep in [0, length / 2, length.saturating_sub(1)] {
-            let verdict = with_damage(&sound, file, |bytes| bytes.truncate(keep)).await;
+            let verdict = with_damage(&intact, file, |bytes| bytes.truncate(keep)).await;
             assert_ne!(
                 verdict,
-                Verdict::Harmless,
+                Examination::Harmless,
                 "{} cut to {keep}",
                 file.display()
             );
@@ -242,9 +242,9 @@ async fn a_truncated_file_never_shows_wrong_data() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_file_never_shows_wrong_data() {
-    let sound = sound().await;
-    for file in files(sound.folder.path())
+async fn missing_file_never_leads_to_wrong_data() {
+    let intact = intact().await;
+    for file in files(intact.folder.path())
         .iter()
         .filter(|file| !is_lock(file))
     {
@@ -253,29 +253,29 @@ async fn a_missing_file_never_shows_wrong_data() {
             continue;
         }
         let copied = tempfile::tempdir().unwrap();
-        copy(sound.folder.path(), copied.path());
-        let gone = file.strip_prefix(sound.folder.path()).unwrap();
+        copy(intact.folder.path(), copied.path());
+        let gone = file.strip_prefix(intact.folder.path()).unwrap();
         fs::remove_file(copied.path().join(gone)).unwrap();
-        examine(copied.path(), &sound).await;
+        examine(copied.path(), &intact).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_format_from_the_future_is_refused_and_left_alone() {
-    let sound = sound().await;
-    let format = sound.folder.path().join("format");
+async fn newer_format_is_refused_and_left_unchanged() {
+    let intact = intact().await;
+    let format = intact.folder.path().join("format");
     fs::write(&format, "insula store, format 2\n").unwrap();
-    let before = files(sound.folder.path());
-    let refused = Embedded::open(sound.folder.path(), OPTIONS)
+    let before = files(intact.folder.path());
+    let refused = Embedded::open(intact.folder.path(), OPTIONS)
         .await
         .err()
         .unwrap();
     assert!(refused.to_string().contains("newer version"), "{refused}");
-    assert_eq!(files(sound.folder.path()), before);
+    assert_eq!(files(intact.folder.path()), before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_folder_that_is_open_is_refused() {
+async fn open_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), OPTIONS).await.unwrap();
     let refused = Embedded::open(folder.path(), OPTIONS).await.err();
@@ -290,9 +290,9 @@ async fn a_folder_that_is_open_is_refused() {
     assert_eq!(found.value, "1");
 }
 
-/// As long as no table was written, the log is all there is.
+/// As long as no table was written, the log is everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_log_is_not_taken_for_an_empty_store() {
+async fn missing_log_is_not_mistaken_for_an_empty_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), OPTIONS).await.unwrap();
     store
@@ -312,18 +312,18 @@ async fn a_missing_log_is_not_taken_for_an_empty_store() {
     assert!(matches!(refused, Error::Corrupt { .. }), "{refused:?}");
 }
 
-/// What is refused is left as it was, for whoever is called to help.
+/// A refused store is left unchanged, for manual recovery.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_with_a_gap_is_refused_and_left_alone() {
-    let sound = sound().await;
-    let logs = files(&sound.folder.path().join("log"));
+async fn log_with_a_gap_is_refused_and_left_unchanged() {
+    let intact = intact().await;
+    let logs = files(&intact.folder.path().join("log"));
     assert!(logs.len() >= 3, "{logs:?}");
     fs::remove_file(&logs[1]).unwrap();
-    let before = files(&sound.folder.path().join("log"));
-    let refused = Embedded::open(sound.folder.path(), OPTIONS).await.err();
+    let before = files(&intact.folder.path().join("log"));
+    let refused = Embedded::open(intact.folder.path(), OPTIONS).await.err();
     assert!(
         matches!(refused, Some(Error::Corrupt { .. })),
         "{refused:?}"
     );
-    assert_eq!(files(&sound.folder.path().join("log")), before);
+    assert_eq!(files(&intact.folder.path().join("log")), before);
 }

@@ -1,4 +1,4 @@
-//! The embedded engine keeps the laws.
+//! The laws on the embedded engine.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ async fn open(options: Options) -> Option<(Arc<dyn Store>, TempDir)> {
     Some((Arc::new(store.unwrap()), folder))
 }
 
-mod as_it_comes {
+mod default_options {
     use super::*;
 
     async fn fresh() -> Option<(Arc<dyn Store>, TempDir)> {
@@ -23,9 +23,9 @@ mod as_it_comes {
     insula_store::store_laws!(fresh);
 }
 
-/// With so little memory that tables are written and merged, and log segments filled and
-/// removed, in the middle of every law.
-mod in_little_room {
+/// With so little memory that tables are written and merged, and log segments filled and removed,
+/// in the middle of every law.
+mod small_memory {
     use super::*;
 
     async fn fresh() -> Option<(Arc<dyn Store>, TempDir)> {
@@ -54,9 +54,9 @@ mod under_pressure {
         }
     }
 
-    /// Nothing was forgotten that this watcher has yet to be told.
+    /// No history that this watcher still needs was removed.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_burst_after_a_long_silence_is_told_although_older_history_is_gone() {
+    async fn burst_after_a_long_silence_is_delivered_although_older_history_is_gone() {
         let (store, _folder) = open(Options::default()).await.unwrap();
         let start = store.revision().await.unwrap();
         let mut watch = store
@@ -83,7 +83,7 @@ mod under_pressure {
 
     /// Values that wait for a slow watcher are not all kept in memory, and none is missed.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_slow_watcher_of_large_values_misses_nothing() {
+    async fn slow_watcher_of_large_values_misses_nothing() {
         let (store, _folder) = open(Options::default()).await.unwrap();
         let start = store.revision().await.unwrap();
         let mut watch = store.watch(KeyRange::all(), start).await.unwrap();
@@ -105,9 +105,9 @@ mod under_pressure {
         }
     }
 
-    /// A deletion is not seen before its revision.
+    /// A deletion is not visible before its revision.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_key_is_absent_only_at_revisions_where_it_is_absent() {
+    async fn key_is_absent_only_at_revisions_where_it_was_deleted() {
         let (store, _folder) = open(Options::default()).await.unwrap();
         let key = Key::from_static(b"a");
         let writer = tokio::spawn({
@@ -137,9 +137,9 @@ mod under_pressure {
         writer.await.unwrap();
     }
 
-    /// Whoever has seen a revision and asks for progress is told of at least that one.
+    /// A progress request after a revision was seen is answered with at least that revision.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn progress_is_not_older_than_what_was_seen_before_it_was_asked_for() {
+    async fn progress_is_not_older_than_what_was_seen_before_the_request() {
         let (store, _folder) = open(Options::default()).await.unwrap();
         let start = store.revision().await.unwrap();
         let quiet = KeyRange::prefix("quiet/");
@@ -161,7 +161,9 @@ mod under_pressure {
             seen = now;
             watch.request_progress().await.unwrap();
             match watch.next().await {
-                Ok(WatchItem::Progress(told)) => assert!(told >= seen, "{told} after {seen}"),
+                Ok(WatchItem::Progress(delivered)) => {
+                    assert!(delivered >= seen, "{delivered} after {seen}")
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -169,7 +171,7 @@ mod under_pressure {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_watch_of_no_key_ends_with_the_store() {
+    async fn watch_of_an_empty_range_ends_with_the_store() {
         let (store, _folder) = open(Options::default()).await.unwrap();
         let start = store.revision().await.unwrap();
         let nothing = KeyRange::between("b", "a");

@@ -1,4 +1,4 @@
-//! Trouble with the disk while the store runs: full, failing, slow.
+//! Disk faults while the store runs: full, failing, slow.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ const OPTIONS: Options = Options {
     memory_bytes: 256 << 10,
     cache_bytes: 64 << 10,
 };
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A store on a disk of its own, and what it has acknowledged.
+/// A store on its own disk, and its acknowledged writes.
 struct Subject {
     store: Embedded,
     acknowledged: BTreeMap<Key, Bytes>,
@@ -48,7 +48,9 @@ impl Subject {
         let key = Key::from(format!("/faults/{:02}", self.written % 50));
         let value = Bytes::from(vec![self.written as u8; 16 << 10]);
         let put = Transaction::new().put(key.clone(), value.clone());
-        let outcome = timeout(PATIENCE, self.store.commit(put)).await.unwrap()?;
+        let outcome = timeout(WAIT_TIMEOUT, self.store.commit(put))
+            .await
+            .unwrap()?;
         let Outcome::Committed(revision) = outcome else {
             panic!("{outcome:?}")
         };
@@ -56,7 +58,7 @@ impl Subject {
         Ok(revision)
     }
 
-    /// Writes until that is refused; the refusal.
+    /// Writes until that is refused, and returns the error.
     async fn write_until_refused(&mut self) -> Error {
         for _ in 0..2000 {
             if let Err(error) = self.write().await {
@@ -66,7 +68,7 @@ impl Subject {
         panic!("the store takes more than the disk has");
     }
 
-    /// Everything acknowledged can be read.
+    /// Checks that every acknowledged write can be read.
     async fn check(&self) {
         let page = self
             .store
@@ -97,7 +99,7 @@ impl Subject {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_refuses_writes_and_takes_them_when_there_is_room() {
+async fn full_disk_refuses_writes_until_there_is_space() {
     let Some(mut subject) = Subject::start().await else {
         return;
     };
@@ -113,24 +115,24 @@ async fn a_full_disk_refuses_writes_and_takes_them_when_there_is_room() {
             matches!(refused, Error::Full(_)),
             "round {round}: {refused:?}"
         );
-        // A table that was under way may give its log back: room for a few more.
+        // A finished table may free its log: space for a few more writes.
         let again = subject.write_until_refused().await;
         assert!(matches!(again, Error::Full(_)), "round {round}: {again:?}");
         subject.check().await;
         let head = subject.store.revision().await.unwrap();
-        let mut told = start;
-        while told < head {
+        let mut delivered = start;
+        while delivered < head {
             let WatchItem::Changes { revision, .. } = watch.next().await.unwrap() else {
                 panic!("no changes")
             };
-            assert_eq!(revision, told.next(), "watches go on");
-            told = revision;
+            assert_eq!(revision, delivered.next(), "watches go on");
+            delivered = revision;
         }
         subject.disk.heal();
         let begun = Instant::now();
         while let Err(error) = subject.write().await {
             assert!(matches!(error, Error::Full(_)), "{error:?}");
-            assert!(begun.elapsed() < PATIENCE, "there is room: {error:?}");
+            assert!(begun.elapsed() < WAIT_TIMEOUT, "there is room: {error:?}");
             tokio::task::yield_now().await;
         }
         subject.check().await;
@@ -140,7 +142,7 @@ async fn a_full_disk_refuses_writes_and_takes_them_when_there_is_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_failed_sync_nothing_is_acknowledged_until_the_store_is_opened_again() {
+async fn failed_sync_makes_the_store_read_only_until_reopened() {
     let Some(mut subject) = Subject::start().await else {
         return;
     };
@@ -153,7 +155,7 @@ async fn after_a_failed_sync_nothing_is_acknowledged_until_the_store_is_opened_a
     subject.disk.fail_sync(is_log, Errno::EIO, Times::Once);
     let in_doubt = subject.write().await.unwrap_err();
     assert!(matches!(in_doubt, Error::Indeterminate(_)), "{in_doubt:?}");
-    // The disk is well again, but what it holds is not known: no second try.
+    // The disk works again, but its state is unknown: no second attempt.
     for _ in 0..3 {
         let refused = subject.write().await.unwrap_err();
         assert!(
@@ -161,17 +163,17 @@ async fn after_a_failed_sync_nothing_is_acknowledged_until_the_store_is_opened_a
             "{refused:?}"
         );
     }
-    assert_eq!(subject.store.revision().await, Ok(head), "nobody sees it");
+    assert_eq!(subject.store.revision().await, Ok(head), "not readable");
     subject.check().await;
     watch.request_progress().await.unwrap();
     assert_eq!(
         watch.next().await,
         Ok(WatchItem::Progress(head)),
-        "nobody is told of it"
+        "not watched"
     );
     drop(watch);
 
-    // Whatever the disk kept of it, what was acknowledged is there.
+    // Whatever the disk kept of it, the acknowledged writes are there.
     for seed in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let mut rng = Rng::new(seed);
@@ -200,7 +202,7 @@ async fn after_a_failed_sync_nothing_is_acknowledged_until_the_store_is_opened_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_table_that_cannot_be_written_stops_writers_in_time_and_is_tried_again() {
+async fn failing_table_flush_stops_writers_in_time_and_is_retried() {
     let Some(mut subject) = Subject::start().await else {
         return;
     };
@@ -218,7 +220,7 @@ async fn a_table_that_cannot_be_written_stops_writers_in_time_and_is_tried_again
     subject.disk.heal();
     let begun = Instant::now();
     while subject.write().await.is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the disk is well again");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "the disk is well again");
         tokio::task::yield_now().await;
     }
     for _ in 0..200 {
@@ -229,7 +231,7 @@ async fn a_table_that_cannot_be_written_stops_writers_in_time_and_is_tried_again
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_disk_slows_no_reader() {
+async fn slow_disk_does_not_delay_readers() {
     let Some(mut subject) = Subject::start().await else {
         return;
     };
@@ -259,7 +261,7 @@ async fn a_slow_disk_slows_no_reader() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_compaction_whose_sync_failed_is_not_said_to_have_changed_nothing() {
+async fn compaction_with_a_failed_sync_is_indeterminate() {
     let Some(mut subject) = Subject::start().await else {
         return;
     };
@@ -274,13 +276,13 @@ async fn a_compaction_whose_sync_failed_is_not_said_to_have_changed_nothing() {
     let after = subject.store.statistics().floor;
     assert!(
         after < floor || matches!(in_doubt, Err(Error::Indeterminate(_))),
-        "the floor is {after}, and the caller was told {in_doubt:?}"
+        "the floor is {after}, and the caller got {in_doubt:?}"
     );
 }
 
-/// Writers wait for the log and for nothing else, as long as memory lasts.
+/// Writers wait only for the log, as long as memory lasts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_table_slows_no_writer() {
+async fn slow_table_flush_does_not_delay_writers() {
     let Some(mut subject) = Subject::start().await else {
         return;
     };

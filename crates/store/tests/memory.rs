@@ -1,4 +1,4 @@
-//! The model keeps the laws.
+//! The laws on the model.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Power cuts: the real engine on a simulated disk, cut at thousands of points.
 //!
-//! `INSULA_POWER_CUTS` says how many; a few hundred by default.
+//! `INSULA_POWER_CUTS` sets the number; a few hundred by default.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 #[path = "power_cut/check.rs"]
@@ -12,14 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use check::{Told, check};
+use check::{Acknowledged, check};
 use insula_testkit::disk::{Disk, Loss, Rng, Trace};
 use run::Run;
 
 const STORE: &str = "store";
 
-/// Images are laid out in memory where that is possible: their own durability is not the
-/// point.
+/// Images are laid out in memory where possible: their own durability is irrelevant.
 fn scratch() -> tempfile::TempDir {
     let memory = PathBuf::from("/dev/shm");
     let folder = if memory.is_dir() {
@@ -35,7 +34,7 @@ fn cuts_wanted(default: usize) -> usize {
     wanted.map_or(default, |wanted| wanted.parse().unwrap())
 }
 
-/// Cuts the power at `count` points, spread over the trace; the first broken promise.
+/// Cuts the power at `count` points, spread over the trace; returns the first violation.
 async fn cut(trace: &Trace, run: &Run, count: usize, seed: u64) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let mut cuts = trace.cuts();
@@ -45,8 +44,8 @@ async fn cut(trace: &Trace, run: &Run, count: usize, seed: u64) -> Result<(), St
         let loss = Loss::pick(&mut rng);
         let folder = scratch();
         cuts.image(loss, &mut rng).write_to(folder.path()).unwrap();
-        let told = Told::of(cuts.acknowledged());
-        check(&folder.path().join(STORE), run, told)
+        let acknowledged = Acknowledged::of(cuts.acknowledged());
+        check(&folder.path().join(STORE), run, acknowledged)
             .await
             .map_err(|broken| format!("cut {n} at {at}, {loss:?}, seed {seed}: {broken}"))?;
     }
@@ -55,9 +54,9 @@ async fn cut(trace: &Trace, run: &Run, count: usize, seed: u64) -> Result<(), St
 
 #[expect(
     clippy::print_stdout,
-    reason = "the tally is what the long form is run for"
+    reason = "the report is what the long form is run for"
 )]
-fn tally(text: &str) {
+fn report(text: &str) {
     println!("{text}");
 }
 
@@ -66,41 +65,41 @@ async fn record(disk: Disk, writes: usize) -> (Trace, Run) {
     // Tables fall behind the log, so that several wait to be written at a time.
     disk.slow_sync(|path| is_in(path, "tables"), Duration::from_millis(3));
     let disk = Arc::new(disk);
-    let run = run::work(&disk, &folder, writes).await;
+    let run = run::run_workload(&disk, &folder, writes).await;
     (disk.trace(), run)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_that_anybody_was_told_is_lost() {
+async fn nothing_acknowledged_is_lost() {
     let Some(disk) = Disk::mount() else { return };
     let (trace, run) = record(disk, 1_200).await;
     let count = cuts_wanted(400);
     cut(&trace, &run, count, 1).await.unwrap();
-    tally(&format!(
+    report(&format!(
         "{count} power cuts over {} operations and {} writes: nothing lost",
         trace.len(),
         run.log.len()
     ));
 }
 
-/// Tables are written far behind the log, while history is forgotten right up to the
-/// present: what only the log has must stay in it.
+/// Tables are written far behind the log, while history is compacted up to the present: changes
+/// that only the log has must stay in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_while_tables_wait_to_be_written() {
     let Some(disk) = Disk::mount() else { return };
     disk.slow_sync(|path| is_in(path, "tables"), Duration::from_millis(30));
     let folder = disk.path().join(STORE);
     let disk = Arc::new(disk);
-    let run = run::forget_everything(&disk, &folder, 1_500).await;
+    let run = run::compact_after_each_write(&disk, &folder, 1_500).await;
     let trace = disk.trace();
     cut(&trace, &run, cuts_wanted(200), 2).await.unwrap();
 }
 
-/// The same check, on a disk that does nothing for one kind of sync: as if the code had
-/// forgotten it. Each must be found out, or the check is worth nothing.
-async fn found_out(forgotten: impl Fn(&Path) -> bool + Send + 'static) {
+/// The same check, on a disk that ignores one kind of sync, as if the code had forgotten it. Each
+/// must be detected, or the check is worthless.
+async fn assert_detected(forgotten: impl Fn(&Path) -> bool + Send + 'static) {
     let Some(disk) = Disk::mount() else { return };
-    disk.lie_on_sync(forgotten);
+    disk.ignore_sync(forgotten);
     let (trace, run) = record(disk, 1_200).await;
     for seed in 1..4 {
         if cut(&trace, &run, 400, seed).await.is_err() {
@@ -115,26 +114,27 @@ fn is_in(path: &Path, folder: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_sync_of_a_frame_matters() {
-    found_out(|path| is_in(path, "log") && path.extension().is_some_and(|end| end == "log")).await;
+async fn missing_frame_sync_is_detected() {
+    assert_detected(|path| is_in(path, "log") && path.extension().is_some_and(|end| end == "log"))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_sync_of_a_new_segment_matters() {
-    found_out(|path| path.extension().is_some_and(|end| end == "making")).await;
+async fn missing_segment_sync_is_detected() {
+    assert_detected(|path| path.extension().is_some_and(|end| end == "making")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_sync_of_the_segments_names_matters() {
-    found_out(|path| path == Path::new(STORE).join("log")).await;
+async fn missing_segment_name_sync_is_detected() {
+    assert_detected(|path| path == Path::new(STORE).join("log")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_syncs_of_the_tables_matter() {
-    found_out(|path| is_in(path, "tables")).await;
+async fn missing_table_syncs_are_detected() {
+    assert_detected(|path| is_in(path, "tables")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_sync_of_the_folder_matters() {
-    found_out(|path| path == Path::new(STORE)).await;
+async fn missing_folder_sync_is_detected() {
+    assert_detected(|path| path == Path::new(STORE)).await;
 }

@@ -1,4 +1,4 @@
-//! Space and history: what is forgotten is given back, what is kept stays.
+//! Disk space and history: compacted history is freed, the rest stays.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ fn disk_bytes(store: &Embedded) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn compaction_gives_disk_space_back() {
+async fn compaction_frees_disk_space() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), OPTIONS).await.unwrap();
     let last = write(&store, 8_000).await;
@@ -52,8 +52,8 @@ async fn compaction_gives_disk_space_back() {
         disk_bytes(&store)
     );
     store.compact(last).await.unwrap();
-    // What is left is the keys once, in tables of which some may not be merged yet, and
-    // two log segments.
+    // What is left is each key once, in tables of which some may not be merged yet, and two log
+    // segments.
     let live = (KEYS * VALUE) as u64;
     let bound = 4 * live + 3 * (2 << 20) + (10 << 20);
     let begun = Instant::now();
@@ -77,7 +77,7 @@ async fn compaction_gives_disk_space_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn history_floor_and_revision_survive_closing_and_opening() {
+async fn history_floor_and_revision_survive_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let mut floor = Revision::ZERO;
     let mut last = Revision::ZERO;
@@ -91,9 +91,9 @@ async fn history_floor_and_revision_survive_closing_and_opening() {
             assert_eq!(below, Err(Error::Compacted { floor }), "round {round}");
             let mut watch = store.watch(KeyRange::all(), floor).await.unwrap();
             let log = read_log(&mut *watch, last).await;
-            let told: Vec<u64> = log.iter().map(|(revision, _)| revision.get()).collect();
+            let delivered: Vec<u64> = log.iter().map(|(revision, _)| revision.get()).collect();
             let expected: Vec<u64> = (floor.next().get()..=last.get()).collect();
-            assert_eq!(told, expected, "round {round}");
+            assert_eq!(delivered, expected, "round {round}");
         }
         last = write(&store, 700).await;
         floor = Revision::new(last.get() - 300);
@@ -102,10 +102,10 @@ async fn history_floor_and_revision_survive_closing_and_opening() {
     }
 }
 
-/// The key is on disk before it is deleted, and its deletion is removed before it gets
-/// there: what is left must still say that the key has no value.
+/// The key is on disk before it is deleted, and its deletion is compacted before it reaches the
+/// disk: the remaining rows must still say that the key does not exist.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_deleted_before_the_floor_stays_deleted_after_opening() {
+async fn key_deleted_before_the_floor_stays_deleted_after_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let key = Key::from("/space/gone");
     let store = Embedded::open(folder.path(), OPTIONS).await.unwrap();

@@ -1,8 +1,8 @@
-//! Cluster API's own kinds, as small as tests can do with.
+//! The kinds of Cluster API, as small as the tests allow.
 
 use serde_json::{Value, json};
 
-/// The group of these kinds.
+/// The API group of these kinds.
 pub const GROUP: &str = "cluster.x-k8s.io";
 
 /// The definition of `clusters.cluster.x-k8s.io`.
@@ -15,12 +15,12 @@ pub fn machines() -> Value {
     definition("machines", "Machine")
 }
 
-/// All of them.
+/// All definitions.
 pub fn definitions() -> [Value; 2] {
     [clusters(), machines()]
 }
 
-/// One namespaced kind of which nothing is checked. Every tenant has it too.
+/// A namespaced kind without validation, published to every tenant.
 fn definition(plural: &str, kind: &str) -> Value {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = json!({"type": "object", "properties": {"spec": anything, "status": anything}});

@@ -1,24 +1,23 @@
 //! A simulated disk under real code.
 //!
-//! [`Disk::mount`] puts an empty file system, held in memory, at a fresh path. Programs
-//! use it through `std::fs` and notice nothing. The disk records every change and every
-//! sync in its [`Trace`]; from that, [`Cuts`] works out what could be left after the power
-//! went at any point, as an [`Image`] that can be laid out in an ordinary folder, opened
-//! again and checked.
+//! [`Disk::mount`] mounts an empty file system, held in memory, at a fresh path. Programs use it
+//! through `std::fs` and notice nothing. The disk records every change and every sync in its
+//! [`Trace`]; from that, [`Cuts`] computes what could be left after a power cut at any point, as an
+//! [`Image`] that can be laid out in an ordinary folder, opened again and checked.
 //!
 //! The rules of a power cut:
 //!
 //! - Bytes are durable once their file was synced. Of later writes each 512-byte sector
 //!   survives or not, in any order; of several writes to one sector the first ones.
 //! - A file's length is durable with its bytes; of later changes the first few survive.
-//!   What is inside the length and was lost reads as before, or as zeros.
+//!   Lost bytes within the length read as before, or as zeros.
 //! - A name is durable once its directory was synced. Of later changes in one directory
-//!   the first few survive, each directory for itself; a move between two directories
+//!   the first few survive, independently per directory; a move between two directories
 //!   survives in both or in none.
-//! - What no surviving name leads to is gone, synced or not.
+//! - A file without a surviving name is gone, synced or not.
 //!
-//! What it does not do: hard links and symbolic links, extended attributes, writing
-//! through shared memory, and permissions or times that survive a cut.
+//! Not supported: hard links and symbolic links, extended attributes, writing through shared
+//! memory, and permissions or times that survive a cut.
 
 mod content;
 mod cuts;
@@ -57,17 +56,17 @@ use self::guard::Guard;
 use self::state::Shared;
 use self::tree::Owner;
 
-/// A mounted disk. Dropping it unmounts it, busy or not: what is still open fails from
-/// then on, as if the disk had been pulled out.
+/// A mounted disk. Dropping it unmounts it, busy or not: open files fail from then on, as if the
+/// disk had been pulled out.
 pub struct Disk {
     path: PathBuf,
     shared: Arc<Shared>,
     session: Option<BackgroundSession>,
-    /// Dropped last, by when there is nothing left to guard.
+    /// Dropped last, when nothing is left to guard.
     _guard: Guard,
 }
 
-/// How often programs asked for durability.
+/// The number of syncs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Syncs {
     /// `fsync` and `fdatasync` of files.
@@ -77,15 +76,15 @@ pub struct Syncs {
 }
 
 impl Disk {
-    /// Mounts an empty disk at a fresh path. Where that cannot be done it says so on
-    /// stderr, past the capture of test output, and returns `None`.
+    /// Mounts an empty disk at a fresh path. If that is not possible it reports so on stderr, past
+    /// the capture of test output, and returns `None`.
     pub fn mount() -> Option<Disk> {
         match Disk::try_mount() {
             Ok(disk) => Some(disk),
             Err(error) => {
                 let current = std::thread::current();
                 let test = current.name().unwrap_or("a test");
-                // If even stderr is gone there is nobody left to tell.
+                // Without a stderr there is nowhere to report it.
                 let _ = writeln!(io::stderr(), "SKIPPED: {test}: no FUSE here ({error})");
                 None
             }
@@ -106,7 +105,7 @@ impl Disk {
             MountOption::DefaultPermissions,
         ];
         let session = fuser::spawn_mount(Adapter(shared.clone()), folder.path(), &config)?;
-        // From here on the folder is removed by hand: nothing may walk into the mount.
+        // From here on the folder is removed explicitly: no cleanup may walk into the mount.
         let path = folder.keep();
         Ok(Disk {
             _guard: Guard::over(&path),
@@ -116,43 +115,43 @@ impl Disk {
         })
     }
 
-    /// Where the disk is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts the caller's number into the trace. From any thread: whatever was answered
-    /// before the call stands before the mark.
+    /// Adds the caller's number to the trace, from any thread: every operation answered before the
+    /// call precedes the mark.
     pub fn mark(&self, number: u64) {
         self.shared.lock().trace.push(Op::Mark(number));
     }
 
-    /// Everything so far.
+    /// The trace so far.
     pub fn trace(&self) -> Trace {
         self.shared.lock().trace.clone().into()
     }
 
-    /// Makes all that has a name durable, whatever the faults say: a start from a given
-    /// state, for example from an [`Image`] that was laid out here to be cut again.
-    pub fn settle(&self) {
-        self.shared.lock().settle();
+    /// Makes all linked files durable, whatever the faults: a start from a given state, for example
+    /// from an [`Image`] that was laid out here to be cut again.
+    pub fn make_durable(&self) {
+        self.shared.lock().make_durable();
     }
 
-    /// The syncs so far, whatever became of them.
+    /// The number of syncs so far, whatever their result.
     pub fn syncs(&self) -> Syncs {
         self.shared.lock().syncs
     }
 
-    /// Bytes that the files take, in pages of 4096.
+    /// The bytes that files occupy, in pages of 4096.
     pub fn used(&self) -> u64 {
         self.shared.lock().tree.used()
     }
 
-    /// Syncs of matching paths fail. As on Linux, what was un-synced then is lost to the
-    /// disk although it can still be read: a later sync that succeeds does not help it.
+    /// Syncs of matching paths fail. As on Linux, un-synced data is then lost to the disk although
+    /// it can still be read: a later successful sync does not help.
     ///
-    /// `matches` gets the path relative to the root, which itself is the empty path. It
-    /// is asked while the disk stands still: it must not panic, nor use the disk.
+    /// `matches` gets the path relative to the root, which itself is the empty path. It is called
+    /// while the disk is locked: it must not panic, nor use the disk.
     pub fn fail_sync(
         &self,
         matches: impl Fn(&Path) -> bool + Send + 'static,
@@ -162,10 +161,10 @@ impl Disk {
         self.fault(Box::new(matches), Kind::Fail { errno, times });
     }
 
-    /// Syncs of matching paths succeed and do nothing: as if the program had forgotten
-    /// them, to show that a check notices.
-    pub fn lie_on_sync(&self, matches: impl Fn(&Path) -> bool + Send + 'static) {
-        self.fault(Box::new(matches), Kind::Lie);
+    /// Syncs of matching paths succeed without effect, as if the program had forgotten them, to
+    /// show that a check notices.
+    pub fn ignore_sync(&self, matches: impl Fn(&Path) -> bool + Send + 'static) {
+        self.fault(Box::new(matches), Kind::Ignore);
     }
 
     /// Syncs of matching paths take this much longer. Nothing else does.
@@ -173,13 +172,13 @@ impl Disk {
         self.fault(Box::new(matches), Kind::Slow(delay));
     }
 
-    /// Limits what files may take. A write that needs more fails with `ENOSPC`; files
-    /// that are there stay, and may be overwritten in place. Holes take nothing.
+    /// Limits the space for files. A write that needs more fails with `ENOSPC`; existing files
+    /// stay, and may be overwritten in place. Holes occupy nothing.
     pub fn set_capacity(&self, bytes: u64) {
         self.shared.lock().tree.capacity = bytes;
     }
 
-    /// Limits what files may take to `bytes` more than now.
+    /// Limits the space for files to `bytes` more than now.
     pub fn full_after(&self, bytes: u64) {
         let mut state = self.shared.lock();
         state.tree.capacity = state.tree.used().saturating_add(bytes);
@@ -206,16 +205,16 @@ impl fmt::Debug for Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         self.shared.finish();
-        // Force breaks off what is under way, so that no thread stays in the kernel when
-        // the process ends; detaching takes the path away although files may be open.
+        // Force aborts pending operations, so that no thread stays in the kernel when the process
+        // ends; detaching removes the path although files may be open.
         let gone = umount2(&self.path, MntFlags::MNT_FORCE | MntFlags::MNT_DETACH);
         if let (Ok(()), Some(session)) = (gone, self.session.take()) {
-            // How the answering thread ended no longer matters to anyone.
+            // The result of the answering thread no longer matters.
             let _ = session.join();
         }
-        // Without the right to unmount, the session's own drop asks the setuid helper.
+        // Without the right to unmount, the session's own drop uses the setuid helper.
         drop(self.session.take());
-        // A folder that is left over is empty, and harms nobody.
+        // A remaining folder is empty and harmless.
         let _ = std::fs::remove_dir(&self.path);
     }
 }

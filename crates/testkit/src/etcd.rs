@@ -1,4 +1,4 @@
-//! A real etcd, for the tests of what runs on one.
+//! A real etcd for tests.
 
 mod binary;
 mod certificates;
@@ -15,15 +15,14 @@ use tempfile::TempDir;
 
 pub use self::certificates::{Certificates, Signed};
 
-/// How long an etcd may take until it answers. A second is usual; a machine under load
-/// takes longer.
-const READY: Duration = Duration::from_secs(60);
-/// How often it is asked meanwhile.
-const ASK: Duration = Duration::from_millis(20);
-/// How often other ports are tried if somebody was faster to take one.
-const ATTEMPTS: usize = 5;
+/// How long etcd may take to become healthy. A second is usual; a machine under load takes longer.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often its health is checked meanwhile.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How often other ports are tried if one was taken meanwhile.
+const MAX_ATTEMPTS: usize = 5;
 
-/// An etcd of one member, with its own ports and its own folder. It ends with this value.
+/// An etcd of one member, with its own ports and folder. Dropping it stops the process.
 #[derive(Debug)]
 pub struct EtcdServer {
     binary: PathBuf,
@@ -33,15 +32,15 @@ pub struct EtcdServer {
     process: Option<Child>,
 }
 
-/// How it is to run.
+/// How to run it.
 #[derive(Debug, Default)]
 pub struct Settings {
-    /// etcd's own: how large its data may become. `None` is 2 GiB.
+    /// etcd's quota for its data. `None` is 2 GiB.
     pub quota_bytes: Option<u64>,
-    /// In which folder to make the one for its data. `None` is the system's for what is
-    /// temporary, which may be in memory.
+    /// The parent of its data folder. `None` is the system's temporary folder, which may be in
+    /// memory.
     pub folder: Option<PathBuf>,
-    /// Serve TLS, and ask clients for a certificate.
+    /// Serve TLS, and require client certificates.
     pub tls: Option<Certificates>,
 }
 
@@ -49,22 +48,21 @@ pub struct Settings {
 struct Ports {
     client: u16,
     peer: u16,
-    /// Plain HTTP whatever the client port speaks: where its health is asked for.
+    /// Plain HTTP whatever the client port speaks, for health checks.
     metrics: u16,
 }
 
 impl EtcdServer {
-    /// Starts one with etcd's defaults. `None`, and a loud word about it, if etcd is not
-    /// installed.
+    /// Starts one with etcd's defaults. `None`, after reporting it, if etcd is not installed.
     pub fn start() -> Option<Self> {
         Self::start_with(Settings::default())
     }
 
-    /// Starts one. `None`, and a loud word about it, if etcd is not installed.
+    /// Starts one. `None`, after reporting it, if etcd is not installed.
     ///
     /// # Panics
     ///
-    /// If etcd is there and does not start.
+    /// If etcd is installed and does not start.
     pub fn start_with(settings: Settings) -> Option<Self> {
         let binary = binary::find()?;
         Some(Self::launch(binary, settings).expect("etcd is installed, so it starts"))
@@ -73,24 +71,24 @@ impl EtcdServer {
     fn launch(binary: PathBuf, settings: Settings) -> anyhow::Result<Self> {
         let mut server = Self {
             binary,
-            folder: settings.make_folder()?,
+            folder: settings.create_folder()?,
             settings,
             ports: Ports::free()?,
             process: None,
         };
-        for _ in 1..ATTEMPTS {
+        for _ in 1..MAX_ATTEMPTS {
             if server.run().is_ok() {
                 return Ok(server);
             }
             server.kill();
             server.ports = Ports::free()?;
-            server.folder = server.settings.make_folder()?;
+            server.folder = server.settings.create_folder()?;
         }
         server.run()?;
         Ok(server)
     }
 
-    /// Where clients reach it.
+    /// The endpoint for clients.
     pub fn endpoint(&self) -> String {
         let scheme = if self.settings.tls.is_some() {
             "https"
@@ -100,8 +98,7 @@ impl EtcdServer {
         format!("{scheme}://127.0.0.1:{}", self.ports.client)
     }
 
-    /// The version of the etcd that is installed. `None`, and a loud word about it, if
-    /// there is none.
+    /// The version of the installed etcd. `None`, after reporting it, if there is none.
     pub fn version() -> Option<String> {
         let output = Command::new(binary::find()?).arg("--version").output();
         let text = String::from_utf8(output.ok()?.stdout).ok()?;
@@ -109,30 +106,30 @@ impl EtcdServer {
         text.lines().find_map(version)
     }
 
-    /// Its process, while it runs.
+    /// The process ID, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }
 
-    /// What it counts about itself, in the text format of Prometheus.
+    /// Its metrics, in the text format of Prometheus.
     pub fn metrics(&self) -> io::Result<String> {
         self.ports.get("/metrics")
     }
 
-    /// Ends it at once, as a power cut would end its process.
+    /// Kills it, as a power cut would end its process.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // Both fail only if it has already ended, which is what is wanted.
+            // Both fail only if it has already ended, which is the goal.
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 
-    /// Starts it again on the same ports and the same data, and waits until it answers.
+    /// Starts it again on the same ports and data, and waits until it is healthy.
     ///
     /// # Panics
     ///
-    /// If it does not.
+    /// If it does not start.
     pub fn restart(&mut self) {
         self.kill();
         self.run().expect("an etcd that ran before runs again");
@@ -148,16 +145,16 @@ impl EtcdServer {
             .stderr(log);
         let process = command.spawn().context("cannot start etcd")?;
         let process = self.process.insert(process);
-        let deadline = Instant::now() + READY;
+        let deadline = Instant::now() + READY_TIMEOUT;
         while !self.ports.is_healthy() {
             if let Some(status) = process.try_wait()? {
                 let log = std::fs::read_to_string(self.folder.path().join("log"))?;
                 bail!("etcd ended with {status}:\n{log}");
             }
             if Instant::now() > deadline {
-                bail!("etcd does not answer after {READY:?}");
+                bail!("etcd does not answer after {READY_TIMEOUT:?}");
             }
-            thread::sleep(ASK);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
@@ -204,7 +201,7 @@ impl EtcdServer {
 }
 
 impl Settings {
-    fn make_folder(&self) -> io::Result<TempDir> {
+    fn create_folder(&self) -> io::Result<TempDir> {
         const PREFIX: &str = "insula-etcd-";
         match &self.folder {
             Some(parent) => TempDir::with_prefix_in(PREFIX, parent),
@@ -220,7 +217,7 @@ impl Drop for EtcdServer {
 }
 
 impl Ports {
-    /// Three that were free a moment ago.
+    /// Three ports that were free a moment ago.
     fn free() -> io::Result<Self> {
         let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
         // All are held until all are chosen, so that they differ.
@@ -233,13 +230,13 @@ impl Ports {
         })
     }
 
-    /// Whether it has a leader and reads. A full etcd is healthy for our purposes.
+    /// Whether it has a leader and serves reads. A full etcd counts as healthy.
     fn is_healthy(self) -> bool {
         self.get("/health?exclude=NOSPACE")
             .is_ok_and(|text| text.starts_with("HTTP/1.0 200"))
     }
 
-    /// The whole answer, head and body.
+    /// The complete answer, head and body.
     fn get(self, path: &str) -> io::Result<String> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.metrics));
         let patience = Duration::from_secs(5);

@@ -1,14 +1,15 @@
-//! What Insula's tests stand on, and the product never does.
+//! Test infrastructure of Insula, never part of the product.
 //!
-//! [`capi`] has Cluster API's own kinds.
-//! [`disk`] is a disk in memory under real, unmodified code: it records what the code
-//! asks of it, fails on request, and says what could be left after a power cut.
-//! [`etcd`] starts a real etcd where one is installed, and [`peer`] says where that is.
+//! [`capi`] has the kinds of Cluster API.
+//! [`disk`] is a disk in memory under real, unmodified code: it records all operations, fails on
+//! request, and computes what a power cut could leave.
+//! [`etcd`] starts a real etcd where one is installed, and [`peer`] finds installed programs.
 //! [`oidc`] is an OpenID Connect provider that can misbehave.
-//! [`server`] is a whole API server in the test's own process.
-//! [`vcenter`] is a vCenter with accounts, machines and a log, which fails as it is told.
-//! [`vcsim`] starts a real simulator of a vCenter where one is installed.
-//! [`webhook`] is a webhook that answers as it is told.
+//! [`server`] is a complete API server in the test's own process.
+//! [`vcenter`] is a fake vCenter with accounts, virtual machines and a journal, and with faults on
+//! request.
+//! [`vcsim`] starts the real vCenter simulator where it is installed.
+//! [`webhook`] is a webhook with scripted answers.
 
 pub mod capi;
 pub mod disk;

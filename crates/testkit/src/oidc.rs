@@ -1,4 +1,4 @@
-//! An OpenID Connect provider on loopback, which misbehaves when it is told to.
+//! An OpenID Connect provider on loopback that misbehaves on request.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// A provider with a CA and a signing key of its own. It ends with this value.
+/// A provider with its own CA and signing key. Dropping it stops the provider.
 pub struct FakeProvider {
     address: SocketAddr,
     ca_pem: String,
@@ -34,56 +34,56 @@ pub struct FakeProvider {
 
 /// How a provider behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
-    /// As it should.
+pub enum Behaviour {
+    /// Correctly.
     Good,
-    /// Connections are closed as soon as they are there.
+    /// Connections are closed immediately.
     Down,
     /// Requests are never answered.
     Silent,
     /// All answers are 500.
     Failing,
-    /// Discovery is elsewhere, where it is good.
+    /// Discovery redirects to the correct document.
     Redirecting,
-    /// The keys are elsewhere, where they are good.
+    /// The key set redirects to the correct one.
     RedirectingKeys,
-    /// The keys are good, and more than 1 MiB.
+    /// The key set is correct and larger than 1 MiB.
     Huge,
-    /// Discovery is somebody else's.
+    /// The discovery document names another issuer.
     Impostor,
-    /// The keys are where anybody could have put them.
+    /// The key set has a plain `http` URL.
     PlainKeys,
-    /// The keys are a page for people.
+    /// The key set is an HTML page.
     Html,
-    /// There are no keys.
+    /// The key set is empty.
     Keyless,
 }
 
-/// What a provider was asked.
+/// The requests that a provider received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
     /// Connections.
     pub connections: usize,
     /// Requests for the discovery document.
     pub discovery: usize,
-    /// Requests for the keys.
+    /// Requests for the key set.
     pub keys: usize,
 }
 
 struct Shared {
     url: String,
-    manner: Mutex<Manner>,
+    behaviour: Mutex<Behaviour>,
     signer: Mutex<Arc<Signer>>,
     headers: Mutex<HeaderMap>,
     hits: watch::Sender<Hits>,
 }
 
-/// A test that waits longer than this has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits before it fails.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl FakeProvider {
-    /// One on a free port.
-    pub async fn start(manner: Manner) -> anyhow::Result<Self> {
+    /// Starts one on a free port.
+    pub async fn start(behaviour: Behaviour) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
@@ -91,7 +91,7 @@ impl FakeProvider {
         let acceptor = acceptor(&authority, address, validity)?;
         let shared = Arc::new(Shared {
             url: format!("https://{address}"),
-            manner: Mutex::new(manner),
+            behaviour: Mutex::new(behaviour),
             signer: Mutex::new(signer()?),
             headers: Mutex::default(),
             hits: watch::Sender::default(),
@@ -105,39 +105,39 @@ impl FakeProvider {
         })
     }
 
-    /// What it calls itself.
+    /// Its issuer URL.
     pub fn url(&self) -> &str {
         &self.shared.url
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Who vouches for its name.
+    /// The CA of its certificate.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// From now on it behaves like this.
-    pub fn behave(&self, manner: Manner) {
-        *lock(&self.shared.manner) = manner;
+    /// Changes its behaviour.
+    pub fn set_behaviour(&self, behaviour: Behaviour) {
+        *lock(&self.shared.behaviour) = behaviour;
     }
 
-    /// Takes a new key; nothing is left of the old one.
+    /// Replaces its signing key.
     pub fn rotate(&self) -> anyhow::Result<()> {
         *lock(&self.shared.signer) = signer()?;
         Ok(())
     }
 
-    /// What it signs with now.
+    /// The current signing key.
     pub fn signer(&self) -> Arc<Signer> {
         Arc::clone(&lock(&self.shared.signer))
     }
 
-    /// A token that is good for `insula` from a minute before `now` on, for an hour, changed
-    /// by these claims.
+    /// A token for `insula` that is valid from a minute before `now` for an hour, modified by these
+    /// claims.
     pub fn token(&self, now: i64, changes: &Value) -> anyhow::Result<String> {
         let mut claims = json!({
             "iss": self.url(), "aud": "insula", "sub": "alice",
@@ -150,7 +150,7 @@ impl FakeProvider {
         Ok(self.signer().sign(&claims)?)
     }
 
-    /// What it was asked so far.
+    /// The requests received so far.
     pub fn hits(&self) -> Hits {
         *self.shared.hits.borrow()
     }
@@ -160,14 +160,14 @@ impl FakeProvider {
         lock(&self.shared.headers).clone()
     }
 
-    /// Waits until it was asked so much.
+    /// Waits until the received requests satisfy `enough`.
     pub async fn asked(&self, enough: impl Fn(&Hits) -> bool) -> anyhow::Result<Hits> {
         let mut hits = self.shared.hits.subscribe();
-        let asked = tokio::time::timeout(PATIENCE, hits.wait_for(|hits| enough(hits))).await;
-        Ok(*asked.context("the provider was not asked in time")??)
+        let asked = tokio::time::timeout(WAIT_TIMEOUT, hits.wait_for(|hits| enough(hits))).await;
+        Ok(*asked.context("the provider received too few requests in time")??)
     }
 
-    /// Stops it: nobody listens there any more.
+    /// Stops it: connections are refused from now on.
     pub async fn stop(&mut self) {
         self.serving.abort();
         (&mut self.serving).await.ok();
@@ -181,55 +181,55 @@ impl Drop for FakeProvider {
 }
 
 impl Shared {
-    /// How it behaves, and counts.
-    fn count(&self, add: impl FnOnce(&mut Hits)) -> Manner {
+    /// Counts a request and returns the current behaviour.
+    fn count(&self, add: impl FnOnce(&mut Hits)) -> Behaviour {
         self.hits.send_modify(add);
-        *lock(&self.manner)
+        *lock(&self.behaviour)
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         lock(&self.headers).clone_from(request.headers());
         match request.uri().path() {
             "/.well-known/openid-configuration" => match self.count(|hits| hits.discovery += 1) {
-                Manner::Silent => std::future::pending().await,
-                Manner::Failing => status(500),
-                Manner::Redirecting => redirect("/good"),
-                manner => json(&self.discovery(manner)),
+                Behaviour::Silent => std::future::pending().await,
+                Behaviour::Failing => status(500),
+                Behaviour::Redirecting => redirect("/good"),
+                behaviour => json(&self.discovery(behaviour)),
             },
             "/keys" => match self.count(|hits| hits.keys += 1) {
-                Manner::Silent => std::future::pending().await,
-                Manner::Failing => status(500),
-                Manner::RedirectingKeys => redirect("/good-keys"),
-                Manner::Html => Response::new(Full::from("<html>please log in</html>")),
-                manner => json(&self.keys(manner)),
+                Behaviour::Silent => std::future::pending().await,
+                Behaviour::Failing => status(500),
+                Behaviour::RedirectingKeys => redirect("/good-keys"),
+                Behaviour::Html => Response::new(Full::from("<html>please log in</html>")),
+                behaviour => json(&self.keys(behaviour)),
             },
-            "/good" => json(&self.discovery(Manner::Good)),
-            "/good-keys" => json(&self.keys(Manner::Good)),
+            "/good" => json(&self.discovery(Behaviour::Good)),
+            "/good-keys" => json(&self.keys(Behaviour::Good)),
             _ => status(404),
         }
     }
 
-    fn discovery(&self, manner: Manner) -> Value {
+    fn discovery(&self, behaviour: Behaviour) -> Value {
         let url = &self.url;
-        let issuer = match manner {
-            Manner::Impostor => "https://somebody.test",
+        let issuer = match behaviour {
+            Behaviour::Impostor => "https://somebody.test",
             _ => url,
         };
-        let keys = match manner {
-            Manner::PlainKeys => format!("{}/keys", url.replace("https", "http")),
+        let keys = match behaviour {
+            Behaviour::PlainKeys => format!("{}/keys", url.replace("https", "http")),
             _ => format!("{url}/keys"),
         };
         json!({"issuer": issuer, "jwks_uri": keys, "response_types_supported": ["id_token"]})
     }
 
-    fn keys(&self, manner: Manner) -> Value {
+    fn keys(&self, behaviour: Behaviour) -> Value {
         let key = lock(&self.signer).public().clone();
-        let set: KeySet = match manner {
-            Manner::Keyless => KeySet::default(),
+        let set: KeySet = match behaviour {
+            Behaviour::Keyless => KeySet::default(),
             _ => [key].into_iter().collect(),
         };
         let mut keys = json!(set.to_jwks());
-        if manner == Manner::Huge {
+        if behaviour == Behaviour::Huge {
             keys["padding"] = "x".repeat(1 << 20).into();
         }
         keys
@@ -237,19 +237,19 @@ impl Shared {
 }
 
 async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
-    // They end with this task.
+    // The connections end with this task.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        if shared.count(|hits| hits.connections += 1) != Manner::Down {
-            connections.spawn(converse(stream, tls.clone(), Arc::clone(&shared)));
+        if shared.count(|hits| hits.connections += 1) != Behaviour::Down {
+            connections.spawn(serve_connection(stream, tls.clone(), Arc::clone(&shared)));
         }
     }
 }
 
-async fn converse(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
+async fn serve_connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     let Ok(stream) = tls.accept(stream).await else {
-        // Whoever does not trust it hangs up.
+        // A client that does not trust the certificate closes the connection.
         return;
     };
     let service = service_fn(|request| {
@@ -258,7 +258,7 @@ async fn converse(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     });
     let connection = hyper::server::conn::http1::Builder::new();
     let connection = connection.serve_connection(TokioIo::new(stream), service);
-    // Whoever has read enough hangs up, too.
+    // So does a client that has read enough.
     connection.await.ok();
 }
 

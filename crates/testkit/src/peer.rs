@@ -1,19 +1,19 @@
-//! Where the programs are that tests talk to.
+//! Finds the external programs that tests use.
 
 use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::thread;
 
-/// The binary that the environment variable names, or the one of this name that
-/// `tools/peers/install` made.
+/// The binary that the environment variable names, or the one of this name installed by
+/// `tools/peers/install`.
 pub fn installed(variable: &str, name: &str) -> Option<PathBuf> {
     let named = env::var_os(variable).map(PathBuf::from);
     let found = named.or_else(|| Some(folder()?.join(name)));
     found.filter(|path| path.is_file())
 }
 
-/// The same for what is a folder: a library, not a program.
+/// The same for a folder: a library instead of a program.
 pub fn installed_folder(variable: &str, name: &str) -> Option<PathBuf> {
     let named = env::var_os(variable).map(PathBuf::from);
     let found = named.or_else(|| Some(folder()?.join(name)));
@@ -27,14 +27,14 @@ fn folder() -> Option<PathBuf> {
     peers.or_else(|| Some(cache.or_else(home)?.join("insula/peers")))
 }
 
-/// Says that this test is skipped.
+/// Reports that this test is skipped.
 ///
-/// The test harness names each test's thread after the test. It swallows what a passing
-/// test prints, but not what is written to the stream itself.
+/// The test harness names each test's thread after the test. It captures what a passing test
+/// prints, but not what is written directly to the stream.
 pub fn skipped(why: &str) {
     let thread = thread::current();
     let test = thread.name().unwrap_or("a test");
     let text = format!("SKIPPED: {test}: {why}\n");
-    // Without a stderr there is nobody to tell.
+    // Without a stderr there is nowhere to report it.
     let _ = io::stderr().write_all(text.as_bytes());
 }

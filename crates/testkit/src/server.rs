@@ -1,4 +1,4 @@
-//! A whole API server in the test's own process, and clients for it.
+//! A complete API server in the test's own process, and clients for it.
 
 mod audit;
 mod client;
@@ -36,7 +36,7 @@ pub use tokio_rustls::client::TlsStream;
 
 use crate::etcd::EtcdServer;
 
-/// A server on a free port, with a store of its own. It ends with this value.
+/// A server on a free port, with its own store. Dropping it stops the server.
 pub struct TestServer {
     address: std::net::SocketAddr,
     ca: CertificateDer<'static>,
@@ -47,26 +47,26 @@ pub struct TestServer {
     token_key: Vec<u8>,
     stop: Option<oneshot::Sender<()>>,
     served: Option<JoinHandle<()>>,
-    // After everything that uses them.
+    // Dropped after everything that uses them.
     _folder: Option<TempDir>,
     etcd: Option<EtcdServer>,
 }
 
-/// What keeps a test server's objects.
+/// The storage engine of a test server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// In memory.
     Memory,
-    /// In a folder that is removed afterwards.
+    /// In a temporary folder.
     Embedded,
     /// In a real etcd.
     Etcd,
 }
 
 impl Engine {
-    /// What `INSULA_TEST_STORE` says; memory if it says nothing. So the same suite runs on
+    /// The engine that `INSULA_TEST_STORE` names; memory by default. So the same suite runs on
     /// every engine (`make stores`).
-    fn asked_for() -> anyhow::Result<Self> {
+    fn from_env() -> anyhow::Result<Self> {
         match std::env::var("INSULA_TEST_STORE").as_deref() {
             Err(_) | Ok("memory") => Ok(Self::Memory),
             Ok("embedded") => Ok(Self::Embedded),
@@ -76,31 +76,31 @@ impl Engine {
     }
 }
 
-/// How a test server is to be.
+/// The configuration of a test server.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// Where they belong whose credential names no tenant.
+    /// The space of users with a credential that names no tenant.
     pub default_tenant: Option<Space>,
-    /// Who else's tokens are believed.
+    /// An OpenID Connect provider that is trusted.
     pub provider: Option<Arc<Provider>>,
-    /// Lines of a token file, beside those that every test server has.
+    /// Lines of a token file, in addition to those that every test server has.
     pub tokens: String,
-    /// Whether the controllers run too. Tests of the API server alone do their work by hand.
+    /// Whether the controllers run. Tests of the API server alone do their work themselves.
     pub controllers: bool,
-    /// Where every request is written down, if anywhere.
+    /// The audit log, if any.
     pub audit: Option<Audit>,
-    /// Other bounds than a server has by itself.
+    /// Limits other than the defaults.
     pub limits: Option<Limits>,
     /// Where webhooks may be.
     pub egress: egress::Settings,
     /// Descriptions for the OpenAPI documents, in JSON.
     pub descriptions: Option<String>,
-    /// How the controllers are to be.
-    pub loops: insula_controllers::Settings,
+    /// The settings of the controllers.
+    pub controller_settings: insula_controllers::Settings,
 }
 
 impl Setup {
-    /// With the controllers.
+    /// The default configuration with controllers.
     pub fn with_controllers() -> Self {
         Self {
             controllers: true,
@@ -109,38 +109,39 @@ impl Setup {
     }
 }
 
-/// Every test server knows these tokens: `system` is a system administrator, `NAME` for each
-/// of these is an administrator of that tenant, and `stray` belongs nowhere.
+/// The tenants with an administrator token. Every test server has these tokens: `system` is a
+/// system administrator, `NAME` for each of these is an administrator of that tenant, and `stray`
+/// belongs to no space.
 const TENANTS: [&str; 6] = ["t1", "t2", "t3", "tenant-a", "sample-tenant-1", "ghost"];
 
 impl TestServer {
-    /// One that keeps its objects in memory, or where `INSULA_TEST_STORE` says.
+    /// Starts one that stores its objects in memory, or in the engine of `INSULA_TEST_STORE`.
     pub async fn start() -> anyhow::Result<Self> {
-        let started = Self::start_on(Engine::asked_for()?, Setup::default()).await?;
-        started.context("the store that was asked for is not installed")
+        let started = Self::start_on(Engine::from_env()?, Setup::default()).await?;
+        started.context("the requested engine is not installed")
     }
 
-    /// The same, with the controllers.
-    pub async fn start_whole() -> anyhow::Result<Self> {
-        let started = Self::start_on(Engine::asked_for()?, Setup::with_controllers()).await?;
-        started.context("the store that was asked for is not installed")
+    /// Starts one with controllers.
+    pub async fn start_with_controllers() -> anyhow::Result<Self> {
+        let started = Self::start_on(Engine::from_env()?, Setup::with_controllers()).await?;
+        started.context("the requested engine is not installed")
     }
 
-    /// One that is like this, where `INSULA_TEST_STORE` says.
+    /// Starts one with this configuration, on the engine of `INSULA_TEST_STORE`.
     pub async fn start_with(setup: Setup) -> anyhow::Result<Self> {
-        let started = Self::start_on(Engine::asked_for()?, setup).await?;
-        started.context("the store that was asked for is not installed")
+        let started = Self::start_on(Engine::from_env()?, setup).await?;
+        started.context("the requested engine is not installed")
     }
 
-    /// One with this store. `None`, and a loud word about it, if etcd is not installed.
+    /// Starts one on this engine. `None`, after reporting it, if etcd is not installed.
     pub async fn start_on(engine: Engine, setup: Setup) -> anyhow::Result<Option<Self>> {
         let (mut folder, mut peer) = (None, None);
         let store: Arc<dyn Store> = match engine {
             Engine::Memory => Arc::new(Memory::new()),
             Engine::Embedded => {
-                let made = folder.insert(tempfile::tempdir()?);
+                let created = folder.insert(tempfile::tempdir()?);
                 let options = embedded::Options::default();
-                Arc::new(Embedded::open(made.path().to_owned(), options).await?)
+                Arc::new(Embedded::open(created.path().to_owned(), options).await?)
             }
             Engine::Etcd => {
                 let Some(started) = EtcdServer::start() else {
@@ -150,14 +151,14 @@ impl TestServer {
                 Arc::new(Etcd::connect(etcd::Options::new(vec![url])).await?)
             }
         };
-        let mut server = Self::over(store, setup).await?;
+        let mut server = Self::start_on_store(store, setup).await?;
         server._folder = folder;
         server.etcd = peer;
         Ok(Some(server))
     }
 
-    /// One over a store that is the test's.
-    pub async fn over(store: Arc<dyn Store>, setup: Setup) -> anyhow::Result<Self> {
+    /// Starts one on a store of the test.
+    pub async fn start_on_store(store: Arc<dyn Store>, setup: Setup) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
@@ -190,7 +191,7 @@ impl TestServer {
                 Some(json) => Some(Descriptions::parse(json.as_bytes())?),
                 None => None,
             },
-            // What looks after it is a controller.
+            // The CA ConfigMap is maintained by a controller.
             root_ca: setup
                 .controllers
                 .then(|| authority.certificate_pem().to_owned()),
@@ -214,12 +215,19 @@ impl TestServer {
                 false => server.serve(ready, stopped).await,
                 true => {
                     let authority = signer_of_clients;
-                    insula_controllers::serve(server, authority, setup.loops, ready, stopped).await
+                    insula_controllers::serve(
+                        server,
+                        authority,
+                        setup.controller_settings,
+                        ready,
+                        stopped,
+                    )
+                    .await
                 }
             };
             if let Err(error) = served {
                 // The test that needs the server fails at the same time.
-                tracing::error!(%error, "the test server failed");
+                tracing::error!(%error, "test server failed");
             }
         });
         is_ready.await.context("the server did not become ready")?;
@@ -238,24 +246,24 @@ impl TestServer {
         })
     }
 
-    /// One that writes every request down here.
+    /// Starts one with this audit log.
     pub async fn audited(audit: Audit) -> anyhow::Result<Self> {
         let setup = Setup {
             audit: Some(audit),
             ..Setup::default()
         };
-        let started = Self::start_on(Engine::asked_for()?, setup).await?;
-        started.context("the store that was asked for is not installed")
+        let started = Self::start_on(Engine::from_env()?, setup).await?;
+        started.context("the requested engine is not installed")
     }
 
-    /// One that knows more people: lines of a token file.
+    /// Starts one with these additional lines in its token file.
     pub async fn with_tokens(tokens: &str) -> anyhow::Result<Self> {
         let setup = Setup {
             tokens: tokens.to_owned(),
             ..Setup::default()
         };
-        let started = Self::start_on(Engine::asked_for()?, setup).await?;
-        started.context("the store that was asked for is not installed")
+        let started = Self::start_on(Engine::from_env()?, setup).await?;
+        started.context("the requested engine is not installed")
     }
 
     /// `https://127.0.0.1:…`.
@@ -263,17 +271,17 @@ impl TestServer {
         format!("https://{}", self.address)
     }
 
-    /// What its objects are behind.
+    /// The registry of its objects.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
-    /// The public key that tokens of service accounts are verified with: a point of P-256.
+    /// The public key of service account tokens: a point of P-256.
     pub fn token_key(&self) -> &[u8] {
         &self.token_key
     }
 
-    /// What signs its tokens of service accounts, for tests that sign what it would not.
+    /// The signer of service account tokens, for tests that sign tokens the server would not.
     pub fn accounts(&self) -> &Accounts {
         &self.accounts
     }
@@ -283,12 +291,12 @@ impl TestServer {
         &self.authority
     }
 
-    /// What it shows clients.
+    /// Its serving certificates.
     pub const fn certificates(&self) -> &Arc<Certificates> {
         &self.certificates
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub const fn address(&self) -> std::net::SocketAddr {
         self.address
     }
@@ -298,21 +306,26 @@ impl TestServer {
         Client::connect(self.address, &self.ca, token).await
     }
 
-    /// What a request is answered with that is sent as it stands, over HTTP/1.1. It has to
-    /// ask for the end of the connection.
-    pub async fn speak(&self, text: &str) -> anyhow::Result<String> {
-        client::speak(self.address, &self.ca, text).await
+    /// Sends a raw HTTP/1.1 request on its own connection and returns the complete answer. The
+    /// request has to ask for the connection to be closed.
+    pub async fn send_raw(&self, text: &str) -> anyhow::Result<String> {
+        client::send_raw(self.address, &self.ca, text).await
     }
 
-    /// A connection on which the test speaks itself: `http/1.1` or `h2`.
+    /// A TLS connection for `http/1.1` or `h2`, on which the test speaks the protocol itself.
     pub async fn dial(&self, protocol: &str) -> anyhow::Result<TlsStream<TcpStream>> {
         client::dial(self.address, &self.ca, None, protocol).await
     }
 
-    /// A client with a certificate for this subject, and a token if one is given. If the
-    /// tenant is there, the certificate is tied to it, as the controllers would tie it.
-    pub async fn certified(&self, subject: &Subject, token: &str) -> anyhow::Result<Client> {
-        self.shown(self.identity(subject).await?, token).await
+    /// A client with a certificate for this subject, and optionally a token. If the tenant exists,
+    /// the certificate is bound to its UID, as the certificate controller does.
+    pub async fn client_with_certificate(
+        &self,
+        subject: &Subject,
+        token: &str,
+    ) -> anyhow::Result<Client> {
+        self.client_with_identity(self.identity(subject).await?, token)
+            .await
     }
 
     /// A certificate for this subject from its CA.
@@ -336,12 +349,16 @@ impl TestServer {
         })
     }
 
-    /// A client that shows this certificate, whoever it is from.
-    pub async fn shown(&self, identity: Identity, token: &str) -> anyhow::Result<Client> {
+    /// A client with this certificate, whatever CA signed it.
+    pub async fn client_with_identity(
+        &self,
+        identity: Identity,
+        token: &str,
+    ) -> anyhow::Result<Client> {
         Client::connect_as(self.address, &self.ca, Some(identity), token).await
     }
 
-    /// The etcd that it keeps its objects in, if that is what keeps them.
+    /// The etcd that stores its objects, if it does.
     pub const fn etcd(&self) -> Option<&EtcdServer> {
         self.etcd.as_ref()
     }
@@ -356,23 +373,23 @@ impl TestServer {
             .collect())
     }
 
-    /// A system administrator.
+    /// A client of a system administrator.
     pub async fn system(&self) -> anyhow::Result<Client> {
         self.client("system").await
     }
 
-    /// An administrator of a tenant, which is made if it is not there.
+    /// A client of a tenant's administrator. The tenant is created if it does not exist.
     pub async fn tenant(&self, name: &str) -> anyhow::Result<Client> {
         let system = self.system().await?;
         let tenant = serde_json::json!({
             "apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name},
         });
-        let made = system.post("/api/v1/tenants", &tenant).await?;
-        anyhow::ensure!(matches!(made.status, 201 | 409), "{made:?}");
+        let created = system.post("/api/v1/tenants", &tenant).await?;
+        anyhow::ensure!(matches!(created.status, 201 | 409), "{created:?}");
         self.client(name).await
     }
 
-    /// Stops it, and waits until it has.
+    /// Stops it and waits until it has ended.
     pub async fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
             stop.send(()).ok();
@@ -401,7 +418,7 @@ fn tokens(more: &str) -> String {
     text
 }
 
-/// Webhooks of tests are on loopback.
+/// Allows webhooks on loopback, where those of tests are.
 pub fn loopback() -> egress::Settings {
     egress::Settings {
         allow: ["127.0.0.0/8", "::1"]

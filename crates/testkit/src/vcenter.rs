@@ -1,28 +1,28 @@
-//! A vCenter on loopback, over HTTPS, with accounts, an inventory and a log: it does what a
-//! vCenter does, and wrong what it is told to do wrong.
+//! A fake vCenter on loopback, over HTTPS, with accounts, an inventory and a journal, and with
+//! faults on request.
 //!
-//! What it says and refuses is what a vCenter says and refuses on the wire, as far as a
-//! client of virtual machines comes: also that the elements of a request have an order.
-//! Its first datacenter is `DC0`, with what vCenter simulators have in theirs: the cluster
-//! `DC0_C0`, the datastore `LocalDS_0`, the networks `VM Network` and `DC0_DVPG0`, and the
-//! templates `/DC0/vm/ubuntu` and `/DC0/vm/templates/linked`, which has a snapshot `base`.
+//! Its answers and faults are those of a vCenter on the wire, as far as a client of virtual
+//! machines needs them, including the required order of elements in a request. Its first datacenter
+//! is `DC0`, with the usual content of vCenter simulators: the cluster `DC0_C0`, the datastore
+//! `LocalDS_0`, the networks `VM Network` and `DC0_DVPG0`, and the templates `/DC0/vm/ubuntu` and
+//! `/DC0/vm/templates/linked`, which has a snapshot `base`.
 
 mod account;
 mod certificate;
 mod collect;
 mod element;
 mod fault;
+mod faults;
 mod inventory;
 mod journal;
 mod machine;
+mod operations;
 mod order;
 mod serve;
+mod state;
 mod task;
-mod trouble;
 mod value;
 mod view;
-mod work;
-mod world;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -33,39 +33,39 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use fault::Fault;
+pub use faults::ConnectionMode;
 pub use journal::{Call, Login, Machine, OpenSession};
-pub use trouble::Door;
 
 use certificate::Certificate;
+use faults::RequestedFaults;
 use serve::{Shared, lock};
-use trouble::Trouble;
-use world::World;
+use state::VCenterState;
 
-/// A vCenter. It ends with this value.
+/// A fake vCenter. Dropping it stops the server.
 pub struct FakeVCenter {
     address: SocketAddr,
     shared: Arc<Shared>,
     serving: JoinHandle<()>,
 }
 
-/// A test that waits longer than this has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits before it fails.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What only time changes is looked at so often.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often state that changes only with time is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl FakeVCenter {
-    /// One on a free port, with these accounts and their passwords.
+    /// Starts one on a free port, with these accounts and their passwords.
     pub async fn start(accounts: &[(&str, &str)]) -> anyhow::Result<Self> {
         let listener = serve::bind((Ipv4Addr::LOCALHOST, 0).into())?.listen(1024)?;
         let address = listener.local_addr()?;
-        let mut world = World::new();
-        furnish(&mut world).context("the first datacenter is complete")?;
+        let mut world = VCenterState::new();
+        add_default_inventory(&mut world).context("the first datacenter is complete")?;
         let shared = Arc::new(Shared {
             world: Mutex::new(world),
-            trouble: watch::Sender::default(),
+            faults: watch::Sender::default(),
             journal: watch::Sender::default(),
-            certificate: Mutex::new(Certificate::make(&names())?),
+            certificate: Mutex::new(Certificate::generate(&names())?),
         });
         let serving = tokio::spawn(serve::serve(listener, address, Arc::clone(&shared)));
         let this = Self {
@@ -79,44 +79,44 @@ impl FakeVCenter {
         Ok(this)
     }
 
-    /// Where it is, as in `127.0.0.1:8989`.
+    /// Its address, as in `127.0.0.1:8989`.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// The same place by another name, as in `localhost:8989`.
+    /// The same address by another name, as in `localhost:8989`.
     pub fn other_address(&self) -> String {
         format!("localhost:{}", self.address.port())
     }
 
-    /// The thumbprint of its certificate, in upper case with colons.
+    /// The SHA-1 thumbprint of its certificate, in upper case with colons.
     pub fn thumbprint_sha1(&self) -> String {
         lock(&self.shared.certificate).sha1()
     }
 
-    /// The same, by the newer digest.
+    /// The SHA-256 thumbprint.
     pub fn thumbprint_sha256(&self) -> String {
         lock(&self.shared.certificate).sha256()
     }
 
-    /// Who vouches for it.
+    /// The CA of its certificate.
     pub fn ca_pem(&self) -> String {
         lock(&self.shared.certificate).ca_pem.clone()
     }
 
-    /// The same, in binary.
+    /// The same in DER.
     pub fn ca_der(&self) -> anyhow::Result<Vec<u8>> {
         use rustls::pki_types::{CertificateDer, pem::PemObject};
         Ok(CertificateDer::from_pem_slice(self.ca_pem().as_bytes())?.to_vec())
     }
 
-    /// From now on it shows another certificate, of another authority.
+    /// Replaces its certificate with one of another CA.
     pub fn renew_certificate(&self) -> anyhow::Result<()> {
-        *lock(&self.shared.certificate) = Certificate::make(&names())?;
+        *lock(&self.shared.certificate) = Certificate::generate(&names())?;
         Ok(())
     }
 
-    /// Stops it: nobody listens there any more.
+    /// Stops it: connections are refused from now on.
     pub async fn stop(&mut self) {
         self.serving.abort();
         (&mut self.serving).await.ok();
@@ -125,7 +125,7 @@ impl FakeVCenter {
 
 /// Accounts and sessions.
 impl FakeVCenter {
-    /// An account has this password from now on. Its sessions go on.
+    /// Changes the password of an account. Its sessions continue.
     pub fn set_password(&self, account: &str, password: &str) {
         self.world(|world| {
             let account = world.accounts.accounts.entry(account.to_owned());
@@ -133,7 +133,7 @@ impl FakeVCenter {
         });
     }
 
-    /// There is no such account any more, nor a session of it.
+    /// Removes an account and its sessions.
     pub fn remove_account(&self, account: &str) {
         self.world(|world| {
             world.accounts.accounts.remove(account);
@@ -141,7 +141,7 @@ impl FakeVCenter {
         });
     }
 
-    /// This account may work, but not look at sessions.
+    /// Takes the right to list sessions from an account.
     pub fn limit(&self, account: &str) {
         self.world(|world| {
             if let Some(account) = world.accounts.accounts.get_mut(account) {
@@ -150,9 +150,9 @@ impl FakeVCenter {
         });
     }
 
-    /// Accounts are locked after so many failed logins in a row.
+    /// Locks accounts after this many failed logins in a row.
     pub fn lock_out_after(&self, failures: u32) {
-        self.world(|world| world.accounts.patience = Some(failures));
+        self.world(|world| world.accounts.max_failures = Some(failures));
     }
 
     /// Whether an account is locked.
@@ -163,7 +163,7 @@ impl FakeVCenter {
         })
     }
 
-    /// An administrator unlocks an account.
+    /// Unlocks an account.
     pub fn unlock(&self, account: &str) {
         self.world(|world| {
             if let Some(account) = world.accounts.accounts.get_mut(account) {
@@ -172,147 +172,147 @@ impl FakeVCenter {
         });
     }
 
-    /// Sessions end after being unused for so long.
+    /// Sessions end after being idle for this long.
     pub fn idle_timeout(&self, after: Duration) {
         self.world(|world| world.accounts.idle = Some(after));
     }
 
-    /// Sessions end after so long, used or not.
+    /// Sessions end after this long, used or not.
     pub fn lifetime(&self, most: Duration) {
         self.world(|world| world.accounts.lifetime = Some(most));
     }
 
-    /// Ends a session, as an administrator does. Whether it was there.
+    /// Terminates a session, as an administrator does. Returns whether it existed.
     pub fn terminate(&self, key: &str) -> bool {
         self.world(|world| world.accounts.terminate(key))
     }
 
-    /// Ends all sessions of an account.
+    /// Terminates all sessions of an account.
     pub fn terminate_all(&self, account: &str) {
         self.world(|world| world.accounts.terminate_all(account));
     }
 }
 
-/// Trouble.
+/// Faults.
 impl FakeVCenter {
-    /// Calls of this method (`*` for all) take so long from now on.
+    /// Calls of this method (`*` for all) take this long from now on.
     pub fn delay(&self, method: &str, by: Duration) {
-        self.trouble(|trouble| {
-            trouble.delays.insert(method.to_owned(), by);
+        self.faults(|faults| {
+            faults.delays.insert(method.to_owned(), by);
         });
     }
 
     /// Calls of this method (`*` for all) are not answered until [`Self::resume`].
     pub fn hang(&self, method: &str) {
-        self.trouble(|trouble| {
-            trouble.hangs.insert(method.to_owned());
+        self.faults(|faults| {
+            faults.hangs.insert(method.to_owned());
         });
     }
 
-    /// How it receives those who connect, from now on. Once it is closed, those who are
-    /// connected are hung up on.
-    pub async fn door(&self, door: Door) {
-        self.trouble(|trouble| trouble.door = door);
-        self.shows(door).await;
+    /// Changes how connections are accepted. Once it is closed, existing connections are closed
+    /// too.
+    pub async fn set_connection_mode(&self, connection_mode: ConnectionMode) {
+        self.faults(|faults| faults.connection_mode = connection_mode);
+        self.await_connection_mode(connection_mode).await;
     }
 
-    /// The next call of this method (`*` for any) is not carried out and answered so.
+    /// The next call of this method (`*` for any) fails with this fault and has no effect.
     pub fn fault_next(&self, method: &str, fault: Fault) {
-        self.trouble(|trouble| trouble.faults.push_back((method.to_owned(), fault)));
+        self.faults(|faults| faults.faults.push_back((method.to_owned(), fault)));
     }
 
-    /// The next call of this method (`*` for any) is carried out, and its answer is lost.
+    /// The next call of this method (`*` for any) takes effect, and its answer is lost.
     pub fn drop_connection_after(&self, method: &str) {
-        self.trouble(|trouble| trouble.losses.push_back(method.to_owned()));
+        self.faults(|faults| faults.lost_answers.push_back(method.to_owned()));
     }
 
-    /// The end of all trouble. Calls that hang are answered.
+    /// Ends all faults. Calls that hang are answered.
     pub async fn resume(&self) {
-        self.trouble(|trouble| *trouble = Trouble::default());
-        self.shows(Door::Open).await;
+        self.faults(|faults| *faults = RequestedFaults::default());
+        self.await_connection_mode(ConnectionMode::Open).await;
     }
 
-    /// Waits until the door is so. It is not, once the server was stopped.
-    async fn shows(&self, door: Door) {
+    /// Waits until connections are accepted in this mode, or the server was stopped.
+    async fn await_connection_mode(&self, connection_mode: ConnectionMode) {
         let mut journal = self.shared.journal.subscribe();
-        let shown = journal.wait_for(|journal| journal.door == door);
-        tokio::time::timeout(PATIENCE, shown).await.ok();
+        let shown = journal.wait_for(|journal| journal.connection_mode == connection_mode);
+        tokio::time::timeout(WAIT_TIMEOUT, shown).await.ok();
     }
 }
 
-/// Inventory, machines and tasks.
+/// Inventory, virtual machines and tasks.
 impl FakeVCenter {
-    /// Says that it is another version.
+    /// Reports another version.
     pub fn version(&self, version: &str) {
         self.world(|world| version.clone_into(&mut world.version));
     }
 
-    /// Says that it is of another type: `HostAgent` is an ESXi.
+    /// Reports another API type: `HostAgent` is an ESXi.
     pub fn api_type(&self, of: &str) {
         self.world(|world| of.clone_into(&mut world.api_type));
     }
 
-    /// One datacenter more, with all that `DC0` has but its templates.
+    /// Adds a datacenter with all that `DC0` has but its templates.
     pub fn add_datacenter(&self, name: &str) {
         self.world(|world| world.inventory.add_datacenter(name));
     }
 
-    /// A folder, as in `/DC0/vm/team`. Its parent is there.
+    /// Adds a folder, as in `/DC0/vm/team`. Its parent must exist.
     pub fn add_folder(&self, path: &str) {
         self.add("Folder", "group-v", path);
     }
 
-    /// A resource pool, as in `/DC0/host/DC0_C0/Resources/team`.
+    /// Adds a resource pool, as in `/DC0/host/DC0_C0/Resources/team`.
     pub fn add_pool(&self, path: &str) {
         self.add("ResourcePool", "resgroup-", path);
     }
 
-    /// A datastore, as in `/DC0/datastore/fast`.
+    /// Adds a datastore, as in `/DC0/datastore/fast`.
     pub fn add_datastore(&self, path: &str) {
         self.add("Datastore", "datastore-", path);
     }
 
-    /// A standard network, as in `/DC0/network/team`.
+    /// Adds a standard network, as in `/DC0/network/team`.
     pub fn add_network(&self, path: &str) {
         self.add("Network", "network-", path);
     }
 
-    /// A network that another product manages.
+    /// Adds a network that another product manages.
     pub fn add_opaque_network(&self, path: &str) {
         self.add("OpaqueNetwork", "network-o", path);
     }
 
-    /// A template, as in `/DC0/vm/debian`, with a snapshot if one is named. Its ID.
+    /// Adds a template, as in `/DC0/vm/debian`, optionally with a snapshot. Returns its ID.
     pub fn add_template(&self, path: &str, snapshot: Option<&str>) -> String {
         self.add_vm(path, true, snapshot)
     }
 
-    /// A machine which does not run. Its ID.
+    /// Adds a powered-off virtual machine. Returns its ID.
     pub fn add_machine(&self, path: &str) -> String {
         self.add_vm(path, false, None)
     }
 
-    /// Tasks take so long from now on.
+    /// Tasks take this long from now on.
     pub fn tasks_take(&self, long: Duration) {
         self.world(|world| world.tasks_take = long);
     }
 
-    /// The next task of this method is accepted, and fails so.
+    /// The next task of this method is accepted, and fails with this fault.
     pub fn fail_next_task(&self, method: &str, fault: Fault) {
-        self.world(|world| world.doomed.push_back((method.to_owned(), fault)));
+        self.world(|world| world.task_faults.push_back((method.to_owned(), fault)));
     }
 
-    /// It forgets all tasks that have ended, as vCenters do after a while.
+    /// Removes all finished tasks, as vCenters do after a while.
     pub fn forget_tasks(&self) {
-        self.world(World::forget_tasks);
+        self.world(VCenterState::forget_tasks);
     }
 
-    /// Guests have addresses, and tools that run, so long after power on.
+    /// Guests have addresses and running tools this long after power on.
     pub fn addresses_after(&self, long: Duration) {
         self.world(|world| world.addresses_after = long);
     }
 
-    /// What the guest of this machine has for addresses.
+    /// Sets the guest addresses of a virtual machine.
     pub fn set_addresses(&self, id: &str, addresses: &[&str]) {
         self.world(|world| {
             if let Some(vm) = world.vms.get_mut(id) {
@@ -324,17 +324,17 @@ impl FakeVCenter {
         });
     }
 
-    /// Guests that are asked to shut down take so long; forever, if it is the maximum.
+    /// Guests take this long to shut down; forever, if it is the maximum.
     pub fn shutdown_takes(&self, long: Duration) {
         self.world(|world| world.shutdown_takes = long);
     }
 
-    /// Answers hold at most so many objects.
+    /// Answers hold at most this many objects.
     pub fn page(&self, most: usize) {
         self.world(|world| world.page = most);
     }
 
-    /// Somebody destroys a machine behind everybody's back.
+    /// Destroys a virtual machine without the client's knowledge.
     pub fn destroy(&self, id: &str) {
         self.world(|world| {
             world.vms.remove(id);
@@ -342,17 +342,17 @@ impl FakeVCenter {
         });
     }
 
-    /// Somebody renames a machine.
+    /// Renames a virtual machine without the client's knowledge.
     pub fn rename(&self, id: &str, name: &str) {
         self.world(|world| world.inventory.rename(id, name));
     }
 
-    /// Accounts may not look at this machine from now on: it is there, and is not found.
+    /// Hides a virtual machine from all accounts: it exists, and is not found.
     pub fn hide(&self, id: &str) {
         self.world(|world| world.hidden.insert(id.to_owned()));
     }
 
-    /// They may again.
+    /// Makes it visible again.
     pub fn reveal(&self, id: &str) {
         self.world(|world| world.hidden.remove(id));
     }
@@ -369,19 +369,19 @@ impl FakeVCenter {
     }
 }
 
-/// The log.
+/// The journal.
 impl FakeVCenter {
-    /// How many connections there were, also those on which nothing was said.
+    /// The number of connections, including those without a request.
     pub fn connections(&self) -> usize {
         self.shared.journal.borrow().connections
     }
 
-    /// How many connections there are.
+    /// The number of open connections.
     pub fn open_connections(&self) -> usize {
         self.shared.journal.borrow().open
     }
 
-    /// All attempts to log in.
+    /// All login attempts.
     pub fn logins(&self) -> Vec<Login> {
         self.shared.journal.borrow().logins.clone()
     }
@@ -391,7 +391,7 @@ impl FakeVCenter {
         self.shared.journal.borrow().calls.clone()
     }
 
-    /// How often a method was called.
+    /// The number of calls of a method.
     pub fn called(&self, method: &str) -> usize {
         let journal = self.shared.journal.borrow();
         journal
@@ -401,7 +401,7 @@ impl FakeVCenter {
             .count()
     }
 
-    /// Forgets logins, calls and connections so far; what is open stays counted.
+    /// Clears the logins, calls and connections so far; open connections stay counted.
     pub fn clear_log(&self) {
         self.shared.journal.send_modify(|journal| {
             journal.connections = 0;
@@ -410,7 +410,7 @@ impl FakeVCenter {
         });
     }
 
-    /// The sessions that are open, by account and key.
+    /// The open sessions, by account and key.
     pub fn open_sessions(&self) -> Vec<OpenSession> {
         let mut open: Vec<_> = self.world(|world| {
             let sessions = world.accounts.sessions();
@@ -426,12 +426,12 @@ impl FakeVCenter {
         open
     }
 
-    /// All machines, templates too.
+    /// All virtual machines, including templates.
     pub fn machines(&self) -> Vec<Machine> {
         self.world(|world| world.machines())
     }
 
-    /// The machine at a path.
+    /// The virtual machine at a path.
     pub fn machine(&self, path: &str) -> Option<Machine> {
         self.machines()
             .into_iter()
@@ -447,22 +447,24 @@ impl FakeVCenter {
                 if holds(self) {
                     return;
                 }
-                // Nobody tells what only time changes.
-                tokio::time::timeout(LOOK, journal.changed()).await.ok();
+                // State that changes only with time sends no notification.
+                tokio::time::timeout(POLL_INTERVAL, journal.changed())
+                    .await
+                    .ok();
             }
         };
-        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        let waited = tokio::time::timeout(WAIT_TIMEOUT, waiting).await;
         waited.with_context(|| format!("not in time: {what}"))
     }
 
-    fn world<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
+    fn world<T>(&self, act: impl FnOnce(&mut VCenterState) -> T) -> T {
         let mut world = lock(&self.shared.world);
-        world.settle();
+        world.complete_due_tasks();
         act(&mut world)
     }
 
-    fn trouble(&self, act: impl FnOnce(&mut Trouble)) {
-        self.shared.trouble.send_modify(act);
+    fn faults(&self, act: impl FnOnce(&mut RequestedFaults)) {
+        self.shared.faults.send_modify(act);
     }
 }
 
@@ -476,7 +478,7 @@ fn names() -> Vec<String> {
     ["localhost", "127.0.0.1"].map(str::to_owned).to_vec()
 }
 
-fn furnish(world: &mut World) -> Option<()> {
+fn add_default_inventory(world: &mut VCenterState) -> Option<()> {
     world.inventory.add_datacenter("DC0");
     world.add_machine("/DC0/vm/ubuntu", true, None)?;
     world

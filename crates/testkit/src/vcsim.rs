@@ -1,5 +1,5 @@
-//! vcsim, the vCenter simulator of the Go library for vSphere, where it is installed: an
-//! independent word about what a vCenter says.
+//! vcsim, the vCenter simulator of govmomi, where it is installed: an independent reference for the
+//! behaviour of a vCenter.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -29,12 +29,12 @@ use tokio_rustls::client::TlsStream;
 
 use crate::peer;
 
-/// How long it may take until it answers. Half a second is usual.
-const READY: Duration = Duration::from_secs(60);
-/// What we call ourselves when we look at it.
-const AGENT: &str = "insula-testkit";
+/// How long it may take to listen. Half a second is usual.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+/// The user agent of the test's own requests.
+const CLIENT_AGENT: &str = "insula-testkit";
 
-/// A simulator with a port of its own. It ends with this value.
+/// A simulator on its own port. Dropping it stops the process.
 #[derive(Debug)]
 pub struct VcSim {
     process: Child,
@@ -44,27 +44,28 @@ pub struct VcSim {
     _folder: TempDir,
 }
 
-/// How it is to run.
+/// How to run it.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Its only account.
     pub username: String,
-    /// The password of that.
+    /// The password of the account.
     pub password: String,
-    /// A certificate and its key to show, in PEM. `None` is the one that all have built in.
+    /// A serving certificate and its key, in PEM. `None` is the built-in one, which all simulators
+    /// share.
     pub certificate: Option<(String, String)>,
     /// Further flags: `-dc`, `-cluster`, `-pool`, `-ds`, `-vm`, `-method-delay`.
     pub flags: Vec<String>,
 }
 
-/// A session as it is listed.
+/// A listed session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// By which it can be ended.
+pub struct ListedSession {
+    /// The key by which it can be terminated.
     pub key: String,
-    /// Whose it is.
+    /// Its account.
     pub username: String,
-    /// What the client calls itself.
+    /// The user agent of the client.
     pub agent: String,
 }
 
@@ -80,11 +81,11 @@ impl Default for Settings {
 }
 
 impl VcSim {
-    /// Starts one with this account. `None`, and a loud word about it, if it is not installed.
+    /// Starts one with this account. `None`, after reporting it, if it is not installed.
     ///
     /// # Panics
     ///
-    /// If it is there and does not start.
+    /// If it is installed and does not start.
     pub fn start(username: &str, password: &str) -> Option<Self> {
         Self::start_with(Settings {
             username: username.to_owned(),
@@ -93,17 +94,17 @@ impl VcSim {
         })
     }
 
-    /// Starts one. `None`, and a loud word about it, if it is not installed.
+    /// Starts one. `None`, after reporting it, if it is not installed.
     ///
     /// # Panics
     ///
-    /// If it is there and does not start.
+    /// If it is installed and does not start.
     pub fn start_with(settings: Settings) -> Option<Self> {
         let binary = Self::find()?;
         Some(Self::launch(&binary, settings).expect("vcsim is installed, so it starts"))
     }
 
-    /// Where it is. `None`, and a loud word about it, if it is not installed.
+    /// The path of the binary. `None`, after reporting it, if it is not installed.
     pub fn find() -> Option<PathBuf> {
         let found = peer::installed("INSULA_VCSIM", "vcsim-0.56.0-2");
         if found.is_none() {
@@ -128,8 +129,8 @@ impl VcSim {
         command.args(&settings.flags);
         command.stdin(Stdio::null()).stderr(Stdio::null());
         let mut process = command.stdout(Stdio::piped()).spawn()?;
-        let said = process.stdout.take().context("its output is ours")?;
-        match wait(said) {
+        let stdout = process.stdout.take().context("its output is ours")?;
+        match wait(stdout) {
             Ok(address) => Ok(Self {
                 process,
                 address,
@@ -137,7 +138,7 @@ impl VcSim {
                 _folder: folder,
             }),
             Err(error) => {
-                // It fails only if it has already ended, which is what is wanted.
+                // It fails only if the process has already ended, which is the goal.
                 let _ = process.kill();
                 process.wait()?;
                 Err(error)
@@ -145,22 +146,24 @@ impl VcSim {
         }
     }
 
-    /// Where it is, as in `127.0.0.1:8989`.
+    /// Its address, as in `127.0.0.1:8989`.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// Its process.
+    /// The process ID.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// The SHA-1 of its certificate, in upper case with colons.
+    /// The SHA-1 thumbprint of its certificate, in upper case with colons.
     pub async fn thumbprint(&self) -> anyhow::Result<String> {
         let stream = self.connect().await?;
-        let shown = stream.get_ref().1.peer_certificates();
-        let shown = shown.and_then(<[_]>::first).context("a certificate")?;
-        let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, shown);
+        let certificate = stream.get_ref().1.peer_certificates();
+        let certificate = certificate
+            .and_then(<[_]>::first)
+            .context("a certificate")?;
+        let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, certificate);
         let pairs: Vec<_> = digest
             .as_ref()
             .iter()
@@ -169,8 +172,8 @@ impl VcSim {
         Ok(pairs.join(":"))
     }
 
-    /// All sessions but the one that this is looked up in.
-    pub async fn sessions(&self) -> anyhow::Result<Vec<Seen>> {
+    /// All sessions but the one used for this lookup.
+    pub async fn sessions(&self) -> anyhow::Result<Vec<ListedSession>> {
         let answer = self.ask(LIST).await?;
         let document = roxmltree::Document::parse(&answer)?;
         let named = |name: &'static str| {
@@ -184,15 +187,15 @@ impl VcSim {
                 .unwrap_or_default()
                 .to_owned()
         };
-        let seen = sessions.map(|session| Seen {
+        let seen = sessions.map(|session| ListedSession {
             key: text(session, "key"),
             username: text(session, "userName"),
             agent: text(session, "userAgent"),
         });
-        Ok(seen.filter(|seen| seen.agent != AGENT).collect())
+        Ok(seen.filter(|seen| seen.agent != CLIENT_AGENT).collect())
     }
 
-    /// Ends a session, as an administrator does.
+    /// Terminates a session, as an administrator does.
     pub async fn terminate(&self, key: &str) -> anyhow::Result<()> {
         let body = format!(
             "<TerminateSession xmlns=\"urn:vim25\"><_this type=\"SessionManager\">SessionManager\
@@ -201,8 +204,7 @@ impl VcSim {
         self.ask(&body).await.map(drop)
     }
 
-    /// Asks anything, in a session that is made for it: the element of a method. It is
-    /// answered with the whole envelope.
+    /// Sends the element of any method in a session of its own, and returns the complete envelope.
     pub async fn ask(&self, body: &str) -> anyhow::Result<String> {
         let Settings {
             username, password, ..
@@ -228,7 +230,7 @@ impl VcSim {
         );
         let mut request = Request::post("/sdk")
             .header(HOST, self.address())
-            .header(USER_AGENT, AGENT)
+            .header(USER_AGENT, CLIENT_AGENT)
             .header("soapaction", "urn:vim25/6.7");
         if let Some(cookie) = cookie {
             request = request.header(COOKIE, cookie);
@@ -250,7 +252,7 @@ impl VcSim {
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
             .with_no_client_auth();
         let stream = TcpStream::connect(self.address).await?;
         let name = ServerName::from(self.address.ip());
@@ -262,7 +264,7 @@ impl VcSim {
 
 impl Drop for VcSim {
     fn drop(&mut self) {
-        // Both fail only if it has already ended, which is what is wanted.
+        // Both fail only if it has already ended, which is the goal.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -276,17 +278,18 @@ const LIST: &str = "<RetrievePropertiesEx xmlns=\"urn:vim25\">\
 const LOGOUT: &str = "<Logout xmlns=\"urn:vim25\">\
     <_this type=\"SessionManager\">SessionManager</_this></Logout>";
 
-/// Waits for the line that says where it listens, and reads on so that it can always write.
-fn wait(said: ChildStdout) -> anyhow::Result<SocketAddr> {
-    let (tell, told) = mpsc::channel();
+/// Waits for the line with the listening address, and keeps reading so that the process can always
+/// write.
+fn wait(stdout: ChildStdout) -> anyhow::Result<SocketAddr> {
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        for line in BufReader::new(said).lines().map_while(Result::ok) {
-            // Nobody waits any more after the first.
-            let _ = tell.send(line);
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // Only the first line is received.
+            let _ = sender.send(line);
         }
     });
-    let line = told
-        .recv_timeout(READY)
+    let line = receiver
+        .recv_timeout(READY_TIMEOUT)
         .context("it does not say where it listens")?;
     let Some(url) = line.strip_prefix("vcsim ready https://") else {
         bail!("it says {line:?}");
@@ -295,11 +298,11 @@ fn wait(said: ChildStdout) -> anyhow::Result<SocketAddr> {
     Ok(place.trim_end_matches("/sdk").parse()?)
 }
 
-/// Believes everybody: this looks at a simulator on loopback.
+/// Accepts every certificate: this talks to a simulator on loopback.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

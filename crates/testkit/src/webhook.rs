@@ -1,5 +1,5 @@
-//! A webhook on loopback, over HTTPS, with a CA of its own: it counts what it hears and
-//! answers as it is told.
+//! A webhook on loopback, over HTTPS, with its own CA: it records requests and sends scripted
+//! answers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// A webhook. It ends with this value.
+/// A webhook. Dropping it stops the webhook.
 pub struct FakeWebhook {
     address: SocketAddr,
     ca_pem: String,
@@ -33,60 +33,60 @@ pub struct FakeWebhook {
     serving: JoinHandle<()>,
 }
 
-/// What a webhook heard.
+/// A request that a webhook received.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct ReceivedRequest {
     /// Path and query.
     pub path: String,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body; null if it is no JSON.
+    /// The body; null if it is not JSON.
     pub body: Value,
 }
 
-/// What a webhook answers.
+/// The answer of a webhook.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// It admits.
+    /// Admit.
     Allow,
-    /// It refuses, with this status.
+    /// Refuse with this status.
     Deny(Value),
-    /// It admits, and wants these operations of a JSON patch carried out.
+    /// Admit with this JSON patch.
     Patch(Value),
-    /// It answers a review in which these members of the response are set.
+    /// A review with these fields of the response.
     Response(Value),
-    /// It answers this, whatever it was asked.
+    /// This JSON, whatever the request.
     Json(Value),
-    /// It answers this code and text.
+    /// This status code and text.
     Text(u16, String),
-    /// It answers this code and nothing else.
+    /// This status code without a body.
     Code(u16),
-    /// It wants us to ask elsewhere.
+    /// A redirect to this location.
     Redirect(String),
-    /// It never answers.
+    /// No answer, ever.
     Silence,
-    /// It hangs up.
+    /// Close the connection.
     HangUp,
 }
 
-type Script = Arc<dyn Fn(&Heard) -> Reply + Send + Sync>;
+type Script = Arc<dyn Fn(&ReceivedRequest) -> Reply + Send + Sync>;
 
 struct Shared {
     script: Mutex<Script>,
-    heard: watch::Sender<Vec<Heard>>,
+    requests: watch::Sender<Vec<ReceivedRequest>>,
     connections: watch::Sender<usize>,
 }
 
-/// A test that waits longer than this has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits before it fails.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl FakeWebhook {
-    /// One on a free port, which answers so.
+    /// Starts one on a free port, with this answer.
     pub async fn start(reply: Reply) -> anyhow::Result<Self> {
         Self::named(&["localhost"], reply).await
     }
 
-    /// One whose certificate is for these names as well.
+    /// Starts one with a certificate that is also valid for these names.
     pub async fn named(names: &[&str], reply: Reply) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -95,7 +95,7 @@ impl FakeWebhook {
         let acceptor = acceptor(&authority, names, address, validity)?;
         let shared = Arc::new(Shared {
             script: Mutex::new(Arc::new(move |_| reply.clone())),
-            heard: watch::Sender::default(),
+            requests: watch::Sender::default(),
             connections: watch::Sender::default(),
         });
         let serving = tokio::spawn(serve(listener, acceptor, Arc::clone(&shared)));
@@ -107,17 +107,17 @@ impl FakeWebhook {
         })
     }
 
-    /// From now on it answers so.
+    /// Changes the answer.
     pub fn answer(&self, reply: Reply) {
         self.script(move |_| reply.clone());
     }
 
-    /// From now on it answers what this says.
-    pub fn script(&self, script: impl Fn(&Heard) -> Reply + Send + Sync + 'static) {
+    /// Computes answers with this function from now on.
+    pub fn script(&self, script: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static) {
         *lock(&self.shared.script) = Arc::new(script);
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -127,7 +127,7 @@ impl FakeWebhook {
         format!("https://{}{path}", self.address)
     }
 
-    /// Who vouches for it.
+    /// The CA of its certificate.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
@@ -137,32 +137,32 @@ impl FakeWebhook {
         json!({"url": self.url(path), "caBundle": STANDARD.encode(&self.ca_pem)})
     }
 
-    /// What it heard so far.
-    pub fn heard(&self) -> Vec<Heard> {
-        self.shared.heard.borrow().clone()
+    /// The requests received so far.
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.shared.requests.borrow().clone()
     }
 
-    /// How often it was called.
+    /// The number of requests.
     pub fn calls(&self) -> usize {
-        self.shared.heard.borrow().len()
+        self.shared.requests.borrow().len()
     }
 
-    /// How many connections there were.
+    /// The number of connections.
     pub fn connections(&self) -> usize {
         *self.shared.connections.borrow()
     }
 
-    /// Waits until it was called so often.
-    pub async fn called(&self, times: usize) -> anyhow::Result<Vec<Heard>> {
-        let mut heard = self.shared.heard.subscribe();
-        let called = heard.wait_for(|heard| heard.len() >= times);
-        let called = tokio::time::timeout(PATIENCE, called).await;
+    /// Waits until it received this many requests.
+    pub async fn called(&self, times: usize) -> anyhow::Result<Vec<ReceivedRequest>> {
+        let mut requests = self.shared.requests.subscribe();
+        let called = requests.wait_for(|requests| requests.len() >= times);
+        let called = tokio::time::timeout(WAIT_TIMEOUT, called).await;
         Ok(called
             .context("the webhook was not called in time")??
             .clone())
     }
 
-    /// Stops it: nobody listens there any more.
+    /// Stops it: connections are refused from now on.
     pub async fn stop(&mut self) {
         self.serving.abort();
         (&mut self.serving).await.ok();
@@ -179,34 +179,34 @@ impl Shared {
     async fn answer(&self, request: Request<Incoming>) -> anyhow::Result<Response<Full<Bytes>>> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let heard = Heard {
+        let requests = ReceivedRequest {
             path: head.uri.to_string(),
             headers: head.headers,
             body: serde_json::from_slice(&body).unwrap_or_default(),
         };
         let script = Arc::clone(&lock(&self.script));
-        let reply = script(&heard);
-        let asked = heard.body.clone();
-        self.heard.send_modify(|all| all.push(heard));
-        reply.response(&asked).await
+        let reply = script(&requests);
+        let review_request = requests.body.clone();
+        self.requests.send_modify(|all| all.push(requests));
+        reply.response(&review_request).await
     }
 }
 
 impl Reply {
-    async fn response(self, asked: &Value) -> anyhow::Result<Response<Full<Bytes>>> {
+    async fn response(self, review_request: &Value) -> anyhow::Result<Response<Full<Bytes>>> {
         let allow = json!({"allowed": true});
         let (code, of, body) = match self {
-            Self::Allow => (200, JSON, review(asked, &allow)),
+            Self::Allow => (200, JSON, review(review_request, &allow)),
             Self::Deny(status) => {
                 let denied = json!({"allowed": false, "status": status});
-                (200, JSON, review(asked, &denied))
+                (200, JSON, review(review_request, &denied))
             }
             Self::Patch(operations) => {
                 let patch = STANDARD.encode(operations.to_string());
                 let patched = json!({"allowed": true, "patch": patch, "patchType": "JSONPatch"});
-                (200, JSON, review(asked, &patched))
+                (200, JSON, review(review_request, &patched))
             }
-            Self::Response(response) => (200, JSON, review(asked, &response)),
+            Self::Response(response) => (200, JSON, review(review_request, &response)),
             Self::Json(value) => (200, JSON, value.to_string()),
             Self::Text(code, text) => (code, "text/plain", text),
             Self::Code(code) => (code, JSON, String::new()),
@@ -215,7 +215,7 @@ impl Reply {
                 return Ok(moved.body(Full::default())?);
             }
             Self::Silence => std::future::pending().await,
-            Self::HangUp => anyhow::bail!("told to"),
+            Self::HangUp => anyhow::bail!("connection closed on request"),
         };
         let response = Response::builder().status(code).header(CONTENT_TYPE, of);
         Ok(response.body(Full::from(body))?)
@@ -224,29 +224,29 @@ impl Reply {
 
 const JSON: &str = "application/json";
 
-/// The answer to what was asked, in its version.
-fn review(asked: &Value, response: &Value) -> String {
-    let mut whole = json!({"uid": asked["request"]["uid"]});
+/// The answer to a review, in the version of the request.
+fn review(review_request: &Value, response: &Value) -> String {
+    let mut whole = json!({"uid": review_request["request"]["uid"]});
     for (member, value) in response.as_object().into_iter().flatten() {
         whole[member] = value.clone();
     }
-    let version = &asked["apiVersion"];
-    json!({"apiVersion": version, "kind": asked["kind"], "response": whole}).to_string()
+    let version = &review_request["apiVersion"];
+    json!({"apiVersion": version, "kind": review_request["kind"], "response": whole}).to_string()
 }
 
 async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
-    // They end with this task.
+    // The connections end with this task.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
         shared.connections.send_modify(|count| *count += 1);
-        connections.spawn(converse(stream, tls.clone(), Arc::clone(&shared)));
+        connections.spawn(serve_connection(stream, tls.clone(), Arc::clone(&shared)));
     }
 }
 
-async fn converse(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
+async fn serve_connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     let Ok(stream) = tls.accept(stream).await else {
-        // Whoever does not trust it hangs up.
+        // A client that does not trust the certificate closes the connection.
         return;
     };
     let service = service_fn(|request| {
@@ -255,7 +255,7 @@ async fn converse(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     });
     let connection = hyper::server::conn::http1::Builder::new();
     let connection = connection.serve_connection(TokioIo::new(stream), service);
-    // Whoever has read enough hangs up, too.
+    // So does a client that has read enough.
     connection.await.ok();
 }
 

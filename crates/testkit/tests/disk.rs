@@ -1,4 +1,4 @@
-//! Ordinary programs on the mounted disk, and the faults it shows on request.
+//! Ordinary programs on the mounted disk, and its faults.
 #![expect(
     clippy::unwrap_used,
     reason = "a failed step fails the test, in its helpers too"
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use insula_testkit::disk::{Disk, Errno, Loss, Op, Rng, Times};
 
-/// Long enough that a test which waits for it does not end.
+/// Longer than any test takes.
 const FOREVER: Duration = Duration::from_secs(3600);
 
 fn named(name: &'static str) -> impl Fn(&Path) -> bool + Send + 'static {
     move |path| path.file_name() == Some(OsStr::new(name))
 }
 
-/// What is on the disk if the power goes now and takes all it can.
+/// The content of a file after a power cut now that loses everything it can.
 fn durable(disk: &Disk, path: &str) -> Option<Vec<u8>> {
     let trace = disk.trace();
     let image = trace.cut(trace.len(), Loss::Everything, &mut Rng::new(0));
@@ -30,7 +30,7 @@ fn durable(disk: &Disk, path: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn bytes_are_read_back_as_they_were_written() {
+fn written_bytes_are_read_back() {
     let Some(disk) = Disk::mount() else { return };
     let path = disk.path().join("file");
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
@@ -50,7 +50,7 @@ fn bytes_are_read_back_as_they_were_written() {
 }
 
 #[test]
-fn appending_and_setting_the_length_move_the_end() {
+fn append_and_set_len_move_the_end() {
     let Some(disk) = Disk::mount() else { return };
     let path = disk.path().join("log");
     for part in ["one ", "two ", "three"] {
@@ -75,7 +75,7 @@ fn appending_and_setting_the_length_move_the_end() {
 }
 
 #[test]
-fn a_file_is_created_exclusively_only_once() {
+fn exclusive_create_succeeds_once() {
     let Some(disk) = Disk::mount() else { return };
     let path = disk.path().join("once");
     File::create_new(&path).unwrap();
@@ -86,7 +86,7 @@ fn a_file_is_created_exclusively_only_once() {
 }
 
 #[test]
-fn a_rename_takes_the_place_of_what_was_there() {
+fn rename_replaces_the_target() {
     let Some(disk) = Disk::mount() else { return };
     let (new, old) = (disk.path().join("new"), disk.path().join("old"));
     fs::write(&new, "new").unwrap();
@@ -101,7 +101,7 @@ fn a_rename_takes_the_place_of_what_was_there() {
 }
 
 #[test]
-fn a_file_that_is_removed_while_open_goes_on() {
+fn removed_file_stays_usable_while_open() {
     let Some(disk) = Disk::mount() else { return };
     let path = disk.path().join("file");
     fs::write(&path, "before").unwrap();
@@ -121,7 +121,7 @@ fn a_file_that_is_removed_while_open_goes_on() {
 }
 
 #[test]
-fn a_lock_is_held_by_one() {
+fn lock_is_exclusive() {
     let Some(disk) = Disk::mount() else { return };
     let path = disk.path().join("LOCK");
     let first = File::create(&path).unwrap();
@@ -133,7 +133,7 @@ fn a_lock_is_held_by_one() {
 }
 
 #[test]
-fn nested_directories_are_made_moved_and_removed() {
+fn nested_directories_are_created_moved_and_removed() {
     let Some(disk) = Disk::mount() else { return };
     let deep = disk.path().join("a/b/c");
     fs::create_dir_all(&deep).unwrap();
@@ -153,7 +153,7 @@ fn nested_directories_are_made_moved_and_removed() {
 }
 
 #[test]
-fn a_directory_of_many_names_is_listed_whole_and_removed_while_it_is_read() {
+fn large_directory_is_listed_completely_while_files_are_removed() {
     let Some(disk) = Disk::mount() else { return };
     let dir = disk.path().join("many");
     fs::create_dir(&dir).unwrap();
@@ -172,7 +172,7 @@ fn a_directory_of_many_names_is_listed_whole_and_removed_while_it_is_read() {
 }
 
 #[test]
-fn the_trace_holds_what_happened_in_order_with_the_marks() {
+fn trace_has_all_operations_and_marks_in_order() {
     let Some(disk) = Disk::mount() else { return };
     let mut file = File::create(disk.path().join("a")).unwrap();
     file.write_all(b"one").unwrap();
@@ -200,7 +200,7 @@ fn kind(op: &Op) -> String {
 }
 
 #[test]
-fn a_synchronous_file_is_synced_by_each_write() {
+fn o_dsync_file_is_synced_by_each_write() {
     let Some(disk) = Disk::mount() else { return };
     // O_DSYNC, as Linux numbers it.
     let mut options = OpenOptions::new();
@@ -212,7 +212,7 @@ fn a_synchronous_file_is_synced_by_each_write() {
 }
 
 #[test]
-fn a_failed_sync_loses_the_data_even_if_a_later_one_succeeds() {
+fn failed_sync_loses_the_data_even_if_a_later_one_succeeds() {
     let Some(disk) = Disk::mount() else { return };
     let mut file = File::create(disk.path().join("log")).unwrap();
     File::open(disk.path()).unwrap().sync_all().unwrap();
@@ -237,7 +237,7 @@ fn a_failed_sync_loses_the_data_even_if_a_later_one_succeeds() {
 }
 
 #[test]
-fn a_sync_can_fail_always_until_the_disk_is_healed() {
+fn sync_can_fail_until_the_disk_is_healed() {
     let Some(disk) = Disk::mount() else { return };
     disk.fail_sync(|_| true, Errno::ENOSPC, Times::Always);
     let file = File::create(disk.path().join("file")).unwrap();
@@ -254,9 +254,9 @@ fn a_sync_can_fail_always_until_the_disk_is_healed() {
 }
 
 #[test]
-fn a_lying_sync_succeeds_and_keeps_nothing() {
+fn ignored_sync_succeeds_without_durability() {
     let Some(disk) = Disk::mount() else { return };
-    disk.lie_on_sync(named("liar"));
+    disk.ignore_sync(named("liar"));
     for name in ["liar", "honest"] {
         let mut file = File::create(disk.path().join(name)).unwrap();
         file.write_all(b"bytes").unwrap();
@@ -268,9 +268,9 @@ fn a_lying_sync_succeeds_and_keeps_nothing() {
 }
 
 #[test]
-fn a_lie_about_a_directory_keeps_no_names() {
+fn ignored_directory_sync_keeps_no_names() {
     let Some(disk) = Disk::mount() else { return };
-    disk.lie_on_sync(|path| path == Path::new(""));
+    disk.ignore_sync(|path| path == Path::new(""));
     let file = File::create(disk.path().join("file")).unwrap();
     file.sync_all().unwrap();
     File::open(disk.path()).unwrap().sync_all().unwrap();
@@ -281,7 +281,7 @@ fn a_lie_about_a_directory_keeps_no_names() {
 }
 
 #[test]
-fn a_full_disk_refuses_new_bytes_and_takes_them_again_when_some_are_freed() {
+fn full_disk_refuses_writes_until_space_is_freed() {
     let Some(disk) = Disk::mount() else { return };
     let (old, new) = (disk.path().join("old"), disk.path().join("new"));
     fs::write(&old, vec![1; 100_000]).unwrap();
@@ -305,7 +305,7 @@ fn a_full_disk_refuses_new_bytes_and_takes_them_again_when_some_are_freed() {
 }
 
 #[test]
-fn a_hole_promises_no_room_on_a_full_disk() {
+fn hole_reserves_no_space_on_a_full_disk() {
     let Some(disk) = Disk::mount() else { return };
     let file = File::create(disk.path().join("segment")).unwrap();
     disk.set_capacity(4_096);
@@ -316,7 +316,7 @@ fn a_hole_promises_no_room_on_a_full_disk() {
 }
 
 #[test]
-fn a_slow_sync_holds_up_nobody_else_and_ends_with_the_disk() {
+fn slow_sync_delays_no_other_operation_and_ends_with_the_disk() {
     let Some(disk) = Disk::mount() else { return };
     let slow = File::create(disk.path().join("slow")).unwrap();
     disk.slow_sync(named("slow"), FOREVER);
@@ -329,12 +329,12 @@ fn a_slow_sync_holds_up_nobody_else_and_ends_with_the_disk() {
     assert!(!syncing.is_finished());
     assert_eq!(disk.syncs().files, 100);
     drop(disk);
-    // Whether it was answered or broken off, it came back.
+    // Whether it was answered or aborted, it returned.
     let _: io::Result<()> = syncing.join().unwrap();
 }
 
 #[test]
-fn a_slow_sync_takes_its_time() {
+fn slow_sync_takes_the_requested_time() {
     let Some(disk) = Disk::mount() else { return };
     let delay = Duration::from_millis(30);
     disk.slow_sync(|_| true, delay);
@@ -345,7 +345,7 @@ fn a_slow_sync_takes_its_time() {
 }
 
 #[test]
-fn a_disk_that_is_dropped_while_in_use_fails_its_files_and_leaves_no_mount() {
+fn dropped_disk_fails_open_files_and_leaves_no_mount() {
     let Some(disk) = Disk::mount() else { return };
     let path = disk.path().to_owned();
     let file = File::create(path.join("file")).unwrap();
@@ -366,7 +366,7 @@ fn a_disk_that_is_dropped_while_in_use_fails_its_files_and_leaves_no_mount() {
 }
 
 #[test]
-fn a_test_that_panics_leaves_no_mount() {
+fn panicking_test_leaves_no_mount() {
     let Some(disk) = Disk::mount() else { return };
     let path = disk.path().to_owned();
     let panicked = thread::spawn(move || {
@@ -377,33 +377,37 @@ fn a_test_that_panics_leaves_no_mount() {
     assert_gone(&path);
 }
 
-/// Set for the child of the test below: where to write the path of its disk.
-const DOOMED: &str = "INSULA_TESTKIT_DOOMED";
+/// Set for the child process of the test below: where to write the path of its disk.
+const CHILD_PATH_VARIABLE: &str = "INSULA_TESTKIT_DOOMED";
 
 #[test]
-fn a_program_that_is_killed_while_it_uses_its_disk_ends_and_leaves_no_mount() {
+fn killed_program_leaves_no_mount() {
     let Some(_disk) = Disk::mount() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let told = dir.path().join("path");
-    let mut doomed = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "doomed"])
-        .env(DOOMED, &told)
+    let path_file = dir.path().join("path");
+    let mut child_process = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_process"])
+        .env(CHILD_PATH_VARIABLE, &path_file)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let path = wait_for(|| fs::read_to_string(&told).ok().filter(|p| p.ends_with('\n')));
+    let path = wait_for(|| {
+        fs::read_to_string(&path_file)
+            .ok()
+            .filter(|p| p.ends_with('\n'))
+    });
     let path = Path::new(path.trim_end());
-    doomed.kill().unwrap();
-    wait_for(|| doomed.try_wait().unwrap());
-    // While the mount is there, dead or not, the answer is another one.
+    child_process.kill().unwrap();
+    wait_for(|| child_process.try_wait().unwrap());
+    // While the mount exists, dead or not, the result differs.
     wait_for(|| matches!(path.try_exists(), Ok(false)).then_some(()));
     assert_gone(path);
 }
 
-/// Not a test of its own: the child that is killed, in the middle of a sync.
+/// Not a test of its own: the child process that is killed, in the middle of a sync.
 #[test]
-fn doomed() {
-    let Some(told) = std::env::var_os(DOOMED) else {
+fn child_process() {
+    let Some(path_file) = std::env::var_os(CHILD_PATH_VARIABLE) else {
         return;
     };
     let disk = Disk::mount().unwrap();
@@ -411,7 +415,7 @@ fn doomed() {
     let file = File::create(disk.path().join("file")).unwrap();
     let slow = file.try_clone().unwrap();
     thread::spawn(move || slow.sync_all());
-    fs::write(&told, format!("{}\n", disk.path().display())).unwrap();
+    fs::write(&path_file, format!("{}\n", disk.path().display())).unwrap();
     // The sync above holds the file, so that this waits for it until the end.
     file.sync_all().unwrap();
 }
@@ -428,7 +432,7 @@ fn wait_for<T>(mut value: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn a_temporary_file_is_persisted_over_another() {
+fn temporary_file_is_persisted_over_another() {
     let Some(disk) = Disk::mount() else { return };
     let current = disk.path().join("current");
     for version in ["one", "two"] {
@@ -447,7 +451,7 @@ fn assert_gone(path: &Path) {
 }
 
 #[test]
-fn an_image_can_be_laid_out_on_a_disk_and_cut_again() {
+fn image_can_be_laid_out_on_a_disk_and_cut_again() {
     let Some(first) = Disk::mount() else { return };
     fs::create_dir(first.path().join("dir")).unwrap();
     fs::write(first.path().join("dir/file"), vec![9; 70_000]).unwrap();
@@ -457,6 +461,6 @@ fn an_image_can_be_laid_out_on_a_disk_and_cut_again() {
     let second = Disk::mount().unwrap();
     image.write_to(second.path()).unwrap();
     assert_eq!(durable(&second, "dir/file"), None);
-    second.settle();
+    second.make_durable();
     assert_eq!(durable(&second, "dir/file").unwrap(), vec![9; 70_000]);
 }

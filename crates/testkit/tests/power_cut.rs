@@ -15,7 +15,7 @@ const FILE: Inode = Inode(2);
 const OTHER: Inode = Inode(3);
 const DIR: Inode = Inode(4);
 
-/// Enough that what can happen does, whatever the generator.
+/// Enough seeds that everything possible happens.
 const SEEDS: u64 = 2_000;
 
 fn at(parent: Inode, name: &str) -> Place {
@@ -66,7 +66,7 @@ fn sync_dir(inode: Inode) -> Op {
     Op::SyncDir { inode, effect }
 }
 
-/// A file that is there, empty, whatever happens, and then `ops`.
+/// A trace with an existing empty file, followed by `ops`.
 fn file_then(ops: impl IntoIterator<Item = Op>) -> Trace {
     let mut all = vec![create(FILE, "file"), sync_dir(ROOT)];
     all.extend(ops);
@@ -81,13 +81,13 @@ fn images(trace: &Trace) -> impl Iterator<Item = Image> + '_ {
     })
 }
 
-/// Everything the file holds after one cut or another.
+/// Every content of the file after some cut.
 fn contents(trace: &Trace) -> BTreeSet<Vec<u8>> {
     let read = |image: Image| image.read("file").unwrap();
     images(trace).map(read).collect()
 }
 
-/// Everything that has a name after one cut or another.
+/// Every list of names after some cut.
 fn listings(trace: &Trace) -> BTreeSet<Vec<String>> {
     let names = |image: Image| {
         let names = image.paths().map(|path| path.to_str().unwrap().to_owned());
@@ -111,13 +111,13 @@ fn sectors(letters: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_synced_survives_every_cut() {
+fn synced_data_survives_every_cut() {
     let trace = file_then([write(0, &sectors(b"abc")), sync(FILE)]);
     assert_eq!(contents(&trace), set([sectors(b"abc")]));
 }
 
 #[test]
-fn an_unsynced_overwrite_is_kept_lost_torn_and_reordered() {
+fn unsynced_overwrite_is_kept_lost_torn_or_reordered() {
     let trace = file_then([
         write(0, &sectors(b"abc")),
         sync(FILE),
@@ -129,7 +129,7 @@ fn an_unsynced_overwrite_is_kept_lost_torn_and_reordered() {
 }
 
 #[test]
-fn a_later_write_can_survive_an_earlier_one_that_is_lost() {
+fn later_write_can_survive_a_lost_earlier_one() {
     let trace = file_then([
         write(0, &sectors(b"ab")),
         sync(FILE),
@@ -140,7 +140,7 @@ fn a_later_write_can_survive_an_earlier_one_that_is_lost() {
 }
 
 #[test]
-fn an_unsynced_append_leaves_the_old_end_or_zeros_or_the_bytes() {
+fn unsynced_append_leaves_the_old_end_zeros_or_the_bytes() {
     let trace = file_then([write(0, &sectors(b"a")), sync(FILE), write(512, b"tail")]);
     let with = |tail: &[u8]| [&sectors(b"a"), tail].concat();
     let expected = set([with(b""), with(b"\0\0\0\0"), with(b"tail")]);
@@ -160,16 +160,16 @@ fn of_two_writes_to_one_sector_the_later_never_survives_alone() {
 }
 
 #[test]
-fn an_unsynced_shrink_is_kept_or_lost() {
+fn unsynced_truncation_is_kept_or_lost() {
     let trace = file_then([write(0, &sectors(b"ab")), sync(FILE), truncate(3)]);
-    // The rest of the last sector may be zeroed before the disk knows of the new end.
+    // The rest of the last sector may be zeroed before the disk knows the new length.
     let zeroed = [b"aaa".to_vec(), vec![0; 509], sectors(b"b")].concat();
     let expected = set([sectors(b"ab"), b"aaa".to_vec(), zeroed]);
     assert_eq!(contents(&trace), expected);
 }
 
 #[test]
-fn bytes_before_a_shrink_never_come_back_behind_it() {
+fn bytes_before_a_truncation_never_reappear() {
     let trace = file_then([
         write(0, &sectors(b"abc")),
         sync(FILE),
@@ -177,7 +177,7 @@ fn bytes_before_a_shrink_never_come_back_behind_it() {
         write(0, &sectors(b"X")),
         truncate(1536),
     ]);
-    // The old file whole, or the new one as far as it came: never a mixture of both.
+    // The old file completely, or the new one as far as it got: never a mixture.
     let expected = set([
         sectors(b"abc"),
         sectors(b""),
@@ -190,7 +190,7 @@ fn bytes_before_a_shrink_never_come_back_behind_it() {
 }
 
 #[test]
-fn preallocated_room_is_durable_with_the_sync_that_follows() {
+fn preallocated_space_is_durable_after_the_next_sync() {
     let trace = file_then([truncate(2048), sync(FILE), write(512, &sectors(b"r"))]);
     let expected = set([sectors(b"\0\0\0\0"), sectors(b"\0r\0\0")]);
     assert_eq!(contents(&trace), expected);
@@ -204,13 +204,13 @@ fn metadata_kept_and_data_lost_gives_zeros_of_full_length() {
 }
 
 #[test]
-fn a_synced_file_whose_name_was_not_synced_can_vanish() {
+fn synced_file_with_an_unsynced_name_can_vanish() {
     let trace: Trace = vec![create(FILE, "file"), write(0, b"x"), sync(FILE)].into();
     assert_eq!(listings(&trace), names(&[&[], &["file"]]));
 }
 
 #[test]
-fn an_unsynced_removal_can_be_undone_with_the_bytes() {
+fn unsynced_removal_can_be_undone_with_the_bytes() {
     let trace = file_then([write(0, b"kept"), sync(FILE), unlink(FILE, "file")]);
     assert_eq!(listings(&trace), names(&[&[], &["file"]]));
     let image = trace.cut(trace.len(), Loss::Everything, &mut Rng::new(1));
@@ -225,7 +225,7 @@ fn names_of_one_directory_survive_in_order() {
 }
 
 #[test]
-fn names_of_two_directories_survive_apart_from_each_other() {
+fn names_of_two_directories_survive_independently() {
     let mut ops = vec![mkdir(DIR, "dir"), sync_dir(ROOT)];
     let place = at(DIR, "inner");
     ops.push(Op::Create { place, inode: FILE });
@@ -240,7 +240,7 @@ fn names_of_two_directories_survive_apart_from_each_other() {
 }
 
 #[test]
-fn an_unsynced_replacing_rename_is_done_or_undone_never_both_nor_neither() {
+fn unsynced_replacing_rename_is_atomic() {
     let trace: Trace = vec![
         create(FILE, "current"),
         write(0, b"old"),
@@ -263,7 +263,7 @@ fn an_unsynced_replacing_rename_is_done_or_undone_never_both_nor_neither() {
 }
 
 #[test]
-fn a_synced_file_under_a_synced_rename_survives_under_its_new_name() {
+fn synced_file_with_a_synced_rename_survives_under_its_new_name() {
     let trace: Trace = vec![
         create(FILE, "tmp"),
         write(0, b"bytes"),
@@ -277,7 +277,7 @@ fn a_synced_file_under_a_synced_rename_survives_under_its_new_name() {
 }
 
 #[test]
-fn a_move_between_directories_happens_in_both_or_in_none() {
+fn move_between_directories_happens_in_both_or_in_none() {
     let moved = rename(FILE, at(ROOT, "file"), at(DIR, "file"));
     let mut ops = vec![create(FILE, "file"), mkdir(DIR, "dir"), sync_dir(ROOT)];
     ops.extend([create(OTHER, "before"), moved]);
@@ -294,7 +294,7 @@ fn a_move_between_directories_happens_in_both_or_in_none() {
 }
 
 #[test]
-fn a_sync_that_failed_for_a_directory_keeps_its_changes_from_ever_lasting() {
+fn failed_directory_sync_drops_its_changes_for_good() {
     let effect = Effect::Dropped;
     let failed = Op::SyncDir {
         inode: ROOT,

@@ -1,4 +1,4 @@
-//! The whole of it in small: a toy log on the disk, cut at every point.
+//! A complete example: a toy log on the disk, cut at every point.
 #![expect(
     clippy::unwrap_used,
     reason = "a failed step fails the test, in its helpers too"
@@ -12,7 +12,7 @@ use insula_testkit::disk::{Disk, Loss, Rng, Syncs};
 
 const RECORDS: u64 = 12;
 
-/// A record crosses sectors, so that it can be torn: its number, all over.
+/// A record spans sectors, so that it can be torn: its number, repeated.
 const RECORD: usize = 1_200;
 
 fn run(disk: &Disk) -> io::Result<()> {
@@ -26,7 +26,7 @@ fn run(disk: &Disk) -> io::Result<()> {
     Ok(())
 }
 
-/// How many whole records there are from the start on.
+/// The number of complete records from the start on.
 fn recover(dir: &Path) -> u64 {
     let bytes = fs::read(dir.join("log")).unwrap_or_default();
     let records = bytes.chunks_exact(RECORD).zip(1_u64..);
@@ -58,7 +58,7 @@ fn find_loss(disk: &Disk) -> Option<String> {
 }
 
 #[test]
-fn a_log_that_syncs_loses_nothing_acknowledged() {
+fn log_with_syncs_loses_nothing_acknowledged() {
     let Some(disk) = Disk::mount() else { return };
     run(&disk).unwrap();
     assert_eq!(find_loss(&disk), None);
@@ -70,17 +70,17 @@ fn a_log_that_syncs_loses_nothing_acknowledged() {
 }
 
 #[test]
-fn a_log_without_its_file_syncs_is_found_out() {
+fn missing_file_syncs_are_detected() {
     let Some(disk) = Disk::mount() else { return };
-    disk.lie_on_sync(|path| path.ends_with("log"));
+    disk.ignore_sync(|path| path.ends_with("log"));
     run(&disk).unwrap();
     assert!(find_loss(&disk).is_some());
 }
 
 #[test]
-fn a_log_without_its_directory_sync_is_found_out() {
+fn missing_directory_sync_is_detected() {
     let Some(disk) = Disk::mount() else { return };
-    disk.lie_on_sync(|path| path == Path::new(""));
+    disk.ignore_sync(|path| path == Path::new(""));
     run(&disk).unwrap();
     assert!(find_loss(&disk).is_some());
 }

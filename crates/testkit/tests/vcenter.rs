@@ -1,4 +1,4 @@
-//! The fake vCenter answers as vCenters do, and fails as it is told.
+//! The fake vCenter answers as vCenters do, and fails on request.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use http::header::{CONTENT_TYPE, COOKIE, HOST, SET_COOKIE, USER_AGENT};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use insula_testkit::vcenter::{Door, FakeVCenter, Fault};
+use insula_testkit::vcenter::{ConnectionMode, FakeVCenter, Fault};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
@@ -18,17 +18,17 @@ const SESSIONS: &str = "<_this type=\"SessionManager\">SessionManager</_this>";
 const SEARCH: &str = "<_this type=\"SearchIndex\">SearchIndex</_this>";
 const COLLECTOR: &str = "<_this type=\"PropertyCollector\">propertyCollector</_this>";
 
-/// A client that knows nothing: it sends texts and reads texts.
-struct Raw {
+/// A minimal client that sends and reads texts.
+struct RawClient {
     sender: SendRequest<Full<bytes::Bytes>>,
     cookie: Option<String>,
 }
 
-/// A code and a body, without the envelope.
+/// A status code and a body, without the envelope.
 #[derive(Debug, PartialEq)]
-struct Heard(u16, String);
+struct Answer(u16, String);
 
-impl Raw {
+impl RawClient {
     async fn connect(vcenter: &FakeVCenter) -> anyhow::Result<Self> {
         Self::connect_to(vcenter.address(), vcenter.ca_der()?).await
     }
@@ -60,18 +60,18 @@ impl Raw {
         password: &str,
     ) -> anyhow::Result<Self> {
         let mut raw = Self::connect(vcenter).await?;
-        let heard = raw.log_in(account, password).await?;
-        anyhow::ensure!(heard.0 == 200, "{heard:?}");
+        let answer = raw.log_in(account, password).await?;
+        anyhow::ensure!(answer.0 == 200, "{answer:?}");
         Ok(raw)
     }
 
-    async fn log_in(&mut self, account: &str, password: &str) -> anyhow::Result<Heard> {
+    async fn log_in(&mut self, account: &str, password: &str) -> anyhow::Result<Answer> {
         let inside =
             format!("{SESSIONS}<userName>{account}</userName><password>{password}</password>");
         self.call("Login", &inside).await
     }
 
-    async fn call(&mut self, method: &str, inside: &str) -> anyhow::Result<Heard> {
+    async fn call(&mut self, method: &str, inside: &str) -> anyhow::Result<Answer> {
         let body = format!(
             "<e:Envelope xmlns:e=\"http://schemas.xmlsoap.org/soap/envelope/\" \
              xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" \
@@ -100,11 +100,11 @@ impl Raw {
         let body = String::from_utf8(body.to_vec())?;
         let body = body.split_once("<soapenv:Body>").context("a body")?.1;
         let body = body.split_once("</soapenv:Body>").context("a body")?.0;
-        Ok(Heard(code, body.to_owned()))
+        Ok(Answer(code, body.to_owned()))
     }
 
-    /// A property of an object, as it is written.
-    async fn property(&mut self, kind: &str, id: &str, path: &str) -> anyhow::Result<Heard> {
+    /// A property of an object, as XML.
+    async fn property(&mut self, kind: &str, id: &str, path: &str) -> anyhow::Result<Answer> {
         let inside = format!(
             "{COLLECTOR}<specSet><propSet><type>{kind}</type><pathSet>{path}</pathSet></propSet>\
              <objectSet><obj type=\"{kind}\">{id}</obj></objectSet></specSet><options/>"
@@ -112,23 +112,23 @@ impl Raw {
         self.call("RetrievePropertiesEx", &inside).await
     }
 
-    /// What a task came to.
-    async fn task(&mut self, heard: &Heard) -> anyhow::Result<String> {
-        let id = between(&heard.1, "<returnval type=\"Task\">", "</returnval>");
+    /// The result of a task.
+    async fn task(&mut self, answer: &Answer) -> anyhow::Result<String> {
+        let id = between(&answer.1, "<returnval type=\"Task\">", "</returnval>");
         Ok(self.property("Task", &id, "info").await?.1)
     }
 
     async fn find(&mut self, path: &str) -> anyhow::Result<String> {
         let inside = format!("{SEARCH}<inventoryPath>{path}</inventoryPath>");
-        let heard = self.call("FindByInventoryPath", &inside).await?;
-        Ok(between(&heard.1, "\">", "</returnval>")
+        let answer = self.call("FindByInventoryPath", &inside).await?;
+        Ok(between(&answer.1, "\">", "</returnval>")
             .rsplit('>')
             .next()
             .unwrap_or_default()
             .to_owned())
     }
 
-    async fn clone_vm(&mut self, name: &str, uuid: &str) -> anyhow::Result<Heard> {
+    async fn clone_vm(&mut self, name: &str, uuid: &str) -> anyhow::Result<Answer> {
         let template = self.find("/DC0/vm/ubuntu").await?;
         let folder = self.find("/DC0/vm").await?;
         let pool = self.find("/DC0/host/DC0_C0/Resources").await?;
@@ -152,9 +152,9 @@ fn between(text: &str, from: &str, to: &str) -> String {
         .unwrap_or_default()
 }
 
-fn fault(heard: &Heard) -> String {
-    assert_eq!(heard.0, 500, "{heard:?}");
-    between(&heard.1, "xsi:type=\"", "\"")
+fn fault(answer: &Answer) -> String {
+    assert_eq!(answer.0, 500, "{answer:?}");
+    between(&answer.1, "xsi:type=\"", "\"")
 }
 
 async fn vcenter() -> anyhow::Result<FakeVCenter> {
@@ -162,11 +162,11 @@ async fn vcenter() -> anyhow::Result<FakeVCenter> {
 }
 
 #[tokio::test]
-async fn everybody_may_know_what_it_is() -> anyhow::Result<()> {
+async fn service_content_needs_no_login() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
-    let mut raw = Raw::connect(&vcenter).await?;
+    let mut raw = RawClient::connect(&vcenter).await?;
     let this = "<_this type=\"ServiceInstance\">ServiceInstance</_this>";
-    let Heard(code, body) = raw.call("RetrieveServiceContent", this).await?;
+    let Answer(code, body) = raw.call("RetrieveServiceContent", this).await?;
     assert_eq!(code, 200);
     assert!(
         body.contains("<rootFolder type=\"Folder\">group-d1</rootFolder>"),
@@ -178,9 +178,9 @@ async fn everybody_may_know_what_it_is() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_login_needs_the_password_and_a_fresh_cookie() -> anyhow::Result<()> {
+async fn login_needs_the_password_and_a_fresh_cookie() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
-    let mut raw = Raw::connect(&vcenter).await?;
+    let mut raw = RawClient::connect(&vcenter).await?;
     assert_eq!(fault(&raw.log_in("tenant-a", "pb").await?), "InvalidLogin");
     assert_eq!(fault(&raw.log_in("nobody", "pa").await?), "InvalidLogin");
     raw.cookie = Some("vmware_soap_session=\"stale\"".to_owned());
@@ -212,7 +212,7 @@ async fn a_login_needs_the_password_and_a_fresh_cookie() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_session_that_is_over_is_told_so() -> anyhow::Result<()> {
+async fn ended_session_is_not_authenticated() -> anyhow::Result<()> {
     type Way = (&'static str, fn(&FakeVCenter));
     let ways: [Way; 3] = [
         ("terminated", |vcenter| {
@@ -224,7 +224,7 @@ async fn a_session_that_is_over_is_told_so() -> anyhow::Result<()> {
     ];
     for (way, end) in ways {
         let vcenter = vcenter().await?;
-        let mut raw = Raw::logged_in(&vcenter, "tenant-a", "pa").await?;
+        let mut raw = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
         let current = raw
             .property("SessionManager", "SessionManager", "currentSession")
             .await?;
@@ -248,17 +248,17 @@ async fn a_session_that_is_over_is_told_so() -> anyhow::Result<()> {
             "{way}: {current:?}"
         );
         let path = format!("{SEARCH}<inventoryPath>/DC0</inventoryPath>");
-        let heard = raw.call("FindByInventoryPath", &path).await?;
-        assert_eq!(fault(&heard), "NotAuthenticated", "{way}");
+        let answer = raw.call("FindByInventoryPath", &path).await?;
+        assert_eq!(fault(&answer), "NotAuthenticated", "{way}");
         assert_eq!(vcenter.open_sessions(), [], "{way}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_logout_ends_the_session() -> anyhow::Result<()> {
+async fn logout_ends_the_session() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
-    let mut raw = Raw::logged_in(&vcenter, "tenant-b", "pb").await?;
+    let mut raw = RawClient::logged_in(&vcenter, "tenant-b", "pb").await?;
     assert_eq!(raw.call("Logout", SESSIONS).await?.0, 200);
     assert_eq!(vcenter.open_sessions(), []);
     assert_eq!(
@@ -269,10 +269,10 @@ async fn a_logout_ends_the_session() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_account_locks_after_failures_in_a_row() -> anyhow::Result<()> {
+async fn account_is_locked_after_failures_in_a_row() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
     vcenter.lock_out_after(2);
-    let mut raw = Raw::connect(&vcenter).await?;
+    let mut raw = RawClient::connect(&vcenter).await?;
     raw.log_in("tenant-a", "no").await?;
     assert!(!vcenter.is_locked("tenant-a"));
     raw.log_in("tenant-a", "no").await?;
@@ -286,10 +286,10 @@ async fn an_account_locks_after_failures_in_a_row() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_limited_account_sees_its_own_session_only() -> anyhow::Result<()> {
+async fn limited_account_sees_only_its_own_session() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
     vcenter.limit("tenant-a");
-    let mut raw = Raw::logged_in(&vcenter, "tenant-a", "pa").await?;
+    let mut raw = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
     let active = format!("{SESSIONS}<sessionID>x</sessionID><userName>tenant-a</userName>");
     assert_eq!(
         fault(&raw.call("SessionIsActive", &active).await?),
@@ -309,7 +309,7 @@ async fn a_limited_account_sees_its_own_session_only() -> anyhow::Result<()> {
         list.1.contains("<missingSet>") && list.1.contains("NoPermission"),
         "{list:?}"
     );
-    let mut other = Raw::logged_in(&vcenter, "tenant-b", "pb").await?;
+    let mut other = RawClient::logged_in(&vcenter, "tenant-b", "pb").await?;
     let list = other
         .property("SessionManager", "SessionManager", "sessionList")
         .await?;
@@ -322,9 +322,9 @@ async fn a_limited_account_sees_its_own_session_only() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_an_empty_answer_and_what_is_gone_a_fault() -> anyhow::Result<()> {
+async fn missing_object_is_an_empty_answer_and_a_deleted_one_a_fault() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
-    let mut raw = Raw::logged_in(&vcenter, "tenant-a", "pa").await?;
+    let mut raw = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
     let cases = [
         (
             "FindByInventoryPath",
@@ -338,9 +338,9 @@ async fn what_is_not_there_is_an_empty_answer_and_what_is_gone_a_fault() -> anyh
         ),
     ];
     for (method, inside) in cases {
-        let heard = raw.call(method, &inside).await?;
+        let answer = raw.call(method, &inside).await?;
         let empty = format!("<{method}Response xmlns=\"urn:vim25\"></{method}Response>");
-        assert_eq!(heard, Heard(200, empty));
+        assert_eq!(answer, Answer(200, empty));
     }
     let gone = raw.property("VirtualMachine", "vm-999", "name").await?;
     assert_eq!(fault(&gone), "ManagedObjectNotFound");
@@ -355,7 +355,7 @@ async fn what_is_not_there_is_an_empty_answer_and_what_is_gone_a_fault() -> anyh
 #[tokio::test]
 async fn elements_out_of_order_are_refused() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
-    let mut raw = Raw::logged_in(&vcenter, "tenant-a", "pa").await?;
+    let mut raw = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
     let vm = "<_this type=\"VirtualMachine\">vm-1</_this>";
     let cases = [
         (
@@ -396,10 +396,10 @@ async fn elements_out_of_order_are_refused() -> anyhow::Result<()> {
         ),
     ];
     for (method, inside, why) in cases {
-        let heard = raw.call(method, &inside).await?;
-        assert_eq!(fault(&heard), "InvalidRequest");
+        let answer = raw.call(method, &inside).await?;
+        assert_eq!(fault(&answer), "InvalidRequest");
         let why = why.replace('"', "&quot;");
-        assert_eq!(between(&heard.1, "<faultstring>", "</faultstring>"), why);
+        assert_eq!(between(&answer.1, "<faultstring>", "</faultstring>"), why);
     }
     assert_eq!(
         raw.call(
@@ -415,11 +415,11 @@ async fn elements_out_of_order_are_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_machine_lives_from_clone_to_destruction() -> anyhow::Result<()> {
+async fn virtual_machine_is_cloned_configured_and_destroyed() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
-    let mut raw = Raw::logged_in(&vcenter, "tenant-a", "pa").await?;
-    let heard = raw.clone_vm("web", "u-1").await?;
-    let info = raw.task(&heard).await?;
+    let mut raw = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
+    let answer = raw.clone_vm("web", "u-1").await?;
+    let info = raw.task(&answer).await?;
     assert!(info.contains("<state>success</state>"), "{info}");
     assert!(info.contains("<userName>tenant-a</userName>"), "{info}");
     let id = between(
@@ -477,8 +477,8 @@ async fn a_machine_lives_from_clone_to_destruction() -> anyhow::Result<()> {
         ("PowerOnVM_Task", "poweredOn"),
         ("Destroy_Task", "poweredOff"),
     ] {
-        let heard = raw.call(method, &this).await?;
-        let info = raw.task(&heard).await?;
+        let answer = raw.call(method, &this).await?;
+        let info = raw.task(&answer).await?;
         assert!(
             info.contains("<fault xsi:type=\"InvalidPowerState\">"),
             "{method}: {info}"
@@ -503,9 +503,9 @@ async fn a_machine_lives_from_clone_to_destruction() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_name_is_taken_also_by_a_clone_under_way() -> anyhow::Result<()> {
+async fn name_is_reserved_by_a_running_clone() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
-    let mut raw = Raw::logged_in(&vcenter, "tenant-a", "pa").await?;
+    let mut raw = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
     vcenter.tasks_take(Duration::from_millis(50));
     let first = raw.clone_vm("web", "u-1").await?;
     let info = raw.task(&first).await?;
@@ -526,9 +526,9 @@ async fn a_name_is_taken_also_by_a_clone_under_way() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_carried_out_and_a_fault_is_not() -> anyhow::Result<()> {
+async fn lost_answer_takes_effect_and_a_fault_does_not() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
-    let mut raw = Raw::logged_in(&vcenter, "tenant-a", "pa").await?;
+    let mut raw = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
     let busy = Fault::new("TaskInProgress", "busy");
     vcenter.fault_next("CloneVM_Task", busy);
     assert_eq!(fault(&raw.clone_vm("web", "u-1").await?), "TaskInProgress");
@@ -538,12 +538,12 @@ async fn a_lost_answer_is_carried_out_and_a_fault_is_not() -> anyhow::Result<()>
     assert_eq!(vcenter.machines().len(), 3);
     let full = Fault::new("InsufficientResourcesFault", "full");
     vcenter.fail_next_task("PowerOnVM_Task", full);
-    let mut again = Raw::connect(&vcenter).await?;
+    let mut again = RawClient::connect(&vcenter).await?;
     again.cookie = raw.cookie.take();
     let id = vcenter.machine("/DC0/vm/web").context("the clone")?.id;
     let this = format!("<_this type=\"VirtualMachine\">{id}</_this>");
-    let heard = again.call("PowerOnVM_Task", &this).await?;
-    let info = again.task(&heard).await?;
+    let answer = again.call("PowerOnVM_Task", &this).await?;
+    let info = again.task(&answer).await?;
     assert!(
         info.contains("<fault xsi:type=\"InsufficientResourcesFault\">"),
         "{info}"
@@ -553,7 +553,7 @@ async fn a_lost_answer_is_carried_out_and_a_fault_is_not() -> anyhow::Result<()>
         "{info}"
     );
     vcenter.forget_tasks();
-    let id = between(&heard.1, "<returnval type=\"Task\">", "<");
+    let id = between(&answer.1, "<returnval type=\"Task\">", "<");
     assert_eq!(
         fault(&again.property("Task", &id, "info").await?),
         "ManagedObjectNotFound"
@@ -562,10 +562,10 @@ async fn a_lost_answer_is_carried_out_and_a_fault_is_not() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn what_hangs_is_answered_when_the_trouble_is_over() -> anyhow::Result<()> {
+async fn hanging_call_is_answered_after_resume() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
     vcenter.hang("Login");
-    let mut raw = Raw::connect(&vcenter).await?;
+    let mut raw = RawClient::connect(&vcenter).await?;
     let waiting = tokio::spawn(async move { raw.log_in("tenant-a", "pa").await });
     vcenter
         .wait_for("the call", |it| it.called("Login") == 1)
@@ -578,42 +578,45 @@ async fn what_hangs_is_answered_when_the_trouble_is_over() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn doors_close_and_open_again() -> anyhow::Result<()> {
+async fn connection_modes_can_be_changed() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
-    let mut inside = Raw::logged_in(&vcenter, "tenant-a", "pa").await?;
-    vcenter.door(Door::Closed).await;
+    let mut inside = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
+    vcenter.set_connection_mode(ConnectionMode::Closed).await;
     vcenter
-        .wait_for("nobody inside", |it| it.open_connections() == 0)
+        .wait_for("no open connections", |it| it.open_connections() == 0)
         .await?;
     assert!(inside.call("Logout", SESSIONS).await.is_err());
-    let refused = Raw::connect(&vcenter).await.err().context("refused")?;
+    let refused = RawClient::connect(&vcenter)
+        .await
+        .err()
+        .context("refused")?;
     let refused = refused
         .downcast_ref::<std::io::Error>()
         .map(std::io::Error::kind);
     assert_eq!(refused, Some(std::io::ErrorKind::ConnectionRefused));
     assert_eq!(vcenter.connections(), 1);
 
-    vcenter.door(Door::Silent).await;
-    let mut silent = tokio::spawn(Raw::connect_to(vcenter.address(), vcenter.ca_der()?));
+    vcenter.set_connection_mode(ConnectionMode::Silent).await;
+    let mut silent = tokio::spawn(RawClient::connect_to(vcenter.address(), vcenter.ca_der()?));
     vcenter
         .wait_for("a connection", |it| it.connections() == 2)
         .await?;
     let nothing = tokio::time::timeout(Duration::from_millis(50), &mut silent).await;
     assert!(nothing.is_err(), "it said something");
-    vcenter.door(Door::Open).await;
+    vcenter.set_connection_mode(ConnectionMode::Open).await;
     assert!(silent.await?.is_err());
-    inside = Raw::connect(&vcenter).await?;
+    inside = RawClient::connect(&vcenter).await?;
     assert_eq!(inside.log_in("tenant-a", "pa").await?.0, 200);
     Ok(())
 }
 
 #[tokio::test]
-async fn answers_come_in_pages_and_lead_on() -> anyhow::Result<()> {
+async fn answers_are_paged_with_tokens() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
     for at in 0..250 {
         vcenter.add_machine(&format!("/DC0/vm/templates/m{at}"));
     }
-    let mut raw = Raw::logged_in(&vcenter, "tenant-a", "pa").await?;
+    let mut raw = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
     let folder = raw.find("/DC0/vm").await?;
     let inside = format!(
         "{COLLECTOR}<specSet><propSet><type>VirtualMachine</type><pathSet>name</pathSet></propSet>\
@@ -622,14 +625,14 @@ async fn answers_come_in_pages_and_lead_on() -> anyhow::Result<()> {
          <path>childEntity</path><selectSet><name>down</name></selectSet></selectSet>\
          </objectSet></specSet><options/>"
     );
-    let mut heard = raw.call("RetrievePropertiesEx", &inside).await?;
-    let mut seen = heard.1.matches("<objects>").count();
+    let mut answer = raw.call("RetrievePropertiesEx", &inside).await?;
+    let mut seen = answer.1.matches("<objects>").count();
     let mut pages = 1;
-    while heard.1.contains("<token>") {
-        let token = between(&heard.1, "<token>", "</token>");
+    while answer.1.contains("<token>") {
+        let token = between(&answer.1, "<token>", "</token>");
         let inside = format!("{COLLECTOR}<token>{token}</token>");
-        heard = raw.call("ContinueRetrievePropertiesEx", &inside).await?;
-        seen += heard.1.matches("<objects>").count();
+        answer = raw.call("ContinueRetrievePropertiesEx", &inside).await?;
+        seen += answer.1.matches("<objects>").count();
         pages += 1;
     }
     assert_eq!((seen, pages), (252, 3));
@@ -637,7 +640,7 @@ async fn answers_come_in_pages_and_lead_on() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn thumbprints_are_of_the_certificate_that_is_shown_now() -> anyhow::Result<()> {
+async fn thumbprints_match_the_current_certificate() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
     let before = (vcenter.thumbprint_sha1(), vcenter.thumbprint_sha256());
     assert_eq!((before.0.len(), before.1.len()), (59, 95));
@@ -647,24 +650,28 @@ async fn thumbprints_are_of_the_certificate_that_is_shown_now() -> anyhow::Resul
         before,
         (vcenter.thumbprint_sha1(), vcenter.thumbprint_sha256())
     );
-    assert!(Raw::connect_to(vcenter.address(), trusted).await.is_err());
-    Raw::logged_in(&vcenter, "tenant-a", "pa").await?;
+    assert!(
+        RawClient::connect_to(vcenter.address(), trusted)
+            .await
+            .is_err()
+    );
+    RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_thousand_machines_make_no_call_slow() -> anyhow::Result<()> {
+async fn a_thousand_machines_do_not_slow_calls_down() -> anyhow::Result<()> {
     let vcenter = vcenter().await?;
     for at in 0..1000 {
         vcenter.add_machine(&format!("/DC0/vm/m{at}"));
     }
-    let mut raw = Raw::logged_in(&vcenter, "tenant-a", "pa").await?;
+    let mut raw = RawClient::logged_in(&vcenter, "tenant-a", "pa").await?;
     let began = Instant::now();
     for _ in 0..200 {
         raw.property("SessionManager", "SessionManager", "currentSession")
             .await?;
     }
-    // A hundred times what it takes, on a machine that does much else.
+    // A hundred times the usual duration, for a busy machine.
     assert!(
         began.elapsed() < Duration::from_secs(5),
         "{:?}",

@@ -13,7 +13,7 @@ use insula_e2e::content::Content;
 use insula_e2e::inspection::TINY_OPTIONS;
 use insula_e2e::protocol::{Line, Opened};
 use insula_store::embedded::Embedded;
-use insula_store::laws::model::Dice;
+use insula_store::laws::model::Rng;
 use insula_store::{Expect, Key, KeyRange, Revision, Store, Transaction, WatchItem};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
@@ -75,11 +75,11 @@ async fn work(
     for (watcher, start) in starts.into_iter().enumerate() {
         tasks.spawn(Arc::clone(&desk).watch(watcher, start));
     }
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     for _ in 0..WRITERS {
-        tasks.spawn(Arc::clone(&desk).write(Dice::new(dice.roll())));
+        tasks.spawn(Arc::clone(&desk).write(Rng::new(dice.next_u64())));
     }
-    tasks.spawn(Arc::clone(&desk).compact(Dice::new(dice.roll())));
+    tasks.spawn(Arc::clone(&desk).compact(Rng::new(dice.next_u64())));
     tasks.join_next().await.context("there are tasks")??
 }
 
@@ -108,7 +108,7 @@ impl Shared {
         }
     }
 
-    async fn write(self: Arc<Self>, mut dice: Dice) -> anyhow::Result<()> {
+    async fn write(self: Arc<Self>, mut dice: Rng) -> anyhow::Result<()> {
         loop {
             let transaction = self.transaction(&mut dice).await?;
             let call = self.calls.fetch_add(1, Ordering::Relaxed);
@@ -123,7 +123,7 @@ impl Shared {
 
     /// A transaction that mostly succeeds: it expects the current or, now and then, an earlier
     /// state.
-    async fn transaction(&self, dice: &mut Dice) -> anyhow::Result<Transaction> {
+    async fn transaction(&self, dice: &mut Rng) -> anyhow::Result<Transaction> {
         let first = dice.below(KEYS);
         let key = key(first);
         let current = self.store.get(&key).await?;
@@ -150,7 +150,7 @@ impl Shared {
 
     /// Compacts, but never past what both watchers have printed: the parent then knows everything
     /// that is no longer in the log after a crash.
-    async fn compact(self: Arc<Self>, mut dice: Dice) -> anyhow::Result<()> {
+    async fn compact(self: Arc<Self>, mut dice: Rng) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(COMPACT_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

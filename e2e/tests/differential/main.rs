@@ -21,7 +21,9 @@ use crate::compare::{Intended, classify, differences};
 #[tokio::test]
 async fn system_space_matches_the_recording() {
     let ours = run_all(
-        &TestServer::start_whole().await.expect("it starts"),
+        &TestServer::start_with_controllers()
+            .await
+            .expect("it starts"),
         "system",
     )
     .await;
@@ -31,7 +33,9 @@ async fn system_space_matches_the_recording() {
 #[tokio::test]
 async fn tenant_space_matches_the_recording() {
     let ours = run_all(
-        &TestServer::start_whole().await.expect("it starts"),
+        &TestServer::start_with_controllers()
+            .await
+            .expect("it starts"),
         "tenant",
     )
     .await;
@@ -52,7 +56,9 @@ async fn kube_apiserver_and_insula_match_the_recording() {
     }
     let changed = differences(&recording::read_all(), &real);
     assert!(changed.is_empty(), "{}", format_list(&changed));
-    let server = TestServer::start_whole().await.expect("it starts");
+    let server = TestServer::start_with_controllers()
+        .await
+        .expect("it starts");
     for space in ["system", "tenant"] {
         assert_same(space, &real, &run_all(&server, space).await);
     }

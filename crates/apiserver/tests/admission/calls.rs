@@ -11,7 +11,7 @@ async fn create_reviews_carry_the_defaulted_object() -> anyhow::Result<()> {
     let (_server, client) = tenant_with_webhook("validating", &webhook, json!({})).await?;
     let path = format!("{MAPS}?fieldManager=me&fieldValidation=Strict");
     let created = client.post(&path, &map("m")).await?.json();
-    let asked = webhook.heard().remove(0);
+    let asked = webhook.requests().remove(0);
     assert_eq!(asked.path, "/x?timeout=10s");
     let asked = asked.body;
     assert_eq!(asked["apiVersion"], "admission.k8s.io/v1");
@@ -83,7 +83,7 @@ async fn update_patch_and_delete_reviews_carry_the_old_object() -> anyhow::Resul
         .await?
         .json();
     client.delete(&path).await?;
-    let heard = webhook.heard();
+    let heard = webhook.requests();
     let shown: Vec<_> = heard.iter().map(|heard| &heard.body["request"]).collect();
     let operations: Vec<_> = shown.iter().map(|request| &request["operation"]).collect();
     assert_eq!(operations, ["UPDATE", "UPDATE", "DELETE"]);
@@ -109,7 +109,7 @@ async fn delete_collection_is_reviewed_per_object_without_names() -> anyhow::Res
     configure(&client, "mutating", "c1", &hooks).await?;
     configure(&client, "validating", "c1", &hooks).await?;
     assert_eq!(client.delete(MAPS).await?.status, 200);
-    let heard = webhook.heard();
+    let heard = webhook.requests();
     assert_eq!(heard.len(), 4, "two objects, two sorts");
     let mut names: Vec<_> = heard
         .iter()
@@ -137,7 +137,7 @@ async fn generated_names_are_shown_to_validating_webhooks() -> anyhow::Result<()
     configure(&client, "validating", "c1", &hooks).await?;
     let created = json!({"metadata": {"generateName": "g-"}});
     let created = client.post(MAPS, &created).await?.json();
-    let heard = webhook.heard();
+    let heard = webhook.requests();
     let [first, second] = [0, 1].map(|at| &heard[at].body["request"]);
     for request in [first, second] {
         assert_eq!(
@@ -179,7 +179,7 @@ async fn subresources_are_matched_by_rules() -> anyhow::Result<()> {
     let merge = "merge";
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}});
     assert_eq!(client.patch(&path, merge, &status).await?.status, 200);
-    let request = &webhook.heard()[0].body["request"];
+    let request = &webhook.requests()[0].body["request"];
     assert_eq!(request["subResource"], "status");
     assert_eq!(request["requestSubResource"], "status");
     assert_eq!(request["kind"]["kind"], "Service");
@@ -201,7 +201,7 @@ async fn objects_are_converted_to_the_version_of_the_rule() -> anyhow::Result<()
         "scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"},
     }});
     assert_eq!(client.post(path, &scaler).await?.status, 201);
-    let request = &webhook.heard()[0].body["request"];
+    let request = &webhook.requests()[0].body["request"];
     assert_eq!(request["kind"]["version"], "v2");
     assert_eq!(request["requestKind"]["version"], "v1");
     assert_eq!(request["requestResource"]["version"], "v1");
@@ -217,7 +217,7 @@ async fn dry_runs_skip_webhooks_with_side_effects() -> anyhow::Result<()> {
     let (_server, client) = tenant_with_webhook("mutating", &webhook, json!({})).await?;
     let path = format!("{MAPS}?dryRun=All");
     assert_eq!(client.post(&path, &map("m")).await?.status, 201);
-    let request = &webhook.heard()[0].body["request"];
+    let request = &webhook.requests()[0].body["request"];
     assert_eq!(request["dryRun"], true);
     assert_eq!(request["options"]["dryRun"], json!(["All"]));
     assert_eq!(client.get(&format!("{MAPS}/m")).await?.status, 404);
@@ -263,7 +263,7 @@ async fn webhook_services_are_resolved_in_the_space() -> anyhow::Result<()> {
         .post("/api/v1/namespaces/default/services", &external)
         .await?;
     assert_eq!(client.post(MAPS, &map("m")).await?.status, 201);
-    assert_eq!(webhook.heard()[0].path, "/p?timeout=10s");
+    assert_eq!(webhook.requests()[0].path, "/p?timeout=10s");
     Ok(())
 }
 
@@ -318,7 +318,7 @@ async fn subresource_reviews_carry_the_subresources_kind() -> anyhow::Result<()>
     );
     let token = "/api/v1/namespaces/default/serviceaccounts/default/token";
     assert_eq!(client.post(token, &json!({"spec": {}})).await?.status, 201);
-    let heard = webhook.heard();
+    let heard = webhook.requests();
     let shown: Vec<_> = heard
         .iter()
         .map(|heard| {

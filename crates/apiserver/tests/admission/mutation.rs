@@ -1,6 +1,6 @@
 //! Mutating webhooks.
 
-use insula_testkit::webhook::{FakeWebhook, Heard, Reply};
+use insula_testkit::webhook::{FakeWebhook, ReceivedRequest, Reply};
 use serde_json::{Value, json};
 
 use super::{
@@ -97,7 +97,7 @@ async fn invalid_patches_are_refused_despite_ignore() -> anyhow::Result<()> {
 #[tokio::test]
 async fn configurations_run_in_name_order_on_the_mutated_object() -> anyhow::Result<()> {
     let webhook = FakeWebhook::start(Reply::Allow).await?;
-    webhook.script(|heard: &Heard| {
+    webhook.script(|heard: &ReceivedRequest| {
         let who = heard.path.split('?').next().unwrap_or_default();
         let seen = heard.body["request"]["object"]["data"]["seen"]
             .as_str()
@@ -144,7 +144,7 @@ async fn reinvocation_policy_is_honoured() -> anyhow::Result<()> {
     configure(&client, "mutating", "c1", &hooks).await?;
     let answer = client.post(MAPS, &map("m")).await?;
     assert_eq!((first.calls(), second.calls()), (2, 1));
-    let again = &first.heard()[1].body["request"]["object"]["data"];
+    let again = &first.requests()[1].body["request"]["object"]["data"];
     assert_eq!(*again, json!({"a": "b", "w": "1"}));
     let event: Value = serde_json::from_str(&log.event(answer.header("audit-id")).await?)?;
     for (place, webhook, mutated) in [

@@ -48,7 +48,7 @@ async fn tenant_webhooks_see_their_own_objects_only() -> anyhow::Result<()> {
     // System users writing in the tenant's space are covered, too.
     let path = "/api/v1/tenants/t1/namespaces/default/configmaps";
     assert_eq!(system.post(path, &map("m")).await?.status, 400);
-    let request = &webhook.heard()[1].body["request"];
+    let request = &webhook.requests()[1].body["request"];
     assert_eq!(request["object"]["metadata"]["tenant"], "t1");
     Ok(())
 }

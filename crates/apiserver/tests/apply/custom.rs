@@ -8,7 +8,7 @@ const WIDGETS: &str = "/apis/ex.io/v1/namespaces/default/widgets";
 const WIDGET: &str = "/apis/ex.io/v1/namespaces/default/widgets/w";
 
 async fn with_widgets(schema: Value) -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let mut widgets = definition("ex.io", "widgets", "Widget", schema);
     widgets["spec"]["versions"][0]["subresources"] = json!({"status": {}});

@@ -16,7 +16,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// A tenant with a ConfigMap and a custom object, both named `a`.
 async fn start() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let spec = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     client

@@ -21,7 +21,7 @@ fn key(object: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn list_over_all_spaces_skips_other_definitions() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, one, two) = (
         server.system().await?,
         server.tenant("t1").await?,
@@ -63,7 +63,7 @@ async fn list_over_all_spaces_skips_other_definitions() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watch_over_all_spaces_covers_the_shared_definition() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, one, two) = (
         server.system().await?,
         server.tenant("t1").await?,
@@ -119,7 +119,7 @@ async fn watch_over_all_spaces_covers_the_shared_definition() -> anyhow::Result<
 /// objects of the kind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watch_over_all_spaces_ends_when_its_log_is_removed() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
     system.define(&published(foos())).await?;
     let streamed = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";

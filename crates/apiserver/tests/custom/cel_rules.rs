@@ -39,7 +39,7 @@ fn ruled() -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rules_validate_creates_and_transitions() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&ruled()).await?;
     create(
@@ -97,7 +97,7 @@ async fn rules_validate_creates_and_transitions() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rules_are_ratcheted_for_unchanged_fields() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos();
     let spec =

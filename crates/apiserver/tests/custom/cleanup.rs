@@ -58,7 +58,7 @@ async fn create_custom_objects(client: &Client) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleted_tenant_leaves_no_custom_objects() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     let other = server.tenant("t2").await?;
     create_custom_objects(&client).await?;
@@ -117,7 +117,7 @@ async fn deleted_tenant_leaves_no_custom_objects() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenant_deletion_waits_for_finalizers_of_custom_objects() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     create_custom_objects(&client).await?;
     let mut held = foo("held", json!({}));
@@ -173,7 +173,7 @@ async fn tenant_deletion_waits_for_finalizers_of_custom_objects() -> anyhow::Res
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn namespace_deletion_removes_custom_objects() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     create_custom_objects(&client).await?;
     create(
@@ -234,7 +234,7 @@ async fn keep_creating(client: &Client, prefix: &str) -> anyhow::Result<u32> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_object_is_created_while_its_definition_is_deleted() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let other = server.tenant("t2").await?;
     other.define(&foos()).await?;
@@ -274,7 +274,8 @@ async fn no_object_is_created_while_its_definition_is_deleted() -> anyhow::Resul
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deletion_continues_after_a_restart() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let mut server =
+        TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
     let client = server.tenant("t1").await?;
     create_custom_objects(&client).await?;
     let mut held = foo("held", json!({}));
@@ -292,7 +293,7 @@ async fn deletion_continues_after_a_restart() -> anyhow::Result<()> {
         .await?;
     server.stop().await;
     drop(server);
-    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = server.client("t1").await?;
     client.until_gone(&foo_path("a")).await?;
     assert_eq!(names(&client.get(FOOS).await?.json()), ["held"]);

@@ -2,7 +2,7 @@
 
 use insula_apiserver::egress;
 use insula_testkit::server::{Client, DEFINITIONS, Setup, TestServer};
-use insula_testkit::webhook::{FakeWebhook, Heard, Reply};
+use insula_testkit::webhook::{FakeWebhook, ReceivedRequest, Reply};
 use serde_json::{Value, json};
 
 use super::samples::{create, foo_path, names};
@@ -11,7 +11,7 @@ use super::{FOOS, foo, foos};
 const V2: &str = "/apis/ex.io/v2/namespaces/default/foos";
 
 /// Computes a webhook's response.
-type Script = Box<dyn Fn(&Heard) -> Reply + Send + Sync>;
+type Script = Box<dyn Fn(&ReceivedRequest) -> Reply + Send + Sync>;
 
 /// `v1` has a color, `v2` a hue; both default another field.
 fn definition(webhook: &FakeWebhook) -> Value {
@@ -38,7 +38,7 @@ fn definition(webhook: &FakeWebhook) -> Value {
 }
 
 /// The converted objects of a conversion review; `change` is applied to each.
-fn convert_objects(heard: &Heard, change: impl Fn(&mut Value)) -> Vec<Value> {
+fn convert_objects(heard: &ReceivedRequest, change: impl Fn(&mut Value)) -> Vec<Value> {
     let wanted = &heard.body["request"]["desiredAPIVersion"];
     let objects = heard.body["request"]["objects"].as_array();
     let convert_objects = objects.into_iter().flatten().map(|object| {
@@ -63,7 +63,7 @@ fn success(objects: &[Value]) -> Reply {
     Reply::Response(json!({"convertedObjects": objects, "result": {"status": "Success"}}))
 }
 
-fn convert_correctly(heard: &Heard) -> Reply {
+fn convert_correctly(heard: &ReceivedRequest) -> Reply {
     success(&convert_objects(heard, |_| {}))
 }
 
@@ -103,7 +103,7 @@ async fn objects_are_converted_by_the_webhook_in_both_directions() -> anyhow::Re
     assert_eq!(read["apiVersion"], "ex.io/v2");
     assert_eq!(read["spec"], json!({"hue": "red", "size": 3}));
     assert_eq!(read["metadata"], created["metadata"]);
-    let heard = &webhook.heard()[0];
+    let heard = &webhook.requests()[0];
     assert_eq!(heard.path, "/convert?timeout=30s");
     assert_eq!(heard.body["apiVersion"], "apiextensions.k8s.io/v1");
     assert_eq!(heard.body["kind"], "ConversionReview");
@@ -201,7 +201,7 @@ async fn lists_and_watches_use_the_requested_version() -> anyhow::Result<()> {
     for item in list["items"].as_array().into_iter().flatten() {
         assert_eq!(item["spec"]["hue"], item["metadata"]["name"]);
     }
-    let asked = webhook.heard()[before..].to_vec();
+    let asked = webhook.requests()[before..].to_vec();
     let asked: Vec<usize> = asked
         .iter()
         .map(|heard| {
@@ -269,8 +269,9 @@ async fn webhook_errors_are_reported() -> anyhow::Result<()> {
     let (_server, webhook, client) = started().await?;
     create(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
     let one = format!("{V2}/a");
-    let review =
-        |change: fn(&mut Value)| move |heard: &Heard| success(&convert_objects(heard, change));
+    let review = |change: fn(&mut Value)| {
+        move |heard: &ReceivedRequest| success(&convert_objects(heard, change))
+    };
     let failure =
         |result: Value| Reply::Response(json!({"convertedObjects": [], "result": result}));
     let cases: Vec<(Script, &str)> = vec![

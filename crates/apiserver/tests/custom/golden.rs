@@ -75,7 +75,7 @@ async fn differences(client: &Client, text: &str) -> anyhow::Result<Vec<String>>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn object_validation_matches_the_recording() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t2").await?;
     let namespace = json!({"metadata": {"name": "t1"}});
     let created = client.post("/api/v1/namespaces", &namespace).await?;
@@ -91,7 +91,7 @@ async fn object_validation_matches_the_recording() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn definition_validation_matches_the_recording() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     // The system and a tenant get the same responses.
     for client in [server.system().await?, server.tenant("t1").await?] {
         assert_eq!(cases(DEFINITIONS)?.len(), 58);

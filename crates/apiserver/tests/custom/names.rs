@@ -42,7 +42,7 @@ async fn await_condition(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn definitions_become_names_accepted_then_established() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let created = client.post(DEFINITIONS, &foos()).await?.json();
     assert_eq!(
@@ -79,7 +79,7 @@ async fn definitions_become_names_accepted_then_established() -> anyhow::Result<
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn conflicting_names_wait_until_the_first_definition_is_deleted() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (client, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let mut first = foos();
     first["spec"]["names"]["shortNames"] = json!(["fo"]);
@@ -131,7 +131,7 @@ async fn conflicting_names_wait_until_the_first_definition_is_deleted() -> anyho
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changed_names_are_accepted_again() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     client
@@ -180,7 +180,7 @@ async fn changed_names_are_accepted_again() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn terminating_definition_waits_for_its_objects_and_accepts_no_new_ones() -> anyhow::Result<()>
 {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos_with_all()).await?;
     let mut held = foo("held", json!({"replicas": 1}));
@@ -290,7 +290,7 @@ async fn terminating_definition_waits_for_its_objects_and_accepts_no_new_ones() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unserved_definition_is_deleted_at_once() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     create(&client, FOOS, &foo("a", json!({}))).await?;
@@ -309,7 +309,7 @@ async fn unserved_definition_is_deleted_at_once() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_conversion_ca_bundles_are_not_established() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos();
     let client_config = json!({"url": "https://ex.io/convert", "caBundle": "bm90IGEgY2VydA=="});

@@ -27,7 +27,7 @@ async fn orphan_object(client: &Client) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orphaned_objects_reappear_with_a_new_definition() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let tenant = server.tenant("t1").await?;
     orphan_object(&tenant).await?;
     tenant.define(&foos()).await?;
@@ -38,7 +38,8 @@ async fn orphaned_objects_reappear_with_a_new_definition() -> anyhow::Result<()>
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recreated_tenant_does_not_see_orphaned_objects() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let mut server =
+        TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
     orphan_object(&server.tenant("t1").await?).await?;
     let system = server.system().await?;
     assert_eq!(system.delete("/api/v1/tenants/t1").await?.status, 200);
@@ -47,7 +48,7 @@ async fn recreated_tenant_does_not_see_orphaned_objects() -> anyhow::Result<()> 
     let left: Vec<_> = keys.iter().filter(|key| key.contains("/t1")).collect();
     assert_eq!(left, Vec::<&String>::new());
     server.stop().await;
-    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let tenant = server.tenant("t1").await?;
     tenant.define(&foos()).await?;
     assert_eq!(names(&tenant.get(FOOS).await?.json()), Vec::<String>::new());

@@ -69,7 +69,7 @@ async fn exercise_all_paths(client: &Client, space: &str, below: &str) -> anyhow
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_kind_can_be_named_tenants_in_either_scope() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
     one.define(&tenants("Cluster")).await?;
@@ -155,7 +155,7 @@ const NAMESAKES: &[(&str, &str)] = &[
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_kinds_named_like_built_in_kinds_get_no_special_rules() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     for (plural, kind) in NAMESAKES {
@@ -236,7 +236,7 @@ async fn custom_kinds_named_like_built_in_kinds_get_no_special_rules() -> anyhow
 /// In a path, `namespaces` is a namespace, even if a custom kind has that name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_kind_can_be_named_namespaces() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let mut definition = super::samples::foos_with_all();
     definition["metadata"]["name"] = "namespaces.ex.io".into();

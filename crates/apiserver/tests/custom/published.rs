@@ -18,7 +18,7 @@ fn bars() -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn published_definition_is_visible_in_every_tenant() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&bars()).await?;
     assert_eq!(tenant.get(&path("bars.ex.io")).await?.status, 404);
@@ -55,7 +55,7 @@ async fn published_definition_is_visible_in_every_tenant() -> anyhow::Result<()>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn definition_lists_support_pages_selectors_and_exact_revisions() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     tenant.define(&bars()).await?;
     let mut labelled = published(foos());
@@ -122,7 +122,7 @@ async fn definition_lists_support_pages_selectors_and_exact_revisions() -> anyho
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_own_definition_hides_the_published_one() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let other = server.tenant("t2").await?;
     system.define(&published(foos())).await?;
@@ -170,7 +170,7 @@ async fn tenants_own_definition_hides_the_published_one() -> anyhow::Result<()> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_cannot_change_or_delete_published_definitions() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;
     tenant.define(&bars()).await?;
@@ -233,7 +233,7 @@ async fn tenants_cannot_change_or_delete_published_definitions() -> anyhow::Resu
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenant_with_objects_of_a_published_kind_cannot_define_its_own() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;
     create_foos(&server.tenant("t2").await?, &["x", "y"]).await?;
@@ -258,7 +258,7 @@ async fn tenant_with_objects_of_a_published_kind_cannot_define_its_own() -> anyh
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn racing_object_and_own_definition_leave_one_kind_of_objects() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;
     for round in 0..10 {
@@ -312,7 +312,7 @@ async fn racing_object_and_own_definition_leave_one_kind_of_objects() -> anyhow:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn built_in_groups_cannot_be_defined() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     for client in [server.tenant("t1").await?, server.system().await?] {
         for group in [
             "rbac.authorization.k8s.io",
@@ -345,7 +345,8 @@ async fn built_in_groups_cannot_be_defined() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn published_definitions_survive_a_restart() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let mut server =
+        TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
     let (system, one, two) = (
         server.system().await?,
         server.tenant("t1").await?,
@@ -363,7 +364,7 @@ async fn published_definitions_survive_a_restart() -> anyhow::Result<()> {
     }
     before.push(system.get(all).await?.json()["items"].clone());
     server.stop().await;
-    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let (system, one, two) = (
         server.system().await?,
         server.client("t1").await?,

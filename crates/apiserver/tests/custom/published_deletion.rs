@@ -8,7 +8,7 @@ use super::{FOOS, create_foos, foo, foos, names, own, path, published};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleting_a_published_definition_deletes_tenants_objects() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, one, two) = (
         server.system().await?,
         server.tenant("t1").await?,
@@ -63,7 +63,7 @@ async fn deleting_a_published_definition_deletes_tenants_objects() -> anyhow::Re
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finalizer_in_one_tenant_delays_the_definitions_removal() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, one, two) = (
         server.system().await?,
         server.tenant("t1").await?,
@@ -121,7 +121,7 @@ async fn finalizer_in_one_tenant_delays_the_definitions_removal() -> anyhow::Res
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleting_a_tenant_keeps_the_definition_and_other_tenants_objects() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, one, two) = (
         server.system().await?,
         server.tenant("t1").await?,

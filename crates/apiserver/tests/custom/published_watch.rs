@@ -99,7 +99,7 @@ fn is_established(object: &Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watch_delivers_changes_of_published_definitions() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&foos()).await?;
     let mut seen = Seen::begin(&tenant, "").await?;
@@ -181,7 +181,7 @@ async fn watch_delivers_changes_of_published_definitions() -> anyhow::Result<()>
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watch_from_a_past_revision_delivers_later_changes() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let at = revision(&tenant.get(DEFINITIONS).await?.json());
     system.define(&published(foos())).await?;
@@ -223,7 +223,7 @@ async fn watch_from_a_past_revision_delivers_later_changes() -> anyhow::Result<(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn selected_watch_delivers_added_and_deleted() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let mut labelled = published(foos());
     labelled["metadata"]["labels"] = json!({"a": "1"});
@@ -248,7 +248,7 @@ async fn selected_watch_delivers_added_and_deleted() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn initial_events_include_published_definitions() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
@@ -306,7 +306,7 @@ async fn churn(client: Client, plural: String, own: bool) -> anyhow::Result<()> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn list_and_watch_converge_during_changes() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let plurals = ["ants", "bees", "cats"];
     for plural in plurals {
@@ -349,7 +349,7 @@ async fn list_and_watch_converge_during_changes() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_tenants_definitions_are_not_delivered() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (tenant, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
     let mut seen = Seen::begin(&tenant, "").await?;

@@ -25,7 +25,7 @@ async fn two(server: &TestServer) -> anyhow::Result<Client> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn selectable_fields_of_the_version_can_be_selected() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = two(&server).await?;
     for (selector, chosen) in [
         ("spec.color%3Dred", vec!["a"]),
@@ -62,7 +62,7 @@ async fn selectable_fields_of_the_version_can_be_selected() -> anyhow::Result<()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_have_the_definitions_columns() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = two(&server).await?;
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let found = client.accept(FOOS, table).await?.json();
@@ -118,7 +118,7 @@ async fn tables_have_the_definitions_columns() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_partial_metadata_is_served_in_protobuf() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = two(&server).await?;
     let part = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
     let list = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -175,7 +175,7 @@ async fn only_partial_metadata_is_served_in_protobuf() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_can_be_paged_and_pretty_printed() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = two(&server).await?;
     let pretty = client
         .get(&format!("{}?pretty=true", foo_path("a")))
@@ -221,7 +221,7 @@ async fn lists_can_be_paged_and_pretty_printed() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watches_resume_from_a_list() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = two(&server).await?;
     let list = client.get(FOOS).await?.json();
     let at_revision = list["metadata"]["resourceVersion"]
@@ -281,7 +281,7 @@ async fn watches_resume_from_a_list() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn versions_can_be_served_deprecated_or_unserved() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos_with_all();
     let first = definition["spec"]["versions"][0].clone();

@@ -26,7 +26,7 @@ async fn stored(server: &TestServer, key: &str) -> anyhow::Result<Value> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn defaults_and_pruning_apply_to_stored_objects_on_read() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     let created = create(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
@@ -105,7 +105,7 @@ fn two_versions(storage: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn storage_version_can_be_changed() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let defined = client.define(&two_versions("v1")).await?;
     assert_eq!(defined["status"]["storedVersions"], json!(["v1"]));
@@ -196,7 +196,7 @@ async fn storage_version_can_be_changed() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unserved_storage_version_still_stores_objects() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&two_versions("v1")).await?;
     create(&client, FOOS, &foo("a", json!({"common": "x"}))).await?;
@@ -228,7 +228,7 @@ async fn unserved_storage_version_still_stores_objects() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn validation_is_ratcheted() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos();
     let spec =
@@ -319,7 +319,7 @@ async fn validation_is_ratcheted() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn identifying_fields_of_a_definition_are_immutable() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let defined = client.define(&foos()).await?;
     assert_eq!(defined["metadata"]["generation"], 1);

@@ -72,7 +72,8 @@ async fn check(system: &Client, one: &Client, two: &Client) -> anyhow::Result<()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scope_version_schema_and_columns_are_per_space() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let mut server =
+        TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
     let (system, one) = (server.system().await?, server.tenant("t1").await?);
     let two = server.tenant("t2").await?;
     system.define(&published(foos())).await?;
@@ -93,7 +94,7 @@ async fn scope_version_schema_and_columns_are_per_space() -> anyhow::Result<()> 
     assert_eq!(names(&system.get(&past).await?.json()), ["s", "a"]);
     assert_eq!(one.delete(&format!("{FOOS}/later")).await?.status, 200);
     server.stop().await;
-    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let (system, one) = (server.system().await?, server.client("t1").await?);
     check(&system, &one, &server.client("t2").await?).await
 }

@@ -7,7 +7,7 @@ use super::{FOOS, foo, foos};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_kind_is_served_in_its_own_space_only() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     assert_eq!(one.get(FOOS).await?.status, 404);
     let defined = one.define(&foos()).await?;

@@ -21,7 +21,7 @@ fn bigs() -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn equal_definitions_of_two_tenants_share_memory() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     for name in ["t1", "t2"] {
         let tenant = server.tenant(name).await?;
         tenant.define(&bigs()).await?;
@@ -42,7 +42,7 @@ async fn equal_definitions_of_two_tenants_share_memory() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shared_definitions_are_served_unchanged() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let mut watch = other.watch(&format!("{DEFINITIONS}?watch=true")).await?;
     one.define(&bigs()).await?;

@@ -200,7 +200,8 @@ async fn run_lifecycle(
     store: Arc<dyn Store>,
     again: impl AsyncFnOnce(Arc<dyn Store>) -> anyhow::Result<Arc<dyn Store>>,
 ) -> anyhow::Result<()> {
-    let mut server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let mut server =
+        TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
     let all = clients(&server).await?;
     let defined = VARIANTS.iter().zip(&all);
     futures_util::future::try_join_all(
@@ -217,7 +218,7 @@ async fn run_lifecycle(
     server.stop().await;
     drop(server);
     let store = again(store).await?;
-    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let all = clients(&server).await?;
     for (way, client) in VARIANTS.iter().zip(&all) {
         way.check(client, &["a"]).await?;
@@ -274,7 +275,7 @@ async fn i15_definitions_of_the_same_name_survive_a_restart() -> anyhow::Result<
 /// The system sees a tenant's definitions in paths of that tenant only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_kinds_are_served_in_their_space_only() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let all = clients(&server).await?;
     let system = &all[2];
     for (way, client) in VARIANTS.iter().zip(&all).take(2) {

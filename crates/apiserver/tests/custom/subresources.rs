@@ -14,7 +14,7 @@ async fn start_with_subresources(server: &TestServer) -> anyhow::Result<Client> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_is_written_separately() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = start_with_subresources(&server).await?;
     let mut sent = foo("a", json!({"replicas": 1}));
     sent["status"] = json!({"phase": "x"});
@@ -64,7 +64,7 @@ async fn status_is_written_separately() -> anyhow::Result<()> {
 /// A status update is not refused for invalid fields outside the status.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_update_validates_the_status_only() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos_with_all();
     let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -99,7 +99,7 @@ async fn status_update_validates_the_status_only() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn undeclared_subresources_are_not_served() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     create(&client, FOOS, &foo("a", json!({}))).await?;
@@ -115,7 +115,7 @@ async fn undeclared_subresources_are_not_served() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scale_can_be_read_and_written() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = start_with_subresources(&server).await?;
     let created = create(&client, FOOS, &foo("a", json!({"replicas": 2}))).await?;
     let status = json!({"status": {"replicas": 1, "selector": "a=b"}});
@@ -169,7 +169,7 @@ async fn scale_can_be_read_and_written() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_scales_are_refused() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = start_with_subresources(&server).await?;
     create(&client, FOOS, &foo("none", json!({}))).await?;
     create(&client, FOOS, &foo("a", json!({"replicas": 2}))).await?;

@@ -20,7 +20,7 @@ fn withdraw() -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn definition_with_tenants_objects_cannot_be_withdrawn() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, one, two) = (
         server.system().await?,
         server.tenant("t1").await?,
@@ -80,7 +80,7 @@ async fn definition_with_tenants_objects_cannot_be_withdrawn() -> anyhow::Result
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn withdrawal_ends_watches_and_discovery_at_once() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;
     create_foos(&tenant, &["a"]).await?;
@@ -110,7 +110,7 @@ async fn withdrawal_ends_watches_and_discovery_at_once() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn racing_withdrawal_and_create_lose_no_object() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let publish = json!({"metadata": {"annotations": {PUBLISHED: "true"}}});
     system.define(&published(foos())).await?;
@@ -191,7 +191,7 @@ async fn object_created_during_withdrawal_republishes_the_definition() -> anyhow
         let_go: Semaphore::new(0),
     });
     let over: Arc<dyn Store> = Arc::<HeldStore>::clone(&store);
-    let server = TestServer::over(over, Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(over, Setup::with_controllers()).await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     let defined = system.define(&published(foos())).await?;
     let patch = json!({"metadata": {
@@ -230,7 +230,7 @@ async fn object_created_during_withdrawal_republishes_the_definition() -> anyhow
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_of_withdrawn_definitions_are_free() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, tenant) = (server.system().await?, server.tenant("t1").await?);
     system.define(&published(foos())).await?;
     let mut other = definition("ex.io", "others", "Foo", json!({"type": "object"}));

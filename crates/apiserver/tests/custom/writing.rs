@@ -27,7 +27,7 @@ fn various_fields_crd() -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schema_applies_defaults_nulls_and_pruning() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&various_fields_crd()).await?;
     for (number, (sent, stored, reported)) in [
@@ -100,7 +100,7 @@ async fn schema_applies_defaults_nulls_and_pruning() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn field_validation_modes_apply() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     let body = r#"{"apiVersion":"ex.io/v1","kind":"Foo","metadata":{"name":"a","zz":1},
@@ -140,7 +140,7 @@ async fn field_validation_modes_apply() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn body_type_must_match_the_path() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     for (body, code, message) in [
@@ -214,7 +214,7 @@ async fn body_type_must_match_the_path() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_can_be_json_or_yaml_only() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     let yaml = "apiVersion: ex.io/v1\nkind: Foo\nmetadata: {name: why}\nspec:\n  color: red\n  \
@@ -249,7 +249,7 @@ async fn bodies_can_be_json_or_yaml_only() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn patches_can_be_json_or_merge_patches_only() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     create(&client, FOOS, &foo("a", json!({"color": "red"}))).await?;
@@ -337,7 +337,7 @@ async fn patches_can_be_json_or_merge_patches_only() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn update_needs_an_existing_object_and_its_resource_version() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     let created = create(&client, FOOS, &foo("a", json!({}))).await?;
@@ -384,7 +384,7 @@ async fn update_needs_an_existing_object_and_its_resource_version() -> anyhow::R
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generation_counts_changes_outside_metadata() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     let mut sent = foo("a", json!({}));
@@ -429,7 +429,7 @@ async fn generation_counts_changes_outside_metadata() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn delete_collection_honours_selectors_and_finalizers() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     for name in ["a", "b", "c", "d"] {
@@ -481,7 +481,7 @@ async fn delete_collection_honours_selectors_and_finalizers() -> anyhow::Result<
 /// Only namespaces and tenants wait for `spec.finalizers`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spec_finalizers_do_not_delay_deletion() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let mut definition = foos();
     let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -506,7 +506,7 @@ async fn spec_finalizers_do_not_delay_deletion() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_can_be_generated_and_are_unique() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     let mut sent = foo("x", json!({}));
@@ -537,7 +537,7 @@ async fn names_can_be_generated_and_are_unique() -> anyhow::Result<()> {
 /// Owner references, as operators set them on created objects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_objects_can_be_owners() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     let owner = create(&client, FOOS, &foo("a", json!({}))).await?;
@@ -568,7 +568,7 @@ async fn custom_objects_can_be_owners() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_finalizer_names_warn_when_added() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&foos()).await?;
     let mut sent = foo("a", json!({}));
@@ -598,7 +598,7 @@ async fn invalid_finalizer_names_warn_when_added() -> anyhow::Result<()> {
 /// The nesting depth is limited, so that every stored object can be read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nesting_depth_is_limited_on_every_verb() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     client.define(&various_fields_crd()).await?;
     let deep = |depth: usize| format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));

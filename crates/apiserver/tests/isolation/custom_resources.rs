@@ -98,7 +98,7 @@ async fn send_all(client: &Client, space: &str) -> anyhow::Result<Vec<String>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i15_another_tenants_definition_does_not_change_any_response() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (attacker, victim) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let system = server.system().await?;
     let mut first = None;
@@ -137,7 +137,7 @@ async fn i15_another_tenants_definition_does_not_change_any_response() -> anyhow
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i18_discovery_does_not_reveal_another_tenants_kinds() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (one, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let pages = [

@@ -71,7 +71,7 @@ where
 /// A single worker thread, so that any blocking work would hold up the neighbour.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn i37_slow_object_validation_does_not_delay_other_tenants() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (attacker, neighbour) = (server.tenant("t1").await?, server.tenant("t2").await?);
     attacker.define(&expensive_rules_crd()).await?;
     let operations = (0..3).map(|number| {
@@ -93,7 +93,7 @@ async fn i37_slow_object_validation_does_not_delay_other_tenants() -> anyhow::Re
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn i37_slow_crd_validation_does_not_delay_other_tenants() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (attacker, neighbour) = (server.tenant("t1").await?, server.tenant("t2").await?);
     // Serialized beforehand, since the clients run on the same thread.
     let bodies: Vec<String> = (0..3).map(|number| large_crd(number).to_string()).collect();
@@ -135,7 +135,7 @@ async fn i37_slow_crd_validation_does_not_delay_other_tenants() -> anyhow::Resul
 /// bypass the built-in validation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i17_built_in_kinds_cannot_be_redefined() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     for (group, plural, kind) in [
         ("rbac.authorization.k8s.io", "clusterroles", "ClusterRole"),
@@ -169,7 +169,7 @@ async fn i17_built_in_kinds_cannot_be_redefined() -> anyhow::Result<()> {
 /// A definition is compiled once and survives changes of other definitions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn i15_definitions_stay_served_while_others_change() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let tenant = server.tenant("t1").await?;
     let spec = json!({"type": "object", "properties": {"a": {"type": "string"}}});
     for name in ["foo", "bar"] {

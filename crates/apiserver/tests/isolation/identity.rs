@@ -164,7 +164,9 @@ async fn i25_tenant_certificates_are_valid_in_their_tenant_only() -> anyhow::Res
         ("system:node:n1", &["system:nodes"], 403),
         ("system:apiserver", &["system:masters"], 403),
     ] {
-        let client = server.certified(&subject(user, groups, "t1")?, "").await?;
+        let client = server
+            .client_with_certificate(&subject(user, groups, "t1")?, "")
+            .await?;
         let what = format!("{user} {groups:?}");
         assert_outside(&client, &what).await?;
         let secrets = client.get("/api/v1/secrets").await?;
@@ -182,7 +184,7 @@ async fn i25_certificates_of_another_ca_are_rejected() -> anyhow::Result<()> {
         ("admin", &[], "t1"),
     ] {
         let identity = foreign.identity(&subject(user, groups, tenant)?).await?;
-        let Ok(client) = server.shown(identity, "").await else {
+        let Ok(client) = server.client_with_identity(identity, "").await else {
             continue;
         };
         // A TLS 1.3 handshake completes on the client before the server has verified the

@@ -49,7 +49,7 @@ async fn i05_certificates_are_invalid_after_tenant_deletion() -> anyhow::Result<
     server.tenant("t1").await?;
     let identity = server.identity(&subject("admin", &[], "t1")?).await?;
     let tenant_binding = certificate::read(&identity.certificate)?.tenant_binding;
-    let client = server.shown(identity.clone(), "").await?;
+    let client = server.client_with_identity(identity.clone(), "").await?;
     assert_eq!(client.get(MAPS).await?.status, 200);
     let issued = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     delete_tenant(&server).await?;
@@ -66,7 +66,7 @@ async fn i05_certificates_are_invalid_after_tenant_deletion() -> anyhow::Result<
         return Ok(());
     }
     assert_no_access(&client, "on the old connection").await?;
-    let again = server.shown(identity, "").await?;
+    let again = server.client_with_identity(identity, "").await?;
     assert_no_access(&again, "on a new connection").await
 }
 

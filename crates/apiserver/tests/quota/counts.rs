@@ -154,7 +154,7 @@ async fn failed_writes_are_not_charged() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn custom_resources_are_counted() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     // The quota may exist before the kind.
     create_quota(&client, "q1", json!({"count/widgets.example.com": "1"})).await?;

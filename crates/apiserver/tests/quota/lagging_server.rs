@@ -91,7 +91,7 @@ struct Pair {
 impl Pair {
     async fn start() -> anyhow::Result<Self> {
         let inner = Arc::new(Memory::new());
-        let first = TestServer::over(inner.clone(), Setup::default()).await?;
+        let first = TestServer::start_on_store(inner.clone(), Setup::default()).await?;
         let (hold, held) = watch::channel(false);
         let (counter, commits) = watch::channel(0);
         let store = HeldStore {
@@ -99,7 +99,7 @@ impl Pair {
             held,
             commits: counter,
         };
-        let second = TestServer::over(Arc::new(store), Setup::default()).await?;
+        let second = TestServer::start_on_store(Arc::new(store), Setup::default()).await?;
         Ok(Self {
             first,
             second,

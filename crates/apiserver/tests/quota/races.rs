@@ -21,8 +21,8 @@ fn maps() -> Vec<Value> {
 /// Two servers over one store; the caller keeps both alive.
 async fn two_servers() -> anyhow::Result<(TestServer, TestServer)> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let first = TestServer::over(Arc::clone(&store), Setup::default()).await?;
-    let second = TestServer::over(store, Setup::default()).await?;
+    let first = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
+    let second = TestServer::start_on_store(store, Setup::default()).await?;
     Ok((first, second))
 }
 
@@ -74,7 +74,7 @@ async fn last_places_have_exact_winners_over_etcd() -> anyhow::Result<()> {
     };
     let start = || async {
         let store = Etcd::connect(etcd::Options::new(vec![etcd.endpoint()])).await?;
-        TestServer::over(Arc::new(store), Setup::default()).await
+        TestServer::start_on_store(Arc::new(store), Setup::default()).await
     };
     let (first, second) = (start().await?, start().await?);
     let one = first.tenant("t1").await?;

@@ -135,7 +135,7 @@ async fn namespace_needs_room_for_its_default_objects() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn counted_usage_matches_the_store() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = tenant(&server, "t1", json!({"objects": 1000})).await?;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     client
@@ -311,7 +311,7 @@ async fn tenants_with_equal_quotas_are_independent() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_is_the_same_on_every_server_and_after_restarts() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let start = || TestServer::over(Arc::clone(&store), Setup::default());
+    let start = || TestServer::start_on_store(Arc::clone(&store), Setup::default());
     let first = start().await?;
     let (one, most) = tenant_with_room(&first, "t1", 20).await?;
     let mut second = start().await?;
@@ -333,7 +333,7 @@ async fn usage_is_the_same_on_every_server_and_after_restarts() -> anyhow::Resul
 
 #[tokio::test]
 async fn fence_object_exists_only_with_a_quota() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let free = server.tenant("t2").await?;
     create(&free, MAPS, &map("c")).await?;
     let client = tenant(&server, "t1", json!({"objects": 100})).await?;

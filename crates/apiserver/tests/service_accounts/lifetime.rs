@@ -72,7 +72,7 @@ async fn tokens_end_with_their_account_or_bound_object() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn recreated_tenant_refuses_tokens_of_its_predecessor() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     robot(&client).await?;
     let (old, certain) = (token(&client, json!({})).await?, system.clone());

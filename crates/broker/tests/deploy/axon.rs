@@ -52,7 +52,7 @@ async fn put(client: &Client, plural: &str, namespace: &str, object: Value) -> k
 
 #[tokio::test]
 async fn r12_to_r17_empty_cluster_gets_everything_the_operator_needs() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let before = inventory(&admin).await?;
     axon::deploy(&admin, &everything(), &Silent).await?;
@@ -104,7 +104,7 @@ async fn r12_to_r17_empty_cluster_gets_everything_the_operator_needs() -> anyhow
 
 #[tokio::test]
 async fn r16_r17_optional_objects_are_created_on_request_only() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let bare = AxonSettings {
         deployment: false,
@@ -125,7 +125,7 @@ async fn r16_r17_optional_objects_are_created_on_request_only() -> anyhow::Resul
 
 #[tokio::test]
 async fn leftover_permissions_are_kept_with_a_warning() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &everything(), &Silent).await?;
     let told = Told::default();
@@ -148,7 +148,7 @@ async fn leftover_permissions_are_kept_with_a_warning() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn r18_second_deployment_changes_nothing() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &everything(), &Silent).await?;
     let first = inventory(&admin).await?;
@@ -168,7 +168,7 @@ async fn r18_second_deployment_changes_nothing() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn r18_drift_is_repaired_and_nothing_else_touched() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &everything(), &Silent).await?;
     let whole = inventory(&admin).await?;
@@ -206,7 +206,7 @@ async fn r18_drift_is_repaired_and_nothing_else_touched() -> anyhow::Result<()> 
 async fn r18_interrupted_deployment_is_completed_by_the_next() -> anyhow::Result<()> {
     let mut at = 1;
     loop {
-        let server = TestServer::start_whole().await?;
+        let server = TestServer::start_with_controllers().await?;
         let admin = client(&server, "system")?;
         let (cut, _) = watched(&admin, Some(Fault::AfterWrite(at)));
         let first = axon::deploy(&cut, &everything(), &Silent).await;
@@ -227,7 +227,7 @@ async fn r18_interrupted_deployment_is_completed_by_the_next() -> anyhow::Result
 
 #[tokio::test]
 async fn r18_terminating_definition_is_awaited_and_recreated() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
     let held = json!({
@@ -265,7 +265,7 @@ async fn r18_terminating_definition_is_awaited_and_recreated() -> anyhow::Result
 
 #[tokio::test]
 async fn terminating_operator_namespace_is_refused() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let namespaces = Api::<DynamicObject>::all_with(admin.clone(), &kind("namespaces"));
     let namespace =
@@ -295,7 +295,7 @@ async fn terminating_operator_namespace_is_refused() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn r9_r18_concurrent_deployments_create_each_object_once() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let settings = everything();
     let runs = (0..4).map(|_| axon::deploy(&admin, &settings, &Silent));
@@ -308,7 +308,7 @@ async fn r9_r18_concurrent_deployments_create_each_object_once() -> anyhow::Resu
 
 #[tokio::test]
 async fn r18_deployment_is_updated_to_another_image() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
     let newer = AxonSettings {
@@ -330,7 +330,7 @@ async fn r18_deployment_is_updated_to_another_image() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn r18_newer_multicluster_definition_is_kept() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let name = "serviceimports.multicluster.x-k8s.io";
@@ -357,7 +357,7 @@ async fn r18_newer_multicluster_definition_is_kept() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn r14_r25_objects_are_validated_by_the_definitions() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
     let tenant = |name: &str, spec: Value| {
@@ -460,7 +460,7 @@ async fn r14_r25_objects_are_validated_by_the_definitions() -> anyhow::Result<()
 
 #[tokio::test]
 async fn tenant_isolation_is_defaulted_and_immutable() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
     let bare = json!({"apiVersion": "submariner.io/v1alpha1", "kind": "Tenant", "metadata": {"name": "bare"}});
@@ -488,7 +488,7 @@ async fn tenant_isolation_is_defaulted_and_immutable() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn r16_axon_admins_manage_tenants_and_nothing_else() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &everything(), &Silent).await?;
     let reviews: Api<SubjectAccessReview> = Api::all(admin);
@@ -604,7 +604,7 @@ async fn r19_single_missing_permission_is_named_alone() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn r17_operator_counts_as_running_while_its_lease_is_renewed() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     axon::deploy(&admin, &settings(), &Silent).await?;
     let soon = Duration::from_millis(300);
@@ -682,7 +682,7 @@ fn manifests_match_the_golden_files() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn applied_manifests_are_left_unchanged() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let admin = client(&server, "system")?;
     let text = manifests::yaml(&axon::manifests(&everything()))?;
     for document in text.split("---\n").filter(|document| !document.is_empty()) {

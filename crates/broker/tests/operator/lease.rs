@@ -134,7 +134,7 @@ async fn r9_clock_of_the_lease_holder_is_ignored() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn operator_may_start_before_its_deployment() -> anyhow::Result<()> {
-    let server = insula_testkit::server::TestServer::start_whole().await?;
+    let server = insula_testkit::server::TestServer::start_with_controllers().await?;
     let early = crate::world::client(&server, "system").await?;
     let running = Running::new(early, crate::world::settings("early"));
     assert!(!running.health.is_ready() && !running.health.is_leader());

@@ -61,7 +61,7 @@ impl World {
     }
 
     pub async fn with(spaces: Spaces) -> anyhow::Result<Self> {
-        Self::over(TestServer::start_whole().await?, spaces).await
+        Self::over(TestServer::start_with_controllers().await?, spaces).await
     }
 
     pub async fn over(server: TestServer, spaces: Spaces) -> anyhow::Result<Self> {

@@ -28,7 +28,7 @@ pub struct Scene {
 impl Scene {
     /// A server without deployments.
     pub async fn bare() -> Self {
-        let server = TestServer::start_whole().await.unwrap();
+        let server = TestServer::start_with_controllers().await.unwrap();
         let client = client(&server, "system");
         Self {
             tenants: Tenants::new(&client),

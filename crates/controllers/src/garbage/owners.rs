@@ -1,5 +1,4 @@
-//! Where the owners of objects are looked for: in the same space, and there in the same
-//! namespace or in none.
+//! Finds owners: in the dependent's space, and there in its namespace or cluster-scoped.
 
 use std::sync::Arc;
 
@@ -14,15 +13,15 @@ use insula_kinds::kinds;
 /// The owners that objects of one space may have.
 #[derive(Clone, Copy)]
 pub struct Owners<'a> {
-    /// Where they are.
+    /// The registry of the server.
     pub registry: &'a Registry,
     /// The space.
     pub space: &'a Space,
 }
 
 impl Owners<'_> {
-    /// Whether the owner was there and is gone. That holds even if its kind is gone with it.
-    pub fn was_seen_to_go(&self, reference: &Reference, namespace: Option<&str>) -> bool {
+    /// Whether the owner is known to have been deleted. That holds even if its kind is gone too.
+    pub fn is_known_deleted(&self, reference: &Reference, namespace: Option<&str>) -> bool {
         let owner_graph = self.registry.cache().owner_graph();
         let Some(gone) = owner_graph.deleted_owner(self.space, &reference.uid) else {
             return false;
@@ -39,7 +38,7 @@ impl Owners<'_> {
         same_kind && here && gone.name() == &*reference.name
     }
 
-    /// The kind of an owner, if such objects can be looked for.
+    /// The kind of an owner, if it is served and readable.
     pub fn kind(&self, reference: &Reference) -> Option<Resource> {
         let (group, version) = reference.group_version();
         let kind = self
@@ -48,7 +47,7 @@ impl Owners<'_> {
         kind.filter(|kind| kind.supports("get"))
     }
 
-    /// What is there under the owner's name, if its kind is served.
+    /// The object with the owner's name, if its kind is served.
     pub fn find(
         &self,
         reference: &Reference,
@@ -57,7 +56,7 @@ impl Owners<'_> {
         self.find_of(&self.kind(reference)?, reference, namespace)
     }
 
-    /// What is there under the owner's name, where the dependent may have an owner.
+    /// The object with the owner's name, where an owner of the dependent may be.
     pub fn find_of(
         &self,
         kind: &Resource,
@@ -70,7 +69,7 @@ impl Owners<'_> {
         Some((address, object))
     }
 
-    /// Whom an owner keeps waiting that waits itself, and where those are looked for.
+    /// The owners that wait for `owner` while it waits itself, with the namespace they are in.
     pub fn waits_for(
         &self,
         owner: &Reference,
@@ -81,15 +80,18 @@ impl Owners<'_> {
         let Some((address, object)) = found else {
             return Vec::new();
         };
-        let ties = object.owner_refs().filter(OwnerRefs::awaits_dependents);
-        let owners = ties.map(|ties| ties.owners).unwrap_or_default().into_iter();
+        let owner_refs = object.owner_refs().filter(OwnerRefs::awaits_dependents);
+        let owners = owner_refs
+            .map(|owner_refs| owner_refs.owners)
+            .unwrap_or_default()
+            .into_iter();
         let blocked = owners.filter(Reference::blocks);
         blocked
             .map(|owner| (owner, address.namespace.clone()))
             .collect()
     }
 
-    /// Where an object of the space is.
+    /// The address of an object in the space.
     pub fn address(&self, kind: Resource, namespace: Option<&str>, name: &str) -> Address {
         Address {
             kind,

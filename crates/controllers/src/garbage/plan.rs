@@ -1,8 +1,8 @@
-//! What is to be done about many objects, and what follows from it at once.
+//! Decides about a batch of objects, and what follows from it.
 //!
-//! Whatever goes in one transaction is gone for everybody at the same moment, so that those
-//! who then have no owner may go in it too, and those who then wait for nobody. A row of a
-//! thousand owners is a few transactions that way, and not a thousand, or two.
+//! Deletions in one transaction become visible together, so dependents that lose their last owner
+//! and owners that lose their last blocking dependent may be deleted in the same one. A chain of a
+//! thousand owners then takes a few transactions instead of a thousand or two.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -11,68 +11,68 @@ use insula_apiserver::write::{PendingDelete, Policy, goes_at_once};
 use insula_cache::Node;
 use insula_core::Space;
 
-use super::act::{Act, Edit};
-use super::judge::{Judge, Verdict};
+use super::cross_namespace::{CrossNamespaceRef, CrossNamespaceRefs};
+use super::evaluator::{Decision, Evaluator};
+use super::executor::{Edit, Executor};
 use super::owners::Owners;
-use super::stray::{Stray, Strays};
-use super::{BATCH, Left, PORTION, report};
+use super::{BATCH, Requeue, YIELD_INTERVAL, report};
 
-/// What is to be done about objects of one space.
+/// The plan for a batch of objects of one space.
 pub struct Plan<'a> {
     registry: &'a Registry,
     space: &'a Space,
     owners: Owners<'a>,
-    judge: Judge<'a>,
-    act: Act<'a>,
+    evaluator: Evaluator<'a>,
+    executor: Executor<'a>,
     planned: HashSet<Node>,
-    /// What may follow from what is planned: those that name what goes.
+    /// Dependents of planned deletions.
     ahead: VecDeque<Node>,
-    /// And those that wait for it.
+    /// Owners that planned deletions no longer block.
     freed: HashSet<Node>,
-    where_to: Strays,
-    strays: Vec<Stray>,
+    locations: CrossNamespaceRefs,
+    cross_namespace: Vec<CrossNamespaceRef>,
 }
 
 impl<'a> Plan<'a> {
-    /// Nothing yet.
+    /// An empty plan.
     pub fn new(registry: &'a Registry, space: &'a Space) -> Self {
         Self {
             registry,
             space,
             owners: Owners { registry, space },
-            judge: Judge::new(registry, space),
-            act: Act::new(registry, space),
+            evaluator: Evaluator::new(registry, space),
+            executor: Executor::new(registry, space),
             planned: HashSet::new(),
             ahead: VecDeque::new(),
             freed: HashSet::new(),
-            where_to: Strays::default(),
-            strays: Vec::new(),
+            locations: CrossNamespaceRefs::default(),
+            cross_namespace: Vec::new(),
         }
     }
 
-    /// What is to be done about this one?
+    /// Adds the decision about an object.
     pub fn consider(&mut self, node: Node) {
-        self.settle(node, false);
+        self.decide(node, false);
     }
 
-    /// And what follows from what is to be done, as far as it goes in one transaction?
-    pub async fn look_ahead(&mut self) {
+    /// Adds what follows from the plan, as far as it fits in one transaction.
+    pub async fn extend(&mut self) {
         let mut count = 0;
-        while self.act.doomed() < BATCH
+        while self.executor.pending() < BATCH
             && let Some(node) = self.next()
         {
             count += 1;
-            if count % PORTION == 0 {
+            if count % YIELD_INTERVAL == 0 {
                 tokio::task::yield_now().await;
             }
             match self.planned.contains(&node) {
-                true => self.hasten(&node),
-                false => self.settle(node, true),
+                true => self.delete_at_once(&node),
+                false => self.decide(node, true),
             }
         }
     }
 
-    /// Whoever waits for others is asked after those others.
+    /// Owners that wait come after their dependents.
     fn next(&mut self) -> Option<Node> {
         self.ahead.pop_front().or_else(|| {
             let node = self.freed.iter().next().cloned()?;
@@ -80,88 +80,92 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Does it.
-    pub async fn carry_out(self) -> Left {
-        for stray in &self.strays {
-            report::invalid_namespace(self.registry, self.space, stray).await;
+    /// Carries out the plan.
+    pub async fn execute(self) -> Requeue {
+        for reference in &self.cross_namespace {
+            report::invalid_namespace(self.registry, self.space, reference).await;
         }
-        self.act.carry_out().await
+        self.executor.execute().await
     }
 
-    fn settle(&mut self, node: Node, follows: bool) {
+    fn decide(&mut self, node: Node, follows: bool) {
         if self.planned.contains(&node) {
             return;
         }
-        let verdict = self.judge.judge(&node);
-        let strays = self.where_to.of(self.owners, &node, &verdict);
-        self.strays.extend(strays);
-        let edit = match verdict {
-            Verdict::Delete(doomed) => return self.doom(node, doomed, follows),
-            Verdict::Release(seen) if goes_at_once(&seen.address.kind) => {
-                let doomed = PendingDelete {
+        let decision = self.evaluator.evaluate(&node);
+        let cross_namespace = self.locations.of(self.owners, &node, &decision);
+        self.cross_namespace.extend(cross_namespace);
+        let edit = match decision {
+            Decision::Delete(pending) => return self.delete(node, pending, follows),
+            Decision::Release(seen) if goes_at_once(&seen.address.kind) => {
+                let pending = PendingDelete {
                     address: seen.address,
                     object: seen.object,
                     policy: Policy::Background,
                 };
-                return self.doom(node, doomed, follows);
+                return self.delete(node, pending, follows);
             }
-            Verdict::Park if !follows => return self.park(node),
-            Verdict::Leave | Verdict::Misplaced(_) | Verdict::Park => return,
-            Verdict::Strip(seen, owners) => Edit::Strip(seen, owners),
-            Verdict::Unblock(seen, owners) => Edit::Unblock(seen, owners),
-            Verdict::Release(seen) => Edit::Release(seen),
-            Verdict::Orphan(seen) => Edit::Orphan(seen),
+            Decision::Park if !follows => return self.park(node),
+            Decision::Leave | Decision::Misplaced(_) | Decision::Park => return,
+            Decision::RemoveOwners(seen, owners) => Edit::RemoveOwners(seen, owners),
+            Decision::Unblock(seen, owners) => Edit::Unblock(seen, owners),
+            Decision::Release(seen) => Edit::Release(seen),
+            Decision::Orphan(seen) => Edit::Orphan(seen),
         };
-        // What stays is told of by its own events.
+        // An object that stays is evaluated again after its own event.
         if !follows {
             self.planned.insert(node.clone());
-            self.act.edit(node, edit);
+            self.executor.edit(node, edit);
         }
     }
 
-    /// It is looked at when the space serves other kinds, unless it does already.
+    /// Sets the object aside until the space serves more kinds, unless it does already.
     fn park(&mut self, node: Node) {
         let owner_graph = self.registry.cache().owner_graph();
         owner_graph.park(self.space, node.clone());
-        if !matches!(self.judge.judge(&node), Verdict::Park) {
+        if !matches!(self.evaluator.evaluate(&node), Decision::Park) {
             owner_graph.requeue(self.space, node);
         }
     }
 
-    fn doom(&mut self, node: Node, doomed: PendingDelete, follows: bool) {
-        let ties = doomed.object.owner_refs().unwrap_or_default();
-        let goes = goes_at_once(&doomed.address.kind) && !ties.held;
-        if goes && doomed.policy == Policy::Background {
-            self.judge.assume_gone(node.clone(), &ties.uid);
-            self.freed.extend(self.judge.held_by(&doomed.object));
-            self.follow(&ties.uid);
-        } else if doomed.policy == Policy::Foreground {
-            self.judge.assume_waiting(&ties.uid);
-            self.follow(&ties.uid);
+    fn delete(&mut self, node: Node, pending: PendingDelete, follows: bool) {
+        let owner_refs = pending.object.owner_refs().unwrap_or_default();
+        let goes = goes_at_once(&pending.address.kind) && !owner_refs.held;
+        if goes && pending.policy == Policy::Background {
+            self.evaluator.assume_gone(node.clone(), &owner_refs.uid);
+            self.freed.extend(self.evaluator.held_by(&pending.object));
+            self.follow(&owner_refs.uid);
+        } else if pending.policy == Policy::Foreground {
+            self.evaluator.assume_waiting(&owner_refs.uid);
+            self.follow(&owner_refs.uid);
         }
         self.planned.insert(node.clone());
-        self.act.doom(node, doomed, follows);
+        self.executor.delete(node, pending, follows);
     }
 
-    /// Those that name this owner come next.
+    /// Queues the dependents of this owner.
     fn follow(&mut self, uid: &str) {
-        let room = BATCH.saturating_sub(self.act.doomed());
+        let room = BATCH.saturating_sub(self.executor.pending());
         let owner_graph = self.registry.cache().owner_graph();
         let dependents = owner_graph.dependents(self.space, uid, None, room);
         self.ahead.extend(dependents);
     }
 
-    /// What is to wait for its dependents need not if all that keep it waiting go with it.
-    fn hasten(&mut self, node: &Node) {
-        let Some(doomed) = self.act.to_wait(node) else {
+    /// Deletes an owner at once if all dependents that block it are deleted with it.
+    fn delete_at_once(&mut self, node: &Node) {
+        let Some(pending) = self.executor.waiting(node) else {
             return;
         };
-        let ties = doomed.object.owner_refs().unwrap_or_default();
-        let goes = goes_at_once(&doomed.address.kind) && !ties.held && !ties.orphan;
-        if goes && self.judge.is_released(&ties.uid, node.namespace()) {
-            self.freed.extend(self.judge.held_by(&doomed.object));
-            self.act.hasten(node);
-            self.judge.assume_gone(node.clone(), &ties.uid);
+        let owner_refs = pending.object.owner_refs().unwrap_or_default();
+        let goes = goes_at_once(&pending.address.kind) && !owner_refs.held && !owner_refs.orphan;
+        if goes
+            && self
+                .evaluator
+                .is_released(&owner_refs.uid, node.namespace())
+        {
+            self.freed.extend(self.evaluator.held_by(&pending.object));
+            self.executor.delete_at_once(node);
+            self.evaluator.assume_gone(node.clone(), &owner_refs.uid);
         }
     }
 }

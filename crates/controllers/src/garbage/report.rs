@@ -1,4 +1,4 @@
-//! Telling whoever wrote a reference that it leads nowhere.
+//! Events about owner references into another namespace.
 
 use insula_apiserver::Registry;
 use insula_apiserver::registry::resource::Resource;
@@ -8,24 +8,23 @@ use insula_kinds::core_kind;
 use insula_kinds::{Object, Value, time};
 use serde_json::json;
 
-use super::stray::Stray;
+use super::cross_namespace::CrossNamespaceRef;
 
 const COMPONENT: &str = "garbage-collector-controller";
 
-/// Writes an event about a reference to an owner that is in another namespace. That it cannot
-/// be written changes nothing.
-pub async fn invalid_namespace(registry: &Registry, space: &Space, stray: &Stray) {
-    let (namespace, event) = event(stray);
+/// Writes an event about a reference to an owner in another namespace. A failure is only logged.
+pub async fn invalid_namespace(registry: &Registry, space: &Space, reference: &CrossNamespaceRef) {
+    let (namespace, event) = event(reference);
     let kind = Resource::from(core_kind("events"));
     let namespace = Some(namespace.as_str());
     let written = create_object(registry, &kind, space, namespace, event, None, false).await;
     if let Err(refusal) = written {
-        tracing::info!(%space, %refusal, "an event about an owner cannot be written");
+        tracing::info!(%space, %refusal, "owner reference event refused");
     }
 }
 
-fn event(stray: &Stray) -> (String, Object) {
-    let (address, owner) = (&stray.dependent.address, &stray.reference);
+fn event(reference: &CrossNamespaceRef) -> (String, Object) {
+    let (address, owner) = (&reference.dependent.address, &reference.reference);
     let own = address.namespace.as_deref().unwrap_or("");
     let namespace = match own {
         "" => "default",
@@ -40,7 +39,7 @@ fn event(stray: &Stray) -> (String, Object) {
         "kind": address.of().kind,
         "apiVersion": address.of().api_version(),
         "name": address.name,
-        "uid": stray.dependent.object.uid(),
+        "uid": reference.dependent.object.uid(),
     });
     if !own.is_empty() {
         about["namespace"] = own.into();

@@ -1,4 +1,4 @@
-//! Requests for certificates.
+//! Certificate signing requests.
 
 use anyhow::Context;
 use base64::Engine;
@@ -21,7 +21,7 @@ fn subject(groups: &[&str], tenant: Option<&str>) -> Subject {
     }
 }
 
-/// What a certificate in PEM says.
+/// The credential in a certificate in PEM.
 fn credential(pem: &str) -> anyhow::Result<Credential> {
     Ok(certificate::read(pem::parse(pem)?.contents())?)
 }
@@ -33,7 +33,12 @@ async fn uid(system: &Client, tenant: &str) -> anyhow::Result<String> {
     Ok(uid.to_owned())
 }
 
-async fn ask(client: &Client, name: &str, subject: &Subject, spec: Value) -> anyhow::Result<()> {
+async fn request(
+    client: &Client,
+    name: &str,
+    subject: &Subject,
+    spec: Value,
+) -> anyhow::Result<()> {
     let key = rcgen::KeyPair::generate()?;
     let pem = CertificateRequest::create_pem(subject, &key)?;
     let mut whole = json!({
@@ -83,15 +88,21 @@ async fn failure(client: &Client, name: &str) -> anyhow::Result<Value> {
 }
 
 #[tokio::test]
-async fn an_approved_request_is_signed_for_its_own_space() -> anyhow::Result<()> {
+async fn approved_request_is_signed_for_its_own_space() -> anyhow::Result<()> {
     for server in servers().await? {
         for (client, space) in [
             (server.tenant("t1").await?, "t1"),
             (server.system().await?, "system"),
         ] {
             for (name, tenant) in [("silent", None), ("outspoken", Some(space))] {
-                let asked = subject(&["dev", "ops"], tenant);
-                ask(&client, name, &asked, json!({"expirationSeconds": 3600})).await?;
+                let requested = subject(&["dev", "ops"], tenant);
+                request(
+                    &client,
+                    name,
+                    &requested,
+                    json!({"expirationSeconds": 3600}),
+                )
+                .await?;
                 approve(&client, name).await?;
                 let pem = issued(&client, name).await?;
                 let credential = credential(&pem)?;
@@ -115,16 +126,15 @@ async fn an_approved_request_is_signed_for_its_own_space() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn a_certificate_is_tied_to_the_tenant_and_not_to_the_next_one_of_its_name()
--> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn certificate_is_bound_to_the_tenant_uid() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
-    let mut ties = Vec::new();
+    let mut bindings = Vec::new();
     for _ in 0..2 {
         let client = server.tenant("t1").await?;
         let own = uid(&system, "t1").await?;
-        // The same request under the same name: nothing of the first one is left.
-        ask(&client, "r", &subject(&["dev"], None), json!({})).await?;
+        // The same request under the same name: the first one was deleted with its tenant.
+        request(&client, "r", &subject(&["dev"], None), json!({})).await?;
         approve(&client, "r").await?;
         let found = credential(&issued(&client, "r").await?)?;
         assert_eq!(
@@ -132,26 +142,25 @@ async fn a_certificate_is_tied_to_the_tenant_and_not_to_the_next_one_of_its_name
             TenantBinding::Uid(own.as_str().into())
         );
         assert!(found.tenant_binding.holds(&own, i64::MAX));
-        ties.push(found.tenant_binding);
+        bindings.push(found.tenant_binding);
         let path = "/api/v1/tenants/t1";
         assert_eq!(system.delete(path).await?.status, 200);
         until(&system, path, |answer| answer.status == 404).await?;
     }
-    assert_ne!(ties[0], ties[1]);
+    assert_ne!(bindings[0], bindings[1]);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_approved_or_for_another_signer_is_not_signed() -> anyhow::Result<()>
-{
-    let server = TestServer::start_whole().await?;
+async fn unapproved_request_or_other_signer_is_not_signed() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
-    ask(&client, "pending", &subject(&[], None), json!({})).await?;
+    request(&client, "pending", &subject(&[], None), json!({})).await?;
     let elsewhere = json!({"signerName": "example.com/other"});
-    ask(&client, "elsewhere", &subject(&[], None), elsewhere).await?;
+    request(&client, "elsewhere", &subject(&[], None), elsewhere).await?;
     approve(&client, "elsewhere").await?;
-    // By the time that a later one is signed, these were looked at.
-    ask(&client, "later", &subject(&[], None), json!({})).await?;
+    // When a later request is signed, these were processed.
+    request(&client, "later", &subject(&[], None), json!({})).await?;
     approve(&client, "later").await?;
     issued(&client, "later").await?;
     for name in ["pending", "elsewhere"] {
@@ -163,8 +172,8 @@ async fn a_request_that_is_not_approved_or_for_another_signer_is_not_signed() ->
 }
 
 #[tokio::test]
-async fn what_no_approval_can_grant_fails_and_says_why() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn forbidden_request_fails_with_a_reason() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let (tenant, system) = (server.tenant("t1").await?, server.system().await?);
     let signer = "use of kubernetes.io/kube-apiserver-client signer with";
     for (client, name, subject, spec, message) in [
@@ -228,7 +237,7 @@ async fn what_no_approval_can_grant_fails_and_says_why() -> anyhow::Result<()> {
             "a certificate of this tenant must have the tenant \"system\" or none".to_owned(),
         ),
     ] {
-        ask(client, name, &subject, spec).await?;
+        request(client, name, &subject, spec).await?;
         approve(client, name).await?;
         let failed = failure(client, name).await?;
         assert_eq!(failed["status"], "True");

@@ -1,4 +1,4 @@
-//! Events that nobody writes any more.
+//! Expiry of events.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,17 +34,17 @@ fn new_event(name: &str) -> Value {
 }
 
 fn living_for(seconds: u64) -> Setup {
-    let loops = Settings {
+    let controller_settings = Settings {
         event_ttl: Duration::from_secs(seconds),
     };
     Setup {
-        loops,
+        controller_settings,
         ..Setup::with_controllers()
     }
 }
 
 #[tokio::test]
-async fn an_event_goes_when_its_time_is_over_and_not_before() -> anyhow::Result<()> {
+async fn event_is_removed_when_its_ttl_is_over_and_not_before() -> anyhow::Result<()> {
     for engine in [Engine::Memory, Engine::Embedded, Engine::Etcd] {
         let Some(server) = TestServer::start_on(engine, living_for(1)).await? else {
             continue;
@@ -65,7 +65,7 @@ async fn an_event_goes_when_its_time_is_over_and_not_before() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn who_writes_an_event_again_lets_it_live_longer() -> anyhow::Result<()> {
+async fn writing_an_event_again_extends_its_life() -> anyhow::Result<()> {
     let server = TestServer::start_with(living_for(2)).await?;
     let client = server.tenant("t1").await?;
     for name in ["left", "kept"] {
@@ -85,7 +85,7 @@ async fn who_writes_an_event_again_lets_it_live_longer() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The event as a server stored it that wrote it so long ago, or did not say when.
+/// Stores the event as written by a server so long ago, or without a time.
 async fn put(
     store: &dyn Store,
     name: &str,
@@ -97,7 +97,7 @@ async fn put(
     let date = written.map(|age| format!(",\"lastWritten\":{:010}", now - age));
     let text = format!(
         r#"{{"kind":"Event","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"default","uid":"u-{name}","creationTimestamp":"{}","tenant":"t1"}},"reason":"Tested"{}}}"#,
-        chrono(now - created),
+        timestamp(now - created),
         date.unwrap_or_default()
     );
     let key = format!("/registry/events/t1/default/{name}");
@@ -108,8 +108,8 @@ async fn put(
     }
 }
 
-/// As Kubernetes writes times.
-fn chrono(seconds: i64) -> String {
+/// A timestamp in the format of Kubernetes.
+fn timestamp(seconds: i64) -> String {
     jiff::Timestamp::from_second(seconds).map_or_else(|_| String::new(), |time| time.to_string())
 }
 
@@ -123,9 +123,9 @@ async fn names(client: &Client) -> anyhow::Result<Vec<String>> {
 }
 
 #[tokio::test]
-async fn a_restart_does_not_let_events_live_longer_or_shorter() -> anyhow::Result<()> {
+async fn restart_does_not_change_when_events_expire() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let mut server = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let mut server = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     server.tenant("t1").await?;
     server.stop().await;
     for (name, created, written) in [
@@ -137,7 +137,7 @@ async fn a_restart_does_not_let_events_live_longer_or_shorter() -> anyhow::Resul
     ] {
         put(&*store, name, created, written).await?;
     }
-    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = server.tenant("t1").await?;
     for gone in ["old", "old-undated"] {
         until_gone(&client, &format!("{EVENTS}/{gone}")).await?;
@@ -149,7 +149,7 @@ async fn a_restart_does_not_let_events_live_longer_or_shorter() -> anyhow::Resul
 #[tokio::test]
 async fn two_servers_on_one_store_remove_every_event_once() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let mut server = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let mut server = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     server.tenant("t1").await?;
     server.stop().await;
     let mut last = Revision::ZERO;
@@ -160,7 +160,7 @@ async fn two_servers_on_one_store_remove_every_event_once() -> anyhow::Result<()
     let mut servers = Vec::new();
     for _ in 0..2 {
         let setup = Setup::with_controllers();
-        servers.push(TestServer::over(Arc::clone(&store), setup).await?);
+        servers.push(TestServer::start_on_store(Arc::clone(&store), setup).await?);
     }
     for server in &servers {
         let client = server.client("t1").await?;
@@ -172,16 +172,16 @@ async fn two_servers_on_one_store_remove_every_event_once() -> anyhow::Result<()
         .await?;
         assert_eq!(names(&client).await?, ["kept"]);
     }
-    // Each at most once: whatever both removed, one of them was told so by the store.
+    // Each at most once: of two removals by both servers, the store rejected one.
     let revision = store.revision().await?;
     assert!(revision.get() < last.get() + 350, "{revision} after {last}");
     Ok(())
 }
 
 #[tokio::test]
-async fn events_without_an_end_stay() -> anyhow::Result<()> {
+async fn events_without_a_ttl_stay() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let server = TestServer::over(Arc::clone(&store), living_for(0)).await?;
+    let server = TestServer::start_on_store(Arc::clone(&store), living_for(0)).await?;
     let client = server.tenant("t1").await?;
     put(&*store, "ancient", 400_000, Some(400_000)).await?;
     until(&client, &format!("{EVENTS}/ancient"), |answer| {
@@ -197,8 +197,8 @@ async fn events_without_an_end_stay() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn when_an_event_was_written_is_kept_and_shown_to_nobody() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn write_time_is_stored_and_never_shown() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let revision = client.get(EVENTS).await?.json()["metadata"]["resourceVersion"].clone();
     let revision = revision.as_str().unwrap_or_default().to_owned();
@@ -220,7 +220,7 @@ async fn when_an_event_was_written_is_kept_and_shown_to_nobody() -> anyhow::Resu
         .as_str()
         .unwrap_or_default()
         .to_owned();
-    // The second page is of the past: it comes from the store.
+    // The second page is read at an older revision, which comes from the store.
     let patched = client
         .patch(&format!("{EVENTS}/b"), "merge", &json!({"count": 2}))
         .await?;

@@ -1,4 +1,4 @@
-//! Objects whose owners are gone.
+//! The garbage collector.
 
 mod custom;
 mod foreground;
@@ -16,7 +16,7 @@ use super::{count, create, release, servers, until, until_gone};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// A reference to an object, by which it is held or not.
+/// An owner reference, with or without `blockOwnerDeletion`.
 fn reference(owner: &Value, blocks: bool) -> Value {
     json!({
         "apiVersion": owner["apiVersion"], "kind": owner["kind"],
@@ -25,12 +25,12 @@ fn reference(owner: &Value, blocks: bool) -> Value {
     })
 }
 
-/// An object of these owners.
+/// An object with these owners.
 fn owned(name: &str, owners: &[Value]) -> Value {
     json!({"metadata": {"name": name, "ownerReferences": owners}})
 }
 
-/// The same, which stays until somebody takes the finalizer away.
+/// An object with these owners and a finalizer.
 fn held(name: &str, owners: &[Value]) -> Value {
     let mut object = owned(name, owners);
     object["metadata"]["finalizers"] = json!(["x.io/y"]);
@@ -49,7 +49,7 @@ async fn delete(client: &Client, path: &str, policy: &str) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The names of what is there.
+/// The names of the listed objects.
 async fn names(client: &Client, path: &str) -> anyhow::Result<Vec<String>> {
     let list = client.get(path).await?;
     anyhow::ensure!(list.status == 200, "{path}: {}", list.text());
@@ -73,24 +73,28 @@ async fn owners(client: &Client, path: &str) -> anyhow::Result<Vec<String>> {
         .collect())
 }
 
-/// Waits until everything that was to be looked at before was.
-async fn settle(client: &Client) -> anyhow::Result<()> {
-    let nobody = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no"});
-    for round in ["settle-1", "settle-2", "settle-3"] {
-        create(client, MAPS, owned(round, std::slice::from_ref(&nobody))).await?;
+/// Waits until the collector has processed everything that happened before.
+async fn await_collector(client: &Client) -> anyhow::Result<()> {
+    let missing = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "missing", "uid": "no"});
+    for round in [
+        "await_collector-1",
+        "await_collector-2",
+        "await_collector-3",
+    ] {
+        create(client, MAPS, owned(round, std::slice::from_ref(&missing))).await?;
         until_gone(client, &format!("{MAPS}/{round}")).await?;
     }
     Ok(())
 }
 
 async fn tenant() -> anyhow::Result<(TestServer, Client)> {
-    let server = TestServer::start_whole().await?;
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     Ok((server, client))
 }
 
 #[tokio::test]
-async fn dependents_go_after_the_last_of_their_owners_and_nobody_else_does() -> anyhow::Result<()> {
+async fn only_dependents_without_remaining_owners_are_deleted() -> anyhow::Result<()> {
     for server in servers().await? {
         for client in [server.system().await?, server.tenant("t1").await?] {
             let one = create(&client, MAPS, free("one")).await?;
@@ -115,11 +119,11 @@ async fn dependents_go_after_the_last_of_their_owners_and_nobody_else_does() -> 
                 *owners == json!([reference(&two, true)])
             })
             .await?;
-            settle(&client).await?;
+            await_collector(&client).await?;
             assert_eq!(names(&client, MAPS).await?, ["both", "nobodys", "two"]);
             delete(&client, &format!("{MAPS}/two"), "Background").await?;
             until_gone(&client, &format!("{MAPS}/both")).await?;
-            settle(&client).await?;
+            await_collector(&client).await?;
             assert_eq!(names(&client, MAPS).await?, ["nobodys"]);
         }
     }
@@ -127,7 +131,7 @@ async fn dependents_go_after_the_last_of_their_owners_and_nobody_else_does() -> 
 }
 
 #[tokio::test]
-async fn who_says_nothing_gets_what_is_usual_for_the_kind() -> anyhow::Result<()> {
+async fn delete_without_policy_uses_the_default_of_the_kind() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
     let pod = json!({"spec": {"restartPolicy": "Never",
@@ -163,7 +167,7 @@ async fn who_says_nothing_gets_what_is_usual_for_the_kind() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn an_owner_that_is_not_there_is_as_good_as_gone() -> anyhow::Result<()> {
+async fn object_with_missing_owner_is_deleted() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let owner = create(&client, MAPS, free("owner")).await?;
     let right = reference(&owner, false);
@@ -177,13 +181,13 @@ async fn an_owner_that_is_not_there_is_as_good_as_gone() -> anyhow::Result<()> {
         ("other-uid", wrong("uid", "other")),
         ("other-kind", wrong("kind", "Secret")),
     ] {
-        let made = client.post(MAPS, &owned(name, &[owner])).await?;
-        assert_eq!(made.status, 201, "{}", made.text());
+        let created = client.post(MAPS, &owned(name, &[owner])).await?;
+        assert_eq!(created.status, 201, "{}", created.text());
         until_gone(&client, &format!("{MAPS}/{name}")).await?;
     }
-    // Not before it has become so.
+    // Only after the object was evaluated with the missing owner.
     create(&client, MAPS, owned("right", std::slice::from_ref(&right))).await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     assert_eq!(names(&client, MAPS).await?, ["owner", "right"]);
     let patch = json!({"metadata": {"ownerReferences": [wrong("uid", "other")]}});
     let patched = client
@@ -195,7 +199,7 @@ async fn an_owner_that_is_not_there_is_as_good_as_gone() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn an_owner_that_comes_back_is_another() -> anyhow::Result<()> {
+async fn recreated_owner_with_new_uid_does_not_keep_dependents() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let owner = create(&client, MAPS, free("owner")).await?;
     let dependent = held("dependent", &[reference(&owner, false)]);
@@ -214,7 +218,7 @@ async fn an_owner_that_comes_back_is_another() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_let_go_stays_and_is_nobodys() -> anyhow::Result<()> {
+async fn orphaned_dependents_stay_without_owner_references() -> anyhow::Result<()> {
     for server in servers().await? {
         let client = server.tenant("t1").await?;
         let owner = create(&client, MAPS, free("owner")).await?;
@@ -235,7 +239,7 @@ async fn what_is_let_go_stays_and_is_nobodys() -> anyhow::Result<()> {
         create(&client, MAPS, owned("shared", &[of_owner, of_other])).await?;
         delete(&client, &format!("{MAPS}/owner"), "Orphan").await?;
         until_gone(&client, &format!("{MAPS}/owner")).await?;
-        settle(&client).await?;
+        await_collector(&client).await?;
         for path in [format!("{MAPS}/only"), format!("{SECRETS}/only")] {
             let left = client.get(&path).await?.json();
             assert_eq!(left["metadata"]["ownerReferences"], Value::Null, "{left}");
@@ -246,17 +250,17 @@ async fn what_is_let_go_stays_and_is_nobodys() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_every_space_has_stays_whoever_it_says_owns_it() -> anyhow::Result<()> {
+async fn built_in_objects_stay_whatever_owner_they_name() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
-    let nobody = json!({"apiVersion": "v1", "kind": "Node", "name": "nobody", "uid": "no"});
-    let patch = json!({"metadata": {"ownerReferences": [nobody]}});
+    let missing = json!({"apiVersion": "v1", "kind": "Node", "name": "missing", "uid": "no"});
+    let patch = json!({"metadata": {"ownerReferences": [missing]}});
     for path in [
         "/api/v1/namespaces/default",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles/edit",
     ] {
         let patched = client.patch(path, "merge", &patch).await?;
         assert_eq!(patched.status, 200, "{}", patched.text());
-        settle(&client).await?;
+        await_collector(&client).await?;
         let kept = client.get(path).await?.json();
         assert_eq!(kept["metadata"]["name"], patched.json()["metadata"]["name"]);
         assert_eq!(kept["metadata"]["deletionTimestamp"], Value::Null);
@@ -265,7 +269,7 @@ async fn what_every_space_has_stays_whoever_it_says_owns_it() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn a_namespace_that_goes_does_not_wait_for_owners_and_dependents() -> anyhow::Result<()> {
+async fn namespace_deletion_does_not_wait_for_owners_or_dependents() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     create(&client, "/api/v1/namespaces", free("n1")).await?;
     let maps = "/api/v1/namespaces/n1/configmaps";
@@ -280,7 +284,7 @@ async fn a_namespace_that_goes_does_not_wait_for_owners_and_dependents() -> anyh
     job["metadata"]["finalizers"] = json!(["x.io/y"]);
     create(&client, jobs, job).await?;
     delete(&client, "/api/v1/namespaces/n1", "Background").await?;
-    // The owner is gone before what it waited for.
+    // The owner is gone before the dependent that it waited for.
     until_gone(&client, &format!("{maps}/owner")).await?;
     let job = until(&client, &format!("{jobs}/j"), |answer| {
         answer.json()["metadata"]["deletionTimestamp"].is_string()

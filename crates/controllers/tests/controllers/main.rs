@@ -1,8 +1,8 @@
-//! The loops beside a server that serves.
+//! The controllers of a running server.
 
+mod bootstrap_objects;
 mod certificates;
 mod events;
-mod furniture;
 mod garbage;
 mod namespaces;
 mod quotas;
@@ -17,8 +17,8 @@ use insula_testkit::server::{Answer, Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// Whoever waits longer than this has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a test waits for a state before it fails.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server for each engine that needs no other program.
 async fn servers() -> anyhow::Result<Vec<TestServer>> {
@@ -29,13 +29,13 @@ async fn servers() -> anyhow::Result<Vec<TestServer>> {
     Ok(servers)
 }
 
-/// Waits until what is at `path` is as wanted.
+/// Waits until the object at `path` satisfies the condition.
 async fn until(
     client: &Client,
     path: &str,
     wanted: impl Fn(&Answer) -> bool,
 ) -> anyhow::Result<Answer> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     loop {
         let answer = client.get(path).await?;
         if wanted(&answer) {
@@ -46,7 +46,7 @@ async fn until(
     }
 }
 
-/// Waits until there is nothing at `path`.
+/// Waits until `path` is not found.
 async fn until_gone(client: &Client, path: &str) -> anyhow::Result<()> {
     until(client, path, |answer| answer.status == 404).await?;
     Ok(())
@@ -54,17 +54,17 @@ async fn until_gone(client: &Client, path: &str) -> anyhow::Result<()> {
 
 /// Creates an object, which must succeed.
 async fn create(client: &Client, path: &str, object: Value) -> anyhow::Result<Value> {
-    let made = client.post(path, &object).await?;
-    anyhow::ensure!(made.status == 201, "{path}: {}", made.text());
-    Ok(made.json())
+    let created = client.post(path, &object).await?;
+    anyhow::ensure!(created.status == 201, "{path}: {}", created.text());
+    Ok(created.json())
 }
 
-/// A config map, perhaps with a finalizer.
+/// A ConfigMap, optionally with finalizers.
 fn config_map(name: &str, finalizers: &[&str]) -> Value {
     json!({"metadata": {"name": name, "finalizers": finalizers}, "data": {"a": "b"}})
 }
 
-/// What a condition of the object says.
+/// The condition of this type.
 fn condition(object: &Value, kind: &str) -> Value {
     let conditions = object["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
@@ -72,7 +72,7 @@ fn condition(object: &Value, kind: &str) -> Value {
     found.cloned().unwrap_or_default()
 }
 
-/// Takes all finalizers of an object away.
+/// Removes all finalizers of an object.
 async fn release(client: &Client, path: &str) -> anyhow::Result<()> {
     let patch = json!({"metadata": {"finalizers": null}});
     let patched = client.patch(path, "merge", &patch).await?;
@@ -80,7 +80,7 @@ async fn release(client: &Client, path: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many objects a list has, without what every namespace has.
+/// The number of objects in a list, without those that every namespace has.
 async fn count(client: &Client, path: &str) -> anyhow::Result<usize> {
     let list = client.get(path).await?;
     anyhow::ensure!(list.status == 200, "{path}: {}", list.text());

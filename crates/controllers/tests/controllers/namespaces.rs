@@ -1,4 +1,4 @@
-//! Namespaces that are being deleted.
+//! Deletion of namespaces.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{condition, config_map, count, create, release, servers, until, until
 
 const N1: &str = "/api/v1/namespaces/n1";
 
-async fn make_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+async fn create_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
     create(
         client,
         "/api/v1/namespaces",
@@ -26,11 +26,11 @@ async fn delete(client: &Client, path: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_deleted_namespace_goes_with_everything_in_it_and_nothing_else() -> anyhow::Result<()> {
+async fn namespace_is_deleted_with_its_content_and_nothing_else() -> anyhow::Result<()> {
     for server in servers().await? {
         for client in [server.system().await?, server.tenant("t1").await?] {
-            make_namespace(&client, "n1").await?;
-            make_namespace(&client, "n1-not").await?;
+            create_namespace(&client, "n1").await?;
+            create_namespace(&client, "n1-not").await?;
             let template = json!({
                 "metadata": {"labels": {"a": "b"}},
                 "spec": {"containers": [{"name": "c", "image": "i"}]},
@@ -70,7 +70,7 @@ async fn a_deleted_namespace_goes_with_everything_in_it_and_nothing_else() -> an
             ] {
                 assert_eq!(count(&client, path).await?, left, "{path}");
             }
-            make_namespace(&client, "n1").await?;
+            create_namespace(&client, "n1").await?;
             assert_eq!(count(&client, &format!("{N1}/configmaps")).await?, 0);
         }
     }
@@ -78,10 +78,10 @@ async fn a_deleted_namespace_goes_with_everything_in_it_and_nothing_else() -> an
 }
 
 #[tokio::test]
-async fn a_namespace_waits_for_finalizers_and_says_so_as_kubernetes_does() -> anyhow::Result<()> {
+async fn namespace_waits_for_finalizers_with_the_conditions_of_kubernetes() -> anyhow::Result<()> {
     for server in servers().await? {
         let client = server.tenant("t1").await?;
-        make_namespace(&client, "n1").await?;
+        create_namespace(&client, "n1").await?;
         let maps = format!("{N1}/configmaps");
         create(&client, &maps, config_map("held", &["x.io/y"])).await?;
         create(&client, &maps, config_map("free", &[])).await?;
@@ -128,11 +128,11 @@ async fn a_namespace_waits_for_finalizers_and_says_so_as_kubernetes_does() -> an
                  instances",
             ),
         ] {
-            let said = condition(&explained, kind);
-            assert_eq!(said["status"], status);
-            assert_eq!(said["reason"], reason);
-            assert_eq!(said["message"], message);
-            assert!(said["lastTransitionTime"].is_string());
+            let reported = condition(&explained, kind);
+            assert_eq!(reported["status"], status);
+            assert_eq!(reported["reason"], reason);
+            assert_eq!(reported["message"], message);
+            assert!(reported["lastTransitionTime"].is_string());
         }
         let held = client.get(&format!("{maps}/held")).await?.json();
         assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
@@ -157,11 +157,10 @@ async fn a_namespace_waits_for_finalizers_and_says_so_as_kubernetes_does() -> an
 }
 
 #[tokio::test]
-async fn whatever_is_left_is_counted_by_kind_and_by_finalizer_in_their_order() -> anyhow::Result<()>
-{
-    let server = TestServer::start_whole().await?;
+async fn remaining_content_is_counted_by_resource_and_finalizer_in_order() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
-    make_namespace(&client, "n1").await?;
+    create_namespace(&client, "n1").await?;
     let definition = definition("ex.io", "foos", "Foo", json!({"type": "object"}));
     client.define(&definition).await?;
     let foos = "/apis/ex.io/v1/namespaces/n1/foos";
@@ -195,25 +194,25 @@ async fn whatever_is_left_is_counted_by_kind_and_by_finalizer_in_their_order() -
 }
 
 #[tokio::test]
-async fn a_namespace_that_goes_says_first_that_nothing_is_left() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn namespace_status_reports_no_content_before_removal() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
-    make_namespace(&client, "n1").await?;
+    create_namespace(&client, "n1").await?;
     let revision = client.get(N1).await?.json()["metadata"]["resourceVersion"].clone();
     let revision = revision.as_str().unwrap_or_default().to_owned();
     let watched = format!("/api/v1/namespaces?watch=true&resourceVersion={revision}");
     let mut watch = client.watch(&watched).await?;
     delete(&client, N1).await?;
-    let mut said = Vec::new();
+    let mut reported = Vec::new();
     loop {
         let event = watch.next().await?.unwrap_or_default();
         let last = event["type"] == "DELETED";
-        said.push(event);
+        reported.push(event);
         if last {
             break;
         }
     }
-    let last = &said[said.len() - 1]["object"];
+    let last = &reported[reported.len() - 1]["object"];
     let conditions = last["status"]["conditions"].as_array().cloned();
     let conditions = conditions.unwrap_or_default();
     let conditions: Vec<_> = conditions
@@ -259,10 +258,10 @@ async fn a_namespace_that_goes_says_first_that_nothing_is_left() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn what_is_said_already_is_not_written_again() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn unchanged_conditions_are_not_written_again() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
-    make_namespace(&client, "n1").await?;
+    create_namespace(&client, "n1").await?;
     let maps = format!("{N1}/configmaps");
     create(&client, &maps, config_map("held", &["x.io/y"])).await?;
     delete(&client, N1).await?;
@@ -275,7 +274,7 @@ async fn what_is_said_already_is_not_written_again() -> anyhow::Result<()> {
     let revision = revision.as_str().unwrap_or_default();
     let watched = format!("/api/v1/namespaces?watch=true&resourceVersion={revision}");
     let mut watch = client.watch(&watched).await?;
-    // Something happens in the space, so the namespace is looked at again.
+    // A change in the space makes the controller process the namespace again.
     let other = config_map("other", &[]);
     create(&client, "/api/v1/namespaces/default/configmaps", other).await?;
     assert!(watch.is_quiet_for(Duration::from_millis(600)).await);
@@ -283,10 +282,10 @@ async fn what_is_said_already_is_not_written_again() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn pods_go_before_everything_else() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn pods_are_deleted_before_other_content() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
-    make_namespace(&client, "n1").await?;
+    create_namespace(&client, "n1").await?;
     create(&client, &format!("{N1}/configmaps"), config_map("a", &[])).await?;
     let pod = json!({
         "metadata": {"name": "p", "finalizers": ["x.io/y"]},
@@ -310,8 +309,8 @@ async fn pods_go_before_everything_else() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_namespace_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn namespace_with_its_own_finalizer_is_emptied_and_stays() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let namespace = json!({"metadata": {"name": "n1", "finalizers": ["x.io/y"]}});
     create(&client, "/api/v1/namespaces", namespace).await?;
@@ -326,9 +325,9 @@ async fn a_namespace_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyho
     .await?
     .json();
     assert_eq!(count(&client, &maps).await?, 0);
-    let said = condition(&emptied, "NamespaceContentRemaining");
-    assert_eq!(said["status"], "False");
-    assert_eq!(said["message"], "All content successfully removed");
+    let reported = condition(&emptied, "NamespaceContentRemaining");
+    assert_eq!(reported["status"], "False");
+    assert_eq!(reported["message"], "All content successfully removed");
     assert_eq!(client.get(N1).await?.status, 200);
     release(&client, N1).await?;
     until_gone(&client, N1).await?;
@@ -336,8 +335,8 @@ async fn a_namespace_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyho
 }
 
 #[tokio::test]
-async fn namespaces_of_a_live_tenant_that_every_space_has_stay() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn built_in_namespaces_of_a_live_tenant_cannot_be_deleted() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     for name in ["default", "kube-system", "kube-public"] {
         let refused = client.delete(&format!("/api/v1/namespaces/{name}")).await?;

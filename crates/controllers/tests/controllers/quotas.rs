@@ -1,4 +1,4 @@
-//! Quotas say what there is.
+//! The recorded usage of quotas.
 
 use anyhow::Context;
 use insula_core::Space;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{config_map, create, servers, until};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// Nobody but a test makes any.
+/// The controllers create no Secrets, so the test knows their number.
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
@@ -22,25 +22,25 @@ fn quota(hard: Value) -> Value {
     json!({"metadata": {"name": "q"}, "spec": {"hard": hard}})
 }
 
-/// Waits until the tenant says that it has as many objects as it has.
-async fn until_told(server: &TestServer, system: &Client) -> anyhow::Result<Value> {
+/// Waits until the tenant's recorded usage is its number of objects.
+async fn until_usage_is_current(server: &TestServer, system: &Client) -> anyhow::Result<Value> {
     server.registry().catch_up().await?;
     let life = server.registry().cache().space_state(&Space::parse("t1")?);
     let life = life.context("there is no such tenant")?;
-    let told = until(system, "/api/v1/tenants/t1", |tenant| {
+    let usage = until(system, "/api/v1/tenants/t1", |tenant| {
         tenant.json()["status"]["usage"]["objects"] == life.usage().objects
     });
-    Ok(told.await?.json()["status"]["usage"].clone())
+    Ok(usage.await?.json()["status"]["usage"].clone())
 }
 
 #[tokio::test]
-async fn a_new_quota_says_what_there_is() -> anyhow::Result<()> {
+async fn new_quota_gets_the_current_usage() -> anyhow::Result<()> {
     for server in servers().await? {
         let client = server.tenant("t1").await?;
         create(&client, SECRETS, secret("c1")).await?;
         let hard = json!({"secrets": "5", "count/widgets.example.com": "3", "cpu": "2"});
-        let made = create(&client, QUOTAS, quota(hard.clone())).await?;
-        assert_eq!(made["status"], json!({}));
+        let created = create(&client, QUOTAS, quota(hard.clone())).await?;
+        assert_eq!(created["status"], json!({}));
         let used = json!({"secrets": "1", "count/widgets.example.com": "0", "cpu": "0"});
         let status = json!({"hard": hard, "used": used});
         until(&client, QUOTA, |quota| quota.json()["status"] == status).await?;
@@ -56,8 +56,8 @@ async fn a_new_quota_says_what_there_is() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_quota_says_it_when_there_is_less() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn released_usage_is_recorded() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     create(&client, QUOTAS, quota(json!({"secrets": "9", "pods": "9"}))).await?;
     for name in ["c1", "c2", "c3"] {
@@ -66,7 +66,7 @@ async fn a_quota_says_it_when_there_is_less() -> anyhow::Result<()> {
     let container = json!({"name": "c", "image": "i"});
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}});
     create(&client, PODS, pod).await?;
-    // What comes about is said by who makes it, at once.
+    // A create records its usage in its own transaction.
     let full = client.get(QUOTA).await?.json();
     assert_eq!(full["status"]["used"], json!({"secrets": "3", "pods": "1"}));
     assert_eq!(client.delete(&format!("{SECRETS}/c1")).await?.status, 200);
@@ -89,17 +89,17 @@ async fn a_quota_says_it_when_there_is_less() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_somebody_else_says_is_put_right() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn wrong_usage_is_repaired() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     create(&client, QUOTAS, quota(json!({"secrets": "2"}))).await?;
     create(&client, SECRETS, secret("c1")).await?;
     for wrong in ["0", "7"] {
         let wrong = json!({"status": {"used": {"secrets": wrong}}});
-        let said = client
+        let reported = client
             .patch(&format!("{QUOTA}/status"), "merge", &wrong)
             .await?;
-        assert_eq!(said.status, 200, "{}", said.text());
+        assert_eq!(reported.status, 200, "{}", reported.text());
         let right = json!({"secrets": "1"});
         until(&client, QUOTA, |quota| {
             quota.json()["status"]["used"] == right
@@ -110,9 +110,9 @@ async fn what_somebody_else_says_is_put_right() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_happened_while_no_loop_ran_is_found_at_the_start() -> anyhow::Result<()> {
+async fn usage_is_recounted_at_the_start() -> anyhow::Result<()> {
     let store = std::sync::Arc::new(insula_store::memory::Memory::new());
-    let mut first = TestServer::over(store.clone(), Setup::default()).await?;
+    let mut first = TestServer::start_on_store(store.clone(), Setup::default()).await?;
     let client = first.tenant("t1").await?;
     create(&client, QUOTAS, quota(json!({"secrets": "2"}))).await?;
     create(&client, SECRETS, secret("c1")).await?;
@@ -123,7 +123,7 @@ async fn what_happened_while_no_loop_ran_is_found_at_the_start() -> anyhow::Resu
     let tenant = "/api/v1/tenants/t1";
     assert_eq!(system.patch(tenant, "merge", &patch).await?.status, 200);
     first.stop().await;
-    let second = TestServer::over(store, Setup::with_controllers()).await?;
+    let second = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = second.client("t1").await?;
     let used = json!({"secrets": "1"});
     until(&client, QUOTA, |quota| {
@@ -131,12 +131,12 @@ async fn what_happened_while_no_loop_ran_is_found_at_the_start() -> anyhow::Resu
     })
     .await?;
     let system = second.system().await?;
-    until_told(&second, &system).await?;
+    until_usage_is_current(&second, &system).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn a_tenant_with_a_quota_says_what_it_has() -> anyhow::Result<()> {
+async fn limited_tenant_shows_its_usage() -> anyhow::Result<()> {
     for server in servers().await? {
         let system = server.system().await?;
         let quota = json!({"objects": 20, "bytes": "1Mi"});
@@ -144,22 +144,22 @@ async fn a_tenant_with_a_quota_says_what_it_has() -> anyhow::Result<()> {
         create(&system, "/api/v1/tenants", tenant).await?;
         let path = "/api/v1/tenants/t1";
         let client = server.client("t1").await?;
-        until_told(&server, &system).await?;
+        until_usage_is_current(&server, &system).await?;
         create(&client, SECRETS, secret("c1")).await?;
-        until_told(&server, &system).await?;
+        until_usage_is_current(&server, &system).await?;
         create(
             &client,
             "/api/v1/namespaces",
             json!({"metadata": {"name": "n"}}),
         )
         .await?;
-        let usage = until_told(&server, &system).await?;
+        let usage = until_usage_is_current(&server, &system).await?;
         assert_eq!(usage["namespaces"], 4);
         assert_eq!(usage["customResourceDefinitions"], 0);
         assert!(usage["bytes"].is_string(), "{usage}");
         assert_eq!(client.delete(&format!("{SECRETS}/c1")).await?.status, 200);
-        until_told(&server, &system).await?;
-        // Who has no quota says nothing.
+        until_usage_is_current(&server, &system).await?;
+        // A tenant without a quota shows no usage.
         let none = json!({"spec": {"quota": null}});
         assert_eq!(system.patch(path, "merge", &none).await?.status, 200);
         until(&system, path, |tenant| {
@@ -174,8 +174,8 @@ async fn a_tenant_with_a_quota_says_what_it_has() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_tenant_whose_quota_is_full_can_still_be_emptied_and_deleted() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn tenant_with_a_full_quota_can_be_emptied_and_deleted() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
     let client = server.tenant("t1").await?;
     create(&client, MAPS, config_map("c1", &["example.com/hold"])).await?;

@@ -1,4 +1,4 @@
-//! Tenants that are being deleted.
+//! Deletion of tenants.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ async fn fill(client: &Client, path: &str, count: usize) -> anyhow::Result<()> {
     .await
 }
 
-/// Every key that the store has for a tenant's space.
+/// Every key in the store that belongs to a tenant's space.
 async fn keys_of(server: &TestServer, tenant: &str) -> anyhow::Result<Vec<String>> {
     let range = insula_store::KeyRange::prefix(&b"/registry/"[..]);
     let store = server.registry().store();
@@ -45,7 +45,7 @@ async fn keys_of(server: &TestServer, tenant: &str) -> anyhow::Result<Vec<String
 }
 
 #[tokio::test]
-async fn a_deleted_tenant_leaves_nothing_behind_and_its_name_begins_anew() -> anyhow::Result<()> {
+async fn deleted_tenant_leaves_no_keys_and_its_name_can_be_reused() -> anyhow::Result<()> {
     for server in servers().await? {
         let (system, client) = (server.system().await?, server.tenant("t1").await?);
         let other = server.tenant("t2").await?;
@@ -75,7 +75,7 @@ async fn a_deleted_tenant_leaves_nothing_behind_and_its_name_begins_anew() -> an
         until_gone(&system, T1).await?;
         assert_eq!(keys_of(&server, "t1").await?, [""; 0]);
         assert_eq!(system.get(&format!("{T1}/namespaces")).await?.status, 404);
-        // The watch tells what went and then that its space is gone, and ends.
+        // The watch reports the deletions and then that its space is gone, and ends.
         for _ in ["a", "kube-root-ca.crt"] {
             let deleted = watch.next().await?.unwrap_or_default();
             assert_eq!(deleted["type"], "DELETED", "{deleted}");
@@ -84,11 +84,11 @@ async fn a_deleted_tenant_leaves_nothing_behind_and_its_name_begins_anew() -> an
         assert_eq!(last["type"], "ERROR", "{last}");
         assert_eq!(last["object"]["code"], 410);
         assert_eq!(watch.next().await?, None);
-        // Nothing else went.
+        // Nothing outside the tenant was deleted.
         assert_eq!(count(&other, MAPS).await?, 1);
         assert_eq!(count(&other, "/api/v1/pods").await?, 1);
 
-        // Arktos' items 13 to 15.
+        // Items 13 to 15 of the Arktos list.
         let namespaces = format!("{T1}/namespaces");
         let refused = system
             .post(&namespaces, &json!({"metadata": {"name": "n"}}))
@@ -113,8 +113,8 @@ async fn a_deleted_tenant_leaves_nothing_behind_and_its_name_begins_anew() -> an
 }
 
 #[tokio::test]
-async fn a_tenant_that_is_gone_is_not_remembered() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn deleted_tenant_leaves_no_state_in_memory() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     create(&client, MAPS, config_map("a", &[])).await?;
     let (cache, space) = (server.registry().cache(), Space::parse("t1").unwrap());
@@ -125,8 +125,8 @@ async fn a_tenant_that_is_gone_is_not_remembered() -> anyhow::Result<()> {
     assert!(held.iter().all(|collection| collection.strong_count() > 0));
     delete(&system, T1).await?;
     until_gone(&system, T1).await?;
-    // What they did a moment ago is remembered for nobody.
-    let deadline = Instant::now() + super::PATIENCE;
+    // Activity of the deleted tenant leaves no state in memory.
+    let deadline = Instant::now() + super::WAIT_TIMEOUT;
     while held.iter().any(|collection| collection.strong_count() > 0) {
         anyhow::ensure!(Instant::now() < deadline, "{held:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -135,7 +135,7 @@ async fn a_tenant_that_is_gone_is_not_remembered() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_tenant_waits_for_finalizers_says_so_and_takes_nothing_new() -> anyhow::Result<()> {
+async fn terminating_tenant_waits_for_finalizers_and_refuses_creates() -> anyhow::Result<()> {
     for server in servers().await? {
         let (system, client) = (server.system().await?, server.tenant("t1").await?);
         create(&client, MAPS, config_map("held", &["x.io/y"])).await?;
@@ -147,18 +147,22 @@ async fn a_tenant_waits_for_finalizers_says_so_and_takes_nothing_new() -> anyhow
         .await?
         .json();
         assert_eq!(explained["status"]["phase"], "Terminating");
-        let said = condition(&explained, "TenantContentRemaining");
+        let reported = condition(&explained, "TenantContentRemaining");
         assert_eq!(
-            (&said["status"], &said["reason"], &said["message"]),
+            (
+                &reported["status"],
+                &reported["reason"],
+                &reported["message"]
+            ),
             (
                 &json!("True"),
                 &json!("SomeResourcesRemain"),
                 &json!("Some resources are remaining: configmaps. has 1 resource instances")
             )
         );
-        let said = condition(&explained, "TenantFinalizersRemaining");
+        let reported = condition(&explained, "TenantFinalizersRemaining");
         assert_eq!(
-            said["message"],
+            reported["message"],
             "Some content in the tenant has finalizers remaining: x.io/y in 1 resource instances \
              such as configmaps default/held"
         );
@@ -171,7 +175,7 @@ async fn a_tenant_waits_for_finalizers_says_so_and_takes_nothing_new() -> anyhow
             let why = "unable to create new content in tenant t1 because it is being terminated";
             assert!(refused.message().ends_with(why), "{}", refused.message());
         }
-        // Whoever is to let go still has the rights to.
+        // The client that removes the finalizer still has its rights.
         let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
         let own = client
             .get(&format!("{bindings}/admin-role-binding"))
@@ -185,8 +189,8 @@ async fn a_tenant_waits_for_finalizers_says_so_and_takes_nothing_new() -> anyhow
 }
 
 #[tokio::test]
-async fn a_namespace_with_a_finalizer_holds_its_tenant() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn namespace_with_a_finalizer_blocks_its_tenant() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     let namespace = json!({"metadata": {"name": "n1", "finalizers": ["x.io/y"]}});
     create(&client, "/api/v1/namespaces", namespace).await?;
@@ -205,8 +209,8 @@ async fn a_namespace_with_a_finalizer_holds_its_tenant() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_tenant_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn tenant_with_its_own_finalizer_is_emptied_and_stays() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
     let tenant = json!({"metadata": {"name": "t1", "finalizers": ["x.io/y"]}});
     create(&system, "/api/v1/tenants", tenant).await?;
@@ -227,8 +231,8 @@ async fn a_tenant_with_a_finalizer_of_its_own_is_emptied_and_stays() -> anyhow::
 }
 
 #[tokio::test]
-async fn the_system_tenant_stays() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn system_tenant_cannot_be_deleted() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let refused = server
         .system()
         .await?
@@ -243,7 +247,7 @@ async fn the_system_tenant_stays() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_tenant_with_two_thousand_objects_goes() -> anyhow::Result<()> {
+async fn tenant_with_two_thousand_objects_is_deleted() -> anyhow::Result<()> {
     for server in servers().await? {
         let (system, client) = (server.system().await?, server.tenant("t1").await?);
         fill(&client, MAPS, 2_000).await?;
@@ -261,19 +265,19 @@ async fn a_tenant_with_two_thousand_objects_goes() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_server_goes_on_with_what_another_began() -> anyhow::Result<()> {
+async fn server_resumes_a_deletion_that_another_began() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let options = embedded::Options::default();
     let embedded = Embedded::open(folder.path().to_owned(), options).await?;
     let stores: [Arc<dyn Store>; 2] = [Arc::new(Memory::new()), Arc::new(embedded)];
     for store in stores {
-        // One that never begins, and one that is stopped in the middle.
+        // One server that never starts the deletion, and one that is stopped in the middle.
         for controllers in [false, true] {
             let setup = Setup {
                 controllers,
                 ..Setup::default()
             };
-            let mut server = TestServer::over(Arc::clone(&store), setup).await?;
+            let mut server = TestServer::start_on_store(Arc::clone(&store), setup).await?;
             let (system, client) = (server.system().await?, server.tenant("t1").await?);
             fill(&client, MAPS, 500).await?;
             let namespace = json!({"metadata": {"name": "n1"}});
@@ -283,7 +287,8 @@ async fn a_server_goes_on_with_what_another_began() -> anyhow::Result<()> {
             drop((system, client));
             server.stop().await;
 
-            let server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+            let server =
+                TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
             let system = server.system().await?;
             until_gone(&system, T1).await?;
             until_gone(&system, "/api/v1/namespaces/n1").await?;
@@ -294,10 +299,10 @@ async fn a_server_goes_on_with_what_another_began() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn two_servers_on_one_store_do_not_hinder_each_other() -> anyhow::Result<()> {
+async fn two_servers_on_one_store_delete_a_tenant_together() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let one = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
-    let other = TestServer::over(store, Setup::with_controllers()).await?;
+    let one = TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
+    let other = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let system = one.system().await?;
     for _ in 0..3 {
         let client = other.tenant("t1").await?;
@@ -316,8 +321,8 @@ async fn two_servers_on_one_store_do_not_hinder_each_other() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn objects_that_are_written_all_the_time_go_too() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn constantly_written_objects_are_deleted() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     fill(&client, MAPS, 150).await?;
     let writers = (0..4).map(|number| {
@@ -343,7 +348,7 @@ async fn objects_that_are_written_all_the_time_go_too() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn administrators_watch_their_tenant_go_to_the_last_namespace() -> anyhow::Result<()> {
+async fn administrators_can_watch_the_deletion_until_the_last_namespace() -> anyhow::Result<()> {
     for server in servers().await? {
         let (system, client) = (server.system().await?, server.tenant("t1").await?);
         let path = "/api/v1/namespaces";
@@ -367,8 +372,8 @@ async fn administrators_watch_their_tenant_go_to_the_last_namespace() -> anyhow:
 }
 
 #[tokio::test]
-async fn rights_last_until_nothing_but_rights_is_left() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn rbac_objects_are_deleted_last() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     let account = json!({"metadata": {"name": "held", "finalizers": ["x.io/y"]}});
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
@@ -387,8 +392,8 @@ async fn rights_last_until_nothing_but_rights_is_left() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_every_space_has_is_not_changed_in_one_that_is_going() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn built_in_objects_cannot_be_changed_in_a_terminating_tenant() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
     let tenant = json!({"metadata": {"name": "t1", "finalizers": ["x.io/y"]}});
     create(&system, "/api/v1/tenants", tenant).await?;
@@ -399,7 +404,7 @@ async fn what_every_space_has_is_not_changed_in_one_that_is_going() -> anyhow::R
             .is_none_or(Vec::is_empty)
     })
     .await?;
-    // A built-in role that is changed is stored from then on; here nobody would remove it.
+    // A changed built-in role would be stored from then on, and nothing here would remove it.
     let view = "/apis/rbac.authorization.k8s.io/v1/tenants/t1/clusterroles/view";
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     let refused = system.patch(view, "merge", &label).await?;

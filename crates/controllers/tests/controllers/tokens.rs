@@ -1,4 +1,4 @@
-//! Secrets that keep tokens of service accounts.
+//! Service account token Secrets.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ fn decoded(secret: &Value, key: &str) -> String {
     String::from_utf8(STANDARD.decode(text).unwrap_or_default()).unwrap_or_default()
 }
 
-/// Waits until the secret has a token, and returns it whole.
+/// Waits until the Secret has a token, and returns it.
 async fn filled(client: &Client, name: &str) -> anyhow::Result<Value> {
     let path = format!("{SECRETS}/{name}");
     let has = |secret: &Value| !decoded(secret, "token").is_empty();
@@ -40,7 +40,7 @@ async fn filled(client: &Client, name: &str) -> anyhow::Result<Value> {
     Ok(found.json())
 }
 
-/// What a token's claims are, whoever signed them.
+/// The claims of a token, without verification.
 fn claims(token: &str) -> Value {
     let part = token.split('.').nth(1).unwrap_or_default();
     let part = URL_SAFE_NO_PAD.decode(part).unwrap_or_default();
@@ -53,7 +53,7 @@ async fn whoami(server: &TestServer, token: &str) -> anyhow::Result<(u16, Value)
 }
 
 #[tokio::test]
-async fn a_secret_that_asks_for_a_token_gets_one_that_is_believed() -> anyhow::Result<()> {
+async fn token_secret_gets_a_valid_token() -> anyhow::Result<()> {
     for server in servers().await? {
         let system = server.system().await?;
         for (client, space) in [
@@ -103,8 +103,8 @@ async fn a_secret_that_asks_for_a_token_gets_one_that_is_believed() -> anyhow::R
 }
 
 #[tokio::test]
-async fn what_is_missing_or_wrong_is_put_right_and_a_token_is_left_alone() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn wrong_data_is_repaired_and_the_token_is_kept() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     account(&client, "robot").await?;
     create(&client, SECRETS, secret("kept", "robot")).await?;
@@ -123,7 +123,7 @@ async fn what_is_missing_or_wrong_is_put_right_and_a_token_is_left_alone() -> an
         let is_whole = |secret: Value| secret["data"] == whole["data"];
         until(&client, &path, |answer| is_whole(answer.json())).await?;
     }
-    // Without its annotation, too; and nothing else in it is dirty_quotas.
+    // Without its annotation too; and nothing else in it changes.
     let uid = json!({"metadata": {"annotations": {"kubernetes.io/service-account.uid": null}},
         "data": {"more": STANDARD.encode("mine")}});
     assert_eq!(client.patch(&path, "merge", &uid).await?.status, 200);
@@ -132,7 +132,7 @@ async fn what_is_missing_or_wrong_is_put_right_and_a_token_is_left_alone() -> an
     })
     .await?;
     assert_eq!(decoded(&annotated.json(), "more"), "mine");
-    // A token that is taken away comes back, one that is there stays, whatever it is.
+    // A removed token is replaced, an existing one stays, whatever its content.
     let without = json!({"data": {"token": null}});
     assert_eq!(client.patch(&path, "merge", &without).await?.status, 200);
     let again = decoded(&filled(&client, "kept").await?, "token");
@@ -145,14 +145,14 @@ async fn what_is_missing_or_wrong_is_put_right_and_a_token_is_left_alone() -> an
     })
     .await?;
     assert_eq!(decoded(&kept.json(), "token"), "own");
-    // What the secret no longer holds is no longer believed.
+    // A token that no Secret holds is not accepted.
     assert_eq!(whoami(&server, &again).await?.0, 401);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_secret_for_nobody_or_for_somebody_else_goes() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn secret_of_a_missing_or_replaced_account_is_deleted() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let (client, other) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let theirs = account(&other, "robot").await?["metadata"]["uid"].clone();
     for (name, account) in [("missing", "robot"), ("odd", "a/b"), ("path", "../default")] {
@@ -164,8 +164,8 @@ async fn a_secret_for_nobody_or_for_somebody_else_goes() -> anyhow::Result<()> {
     foreign["metadata"]["annotations"]["kubernetes.io/service-account.uid"] = theirs;
     create(&client, SECRETS, foreign).await?;
     until_gone(&client, &format!("{SECRETS}/foreign")).await?;
-    // A secret of any other type is nobody's business.
-    let mut plain = secret("plain", "nobody");
+    // Secrets of other types are left alone.
+    let mut plain = secret("plain", "missing");
     plain["type"] = "Opaque".into();
     create(&client, SECRETS, plain).await?;
     create(&client, SECRETS, secret("later", "robot")).await?;
@@ -176,7 +176,7 @@ async fn a_secret_for_nobody_or_for_somebody_else_goes() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn tokens_go_with_their_account_and_the_next_of_its_name_has_none() -> anyhow::Result<()> {
+async fn tokens_are_deleted_with_their_account_and_not_inherited() -> anyhow::Result<()> {
     for server in servers().await? {
         let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
         let mut tokens = Vec::new();
@@ -195,7 +195,7 @@ async fn tokens_go_with_their_account_and_the_next_of_its_name_has_none() -> any
         assert_eq!(whoami(&server, &tokens[0]).await?.0, 401, "at once");
         until_gone(&one, &format!("{SECRETS}/of-robot")).await?;
         account(&one, "robot").await?;
-        // By the time that this one is filled, everything before it was looked at.
+        // When this one is filled, everything before it was processed.
         create(&one, SECRETS, secret("again", "robot")).await?;
         let again = decoded(&filled(&one, "again").await?, "token");
         let secrets = [
@@ -213,7 +213,7 @@ async fn tokens_go_with_their_account_and_the_next_of_its_name_has_none() -> any
             codes.push(whoami(&server, token).await?.0);
         }
         assert_eq!(codes, [401, 201, 201, 201, 201]);
-        // One and the same name in two spaces is two accounts.
+        // The same name in two spaces is two accounts.
         let homes = [(2, "t2"), (4, "t1")];
         for (at, home) in homes {
             let (_, user) = whoami(&server, &tokens[at]).await?;
@@ -225,8 +225,8 @@ async fn tokens_go_with_their_account_and_the_next_of_its_name_has_none() -> any
 }
 
 #[tokio::test]
-async fn a_deleted_secret_takes_its_token_with_it() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn deleting_the_secret_revokes_its_token() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     account(&client, "robot").await?;
     create(&client, SECRETS, secret("kept", "robot")).await?;
@@ -235,12 +235,12 @@ async fn a_deleted_secret_takes_its_token_with_it() -> anyhow::Result<()> {
     let deleted = client.delete(&format!("{SECRETS}/kept")).await?;
     assert_eq!(deleted.status, 200);
     assert_eq!(whoami(&server, &token).await?.0, 401);
-    // Another secret of its name has another token.
+    // Another Secret of the same name has another token.
     create(&client, SECRETS, secret("kept", "robot")).await?;
     let other = decoded(&filled(&client, "kept").await?, "token");
     assert_eq!(whoami(&server, &token).await?.0, 401);
     assert_eq!(whoami(&server, &other).await?.0, 201);
-    // Who marks it as no longer valid is obeyed.
+    // A Secret that is labelled as invalid is not accepted.
     let mark = json!({"metadata": {"labels":
         {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}});
     let path = format!("{SECRETS}/kept");
@@ -255,7 +255,7 @@ fn today() -> String {
 }
 
 #[tokio::test]
-async fn a_secret_says_on_which_day_its_token_was_last_used() -> anyhow::Result<()> {
+async fn secret_records_the_day_of_last_use() -> anyhow::Result<()> {
     for server in servers().await? {
         for client in [server.tenant("t1").await?, server.system().await?] {
             account(&client, "robot").await?;
@@ -270,10 +270,10 @@ async fn a_secret_says_on_which_day_its_token_was_last_used() -> anyhow::Result<
             let day = today();
             assert_eq!(whoami(&server, &token).await?.0, 201);
             let used = until(&client, &path, |answer| !label(&answer.json()).is_null()).await?;
-            let said = label(&used.json());
-            assert!(said == day || said == today(), "{said}");
+            let reported = label(&used.json());
+            assert!(reported == day || reported == today(), "{reported}");
             assert_eq!(used.json()["data"], whole["data"]);
-            // Once a day is enough; an older day is put right.
+            // Once a day is enough; an older day is updated.
             let revision = used.json()["metadata"]["resourceVersion"].clone();
             let revision = revision.as_str().unwrap_or_default().to_owned();
             let watched = format!("{SECRETS}?watch=true&resourceVersion={revision}");
@@ -284,8 +284,8 @@ async fn a_secret_says_on_which_day_its_token_was_last_used() -> anyhow::Result<
                 {"kubernetes.io/legacy-token-last-used": "2020-02-02"}}});
             assert_eq!(client.patch(&path, "merge", &old).await?.status, 200);
             assert_eq!(whoami(&server, &token).await?.0, 201);
-            until(&client, &path, |answer| label(&answer.json()) == said).await?;
-            // Since when that is said is said, too.
+            until(&client, &path, |answer| label(&answer.json()) == reported).await?;
+            // The ConfigMap says since when uses are recorded.
             let tracking = client
                 .get(
                     "/api/v1/namespaces/kube-system/configmaps/\
@@ -294,7 +294,7 @@ async fn a_secret_says_on_which_day_its_token_was_last_used() -> anyhow::Result<
                 .await?;
             assert_eq!(
                 tracking.json()["data"],
-                json!({"since": said}),
+                json!({"since": reported}),
                 "{}",
                 tracking.text()
             );
@@ -304,8 +304,8 @@ async fn a_secret_says_on_which_day_its_token_was_last_used() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn an_account_does_not_list_a_token_that_is_gone() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn deleted_secret_is_removed_from_its_account() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     account(&client, "robot").await?;
     account(&client, "other").await?;
@@ -319,18 +319,19 @@ async fn an_account_does_not_list_a_token_that_is_gone() -> anyhow::Result<()> {
     assert_eq!(client.delete(&format!("{SECRETS}/gone")).await?.status, 200);
     let left = json!([{"name": "kept"}, {"name": "never"}]);
     until(&client, &robot, |answer| answer.json()["secrets"] == left).await?;
-    // Nor does it list any by itself.
+    // Nor does the controller add any to the list.
     let other = client.get(&format!("{ACCOUNTS}/other")).await?.json();
     assert_eq!(other["secrets"], Value::Null);
     Ok(())
 }
 
 #[tokio::test]
-async fn secrets_for_tokens_name_an_account_and_keep_their_type() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn token_secret_requires_an_account_and_has_an_immutable_type() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
-    let nobody = json!({"metadata": {"name": "x"}, "type": "kubernetes.io/service-account-token"});
-    let refused = client.post(SECRETS, &nobody).await?;
+    let without_account =
+        json!({"metadata": {"name": "x"}, "type": "kubernetes.io/service-account-token"});
+    let refused = client.post(SECRETS, &without_account).await?;
     assert_eq!(refused.status, 422);
     assert_eq!(
         refused.message(),
@@ -352,8 +353,8 @@ async fn secrets_for_tokens_name_an_account_and_keep_their_type() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn a_secret_that_cannot_be_filled_is_left_and_stops_nobody() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn secret_that_cannot_be_filled_does_not_block_others() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     account(&client, "robot").await?;
     let mut immutable = secret("immutable", "robot");
@@ -372,9 +373,9 @@ async fn a_secret_that_cannot_be_filled_is_left_and_stops_nobody() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn what_happened_while_no_loop_ran_is_caught_up_with() -> anyhow::Result<()> {
+async fn changes_while_no_controller_ran_are_processed_at_the_start() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let server = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
     let client = server.tenant("t1").await?;
     for name in ["stays", "goes"] {
         account(&client, name).await?;
@@ -383,7 +384,7 @@ async fn what_happened_while_no_loop_ran_is_caught_up_with() -> anyhow::Result<(
     }
     let mut server = server;
     server.stop().await;
-    let mut without = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    let mut without = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     let client = without.tenant("t1").await?;
     assert_eq!(
         client.delete(&format!("{ACCOUNTS}/goes")).await?.status,
@@ -391,7 +392,7 @@ async fn what_happened_while_no_loop_ran_is_caught_up_with() -> anyhow::Result<(
     );
     create(&client, SECRETS, secret("new", "stays")).await?;
     without.stop().await;
-    let server = TestServer::over(store, Setup::with_controllers()).await?;
+    let server = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = server.tenant("t1").await?;
     filled(&client, "new").await?;
     until_gone(&client, &format!("{SECRETS}/goes")).await?;
@@ -405,11 +406,11 @@ async fn what_happened_while_no_loop_ran_is_caught_up_with() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn two_servers_that_do_not_agree_do_not_write_as_fast_as_they_can() -> anyhow::Result<()> {
+async fn servers_with_different_cas_write_at_most_once_a_second() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    // Each has a CA of its own, which is a mistake.
-    let one = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
-    let _two = TestServer::over(store, Setup::with_controllers()).await?;
+    // Each has its own CA, which is a configuration error.
+    let one = TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
+    let _two = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = one.tenant("t1").await?;
     account(&client, "robot").await?;
     create(&client, SECRETS, secret("kept", "robot")).await?;
@@ -419,7 +420,7 @@ async fn two_servers_that_do_not_agree_do_not_write_as_fast_as_they_can() -> any
     let path = format!("{SECRETS}?watch=true&resourceVersion={since}");
     let mut watch = client.watch(&path).await?;
     let begun = Instant::now();
-    // The first write of each is at once.
+    // The first write of each server is immediate.
     for _ in 0..6 {
         let event = watch.next().await?.unwrap_or_default();
         assert_eq!(event["type"], "MODIFIED", "{event}");

@@ -1,4 +1,4 @@
-//! Volumes and claims that are in use.
+//! Protection of volumes and claims in use.
 
 use insula_testkit::server::TestServer;
 use serde_json::json;
@@ -6,8 +6,8 @@ use serde_json::json;
 use super::{create, until_gone};
 
 #[tokio::test]
-async fn a_claim_that_a_pod_uses_stays_until_the_pod_is_gone() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn claim_in_use_stays_until_the_pod_is_gone() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let core = "/api/v1/namespaces/default";
     for name in ["used", "unused"] {
@@ -40,8 +40,8 @@ async fn a_claim_that_a_pod_uses_stays_until_the_pod_is_gone() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn a_volume_that_is_bound_stays_until_it_is_not() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn bound_volume_stays_until_it_is_released() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let volumes = "/api/v1/persistentvolumes";
     for name in ["bound", "unbound"] {
@@ -80,9 +80,8 @@ async fn a_volume_that_is_bound_stays_until_it_is_not() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_class_of_attributes_that_a_claim_names_stays_until_the_claim_is_gone()
--> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn attributes_class_in_use_stays_until_the_claim_is_gone() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let classes = "/apis/storage.k8s.io/v1/volumeattributesclasses";
     for name in ["used", "unused"] {

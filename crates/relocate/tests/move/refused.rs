@@ -114,7 +114,7 @@ async fn cluster_paused_by_a_user_or_another_move_is_refused() -> anyhow::Result
 #[tokio::test]
 async fn kinds_missing_at_the_target_fail_before_any_write() -> anyhow::Result<()> {
     let scene = Scene::with_cluster().await?;
-    let bare = insula_testkit::server::TestServer::start_whole().await?;
+    let bare = insula_testkit::server::TestServer::start_with_controllers().await?;
     let client = crate::scene::client(&bare, "system").await?;
     let server = std::sync::Arc::new(bare);
     let scene = Scene {

@@ -68,7 +68,7 @@ pub struct Side {
 
 impl Side {
     pub async fn new() -> anyhow::Result<Self> {
-        let server = TestServer::start_whole().await?;
+        let server = TestServer::start_with_controllers().await?;
         let system = server.system().await?;
         for definition in capi::definitions() {
             system.define(&definition).await?;

@@ -1,9 +1,8 @@
-//! Tells watchers what has become durable.
+//! Delivers durable changes to watchers.
 //!
-//! A change is handed to the watchers of its key and to nobody else, found by one look
-//! into an ordered map. Each has a short queue. A watcher that falls behind loses its
-//! queue, not its place: it reads on from the log until it has caught up, and costs
-//! nobody else anything.
+//! A change is delivered only to the watchers of its key, found by one lookup in an ordered map.
+//! Each watcher has a short queue. A watcher that falls behind loses its queue but not its
+//! position: it reads the log until it has caught up, at no cost to other watchers.
 
 mod routes;
 
@@ -20,9 +19,9 @@ use super::log::{Cursor, Record};
 use crate::{Changed, Error, KeyRange, Result, Watch, WatchItem};
 use routes::Routes;
 
-/// A watcher whose queue has more transactions than this reads from the log instead.
+/// The number of queued transactions above which a watcher reads from the log instead.
 const MAX_QUEUED: usize = 512;
-/// So does one whose queue has more bytes than this.
+/// The number of queued bytes above which it does.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 /// How much is read from the log at once.
 const READ_BYTES: usize = 256 << 10;
@@ -33,7 +32,7 @@ pub(super) struct Feed {
 }
 
 struct State {
-    /// Everything up to here has been put into the queues.
+    /// The revision up to which all changes are in the queues.
     head: Revision,
     routes: Routes,
     closed: bool,
@@ -48,16 +47,16 @@ struct Subscriber {
 
 #[derive(Debug, Default)]
 struct Queue {
-    told: VecDeque<Told>,
+    deliveries: VecDeque<Delivery>,
     bytes: usize,
-    /// Too much came: what came after this revision is not in the queue.
+    /// Set on overflow: changes after this revision are not in the queue.
     lost_after: Option<Revision>,
     closed: bool,
 }
 
-/// What one transaction changed in a watcher's range.
+/// The changes of one transaction in a watcher's range.
 #[derive(Clone, Debug)]
-struct Told {
+struct Delivery {
     revision: Revision,
     changes: Vec<Changed>,
 }
@@ -74,16 +73,16 @@ impl Feed {
         }
     }
 
-    /// Hands out what has become durable, and moves the readers' head.
+    /// Delivers durable changes, and advances the readers' head.
     ///
-    /// Readers first: whoever is told of a change can read it. Under the lock: whoever
-    /// has read of a change and asks how far the watchers are is not told less.
+    /// The head first: a watcher that receives a change can read it. Under the lock: a reader of a
+    /// change that then requests progress gets at least its revision.
     pub fn publish(&self, records: &[Record], head: &AtomicU64) {
         let Some(last) = records.last() else { return };
         let mut state = self.lock();
         head.store(last.revision.get(), Ordering::Release);
         for record in records {
-            state.hand_out(record);
+            state.deliver(record);
             state.head = record.revision;
         }
     }
@@ -92,47 +91,47 @@ impl Feed {
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        for subscriber in state.routes.everybody() {
+        for subscriber in state.routes.all() {
             subscriber.queue().closed = true;
             subscriber.wake.notify_one();
         }
     }
 
-    /// Nothing under this lock can be left half done by a panic of its holder.
+    /// Every critical section leaves the state consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    fn hand_out(&self, record: &Record) {
+    fn deliver(&self, record: &Record) {
         let revision = record.revision;
         if let [change] = &record.changes[..] {
             for subscriber in self.routes.of(&change.key) {
-                let changes = vec![change.told(revision)];
-                subscriber.put(Told { revision, changes });
+                let changes = vec![change.to_changed(revision)];
+                subscriber.put(Delivery { revision, changes });
             }
             return;
         }
         let mut parts: Vec<(&Arc<Subscriber>, Vec<Changed>)> = Vec::new();
         for change in &record.changes {
             for subscriber in self.routes.of(&change.key) {
-                let told = change.told(revision);
+                let changed = change.to_changed(revision);
                 let same = |(other, _): &&mut (&Arc<Subscriber>, _)| Arc::ptr_eq(other, subscriber);
                 match parts.iter_mut().find(same) {
-                    Some((_, changes)) => changes.push(told),
-                    None => parts.push((subscriber, vec![told])),
+                    Some((_, changes)) => changes.push(changed),
+                    None => parts.push((subscriber, vec![changed])),
                 }
             }
         }
         for (subscriber, changes) in parts {
-            subscriber.put(Told { revision, changes });
+            subscriber.put(Delivery { revision, changes });
         }
     }
 }
 
-impl Told {
-    /// Keys are small beside values.
+impl Delivery {
+    /// Keys are small compared with values and are not counted.
     fn bytes(&self) -> usize {
         let value = |change: &Changed| match change {
             Changed::Put(entry) => entry.value.len(),
@@ -143,10 +142,10 @@ impl Told {
 }
 
 impl Queue {
-    fn take(&mut self) -> Option<Told> {
-        let told = self.told.pop_front()?;
-        self.bytes -= told.bytes();
-        Some(told)
+    fn take(&mut self) -> Option<Delivery> {
+        let delivery = self.deliveries.pop_front()?;
+        self.bytes -= delivery.bytes();
+        Some(delivery)
     }
 }
 
@@ -155,21 +154,21 @@ impl Subscriber {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, told: Told) {
+    fn put(&self, delivery: Delivery) {
         let mut queue = self.queue();
         if queue.lost_after.is_some() {
             return;
         }
-        if queue.told.len() >= MAX_QUEUED || queue.bytes >= MAX_QUEUED_BYTES {
-            // Nothing before the oldest in the queue is missing, however long ago the
-            // watcher was told of anything.
-            let oldest = queue.told.front().unwrap_or(&told).revision;
+        if queue.deliveries.len() >= MAX_QUEUED || queue.bytes >= MAX_QUEUED_BYTES {
+            // The watcher has received everything before the oldest queued change, however long ago
+            // that was.
+            let oldest = queue.deliveries.front().unwrap_or(&delivery).revision;
             queue.lost_after = Some(oldest.previous());
-            queue.told = VecDeque::new();
+            queue.deliveries = VecDeque::new();
             queue.bytes = 0;
         } else {
-            queue.bytes += told.bytes();
-            queue.told.push_back(told);
+            queue.bytes += delivery.bytes();
+            queue.deliveries.push_back(delivery);
         }
         drop(queue);
         self.wake.notify_one();
@@ -181,20 +180,20 @@ pub(super) struct Subscription {
     shared: Arc<Shared>,
     subscriber: Arc<Subscriber>,
     range: KeyRange,
-    /// The last revision that was told, or passed.
-    told: Revision,
-    /// History that is read from the log before the queue is looked at.
-    behind: Option<Behind>,
-    progress_asked: bool,
+    /// The last revision that was delivered or passed.
+    delivered: Revision,
+    /// History that is read from the log before the queue.
+    behind: Option<CatchUp>,
+    progress_requested: bool,
 }
 
-/// How far a watcher has to read in the log.
-struct Behind {
-    /// Taken while a read is under way; made anew if that was given up.
+/// The part of the log that a watcher has to read.
+struct CatchUp {
+    /// Taken during a read; created again if the read was cancelled.
     cursor: Option<Cursor>,
     after: Revision,
     through: Revision,
-    ready: VecDeque<Told>,
+    ready: VecDeque<Delivery>,
 }
 
 impl Subscription {
@@ -214,29 +213,29 @@ impl Subscription {
             shared: Arc::clone(shared),
             subscriber,
             range,
-            told: after,
-            behind: (after < head).then(|| Behind::new(after, head)),
-            progress_asked: false,
+            delivered: after,
+            behind: (after < head).then(|| CatchUp::new(after, head)),
+            progress_requested: false,
         };
-        // Looked at last: from here on nothing that is needed is missed.
-        shared.reach(after)?;
+        // Checked last: from here on no needed change can be missed.
+        shared.check_floor(after)?;
         Ok(subscription)
     }
 
-    /// The next of what was read from the log; reads more if there is none.
-    async fn catch_up(&mut self) -> Result<Option<Told>> {
+    /// Returns the next change from the log; reads more if none is buffered.
+    async fn catch_up(&mut self) -> Result<Option<Delivery>> {
         let Some(behind) = &mut self.behind else {
             return Ok(None);
         };
-        if let Some(told) = behind.ready.pop_front() {
-            return Ok(Some(told));
+        if let Some(delivery) = behind.ready.pop_front() {
+            return Ok(Some(delivery));
         }
         if behind.after >= behind.through {
-            self.told = self.told.max(behind.through);
+            self.delivered = self.delivered.max(behind.through);
             self.behind = None;
             return Ok(None);
         }
-        self.shared.reach(behind.after)?;
+        self.shared.check_floor(behind.after)?;
         let (shared, range) = (Arc::clone(&self.shared), self.range.clone());
         let (after, through) = (behind.after, behind.through);
         let cursor = behind.cursor.take();
@@ -250,25 +249,25 @@ impl Subscription {
         Ok(behind.ready.pop_front())
     }
 
-    /// What the queue has; a queue that has overflowed is opened again where it is, and
-    /// what it lost is read from the log.
+    /// Returns the next queued change. After an overflow the queue is reopened at the current head,
+    /// and the lost part is read from the log.
     fn poll(&mut self) -> Polled {
-        if let Some(told) = self.subscriber.queue().take() {
-            return Polled::Told(told);
+        if let Some(delivery) = self.subscriber.queue().take() {
+            return Polled::Delivery(delivery);
         }
         let state = self.shared.feed.lock();
         let mut queue = self.subscriber.queue();
-        if let Some(told) = queue.take() {
-            return Polled::Told(told);
+        if let Some(delivery) = queue.take() {
+            return Polled::Delivery(delivery);
         }
         if queue.closed {
             return Polled::Closed;
         }
         if let Some(after) = queue.lost_after.take() {
-            self.behind = Some(Behind::new(self.told.max(after), state.head));
-            return Polled::Behind;
+            self.behind = Some(CatchUp::new(self.delivered.max(after), state.head));
+            return Polled::CatchUp;
         }
-        if std::mem::take(&mut self.progress_asked) {
+        if std::mem::take(&mut self.progress_requested) {
             return Polled::Progress(state.head);
         }
         Polled::Nothing
@@ -276,14 +275,14 @@ impl Subscription {
 }
 
 enum Polled {
-    Told(Told),
-    Behind,
+    Delivery(Delivery),
+    CatchUp,
     Progress(Revision),
     Nothing,
     Closed,
 }
 
-impl Behind {
+impl CatchUp {
     const fn new(after: Revision, through: Revision) -> Self {
         Self {
             cursor: None,
@@ -298,33 +297,33 @@ impl Behind {
 impl Watch for Subscription {
     async fn next(&mut self) -> Result<WatchItem> {
         loop {
-            let told = match self.catch_up().await? {
-                Some(told) => told,
+            let delivery = match self.catch_up().await? {
+                Some(delivery) => delivery,
                 None if self.behind.is_some() => continue,
                 None => match self.poll() {
-                    Polled::Told(told) => told,
-                    Polled::Behind => continue,
+                    Polled::Delivery(delivery) => delivery,
+                    Polled::CatchUp => continue,
                     Polled::Progress(revision) => return Ok(WatchItem::Progress(revision)),
                     Polled::Closed => return Err(closed()),
                     Polled::Nothing => {
-                        // Keeps a call that came since the queue was looked at.
+                        // Also returns for a notification since the queue was checked.
                         self.subscriber.wake.notified().await;
                         continue;
                     }
                 },
             };
-            if told.revision > self.told {
-                self.told = told.revision;
+            if delivery.revision > self.delivered {
+                self.delivered = delivery.revision;
                 return Ok(WatchItem::Changes {
-                    revision: told.revision,
-                    changes: told.changes,
+                    revision: delivery.revision,
+                    changes: delivery.changes,
                 });
             }
         }
     }
 
     async fn request_progress(&mut self) -> Result<()> {
-        self.progress_asked = true;
+        self.progress_requested = true;
         Ok(())
     }
 }
@@ -336,15 +335,15 @@ impl Drop for Subscription {
     }
 }
 
-/// The next part of the history, without what is not in the range.
+/// Reads the next part of the history within the range.
 fn read(
     shared: &Shared,
     cursor: Option<Cursor>,
     after: Revision,
     through: Revision,
     range: &KeyRange,
-) -> Result<(Cursor, VecDeque<Told>)> {
-    // There is nothing before the first revision, and so nothing in the log.
+) -> Result<(Cursor, VecDeque<Delivery>)> {
+    // The log has nothing before the first revision.
     let after = after.max(super::FIRST);
     let mut cursor = cursor.unwrap_or_else(|| Cursor::new(&shared.catalog, after));
     let Some(records) = cursor.read(through, READ_BYTES)? else {
@@ -355,8 +354,8 @@ fn read(
         let inside = |change: &&super::log::Logged| range.contains(&change.key);
         let revision = record.revision;
         let changes = record.changes.iter().filter(inside);
-        let changes: Vec<_> = changes.map(|change| change.told(revision)).collect();
-        (!changes.is_empty()).then_some(Told { revision, changes })
+        let changes: Vec<_> = changes.map(|change| change.to_changed(revision)).collect();
+        (!changes.is_empty()).then_some(Delivery { revision, changes })
     });
     Ok((cursor, ready.collect()))
 }

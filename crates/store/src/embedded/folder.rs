@@ -1,4 +1,4 @@
-//! The folder a store lives in: whose it is, and whether it is whole.
+//! The folder of a store: its lock, and whether the store in it is complete.
 //!
 //! ```text
 //! lock      held by the process that has the folder open
@@ -16,16 +16,16 @@ use crate::{Error, Result};
 
 const FORMAT: &str = "insula store, format 1\n";
 
-/// A folder that this process, and no other, has open.
+/// A folder that only this process has open.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// Held, never read: the lock goes with the file.
+    /// Held, never read: the lock is released with the file.
     _lock: File,
 }
 
 impl Folder {
-    /// Takes the folder, and makes it and its parents if they are not there.
+    /// Locks the folder, and creates it and its parents if they do not exist.
     pub fn take(path: &Path) -> Result<Self> {
         let fail = |error: io::Error| unusable(path, &error);
         fs::create_dir_all(path).map_err(fail)?;
@@ -39,15 +39,15 @@ impl Folder {
         Ok(Self { path, _lock: lock })
     }
 
-    /// Whether a store was made here; one of a format from the future is refused.
+    /// Whether the folder holds a store; an unknown format is refused.
     ///
-    /// Whatever a creation that did not come to its end has left is removed: nothing
-    /// was acknowledged before [`Self::complete`].
+    /// Leftovers of an unfinished creation are removed: nothing was acknowledged before
+    /// [`Self::complete`].
     pub fn holds_store(&self) -> Result<bool> {
         let marker = self.path.join("format");
         match fs::read(&marker) {
             Ok(format) if format == FORMAT.as_bytes() => {
-                // Whoever made it may have died before its name was durable.
+                // The creating process may have died before the name was durable.
                 self.sync_names()
                     .map_err(|error| unusable(&self.path, &error))?;
                 Ok(true)
@@ -68,7 +68,7 @@ impl Folder {
         }
     }
 
-    /// Says that the store in it is whole. Its parts must be durable.
+    /// Marks the store as complete. Its parts must be durable.
     pub fn complete(&self) -> Result<()> {
         let making = self.path.join("format.making");
         let write = || {
@@ -81,9 +81,9 @@ impl Folder {
         write().map_err(|error| unusable(&self.path, &error))
     }
 
-    /// Makes the names in the folder, its own, and those of the folders above it durable:
-    /// any of them may have been made by [`Self::take`]. What is on another file system
-    /// was there before, and so was what this process may not read.
+    /// Makes the names in the folder, its own, and those of the folders above it durable: any of
+    /// them may have been created by [`Self::take`]. Folders on another file system, and those that
+    /// this process may not read, existed before.
     fn sync_names(&self) -> io::Result<()> {
         let path = self.path.canonicalize()?;
         sync_folder(&path)?;

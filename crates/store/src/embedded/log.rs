@@ -1,13 +1,12 @@
-//! The commit log: what makes a write durable, and what watchers read history from.
+//! The commit log, which makes writes durable and holds the history for watchers.
 //!
-//! Groups of transactions are appended as frames to segments of a fixed size, one sync
-//! each. The next segment is made ahead of need by [`Supply`]. Old segments are removed
-//! once nothing in them is needed: neither to rebuild the table after a crash nor as
-//! history that a watcher may ask for.
+//! Groups of transactions are appended as frames to segments of a fixed size, with one sync each.
+//! The next segment is created ahead of need by [`Supply`]. Old segments are removed once they are
+//! needed neither to rebuild the table after a crash nor as history for watchers.
 //!
-//! A frame is written only after the one before it was synced. So after a crash there is
-//! at most one frame that is not whole, at the very end, and nothing in it was
-//! acknowledged; anything else that is not as it was written is damage, and is refused.
+//! A frame is written only after the previous one was synced. So after a crash at most the last
+//! frame is incomplete, and nothing in it was acknowledged; any other difference from what was
+//! written is damage, and is refused.
 
 mod catalog;
 mod cursor;
@@ -29,14 +28,14 @@ use crate::{Error, Result};
 pub(super) use catalog::Catalog;
 pub(super) use cursor::Cursor;
 pub(super) use format::{FrameBuilder, Item, Logged, Record};
-pub(super) use recover::{Known, recover};
+pub(super) use recover::{TableState, recover};
 use segment::Segment;
 use supply::Supply;
 
 /// The smallest segment: it holds the largest transaction.
 pub(super) const MIN_SEGMENT_BYTES: u64 = 2 << 20;
 
-/// The number of a log's first segment. Only one that was written to is followed by others.
+/// The number of a log's first segment. Only a used segment is followed by others.
 const FIRST_SEQUENCE: u64 = 1;
 
 /// The end of the log, where frames are appended.
@@ -46,21 +45,21 @@ pub(super) struct Log {
     segment: Arc<Segment>,
     file: File,
     offset: u64,
-    /// Set by the first failure whose extent is not known. From then on nothing is
-    /// appended: what the disk holds after a failed sync cannot be known, and a second
-    /// sync that succeeds says nothing about the first.
+    /// Set by the first failure of unknown extent. From then on nothing is appended: the state of
+    /// the disk after a failed sync is unknown, and a later successful sync says nothing about the
+    /// first.
     broken: Option<String>,
     syncs: u64,
 }
 
 impl Log {
-    /// Makes an empty log in `folder`, durably.
+    /// Creates an empty log in `folder`, durably.
     pub fn create(folder: &Path, segment_bytes: u64) -> Result<Self> {
         let make = || {
             std::fs::create_dir_all(folder)?;
             Segment::create(folder, FIRST_SEQUENCE, segment_bytes)
         };
-        let segment = make().map_err(|error| no_segment(&error))?;
+        let segment = make().map_err(|error| segment_error(&error))?;
         Self::append_to(
             folder,
             vec![],
@@ -70,7 +69,7 @@ impl Log {
         )
     }
 
-    /// The log that goes on at `offset` of `segment`, after the segments `before`.
+    /// A log that continues at `offset` of `segment`, after the segments `before`.
     fn append_to(
         folder: &Path,
         before: Vec<Arc<Segment>>,
@@ -95,27 +94,27 @@ impl Log {
         })
     }
 
-    /// Where the segments are found by those who read.
+    /// The segments, for readers.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
 
-    /// How often it has synced.
+    /// The number of syncs.
     pub const fn syncs(&self) -> u64 {
         self.syncs
     }
 
-    /// Appends a frame whose first transaction has the revision `first`, and syncs.
+    /// Appends a frame, with `first` as the revision of its first transaction, and syncs.
     ///
-    /// [`Error::Full`]: nothing was written, and it may be tried again.
-    /// [`Error::Indeterminate`]: the frame may be there after a restart, and the log
-    /// takes no more.
+    /// [`Error::Full`]: nothing was written, and it may be retried.
+    /// [`Error::Indeterminate`]: the frame may be there after a restart, and the log accepts no
+    /// more.
     pub fn append(&mut self, frame: &mut FrameBuilder, first: Revision) -> Result<()> {
         if let Some(reason) = &self.broken {
             return Err(Error::Unavailable(reason.clone()));
         }
         if self.offset + frame.len() as u64 + 8 > self.segment.size {
-            self.roll()?;
+            self.next_u64()?;
         }
         let bytes = frame.seal(self.segment.salt, first);
         let written = self
@@ -137,12 +136,12 @@ impl Log {
         Ok(())
     }
 
-    /// Goes on in a new segment.
-    fn roll(&mut self) -> Result<()> {
-        let segment = self.supply.take().map_err(|error| no_segment(&error))?;
+    /// Continues in a new segment.
+    fn next_u64(&mut self) -> Result<()> {
+        let segment = self.supply.take().map_err(|error| segment_error(&error))?;
         let file = segment
             .open_for_writing()
-            .map_err(|error| no_segment(&error))?;
+            .map_err(|error| segment_error(&error))?;
         self.segment = Arc::new(segment);
         self.catalog.push(Arc::clone(&self.segment));
         self.file = file;
@@ -151,8 +150,8 @@ impl Log {
     }
 }
 
-/// Nothing was written yet when a segment cannot be had.
-fn no_segment(error: &io::Error) -> Error {
+/// Without a segment nothing was written yet.
+fn segment_error(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Error::Full(format!("no room for another log segment: {error}"))

@@ -1,9 +1,9 @@
-//! The one thread that orders all writes.
+//! The thread that orders all writes.
 //!
-//! It takes everything that waits as one group: checks each transaction against the
-//! state that the ones before it will have made, writes the group to the log with one
-//! sync, and then, and only then, applies it, tells it and answers. While it syncs, the
-//! next group gathers by itself: no timer decides how large a group is.
+//! It takes all waiting requests as one group: checks each transaction against the state that the
+//! ones before it produce, writes the group to the log with one sync, and only then applies it,
+//! notifies watchers and answers. While it syncs, the next group accumulates: no timer determines
+//! the size of a group.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,40 +13,40 @@ use insula_core::Revision;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Shared;
-use super::keeper::Bells;
+use super::background::Signals;
 use super::log::{FrameBuilder, Log, Logged, Record};
 use super::table::Head;
 use crate::{Change, Check, Conflict, Error, Expect, Key, Outcome, Result, Transaction};
 
-/// How many requests may wait before those who send them wait too.
+/// The capacity of the request channel; senders wait when it is full.
 pub(super) const MAX_WAITING: usize = 4096;
-/// A group is closed when its frame has this many bytes. With one more transaction of the
-/// largest size it still fits into the smallest segment.
+/// A group is closed when its frame has this many bytes. With one more transaction of the largest
+/// size it still fits into the smallest segment.
 const GROUP_BYTES: usize = 256 << 10;
-/// More sealed memory than this, and writers wait for the disk.
+/// The number of sealed memories at which writers wait for the disk.
 const MAX_SEALED: usize = 4;
 
-/// What the sequencer is asked to do.
+/// A request to the sequencer.
 pub(super) enum Request {
     Commit {
         transaction: Transaction,
-        reply: oneshot::Sender<Result<Decided>>,
+        reply: oneshot::Sender<Result<Decision>>,
     },
     Compact {
         floor: Revision,
         reply: oneshot::Sender<Result<()>>,
     },
-    /// Let what is in memory be written, so that old log segments can go.
+    /// Seal the memory, so that old log segments can be removed.
     Seal,
     /// No handle to the store is left.
     Close,
 }
 
-/// What became of a transaction.
-pub(super) enum Decided {
+/// The decision about a transaction.
+pub(super) enum Decision {
     Outcome(Outcome),
-    /// A check did not hold. What was found is for the caller to read: the sequencer
-    /// waits for nobody's disk.
+    /// A check failed. The caller reads the conflicting entry: the sequencer never waits for a
+    /// table on disk.
     Conflict {
         check: usize,
         key: Key,
@@ -58,38 +58,38 @@ pub(super) enum Decided {
 pub(super) struct Sequencer {
     shared: Arc<Shared>,
     log: Log,
-    bells: Bells,
+    signals: Signals,
     memory_bytes: u64,
     frame: FrameBuilder,
     group: Group,
 }
 
-/// What one frame will make true.
+/// The effects of one frame.
 #[derive(Default)]
 struct Group {
     records: Vec<Record>,
     floor: Option<Revision>,
-    /// The heads that keys will have, where they differ from the table's.
+    /// The heads of changed keys after the group.
     staged: HashMap<Key, Option<Head>>,
-    commits: Vec<(oneshot::Sender<Result<Decided>>, Result<Decided>)>,
+    commits: Vec<(oneshot::Sender<Result<Decision>>, Result<Decision>)>,
     compactions: Vec<(oneshot::Sender<Result<()>>, Result<()>)>,
     seal: bool,
     close: bool,
 }
 
 impl Sequencer {
-    pub fn new(shared: Arc<Shared>, log: Log, bells: Bells, memory_bytes: u64) -> Self {
+    pub fn new(shared: Arc<Shared>, log: Log, signals: Signals, memory_bytes: u64) -> Self {
         Self {
             shared,
             log,
-            bells,
+            signals,
             memory_bytes,
             frame: FrameBuilder::default(),
             group: Group::default(),
         }
     }
 
-    /// The thread's life: until the store is closed.
+    /// Runs until the store is closed.
     pub fn run(mut self, mut waiting: mpsc::Receiver<Request>) {
         while let Some(request) = waiting.blocking_recv() {
             let room = self.await_room();
@@ -111,11 +111,11 @@ impl Sequencer {
         }
     }
 
-    /// Waits while too much of the table waits for the disk. If the disk takes no more,
-    /// says why instead.
+    /// Waits while too many memories are sealed. If the disk is full or fails, returns the error
+    /// instead.
     fn await_room(&self) -> Result<()> {
         while self.shared.table.sealed() >= MAX_SEALED {
-            self.bells.await_flush()?;
+            self.signals.await_flush()?;
         }
         Ok(())
     }
@@ -139,13 +139,13 @@ impl Sequencer {
         }
     }
 
-    /// The revision as it will be after the group so far.
+    /// The revision after the group so far.
     fn head(&self) -> Revision {
         let last = self.group.records.last();
         last.map_or_else(|| self.shared.head(), |record| record.revision)
     }
 
-    fn stage(&mut self, transaction: &Transaction) -> Decided {
+    fn stage(&mut self, transaction: &Transaction) -> Decision {
         for (check, Check { key, expect }) in transaction.checks().iter().enumerate() {
             let head = self.current(key);
             let holds = match expect {
@@ -162,7 +162,7 @@ impl Sequencer {
             .filter_map(|change| logged(change, self.current(change.key()), revision))
             .collect();
         if changes.is_empty() {
-            return Decided::Outcome(Outcome::Unchanged(self.head()));
+            return Decision::Outcome(Outcome::Unchanged(self.head()));
         }
         changes.sort_by(|a, b| a.key.cmp(&b.key));
         let record = Record { revision, changes };
@@ -175,10 +175,10 @@ impl Sequencer {
             self.group.staged.insert(change.key.clone(), head);
         }
         self.group.records.push(record);
-        Decided::Outcome(Outcome::Committed(revision))
+        Decision::Outcome(Outcome::Committed(revision))
     }
 
-    /// The key's head as it will be after the group so far.
+    /// The key's head after the group so far.
     fn current(&self, key: &Key) -> Option<Head> {
         let staged = self.group.staged.get(key);
         staged.map_or_else(|| self.shared.table.head(key), |staged| *staged)
@@ -196,13 +196,13 @@ impl Sequencer {
         Ok(())
     }
 
-    /// Makes the group durable, then visible, then known.
+    /// Makes the group durable, then visible, then answers.
     fn finish(&mut self) {
         let group = std::mem::take(&mut self.group);
         if !self.frame.is_empty() {
             let first = self.shared.head().next();
             if let Err(error) = self.log.append(&mut self.frame, first) {
-                return group.refuse(&error);
+                return group.fail(&error);
             }
             self.shared.syncs.store(self.log.syncs(), Ordering::Relaxed);
         }
@@ -217,21 +217,21 @@ impl Sequencer {
         if let Some(floor) = group.floor {
             self.shared.table.set_floor(floor);
             self.shared.floor.store(floor.get(), Ordering::Release);
-            self.bells.clean();
+            self.signals.clean();
         }
         group.answer();
     }
 
     fn seal(&self) {
-        // Looked at first: the cleaner goes on meanwhile, and what it notes after the
-        // sealing is not in what was sealed. The log must be kept for it.
+        // Read before sealing: the cleaner runs concurrently, and its later removals are not in the
+        // sealed memory. The log must be kept for them.
         let marks = super::table::Marks {
             applied: self.shared.head(),
             floor: self.shared.floor(),
             swept: self.shared.swept(),
         };
         self.shared.table.seal(marks.applied);
-        self.bells.flush(marks);
+        self.signals.flush(marks);
     }
 }
 
@@ -242,7 +242,7 @@ impl Drop for Sequencer {
 }
 
 impl Group {
-    /// A caller that no longer waits is no error: its transaction happened all the same.
+    /// A caller that no longer waits is not an error: its transaction happened.
     fn answer(self) {
         for (reply, answer) in self.commits {
             reply.send(answer).ok();
@@ -252,18 +252,17 @@ impl Group {
         }
     }
 
-    /// Nothing in the group is known to have happened. Answers that were found under the
-    /// assumption that it would are worth nothing either.
-    fn refuse(mut self, error: &Error) {
-        let doubt = matches!(error, Error::Indeterminate(_));
+    /// No effect of the group is known to have happened, so answers that assumed it are void too.
+    fn fail(mut self, error: &Error) {
+        let indeterminate = matches!(error, Error::Indeterminate(_));
         let unaffected = match error {
             Error::Indeterminate(reason) => Error::Unavailable(reason.clone()),
             other => other.clone(),
         };
         for (_, answer) in &mut self.commits {
-            let committed = matches!(answer, Ok(Decided::Outcome(Outcome::Committed(_))));
+            let committed = matches!(answer, Ok(Decision::Outcome(Outcome::Committed(_))));
             if answer.is_ok() {
-                let error = if committed && doubt {
+                let error = if committed && indeterminate {
                     error
                 } else {
                     &unaffected
@@ -280,15 +279,15 @@ impl Group {
     }
 }
 
-fn conflict(check: usize, key: &Key, head: Option<Head>, revision: Revision) -> Decided {
+fn conflict(check: usize, key: &Key, head: Option<Head>, revision: Revision) -> Decision {
     match head {
-        Some(head) => Decided::Conflict {
+        Some(head) => Decision::Conflict {
             check,
             key: key.clone(),
             head,
             revision,
         },
-        None => Decided::Outcome(Outcome::Conflict(Conflict {
+        None => Decision::Outcome(Outcome::Conflict(Conflict {
             check,
             found: None,
             revision,
@@ -296,7 +295,7 @@ fn conflict(check: usize, key: &Key, head: Option<Head>, revision: Revision) -> 
     }
 }
 
-/// The change as it is logged; `None` if it changes nothing.
+/// The change as it is logged; `None` if it has no effect.
 fn logged(change: &Change, before: Option<Head>, revision: Revision) -> Option<Logged> {
     let previous = before.map_or(Revision::ZERO, |head| head.modified);
     match change {

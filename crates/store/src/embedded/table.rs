@@ -1,14 +1,14 @@
 //! The table: every key's versions, and which one is current.
 //!
 //! ```text
-//! heads      key -> when its value came about        in memory, for every key
-//! memory     rows that are not on disk yet           rebuilt from the log after a crash
-//! tree       rows on disk                            an LSM tree without a log of its own
+//! heads      key -> revisions of its current value    in memory, for every key
+//! memory     rows that are not on disk yet            rebuilt from the log after a crash
+//! tree       rows on disk                             an LSM tree without a log of its own
 //! ```
 //!
-//! The sequencer touches heads and memory only: it never waits for a table to be written,
-//! merged or read. What is sealed is the state at one revision, with the marks that say
-//! so, and reaches the disk as a whole.
+//! The sequencer touches only heads and memory: it never waits for a table to be written, merged or
+//! read. A sealed memory is the state at one revision, with the marks that say so, and reaches the
+//! disk as a whole.
 
 mod heads;
 mod memory;
@@ -39,7 +39,7 @@ pub(super) struct Table {
     tree: Tree,
 }
 
-/// What is not on disk yet.
+/// Rows that are not on disk yet.
 #[derive(Default)]
 struct Memories {
     active: Arc<Memory>,
@@ -47,19 +47,19 @@ struct Memories {
     sealed: VecDeque<Arc<Memory>>,
 }
 
-/// How far the table is.
+/// The progress of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
     /// Every change up to this revision is in it.
     pub applied: Revision,
-    /// History before this revision is forgotten.
+    /// History before this revision is compacted.
     pub floor: Revision,
-    /// Versions that nobody needs since the floor passed them are removed up to here.
+    /// Versions that the floor has passed are removed up to here.
     pub swept: Revision,
 }
 
 impl Table {
-    /// Opens the table in `folder`, or makes one, and says how far it is.
+    /// Opens or creates the table in `folder`, and returns its progress.
     pub fn open(folder: &Path, cache_bytes: u64) -> Result<(Self, Marks)> {
         let tree = Tree::open(folder, cache_bytes)?;
         let heads = Heads::new();
@@ -87,12 +87,12 @@ impl Table {
         Ok((table, marks))
     }
 
-    /// When the key's current value came about, if it has one.
+    /// The revisions of the key's current value.
     pub fn head(&self, key: &[u8]) -> Option<Head> {
         self.heads.get(key)
     }
 
-    /// The version of `key` that came about at `head`, if it is still there.
+    /// The version of `key` at `head`, if it still exists.
     pub fn version(&self, key: &Key, head: Head) -> Result<Option<Entry>> {
         let row_key = rows::version(key, head.modified);
         let row = match self.in_memory(&row_key) {
@@ -104,8 +104,8 @@ impl Table {
         Ok(version.map(|version| version.entry(key.clone(), head.modified)))
     }
 
-    /// Like [`Self::version`], of a head that is or was the key's own. `None` if it is so
-    /// no longer and the version is forgotten.
+    /// Like [`Self::version`], for a head that is or was the key's own. `None` if it was replaced
+    /// and the version removed.
     pub fn found(&self, key: &Key, head: Head) -> Result<Option<Entry>> {
         let found = self.version(key, head)?;
         if found.is_none() && self.head(key) == Some(head) {
@@ -138,7 +138,7 @@ impl Table {
             return Ok(entries);
         }
         let bounds = rows::version_bounds(range);
-        // Memory first: what moves to disk meanwhile is seen twice, not missed.
+        // Memory first: rows that move to disk meanwhile are seen twice, not missed.
         let memories: Vec<Arc<Memory>> = {
             let memories = self.read();
             let sealed = memories.sealed.iter().rev();
@@ -149,17 +149,17 @@ impl Table {
                 .collect()
         };
         let newest_first = memories.iter().map(|memory| memory.range(&bounds));
-        // The key whose visible version has been found.
-        let mut settled: Vec<u8> = Vec::new();
+        // The key of the last visible version.
+        let mut found_key: Vec<u8> = Vec::new();
         for row in Merge::new(newest_first.collect(), self.tree.range(&bounds)) {
             let (row_key, row) = row?;
             let (key, modified) =
                 rows::split_version(&row_key).ok_or_else(|| self.tree.damaged())?;
-            if modified > revision || settled == key {
+            if modified > revision || found_key == key {
                 continue;
             }
-            settled.clear();
-            settled.extend_from_slice(key);
+            found_key.clear();
+            found_key.extend_from_slice(key);
             let version = rows::decode_version(&row).ok_or_else(|| self.tree.damaged())?;
             if let Some(version) = version {
                 entries.push(version.entry(rows::unescape(key), modified));
@@ -171,7 +171,7 @@ impl Table {
         Ok(entries)
     }
 
-    /// Makes the changes of a transaction that is durable in the log.
+    /// Applies a transaction that is durable in the log.
     pub fn apply(&self, record: &Record) {
         let memories = self.read();
         for change in &record.changes {
@@ -191,8 +191,8 @@ impl Table {
         }
     }
 
-    /// Removes what nobody needs once the floor has passed `record`: the version that a
-    /// change replaced, and a deletion itself. Says how many rows that were.
+    /// Removes the rows that are not needed once the floor has passed `record`: the version that a
+    /// change replaced, and a deletion itself. Returns the number of rows.
     pub fn sweep(&self, record: &Record) -> usize {
         let memories = self.read();
         let mut removed = 0;
@@ -213,12 +213,12 @@ impl Table {
         removed
     }
 
-    /// Notes that history before `floor` is forgotten.
+    /// Records the floor.
     pub fn set_floor(&self, floor: Revision) {
         self.set_mark(rows::FLOOR, floor);
     }
 
-    /// Notes that everything up to `swept` is swept.
+    /// Records that everything up to `swept` is swept.
     pub fn set_swept(&self, swept: Revision) {
         self.set_mark(rows::SWEPT, swept);
     }
@@ -228,17 +228,17 @@ impl Table {
         active.put(rows::mark(name), rows::encode_mark(revision));
     }
 
-    /// What is in memory and not yet being written.
+    /// The size of the active memory.
     pub fn memory_bytes(&self) -> u64 {
         self.read().active.bytes()
     }
 
-    /// How many sealed parts wait to be written.
+    /// The number of sealed memories that wait to be written.
     pub fn sealed(&self) -> usize {
         self.read().sealed.len()
     }
 
-    /// Seals what is in memory, as the state at `applied`. Only between two groups.
+    /// Seals the active memory as the state at `applied`. Only between two groups.
     pub fn seal(&self, applied: Revision) {
         self.set_mark(rows::APPLIED, applied);
         let mut memories = self.write();
@@ -246,7 +246,7 @@ impl Table {
         memories.sealed.push_back(active);
     }
 
-    /// Writes the oldest of what was sealed to the disk, durably.
+    /// Writes the oldest sealed memory to disk, durably.
     pub fn flush(&self) -> Result<()> {
         let Some(oldest) = self.read().sealed.front().cloned() else {
             return Ok(());
@@ -256,28 +256,27 @@ impl Table {
         Ok(())
     }
 
-    /// Merges tables where that is due.
+    /// Merges tables where necessary.
     pub fn merge(&self) -> Result<()> {
         self.tree.merge()
     }
 
-    /// Merges all tables into one sorted run, which gives back all space that can be.
+    /// Merges all tables into one sorted run, which frees all unused space.
     pub fn merge_all(&self) -> Result<()> {
         self.tree.merge_all()
     }
 
-    /// The rows on disk, with those that are removed but still there.
+    /// The number of rows on disk, including removed ones.
     pub fn rows(&self) -> usize {
         self.tree.rows()
     }
 
-    /// What the tables take on disk.
+    /// The size of the tables on disk.
     pub fn disk_bytes(&self) -> u64 {
         self.tree.disk_bytes()
     }
 
-    /// Under these locks pointers are moved and nothing else, so a panic of a holder
-    /// leaves nothing half done.
+    /// Only pointers move under these locks, so a poisoned lock is safe to use.
     fn read(&self) -> RwLockReadGuard<'_, Memories> {
         self.memories.read().unwrap_or_else(PoisonError::into_inner)
     }

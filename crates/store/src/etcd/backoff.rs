@@ -1,32 +1,34 @@
-//! How long to wait before the next attempt.
+//! The delay before the next attempt.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Waits that double, each spread at random over its upper half, so that the replicas
-/// that lost the same etcd do not all come back at the same moment.
+/// Delays that double, each with jitter over its upper half, so that replicas that lost the same
+/// etcd do not all reconnect at the same moment.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
 }
 
 impl Backoff {
-    /// About as long as etcd needs to answer again after a hiccup.
-    const FIRST: Duration = Duration::from_millis(50);
+    /// About as long as etcd needs to answer again after a short interruption.
+    const INITIAL: Duration = Duration::from_millis(50);
     /// A leader election takes about one second.
-    const MOST: Duration = Duration::from_secs(2);
+    const MAX: Duration = Duration::from_secs(2);
 
     pub(super) const fn new() -> Self {
-        Self { next: Self::FIRST }
+        Self {
+            next: Self::INITIAL,
+        }
     }
 
-    /// The next wait.
-    pub(super) fn wait(&mut self) -> Duration {
-        let whole = self.next;
-        self.next = (whole * 2).min(Self::MOST);
+    /// Returns the next delay.
+    pub(super) fn next_delay(&mut self) -> Duration {
+        let delay = self.next;
+        self.next = (delay * 2).min(Self::MAX);
         let random = RandomState::new().hash_one(()) % 1024;
-        let part = u32::try_from(random).unwrap_or(0);
-        whole / 2 + whole * part / 2048
+        let fraction = u32::try_from(random).unwrap_or(0);
+        delay / 2 + delay * fraction / 2048
     }
 }
 
@@ -35,11 +37,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_most_and_are_spread() {
+    fn delays_double_up_to_the_maximum_with_jitter() {
         let mut backoff = Backoff::new();
-        for whole in [50, 100, 200, 400, 800, 1600, 2000, 2000].map(Duration::from_millis) {
-            let wait = backoff.wait();
-            assert!(whole / 2 <= wait && wait < whole, "{wait:?} of {whole:?}");
+        for delay in [50, 100, 200, 400, 800, 1600, 2000, 2000].map(Duration::from_millis) {
+            let next_delay = backoff.next_delay();
+            assert!(
+                delay / 2 <= next_delay && next_delay < delay,
+                "{next_delay:?} of {delay:?}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One etcd cluster: its members, and requests that find one which answers.
+//! One etcd cluster: its members, and requests that are sent to one that answers.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,33 +9,33 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 
 use super::backoff::Backoff;
-use super::errors::{Failure, told};
+use super::errors::{Failure, message};
 use super::options::{ConnectError, Options};
-use super::version::{OLDEST, Version};
+use super::version::{MIN_VERSION, Version};
 use super::wire::etcdserverpb::kv_client::KvClient;
 use super::wire::etcdserverpb::maintenance_client::MaintenanceClient;
 use super::wire::etcdserverpb::{
     CompactionRequest, RangeRequest, RangeResponse, StatusRequest, TxnRequest, TxnResponse,
 };
-use super::wire::headed;
+use super::wire::header_revision;
 
-/// The largest page of a range that is taken in one answer. Pages are meant to be a
-/// quarter of it; a page that is larger is asked for again in parts.
+/// The largest accepted page of a range. Pages are meant to be a quarter of it; a page that is
+/// larger is requested again in parts.
 pub(super) const PAGE_BYTES: usize = 16 << 20;
 
 /// The answer to a transaction can hold a value for each of its 128 checks, 1.5 MiB each.
 const ANSWER_BYTES: usize = 256 << 20;
 
-/// How long one member may take over a request that can be made to another.
-const ATTEMPT: Duration = Duration::from_secs(3);
+/// The timeout of one attempt, for requests that may be sent to another member.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The members of a cluster.
 #[derive(Debug)]
 pub(super) struct Client {
     members: Vec<Member>,
-    /// Which member is asked first: the last one that answered.
+    /// The index of the member that is asked first: the last one that answered.
     preferred: AtomicUsize,
-    /// The largest revision that any answer told.
+    /// The largest revision in any answer.
     seen: AtomicU64,
     timeout: Duration,
 }
@@ -47,15 +47,14 @@ struct Member {
     channel: Channel,
 }
 
-/// What a member says of itself.
+/// The status of a member.
 struct MemberStatus {
     version: Version,
     revision: Revision,
 }
 
 impl Client {
-    /// The cluster at these endpoints, if at least one of them answers and none that
-    /// does is too old.
+    /// Connects to these endpoints, if at least one answers and none that answers is too old.
     pub(super) async fn connect(options: &Options) -> Result<Self, ConnectError> {
         let connect = |endpoint: Endpoint| Member {
             channel: endpoint.connect_lazy(),
@@ -72,22 +71,22 @@ impl Client {
     }
 
     async fn check_versions(&self) -> Result<(), ConnectError> {
-        let mut silent = None;
+        let mut unreachable = None;
         let mut answered = None;
         for (index, member) in self.members.iter().enumerate() {
             match member.status().await {
-                Ok(status) if status.version < OLDEST => {
+                Ok(status) if status.version < MIN_VERSION => {
                     let (endpoint, version) = (member.address(), status.version);
                     return Err(ConnectError::TooOld { endpoint, version });
                 }
                 Ok(status) => {
-                    self.note(status.revision);
+                    self.observe(status.revision);
                     answered = answered.or(Some(index));
                 }
-                Err(reason) => silent = silent.or(Some((member.address(), reason))),
+                Err(reason) => unreachable = unreachable.or(Some((member.address(), reason))),
             }
         }
-        match (answered, silent) {
+        match (answered, unreachable) {
             (Some(index), _) => self.preferred.store(index, Ordering::Relaxed),
             (None, None) => return Err(ConnectError::NoEndpoint),
             (None, Some((endpoint, reason))) => {
@@ -97,7 +96,7 @@ impl Client {
         Ok(())
     }
 
-    /// The largest revision that is known to have happened.
+    /// The largest revision that is known to exist.
     pub(super) fn seen(&self) -> Revision {
         Revision::new(self.seen.load(Ordering::Acquire))
     }
@@ -109,51 +108,55 @@ impl Client {
             let request = request.clone();
             async move { kv.range(request).await }
         };
-        let answer = self.ask(Self::may_repeat, ATTEMPT, read).await?;
-        self.note(headed(answer.header.as_ref()));
+        let answer = self
+            .call(Self::is_repeatable, ATTEMPT_TIMEOUT, read)
+            .await?;
+        self.observe(header_revision(answer.header.as_ref()));
         Ok(answer)
     }
 
-    /// Makes a transaction. It is never made again once it may have been made.
+    /// Sends a transaction. It is never sent again once it may have been applied.
     pub(super) async fn write(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
-        let not_taken = |failure: &Failure| matches!(failure, Failure::NotTaken(_));
-        self.txn(request, not_taken, self.timeout).await
+        let not_sent = |failure: &Failure| matches!(failure, Failure::NotSent(_));
+        self.txn(request, not_sent, self.timeout).await
     }
 
-    /// Makes a transaction that only reads.
-    pub(super) async fn look(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
-        self.txn(request, Self::may_repeat, ATTEMPT).await
+    /// Sends a read-only transaction.
+    pub(super) async fn read_txn(&self, request: TxnRequest) -> Result<TxnResponse, Failure> {
+        self.txn(request, Self::is_repeatable, ATTEMPT_TIMEOUT)
+            .await
     }
 
     async fn txn(
         &self,
         request: TxnRequest,
         again: impl Fn(&Failure) -> bool,
-        patience: Duration,
+        attempt_timeout: Duration,
     ) -> Result<TxnResponse, Failure> {
         let txn = |channel| {
             let mut kv = KvClient::new(channel).max_decoding_message_size(ANSWER_BYTES);
             let request = request.clone();
             async move { kv.txn(request).await }
         };
-        let answer = self.ask(again, patience, txn).await?;
-        self.note(headed(answer.header.as_ref()));
+        let answer = self.call(again, attempt_timeout, txn).await?;
+        self.observe(header_revision(answer.header.as_ref()));
         Ok(answer)
     }
 
-    /// Compacts. To do it twice is to do it once.
+    /// Compacts. The request is idempotent.
     pub(super) async fn compact(&self, revision: i64) -> Result<(), Failure> {
         let request = CompactionRequest {
             revision,
             physical: false,
         };
         let compact = |channel| async move { KvClient::new(channel).compact(request).await };
-        self.ask(Self::may_repeat, ATTEMPT, compact).await?;
+        self.call(Self::is_repeatable, ATTEMPT_TIMEOUT, compact)
+            .await?;
         Ok(())
     }
 
-    /// The member to watch at the `nth` attempt, on a connection of its own: a watcher
-    /// that does not read must not use up the window of a connection that others share.
+    /// Opens a dedicated connection to the member for the `nth` attempt of a watch: a watcher that
+    /// does not read must not exhaust the window of a shared connection.
     pub(super) async fn dedicated(&self, nth: usize) -> Result<Channel, Status> {
         let first = self.preferred.load(Ordering::Relaxed);
         let member = self.member(first.wrapping_add(nth));
@@ -161,16 +164,16 @@ impl Client {
         member.endpoint.connect().await.map_err(unavailable)
     }
 
-    const fn may_repeat(failure: &Failure) -> bool {
-        failure.is_passing()
+    const fn is_repeatable(failure: &Failure) -> bool {
+        failure.is_transient()
     }
 
-    /// Makes a request to the preferred member. If it fails in a way that `again` allows,
-    /// makes it to the next one, and so on round all of them until the time is over.
-    async fn ask<T, F>(
+    /// Sends a request to the preferred member. On a failure that `again` allows, sends it to the
+    /// next one, and so on round all members until the deadline.
+    async fn call<T, F>(
         &self,
         again: impl Fn(&Failure) -> bool,
-        patience: Duration,
+        attempt_timeout: Duration,
         request: impl Fn(Channel) -> F,
     ) -> Result<T, Failure>
     where
@@ -181,18 +184,18 @@ impl Client {
         for attempt in 1_usize.. {
             let index = self.preferred.load(Ordering::Relaxed);
             let channel = self.member(index).channel.clone();
-            let until = deadline.min(Instant::now() + patience);
+            let until = deadline.min(Instant::now() + attempt_timeout);
             let failure = match timeout_at(until, request(channel)).await {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
                 Ok(Err(status)) => Failure::from(status),
-                Err(_) => Failure::InDoubt("etcd did not answer in time".into()),
+                Err(_) => Failure::Indeterminate("etcd did not answer in time".into()),
             };
-            if failure.is_passing() {
-                self.leave(index);
+            if failure.is_transient() {
+                self.prefer_next(index);
             }
             let round = attempt.is_multiple_of(self.members.len());
             let wait = if round {
-                backoff.wait()
+                backoff.next_delay()
             } else {
                 Duration::ZERO
             };
@@ -201,24 +204,24 @@ impl Client {
             }
             sleep(wait).await;
         }
-        Err(Failure::NotTaken("no attempt was made".into()))
+        Err(Failure::NotSent("no attempt was made".into()))
     }
 
-    /// Prefers the member after this one, unless somebody else has already moved on.
-    fn leave(&self, index: usize) {
+    /// Prefers the next member, unless another request has done so already.
+    fn prefer_next(&self, index: usize) {
         let next = index.wrapping_add(1);
-        // A lost race means that another request has moved on: that is just as good.
+        // A lost race means that another request has switched already.
         let _ = self
             .preferred
             .compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// There is at least one: `Options::parse` refuses to have none.
+    /// There is at least one: `Options::parse` rejects an empty list.
     fn member(&self, index: usize) -> &Member {
         &self.members[index % self.members.len()]
     }
 
-    fn note(&self, revision: Revision) {
+    fn observe(&self, revision: Revision) {
         self.seen.fetch_max(revision.get(), Ordering::AcqRel);
     }
 }
@@ -226,17 +229,17 @@ impl Client {
 impl Member {
     async fn status(&self) -> Result<MemberStatus, String> {
         let mut maintenance = MaintenanceClient::new(self.channel.clone());
-        let until = Instant::now() + ATTEMPT;
+        let until = Instant::now() + ATTEMPT_TIMEOUT;
         match timeout_at(until, maintenance.status(StatusRequest {})).await {
             Ok(Ok(answer)) => {
                 let answer = answer.into_inner();
                 let unknown = || format!("{:?} is not a version of etcd", answer.version);
                 Ok(MemberStatus {
                     version: Version::parse(&answer.version).ok_or_else(unknown)?,
-                    revision: headed(answer.header.as_ref()),
+                    revision: header_revision(answer.header.as_ref()),
                 })
             }
-            Ok(Err(status)) => Err(told(&status)),
+            Ok(Err(status)) => Err(message(&status)),
             Err(_) => Err("it does not answer".into()),
         }
     }

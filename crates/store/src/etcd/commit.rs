@@ -1,4 +1,4 @@
-//! A transaction: one `Txn`, compared by modification revision.
+//! Commits a transaction: one `Txn`, compared by modification revision.
 
 use prost::Message;
 
@@ -10,23 +10,23 @@ use super::wire::etcdserverpb::response_op::Response;
 use super::wire::etcdserverpb::{
     Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, TxnRequest, TxnResponse,
 };
-use super::wire::{headed, number};
+use super::wire::{header_revision, number};
 use crate::{
     Change, Check, Conflict, Entry, Error, Expect, Key, Outcome, Result, Revision, Transaction,
 };
 
-/// etcd's default limit for a request is 1.5 MiB; this leaves room for its own framing.
+/// etcd's default request limit is 1.5 MiB; this leaves room for its own framing.
 const REQUEST_BYTES: usize = (3 << 19) - (8 << 10);
 
-/// How often a transaction is made again whose conflict was gone when it was looked at.
+/// How often a transaction is retried if its conflict has disappeared when it is read.
 const ATTEMPTS: usize = 8;
 
 /// No key is ever modified at this revision.
 const NEVER: i64 = i64::MAX;
 
-/// Makes the transaction's changes if its checks hold.
+/// Applies the transaction's changes if its checks hold.
 pub(super) async fn commit(client: &Client, transaction: &Transaction) -> Result<Outcome> {
-    transaction.admit()?;
+    transaction.validate()?;
     for _ in 0..ATTEMPTS {
         let before = client.seen();
         let request = request(transaction);
@@ -39,7 +39,7 @@ pub(super) async fn commit(client: &Client, transaction: &Transaction) -> Result
         if answer.succeeded {
             return Ok(success(&answer));
         }
-        // etcd said that a check failed, so nothing was changed and all may be repeated.
+        // etcd reported a failed check, so nothing was changed and the request may be repeated.
         if let Some(conflict) = conflict(client, transaction, answer).await? {
             return Ok(Outcome::Conflict(conflict));
         }
@@ -48,16 +48,16 @@ pub(super) async fn commit(client: &Client, transaction: &Transaction) -> Result
     Err(Error::Unavailable(busy.into()))
 }
 
-/// The request, with a look at the checked keys for the case that a check fails.
+/// The request, which also reads the checked keys if a check fails.
 ///
-/// Only a transaction close to the size limit with long checked keys has no room for
-/// that; such a one goes without.
+/// Only a transaction close to the size limit with long checked keys has no room for these reads
+/// and is sent without.
 fn request(transaction: &Transaction) -> TxnRequest {
     let changes = transaction.changes().iter();
     let mut request = TxnRequest {
         compare: transaction.checks().iter().map(compare).collect(),
         success: changes.map(operation).collect(),
-        failure: looks(transaction.checks().iter().map(|check| &check.key)),
+        failure: reads(transaction.checks().iter().map(|check| &check.key)),
     };
     if request.encoded_len() > REQUEST_BYTES {
         request.failure.clear();
@@ -68,7 +68,7 @@ fn request(transaction: &Transaction) -> TxnRequest {
 fn compare(check: &Check) -> Compare {
     let revision = match check.expect {
         Expect::Absent => 0,
-        // etcd calls the revision of an absent key zero; a key that has a value has not.
+        // To etcd the revision of a missing key is zero; no existing key has it.
         Expect::At(Revision::ZERO) => NEVER,
         Expect::At(revision) => number(revision),
     };
@@ -90,19 +90,19 @@ fn operation(change: &Change) -> RequestOp {
     }
 }
 
-fn looks<'a>(keys: impl Iterator<Item = &'a Key>) -> Vec<RequestOp> {
-    let look = |key: &Key| RequestOp {
+fn reads<'a>(keys: impl Iterator<Item = &'a Key>) -> Vec<RequestOp> {
+    let read_keys = |key: &Key| RequestOp {
         request: Some(Request::RequestRange(RangeRequest {
             key: key.clone(),
             ..RangeRequest::default()
         })),
     };
-    keys.map(look).collect()
+    keys.map(read_keys).collect()
 }
 
-/// A put always changes something, a deletion only where there was a value.
+/// A put always changes a key, a deletion only an existing one.
 fn success(answer: &TxnResponse) -> Outcome {
-    let revision = headed(answer.header.as_ref());
+    let revision = header_revision(answer.header.as_ref());
     let changed = answer.responses.iter().any(|one| match &one.response {
         Some(Response::ResponsePut(_)) => true,
         Some(Response::ResponseDeleteRange(deletion)) => deletion.deleted > 0,
@@ -115,7 +115,7 @@ fn success(answer: &TxnResponse) -> Outcome {
     }
 }
 
-/// The first check that does not hold; `None` if all hold by the time they are looked at.
+/// The first check that does not hold; `None` if all hold by the time the keys are read.
 async fn conflict(
     client: &Client,
     transaction: &Transaction,
@@ -123,9 +123,9 @@ async fn conflict(
 ) -> Result<Option<Conflict>> {
     let checks = transaction.checks();
     if answer.responses.len() < checks.len() {
-        answer = look(client, checks.iter().map(|check| &check.key)).await?;
+        answer = read_keys(client, checks.iter().map(|check| &check.key)).await?;
     }
-    let revision = headed(answer.header.as_ref());
+    let revision = header_revision(answer.header.as_ref());
     let found = found(answer);
     let failed = checks.iter().zip(found).enumerate();
     let mut failed = failed.filter(|(_, (check, found))| !holds(check.expect, found.as_ref()));
@@ -144,15 +144,15 @@ fn holds(expect: Expect, found: Option<&Entry>) -> bool {
 }
 
 /// Reads some keys, all as of one revision.
-async fn look(client: &Client, keys: impl Iterator<Item = &Key>) -> Result<TxnResponse> {
+async fn read_keys(client: &Client, keys: impl Iterator<Item = &Key>) -> Result<TxnResponse> {
     let request = TxnRequest {
-        success: looks(keys),
+        success: reads(keys),
         ..TxnRequest::default()
     };
-    client.look(request).await.map_err(Failure::of_read)
+    client.read_txn(request).await.map_err(Failure::of_read)
 }
 
-/// What each look found, in the order of the looks.
+/// The entry that each read found, in the order of the reads.
 fn found(answer: TxnResponse) -> Vec<Option<Entry>> {
     let found = answer.responses.into_iter().map(|one| match one.response {
         Some(Response::ResponseRange(range)) => range.kvs.into_iter().next().map(Entry::from),
@@ -161,12 +161,12 @@ fn found(answer: TxnResponse) -> Vec<Option<Entry>> {
     found.collect()
 }
 
-/// What to say of a transaction that etcd answered with "no space".
+/// The error of a transaction that etcd answered with "no space".
 ///
-/// Most often etcd refused it. But one that is under way while the quota is crossed is
-/// written *and* answered so. A key that it puts tells which: had it been written, the
-/// key would be newer than all that was known `before`, and than what was checked; unless
-/// somebody else has already removed it again, and then nothing of it is left.
+/// In most cases etcd rejected it. But one in flight while the quota is exceeded is written *and*
+/// answered so. One of its puts tells which: if it was written, the key is newer than every
+/// revision known `before` and every checked one, unless another client has already deleted it
+/// again, and then none of it is left.
 async fn full(client: &Client, transaction: &Transaction, before: Revision) -> Error {
     let checked = transaction.checks().iter().map(|check| match check.expect {
         Expect::At(revision) => revision,
@@ -180,9 +180,9 @@ async fn full(client: &Client, transaction: &Transaction, before: Revision) -> E
             Change::Put { key, .. } => Some(key),
             Change::Delete { .. } => None,
         });
-    let looked = look(client, puts.take(1)).await.map(found);
+    let read = read_keys(client, puts.take(1)).await.map(found);
     let old = |entry: &Option<Entry>| entry.as_ref().is_none_or(|entry| entry.modified <= before);
-    match looked {
+    match read {
         Ok(entries) if entries.first().is_some_and(old) => Error::Full(
             "etcd has used up its quota; compact and defragment it, or raise the quota, \
              and disarm its alarm"

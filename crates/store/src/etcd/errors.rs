@@ -1,4 +1,4 @@
-//! What a failed request means: whether it happened, and what to say of it.
+//! Classifies failed requests: whether they happened, and the resulting error.
 
 use std::error::Error as _;
 
@@ -6,54 +6,54 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::{Error, Transaction};
 
-/// What is known of a request that was not answered well.
+/// The known outcome of a failed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// etcd: the revision is below the floor.
     Compacted,
-    /// etcd: the revision has not happened.
+    /// etcd: the revision has not been reached.
     Future,
-    /// etcd: the quota is used up. This alone does not say that nothing was written.
+    /// etcd: the quota is exceeded. This alone does not mean that nothing was written.
     Full,
-    /// etcd: the request is larger than it takes. It was not looked at.
+    /// etcd: the request is too large. It was not processed.
     TooLarge,
-    /// The answer is larger than we take.
+    /// The answer is larger than the client accepts.
     Oversized,
-    /// It did not get to this member, or this one does not do such things. Another may.
-    NotTaken(String),
-    /// etcd refused it before doing anything.
+    /// It did not reach this member, or the member cannot serve it. Another may.
+    NotSent(String),
+    /// etcd rejected it before doing anything.
     Refused(String),
-    /// Anything else: it may have been done, and may still be.
-    InDoubt(String),
+    /// Anything else: it may have been applied, and may still be.
+    Indeterminate(String),
 }
 
 impl Failure {
-    /// Whether a request that may be repeated is worth repeating elsewhere.
-    pub(super) const fn is_passing(&self) -> bool {
-        matches!(self, Self::NotTaken(_) | Self::InDoubt(_))
+    /// Whether a repeatable request should be sent to another member.
+    pub(super) const fn is_transient(&self) -> bool {
+        matches!(self, Self::NotSent(_) | Self::Indeterminate(_))
     }
 
-    /// The error of a request that changes nothing, or that may be repeated.
+    /// The error of a read or another repeatable request.
     pub(super) fn of_read(self) -> Error {
         Error::Unavailable(match self {
-            Self::NotTaken(detail) | Self::Refused(detail) | Self::InDoubt(detail) => detail,
+            Self::NotSent(detail) | Self::Refused(detail) | Self::Indeterminate(detail) => detail,
             Self::Compacted | Self::Future => "etcd refused a revision".into(),
             Self::Full | Self::TooLarge => "etcd has no room for the request".into(),
             Self::Oversized => "etcd's answer is too large".into(),
         })
     }
 
-    /// The error of a commit of so many bytes. Only what certainly did not happen may be
-    /// told as such.
+    /// The error of a commit of so many bytes. Only a commit that certainly did not happen may be
+    /// reported as not applied.
     pub(super) fn of_commit(self, bytes: usize) -> Error {
         match self {
-            Self::NotTaken(detail) | Self::Refused(detail) => Error::Unavailable(detail),
+            Self::NotSent(detail) | Self::Refused(detail) => Error::Unavailable(detail),
             Self::TooLarge => Error::TooLarge {
                 bytes,
                 limit: Transaction::MAX_BYTES,
             },
             Self::Full => Error::Indeterminate("etcd ran out of space while writing".into()),
-            Self::InDoubt(detail) => Error::Indeterminate(detail),
+            Self::Indeterminate(detail) => Error::Indeterminate(detail),
             Self::Compacted | Self::Future | Self::Oversized => {
                 Error::Indeterminate("etcd gave an answer that cannot be read".into())
             }
@@ -62,32 +62,33 @@ impl Failure {
 }
 
 impl From<Status> for Failure {
-    /// etcd tells its errors by code and text; the texts have not changed since 3.0.
+    /// etcd reports errors by code and text; the texts have not changed since 3.0.
     fn from(status: Status) -> Self {
-        let says = |text: &str| status.message().contains(text);
+        let contains = |text: &str| status.message().contains(text);
         match status.code() {
-            Code::OutOfRange if says("has been compacted") => Self::Compacted,
-            Code::OutOfRange if says("is a future revision") => Self::Future,
-            Code::OutOfRange if says("message length too large") => Self::Oversized,
-            Code::ResourceExhausted if says("database space exceeded") => Self::Full,
-            Code::ResourceExhausted if says("trying to send message larger") => Self::Oversized,
-            Code::ResourceExhausted if says("received message larger") => Self::TooLarge,
-            Code::ResourceExhausted if says("too many requests") => Self::Refused(told(&status)),
-            Code::InvalidArgument if says("request is too large") => Self::TooLarge,
-            // A learner, or a member that is still finding out what its cluster can do.
-            Code::FailedPrecondition => Self::NotTaken(told(&status)),
+            Code::OutOfRange if contains("has been compacted") => Self::Compacted,
+            Code::OutOfRange if contains("is a future revision") => Self::Future,
+            Code::OutOfRange if contains("message length too large") => Self::Oversized,
+            Code::ResourceExhausted if contains("database space exceeded") => Self::Full,
+            Code::ResourceExhausted if contains("trying to send message larger") => Self::Oversized,
+            Code::ResourceExhausted if contains("received message larger") => Self::TooLarge,
+            Code::ResourceExhausted if contains("too many requests") => {
+                Self::Refused(message(&status))
+            }
+            Code::InvalidArgument if contains("request is too large") => Self::TooLarge,
+            // A learner, or a member that is still discovering the capabilities of its cluster.
+            Code::FailedPrecondition => Self::NotSent(message(&status)),
             Code::InvalidArgument
             | Code::PermissionDenied
             | Code::Unauthenticated
-            | Code::Unimplemented => Self::Refused(told(&status)),
-            _ if never_connected(&status) => Self::NotTaken(told(&status)),
-            _ => Self::InDoubt(told(&status)),
+            | Code::Unimplemented => Self::Refused(message(&status)),
+            _ if never_connected(&status) => Self::NotSent(message(&status)),
+            _ => Self::Indeterminate(message(&status)),
         }
     }
 }
 
-/// Whether the failure came about while a connection was made, before any request was
-/// written to it.
+/// Whether the failure occurred while connecting, before any request was written.
 fn never_connected(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
@@ -99,8 +100,8 @@ fn never_connected(status: &Status) -> bool {
     false
 }
 
-/// etcd's own text, or the innermost cause of a failure on the way to it.
-pub(super) fn told(status: &Status) -> String {
+/// etcd's own text, or the innermost cause of a connection failure.
+pub(super) fn message(status: &Status) -> String {
     let mut innermost = None;
     let mut cause = status.source();
     while let Some(error) = cause {
@@ -118,8 +119,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_certainly_did_not_happen_is_told_as_such() {
-        let in_doubt = |text: &str| Failure::InDoubt(text.into());
+    fn only_certain_failures_are_reported_as_not_applied() {
+        let indeterminate = |text: &str| Failure::Indeterminate(text.into());
         let refused = |text: &str| Failure::Refused(text.into());
         for (code, text, expected) in [
             (Code::Unavailable, "etcdserver: no leader", None),
@@ -135,7 +136,7 @@ mod tests {
             (
                 Code::FailedPrecondition,
                 "etcdserver: rpc not supported for learner",
-                Some(Failure::NotTaken(
+                Some(Failure::NotSent(
                     "etcdserver: rpc not supported for learner".into(),
                 )),
             ),
@@ -165,7 +166,7 @@ mod tests {
                 Some(Failure::Future),
             ),
         ] {
-            let expected = expected.unwrap_or_else(|| in_doubt(text));
+            let expected = expected.unwrap_or_else(|| indeterminate(text));
             assert_eq!(Failure::from(Status::new(code, text)), expected, "{text}");
         }
     }

@@ -12,31 +12,31 @@ use super::stream::Stream;
 use super::wire::{self, Span, number, probe};
 use crate::{Error, Result};
 
-/// etcd looks after a watch that begins in the past every 100 ms.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// etcd processes a watch that begins in the past every 100 ms.
+const FLOOR_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Forgets the history before `floor`.
+/// Compacts the history before `floor`.
 pub(super) async fn compact(client: &Client, floor: Revision) -> Result<()> {
     if floor == Revision::ZERO {
         return Ok(());
     }
     match client.compact(number(floor)).await {
         Err(Failure::Compacted) => Ok(()),
-        done => settle(client, number(floor), done).await,
+        done => resolve_failure(client, number(floor), done).await,
     }
 }
 
-/// Whether the history after `after` is still there.
-pub(super) async fn reach(client: &Client, after: Revision) -> Result<()> {
+/// Checks that the history after `after` is still kept.
+pub(super) async fn check_floor(client: &Client, after: Revision) -> Result<()> {
     let start = number(after).max(1);
     match client.range(probe(start)).await {
         Ok(_) | Err(Failure::Future) => Ok(()),
-        failed => settle(client, start, failed).await.map(drop),
+        failed => resolve_failure(client, start, failed).await.map(drop),
     }
 }
 
-/// Says of a revision that cannot be read what can be instead.
-pub(super) async fn settle<T>(
+/// Turns an unreadable revision into an error with the nearest readable one.
+pub(super) async fn resolve_failure<T>(
     client: &Client,
     revision: i64,
     read: Result<T, Failure>,
@@ -44,7 +44,7 @@ pub(super) async fn settle<T>(
     match read {
         Ok(read) => Ok(read),
         Err(Failure::Compacted) => Err(Error::Compacted {
-            floor: above(client, revision).await,
+            floor: find_floor(client, revision).await,
         }),
         Err(Failure::Future) => Err(Error::Future {
             current: range::revision(client).await?,
@@ -53,20 +53,21 @@ pub(super) async fn settle<T>(
     }
 }
 
-/// The floor, which is known to be above `revision`.
+/// Finds the floor, which is known to be above `revision`.
 ///
-/// etcd refuses to read below its floor without saying where that is; but a watch from
-/// below is cancelled with it. If that does not come in time, the floor is at least the
-/// next revision, and that is the answer.
-async fn above(client: &Client, revision: i64) -> Revision {
-    let told = timeout(PATIENCE, ask(client, revision)).await;
-    told.ok()
+/// etcd rejects a read below its floor without naming the floor; but it cancels a watch from below
+/// with it. If that does not arrive in time, the floor is at least the next revision, and that is
+/// returned.
+async fn find_floor(client: &Client, revision: i64) -> Revision {
+    let floor = timeout(FLOOR_TIMEOUT, read_floor(client, revision)).await;
+    floor
+        .ok()
         .flatten()
         .unwrap_or_else(|| wire::revision(revision).next())
 }
 
-async fn ask(client: &Client, revision: i64) -> Option<Revision> {
-    let mut stream = Stream::open(client, 0, &Span::nothing(), revision)
+async fn read_floor(client: &Client, revision: i64) -> Option<Revision> {
+    let mut stream = Stream::open(client, 0, &Span::probe(), revision)
         .await
         .ok()?;
     loop {

@@ -1,33 +1,33 @@
-//! Where an etcd is, and what is wrong with what was said about that.
+//! How to reach an etcd cluster, and configuration errors.
 
 use std::fmt;
 use std::time::Duration;
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
-use super::version::{OLDEST, Version};
+use super::version::{MIN_VERSION, Version};
 
-/// Which etcd, and how to reach it.
+/// The etcd cluster, and how to reach it.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The members' addresses, each `http://host:port` or `https://host:port`.
     pub endpoints: Vec<String>,
-    /// For `https` endpoints, and then for all of them.
+    /// Required for `https` endpoints, and then for all of them.
     pub tls: Option<Tls>,
-    /// How long one call may take, attempts on other members included.
+    /// The timeout of one call, including attempts on other members.
     pub timeout: Duration,
 }
 
 impl Options {
-    /// Longer than etcd's own limit of 7 s, so that its answer comes before our doubt.
+    /// Longer than etcd's own limit of 7 s, so that its answer arrives first.
     const TIMEOUT: Duration = Duration::from_secs(10);
-    /// How long a member may take to accept a connection.
-    const CONNECT: Duration = Duration::from_secs(2);
-    /// How often a connection in use is probed. etcd closes those that do it more often
-    /// than every 5 s, or while there is nothing under way.
-    const PROBE: Duration = Duration::from_secs(10);
+    /// The timeout for connecting to a member.
+    const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+    /// The keepalive interval of a connection in use. etcd closes connections that send keepalives
+    /// more often than every 5 s, or while idle.
+    const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-    /// These members, without TLS, with the default limits.
+    /// These members, without TLS, with the default timeouts.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
@@ -43,7 +43,7 @@ impl Options {
         self
     }
 
-    /// The endpoints, ready to be connected to.
+    /// Parses the endpoints.
     pub(super) fn parse(&self) -> Result<Vec<Endpoint>, ConnectError> {
         if self.endpoints.is_empty() {
             return Err(ConnectError::NoEndpoint);
@@ -53,35 +53,37 @@ impl Options {
     }
 
     fn parse_one(&self, text: &str) -> Result<Endpoint, ConnectError> {
-        let bad = |reason| ConnectError::Endpoint {
+        let invalid = |reason| ConnectError::Endpoint {
             endpoint: text.to_owned(),
             reason,
         };
-        let not_an_address = |_| bad("it is not a URL");
+        let not_an_address = |_| invalid("not a URL");
         let endpoint = Endpoint::from_shared(text.to_owned()).map_err(not_an_address)?;
         let endpoint = endpoint
-            .connect_timeout(Self::CONNECT)
-            .http2_keep_alive_interval(Self::PROBE)
-            .keep_alive_timeout(Self::PROBE / 2)
+            .connect_timeout(Self::CONNECT_TIMEOUT)
+            .http2_keep_alive_interval(Self::KEEPALIVE_INTERVAL)
+            .keep_alive_timeout(Self::KEEPALIVE_INTERVAL / 2)
             .tcp_nodelay(true);
         match (endpoint.uri().scheme_str(), &self.tls) {
             (Some("http"), None) => Ok(endpoint),
             (Some("https"), Some(tls)) => endpoint
                 .tls_config(tls.config())
                 .map_err(|error| ConnectError::Certificates(error.to_string())),
-            (Some("http"), Some(_)) => Err(bad("there are certificates, and it is not https")),
-            (Some("https"), None) => Err(bad("it is https, and there is no CA to trust")),
-            _ => Err(bad("it begins with neither http:// nor https://")),
+            (Some("http"), Some(_)) => Err(invalid(
+                "certificates are configured, but the endpoint is not https",
+            )),
+            (Some("https"), None) => Err(invalid("the endpoint is https, but no CA is configured")),
+            _ => Err(invalid("the scheme is neither http nor https")),
         }
     }
 }
 
-/// Whom to trust, and how to prove who we are. All in PEM.
+/// CA and client certificates, all in PEM.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// The certificates of the authorities that may have signed etcd's.
+    /// The CA certificates that may have signed etcd's.
     pub ca: Vec<u8>,
-    /// Ours, where etcd asks for one.
+    /// The client certificate, if etcd requires one.
     pub client: Option<ClientCertificate>,
 }
 
@@ -110,24 +112,24 @@ impl Tls {
     }
 }
 
-/// Why there is no connection to an etcd.
+/// Why no connection to etcd was made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// None was given.
+    /// No endpoint was given.
     #[error("no etcd endpoint is given")]
     NoEndpoint,
 
-    /// What was given is not one, or does not fit the certificates.
+    /// An endpoint is invalid or does not match the TLS options.
     #[error("{endpoint} cannot be used as an etcd endpoint: {reason}")]
     Endpoint {
-        /// What was given.
+        /// The endpoint.
         endpoint: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: &'static str,
     },
 
-    /// The certificates or the key are not what they should be.
+    /// The certificates or the key are invalid.
     #[error("the certificates for etcd cannot be used: {0}")]
     Certificates(String),
 
@@ -136,19 +138,19 @@ pub enum ConnectError {
     Unreachable {
         /// The first of them.
         endpoint: String,
-        /// Why it does not.
+        /// Why it does not answer.
         reason: String,
     },
 
-    /// A member is older than the engine can be right with.
+    /// A member is too old for the engine to be correct.
     #[error(
-        "etcd at {endpoint} has version {version}; at least {OLDEST} is needed, because \
+        "etcd at {endpoint} has version {version}; at least {MIN_VERSION} is needed, because \
          before it a watch could be told that it is further than the events it got"
     )]
     TooOld {
-        /// Where.
+        /// The endpoint.
         endpoint: String,
-        /// What it says of itself.
+        /// Its version.
         version: Version,
     },
 }
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_does_not_fit_is_refused_with_the_reason() {
+    fn invalid_endpoint_is_refused_with_a_reason() {
         let tls = || {
             Some(Tls {
                 ca: Vec::new(),
@@ -173,21 +175,21 @@ mod tests {
         };
         assert_eq!(refusal(&[], None), ConnectError::NoEndpoint);
         for (text, tls, expected) in [
-            ("", None, "it is not a URL"),
+            ("", None, "not a URL"),
             (
                 "localhost:2379",
                 None,
-                "it begins with neither http:// nor https://",
+                "the scheme is neither http nor https",
             ),
             (
                 "https://h:1",
                 None,
-                "it is https, and there is no CA to trust",
+                "the endpoint is https, but no CA is configured",
             ),
             (
                 "http://h:1",
                 tls(),
-                "there are certificates, and it is not https",
+                "certificates are configured, but the endpoint is not https",
             ),
         ] {
             let ConnectError::Endpoint { endpoint, reason } = refusal(&[text], tls) else {
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_key_is_never_printed() {
+    fn private_key_is_never_printed() {
         let client = Some(ClientCertificate {
             cert: b"cert".to_vec(),
             key: b"key".to_vec(),

@@ -1,4 +1,4 @@
-//! A range, read in pages that are all of one revision.
+//! Reads a range in pages of one revision.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use tokio::time::Instant;
 
 use super::client::{Client, PAGE_BYTES};
 use super::errors::Failure;
-use super::floor::settle;
+use super::floor::resolve_failure;
 use super::wire::etcdserverpb::{RangeRequest, RangeResponse};
-use super::wire::{Span, headed, number, probe};
+use super::wire::{Span, header_revision, number, probe};
 use crate::{At, Entry, Error, KeyRange, Page, Result, Revision};
 
-/// The entries of the first page, when nothing is known yet of their size.
+/// The size of the first page, while the size of entries is unknown.
 const FIRST_PAGE: usize = 500;
-/// The most entries of a page. Not fewer, because etcd counts what is left of the range
-/// for each page.
-const LARGEST_PAGE: usize = 10_000;
-/// How long the newest state is tried for while compaction overtakes it.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The largest number of entries in a page. Large, because etcd counts the rest of the range for
+/// each page.
+const MAX_PAGE: usize = 10_000;
+/// How long a read of the newest state is retried while compaction overtakes it.
+const LATEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The store's revision, not older than any answer given before.
+/// The store's revision, not older than any earlier answer.
 pub(super) async fn revision(client: &Client) -> Result<Revision> {
     let answer = client.range(probe(0)).await.map_err(Failure::of_read)?;
-    Ok(headed(answer.header.as_ref()))
+    Ok(header_revision(answer.header.as_ref()))
 }
 
 /// The entries of `range` at `at`.
@@ -38,15 +38,15 @@ pub(super) async fn range(
         At::Revision(revision) => {
             let pinned = pinned(client, revision).await?;
             let read = read(client, range, pinned, limit).await;
-            let page = settle(client, pinned, read).await?;
+            let page = resolve_failure(client, pinned, read).await?;
             Ok(Page { revision, ..page })
         }
         At::Latest => latest(client, range, limit).await,
     }
 }
 
-/// The revision as etcd can be asked for it. It takes zero to mean the newest; its first
-/// revision is one, and nothing is there yet either.
+/// The revision as it is sent to etcd, where zero means the newest state. Its first revision is
+/// one, and the store is still empty there.
 async fn pinned(client: &Client, revision: Revision) -> Result<i64> {
     match number(revision) {
         i64::MAX => Err(Error::Future {
@@ -56,9 +56,9 @@ async fn pinned(client: &Client, revision: Revision) -> Result<i64> {
     }
 }
 
-/// Reads the newest state. If it is compacted between two pages, begins again.
+/// Reads the newest state. If it is compacted between two pages, starts again.
 async fn latest(client: &Client, range: &KeyRange, limit: usize) -> Result<Page> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + LATEST_TIMEOUT;
     loop {
         match read(client, range, 0, limit).await {
             Err(Failure::Compacted) if Instant::now() < deadline => {}
@@ -76,14 +76,14 @@ async fn read(
     limit: usize,
 ) -> Result<Page, Failure> {
     let Some(mut span) = Span::of(range) else {
-        return nothing(client, revision).await;
+        return empty_page(client, revision).await;
     };
     let mut entries: Vec<Entry> = Vec::new();
     let mut pinned = revision;
     let mut size = FIRST_PAGE;
     loop {
         let wanted = size.min(limit - entries.len());
-        let answer = match ask(client, &span, pinned, wanted).await {
+        let answer = match request_page(client, &span, pinned, wanted).await {
             Err(Failure::Oversized) if wanted > 1 => {
                 size = wanted / 4 + 1;
                 continue;
@@ -91,7 +91,7 @@ async fn read(
             answer => answer?,
         };
         if pinned == 0 {
-            pinned = number(headed(answer.header.as_ref()));
+            pinned = number(header_revision(answer.header.as_ref()));
         }
         size = next_size(&answer).unwrap_or(size);
         let more = answer.more;
@@ -108,10 +108,10 @@ async fn read(
     }
 }
 
-/// A range that can hold nothing: what is left to say is the revision.
-async fn nothing(client: &Client, revision: i64) -> Result<Page, Failure> {
+/// An empty range: only the revision has to be read.
+async fn empty_page(client: &Client, revision: i64) -> Result<Page, Failure> {
     let answer = client.range(probe(revision)).await?;
-    let current = number(headed(answer.header.as_ref()));
+    let current = number(header_revision(answer.header.as_ref()));
     let pinned = if revision == 0 { current } else { revision };
     Ok(page(Vec::new(), pinned, false))
 }
@@ -124,7 +124,7 @@ fn page(entries: Vec<Entry>, revision: i64, more: bool) -> Page {
     }
 }
 
-async fn ask(
+async fn request_page(
     client: &Client,
     span: &Span,
     revision: i64,
@@ -140,10 +140,10 @@ async fn ask(
     client.range(request).await
 }
 
-/// As many entries as fill a quarter of what an answer may hold, if the rest is like these.
+/// The number of entries that fill a quarter of the largest page, if the rest is like these.
 fn next_size(answer: &RangeResponse) -> Option<usize> {
     let bytes = |entry: &super::wire::mvccpb::KeyValue| entry.key.len() + entry.value.len();
     let total: usize = answer.kvs.iter().map(bytes).sum();
     let mean = total.checked_div(answer.kvs.len())?.max(1);
-    Some((PAGE_BYTES / 4 / mean).clamp(1, LARGEST_PAGE))
+    Some((PAGE_BYTES / 4 / mean).clamp(1, MAX_PAGE))
 }

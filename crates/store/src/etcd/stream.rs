@@ -13,8 +13,8 @@ use super::wire::etcdserverpb::{
     WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse,
 };
 
-/// A response is cut at etcd's request limit, unless it is a single event. The limit is
-/// 1.5 MiB by default and can be raised by whoever runs it.
+/// A response is split at etcd's request limit, unless it is a single event. The limit is 1.5 MiB
+/// by default and configurable.
 const RESPONSE_BYTES: usize = 64 << 20;
 
 /// An open stream.
@@ -24,7 +24,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Watches `span` from the revision `start` on, that one included.
+    /// Watches `span` from the revision `start` on, inclusive.
     pub(super) async fn open(
         client: &Client,
         nth: usize,
@@ -39,10 +39,10 @@ impl Stream {
             progress_notify: true,
             fragment: true,
         });
-        // The channel is new and its other end is here: there is room.
+        // The channel is new and its receiver is still here: there is room.
         let _ = requests.try_send(request(create));
         let mut create = Request::new(ReceiverStream::new(receiver));
-        // A member that has lost its leader ends the stream, instead of staying silent.
+        // A member that has lost its leader ends the stream instead of staying silent.
         let metadata = create.metadata_mut();
         metadata.insert("hasleader", MetadataValue::from_static("true"));
         let channel = client.dedicated(nth).await?;
@@ -54,18 +54,18 @@ impl Stream {
         })
     }
 
-    /// The next response. Dropping the future loses nothing.
+    /// Returns the next response. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<WatchResponse, Status> {
         let ended = || Status::unavailable("etcd ended the stream");
         self.responses.message().await?.ok_or_else(ended)
     }
 
-    /// Asks how far the watch is. etcd does not answer while it is behind.
-    pub(super) fn ask(&self) {
-        let ask = RequestUnion::ProgressRequest(WatchProgressRequest {});
-        // No room means that earlier questions are still on their way; a stream that is
-        // over tells so where it is read.
-        let _ = self.requests.try_send(request(ask));
+    /// Requests progress. etcd does not answer while the watch is behind.
+    pub(super) fn request_progress(&self) {
+        let request_progress = RequestUnion::ProgressRequest(WatchProgressRequest {});
+        // A full channel means that earlier requests are still on their way; the end of the stream
+        // is noticed by its reader.
+        let _ = self.requests.try_send(request(request_progress));
     }
 }
 

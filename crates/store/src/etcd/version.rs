@@ -1,17 +1,17 @@
-//! Which etcd the engine can be right with.
+//! The version of etcd that the engine requires.
 
 use std::fmt;
 
-/// The first version whose watch progress never runs ahead of the events
+/// The first version in which watch progress is never ahead of the events
 /// (<https://github.com/etcd-io/etcd/issues/15220>).
-pub(super) const OLDEST: Version = Version([3, 5, 13]);
+pub(super) const MIN_VERSION: Version = Version([3, 5, 13]);
 
 /// A released version of etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version([u32; 3]);
 
 impl Version {
-    /// What comes after a hyphen or a plus (`3.6.0-rc.1`) does not matter here.
+    /// A suffix after a hyphen or a plus (`3.6.0-rc.1`) is ignored.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let released = text.split(['-', '+']).next()?;
         let mut parts = released.split('.');
@@ -44,9 +44,9 @@ mod tests {
             ("3.6.0.1", None),
             ("", None),
         ] {
-            let found = Version::parse(text).map(|version| version >= OLDEST);
+            let found = Version::parse(text).map(|version| version >= MIN_VERSION);
             assert_eq!(found, new_enough, "{text}");
         }
-        assert_eq!(OLDEST.to_string(), "3.5.13");
+        assert_eq!(MIN_VERSION.to_string(), "3.5.13");
     }
 }

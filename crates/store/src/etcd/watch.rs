@@ -1,6 +1,6 @@
-//! A watch: a task that follows etcd across lost connections, and the cursor that reads it.
+//! A watch: a task that follows etcd across lost connections, and the cursor that reads its items.
 
-mod assembly;
+mod assembler;
 mod follower;
 
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use super::client::Client;
 use super::{floor, range};
 use crate::{Error, KeyRange, Result, Watch, WatchItem};
 
-/// Items that are fetched before they are asked for. A watcher that falls behind by more
-/// stops the stream, and etcd keeps the rest until it is compacted.
-const AHEAD: usize = 16;
+/// The number of items fetched ahead. A watcher that falls further behind stops the stream, and
+/// etcd keeps the rest until it is compacted.
+const BUFFERED_ITEMS: usize = 16;
 
 /// The watcher's side.
 pub(super) struct Cursor {
     client: Arc<Client>,
     items: mpsc::Receiver<Result<WatchItem>>,
-    /// The revision that a progress item must reach.
+    /// The revision that the next progress item must reach.
     target: watch::Sender<Revision>,
     follower: JoinHandle<()>,
 }
 
 impl Cursor {
-    /// Every change in `range` after `after`.
+    /// Watches every change in `range` after `after`.
     pub(super) async fn open(
         client: Arc<Client>,
         range: KeyRange,
         after: Revision,
     ) -> Result<Self> {
-        floor::reach(&client, after).await?;
-        let (items, receiver) = mpsc::channel(AHEAD);
+        floor::check_floor(&client, after).await?;
+        let (items, receiver) = mpsc::channel(BUFFERED_ITEMS);
         let target = watch::Sender::new(Revision::ZERO);
         let follower = Follower::new(Arc::clone(&client), range, after, items, &target);
         Ok(Self {
@@ -51,15 +51,15 @@ impl Cursor {
 #[async_trait]
 impl Watch for Cursor {
     async fn next(&mut self) -> Result<WatchItem> {
-        let over = || Error::Unavailable("the watch is over".into());
-        self.items.recv().await.ok_or_else(over)?
+        let ended = || Error::Unavailable("the watch is over".into());
+        self.items.recv().await.ok_or_else(ended)?
     }
 
-    /// etcd's own answer is only as new as the member that gives it, so what it must
-    /// reach is asked for first.
+    /// etcd's own progress is only as new as the answering member, so the revision that it must
+    /// reach is read first.
     async fn request_progress(&mut self) -> Result<()> {
-        let now = range::revision(&self.client).await?;
-        self.target.send_replace(now);
+        let current = range::revision(&self.client).await?;
+        self.target.send_replace(current);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What commits promise.
+//! Laws of commits.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ async fn conflict(store: &dyn Store, transaction: Transaction) -> Conflict {
     }
 }
 
-pub async fn an_empty_store_has_a_revision_and_nothing_else(store: Subject) {
+pub async fn empty_store_has_only_a_revision(store: Subject) {
     let revision = store.revision().await.expect("revision");
     assert!(revision > Revision::ZERO, "zero is before every state");
     let page = store.range(&everything(), At::Latest, None).await.unwrap();
@@ -24,7 +24,7 @@ pub async fn an_empty_store_has_a_revision_and_nothing_else(store: Subject) {
     assert_eq!(store.get(&key("a")).await, Ok(None));
 }
 
-pub async fn a_created_key_is_there_as_it_was_written(store: Subject) {
+pub async fn created_key_is_read_back(store: Subject) {
     let before = store.revision().await.unwrap();
     let revision = commit(&*store, Transaction::create(key("a"), value("1"))).await;
     assert!(revision > before);
@@ -34,7 +34,7 @@ pub async fn a_created_key_is_there_as_it_was_written(store: Subject) {
     assert_eq!(store.revision().await, Ok(revision));
 }
 
-pub async fn creating_an_existing_key_conflicts_and_shows_it(store: Subject) {
+pub async fn creating_an_existing_key_conflicts_and_returns_it(store: Subject) {
     let created = put(&*store, "a", "1").await;
     let refused = conflict(&*store, Transaction::create(key("a"), value("2"))).await;
     let found = entry("a", "1", created, created);
@@ -45,7 +45,7 @@ pub async fn creating_an_existing_key_conflicts_and_shows_it(store: Subject) {
     assert_eq!(store.revision().await, Ok(created), "nothing happened");
 }
 
-pub async fn an_update_needs_the_revision_of_what_it_replaces(store: Subject) {
+pub async fn update_requires_the_current_revision(store: Subject) {
     let created = put(&*store, "a", "1").await;
     let update = |at, text| Transaction::update(key("a"), at, value(text));
     let updated = commit(&*store, update(created, "2")).await;
@@ -58,7 +58,7 @@ pub async fn an_update_needs_the_revision_of_what_it_replaces(store: Subject) {
     assert_eq!(store.get(&key("a")).await, Ok(Some(current)));
 }
 
-pub async fn a_removed_key_is_gone_and_can_be_created_anew(store: Subject) {
+pub async fn deleted_key_is_gone_and_can_be_created_again(store: Subject) {
     let created = put(&*store, "a", "1").await;
     let stale = Transaction::remove(key("a"), created.previous());
     let found = entry("a", "1", created, created);
@@ -71,7 +71,7 @@ pub async fn a_removed_key_is_gone_and_can_be_created_anew(store: Subject) {
     assert_eq!(store.get(&key("a")).await, Ok(Some(expected)));
 }
 
-pub async fn a_check_on_a_missing_key_conflicts_with_nothing_found(store: Subject) {
+pub async fn check_on_a_missing_key_conflicts_without_an_entry(store: Subject) {
     let revision = put(&*store, "other", "1").await;
     let update = Transaction::update(key("a"), revision, value("1"));
     let refused = conflict(&*store, update).await;
@@ -82,7 +82,7 @@ pub async fn a_check_on_a_missing_key_conflicts_with_nothing_found(store: Subjec
     assert_eq!((refused.found, refused.revision), (None, gone));
 }
 
-pub async fn the_first_check_that_fails_is_named(store: Subject) {
+pub async fn first_failed_check_is_reported(store: Subject) {
     let a = put(&*store, "a", "1").await;
     let b = put(&*store, "b", "2").await;
     let transaction = Transaction::new()
@@ -96,7 +96,7 @@ pub async fn the_first_check_that_fails_is_named(store: Subject) {
     assert_eq!(refused.found, Some(entry("b", "2", b, b)));
 }
 
-pub async fn a_transaction_changes_all_of_its_keys_or_none(store: Subject) {
+pub async fn transaction_changes_all_keys_or_none(store: Subject) {
     let a = put(&*store, "a", "1").await;
     let both = |at| {
         Transaction::new()
@@ -116,7 +116,7 @@ pub async fn a_transaction_changes_all_of_its_keys_or_none(store: Subject) {
     assert_eq!(list(&*store, At::Latest).await, expected);
 }
 
-pub async fn the_keys_of_a_transaction_share_its_revision(store: Subject) {
+pub async fn keys_of_a_transaction_share_its_revision(store: Subject) {
     let names: Vec<String> = (0..20).map(|n| format!("{n:02}")).collect();
     let transaction = names.iter().fold(Transaction::new(), |transaction, name| {
         transaction
@@ -133,7 +133,7 @@ pub async fn the_keys_of_a_transaction_share_its_revision(store: Subject) {
     assert_eq!(list(&*store, At::Latest).await, expected);
 }
 
-pub async fn what_changes_nothing_takes_no_revision(store: Subject) {
+pub async fn commit_without_effect_takes_no_revision(store: Subject) {
     let revision = put(&*store, "a", "1").await;
     let unchanged = Ok(Outcome::Unchanged(revision));
     let absent = Transaction::new().delete(key("b")).delete(key("c"));
@@ -142,11 +142,11 @@ pub async fn what_changes_nothing_takes_no_revision(store: Subject) {
     assert_eq!(store.commit(checked).await, unchanged);
     assert_eq!(store.commit(Transaction::new()).await, unchanged);
     assert_eq!(store.revision().await, Ok(revision));
-    // The same value again is a change: the store does not look into values.
+    // The same value again is a change: the store does not compare values.
     assert_eq!(put(&*store, "a", "1").await, revision.next());
 }
 
-pub async fn checks_and_changes_of_different_keys_go_together(store: Subject) {
+pub async fn checks_and_changes_may_concern_different_keys(store: Subject) {
     let guard = put(&*store, "guard", "open").await;
     let guarded = |name: &str, at| {
         Transaction::new()
@@ -160,7 +160,7 @@ pub async fn checks_and_changes_of_different_keys_go_together(store: Subject) {
     assert_eq!(store.get(&key("b")).await, Ok(None));
 }
 
-pub async fn unchecked_changes_happen_whatever_was_there(store: Subject) {
+pub async fn unchecked_changes_always_apply(store: Subject) {
     let first = put(&*store, "a", "1").await;
     let second = put(&*store, "a", "2").await;
     let expected = entry("a", "2", first, second);
@@ -176,7 +176,7 @@ pub async fn unchecked_changes_happen_whatever_was_there(store: Subject) {
     );
 }
 
-pub async fn transactions_outside_the_contract_are_refused_and_change_nothing(store: Subject) {
+pub async fn invalid_transactions_are_refused_without_effect(store: Subject) {
     let revision = put(&*store, "a", "1").await;
     let many = (0..=Transaction::MAX_OPERATIONS).fold(Transaction::new(), |t, n| {
         t.put(key(&n.to_string()), value("x"))
@@ -207,7 +207,7 @@ pub async fn transactions_outside_the_contract_are_refused_and_change_nothing(st
     assert_eq!(store.revision().await, Ok(revision));
 }
 
-pub async fn the_largest_transaction_is_taken(store: Subject) {
+pub async fn largest_transaction_is_accepted(store: Subject) {
     let room = Transaction::MAX_BYTES - key("h").len();
     let value = Bytes::from((0..room).map(|n| n as u8).collect::<Vec<_>>());
     commit(&*store, Transaction::new().put(key("h"), value.clone())).await;

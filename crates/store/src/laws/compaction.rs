@@ -1,15 +1,15 @@
-//! What compaction promises.
+//! Laws of compaction.
 
 use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::{PATIENCE, delete, entry, everything, key, list, next_changes, put};
+use super::{WAIT_TIMEOUT, delete, entry, everything, key, list, next_changes, put};
 use crate::{At, Changed, Error, Revision, Store};
 
 type Subject = Arc<dyn Store>;
 
-/// Some keys with some history; the revisions at which it happened.
+/// Creates some keys with some history, and returns its revisions.
 async fn history(store: &dyn Store) -> Vec<Revision> {
     let mut revisions = vec![];
     for round in 0..4 {
@@ -33,7 +33,7 @@ pub async fn below_the_floor_nothing_can_be_read(store: Subject) {
     }
 }
 
-pub async fn at_and_above_the_floor_everything_is_as_it_was(store: Subject) {
+pub async fn state_at_and_above_the_floor_is_unchanged(store: Subject) {
     let revisions = history(&*store).await;
     for floor in [3, 4, 5, 10, 15] {
         let mut before = vec![];
@@ -48,7 +48,7 @@ pub async fn at_and_above_the_floor_everything_is_as_it_was(store: Subject) {
     }
 }
 
-pub async fn the_floor_never_goes_down(store: Subject) {
+pub async fn floor_never_decreases(store: Subject) {
     let revisions = history(&*store).await;
     let floor = revisions[8];
     store.compact(floor).await.unwrap();
@@ -61,14 +61,14 @@ pub async fn the_floor_never_goes_down(store: Subject) {
     list(&*store, At::Revision(floor)).await;
 }
 
-pub async fn a_floor_that_has_not_happened_is_refused(store: Subject) {
+pub async fn future_floor_is_refused(store: Subject) {
     let current = put(&*store, "a", "1").await;
     let refused = store.compact(current.next()).await;
     assert_eq!(refused, Err(Error::Future { current }));
     list(&*store, At::Revision(current)).await;
 }
 
-pub async fn a_watch_from_below_the_floor_is_told_so(store: Subject) {
+pub async fn watch_from_below_the_floor_is_compacted(store: Subject) {
     let revisions = history(&*store).await;
     let floor = revisions[9];
     store.compact(floor).await.unwrap();
@@ -76,15 +76,15 @@ pub async fn a_watch_from_below_the_floor_is_told_so(store: Subject) {
         let refused = match store.watch(everything(), after).await {
             Err(error) => error,
             Ok(mut watch) => {
-                let told = timeout(PATIENCE, watch.next()).await.unwrap();
-                told.expect_err("a change, although some before it are gone")
+                let delivered = timeout(WAIT_TIMEOUT, watch.next()).await.unwrap();
+                delivered.expect_err("a change, although some before it are gone")
             }
         };
         assert_eq!(refused, Error::Compacted { floor }, "after {after}");
     }
 }
 
-pub async fn a_watch_from_the_floor_is_complete(store: Subject) {
+pub async fn watch_from_the_floor_is_complete(store: Subject) {
     let revisions = history(&*store).await;
     store.compact(revisions[9]).await.unwrap();
     let mut watch = store.watch(everything(), revisions[9]).await.unwrap();
@@ -92,8 +92,8 @@ pub async fn a_watch_from_the_floor_is_complete(store: Subject) {
         assert_eq!(next_changes(&mut *watch).await.0, *revision);
     }
     let gone = delete(&*store, "c").await;
-    let told = next_changes(&mut *watch).await;
-    assert_eq!(told, (gone, vec![Changed::Deleted(key("c"))]));
+    let delivered = next_changes(&mut *watch).await;
+    assert_eq!(delivered, (gone, vec![Changed::Deleted(key("c"))]));
 }
 
 pub async fn keys_that_never_change_survive_every_compaction(store: Subject) {
@@ -124,9 +124,9 @@ pub async fn compaction_changes_neither_state_nor_revision(store: Subject) {
     );
     let next = put(&*store, "b", "new").await;
     assert_eq!(next, last.next());
-    let told = next_changes(&mut *watch).await;
+    let delivered = next_changes(&mut *watch).await;
     assert_eq!(
-        told,
+        delivered,
         (next, vec![Changed::Put(entry("b", "new", next, next))])
     );
 }

@@ -1,4 +1,4 @@
-//! What holds when many call at once.
+//! Laws of concurrent calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::history::{Call, History, Moment, What};
-use super::model::Dice;
+use super::history::{Call, History, Operation, Time};
+use super::model::Rng;
 use super::{commit, everything, key, next, put, value};
 use crate::{At, Changed, Expect, Outcome, Revision, Store, Transaction, Watch, WatchItem};
 
 type Subject = Arc<dyn Store>;
 
-pub async fn of_many_who_create_one_key_one_succeeds(store: Subject) {
+pub async fn one_of_many_concurrent_creates_succeeds(store: Subject) {
     for round in 0..10 {
         let mut tasks = JoinSet::new();
         for n in 0..32 {
@@ -76,7 +76,7 @@ async fn increment(store: &dyn Store) {
     }
 }
 
-pub async fn reads_are_as_new_as_what_was_acknowledged(store: Subject) {
+pub async fn reads_show_every_acknowledged_commit(store: Subject) {
     let mut tasks = JoinSet::new();
     for writer in 0..4 {
         let store = Arc::clone(&store);
@@ -105,7 +105,7 @@ pub async fn reads_are_as_new_as_what_was_acknowledged(store: Subject) {
     tasks.join_all().await;
 }
 
-pub async fn a_concurrent_history_holds_together(store: Subject) {
+pub async fn concurrent_history_is_consistent(store: Subject) {
     commit(&*store, Transaction::create(key("0"), value("initial"))).await;
     let recorder = Recorder::begin(Arc::clone(&store)).await;
     let mut tasks = JoinSet::new();
@@ -115,10 +115,10 @@ pub async fn a_concurrent_history_holds_together(store: Subject) {
     let calls = tasks.join_all().await.concat();
     let history = recorder.end(calls).await;
     assert!(history.log.len() > 300, "{} changes", history.log.len());
-    history.judge().unwrap();
+    history.check().unwrap();
 }
 
-/// Works on a store and writes down what it asked and was told.
+/// Calls a store and records requests and answers.
 #[derive(Clone)]
 pub struct Recorder {
     store: Subject,
@@ -128,7 +128,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins with what the store holds now.
+    /// Starts from the store's current content.
     pub async fn begin(store: Subject) -> Self {
         let page = store.range(&everything(), At::Latest, None).await.unwrap();
         Self {
@@ -139,38 +139,38 @@ impl Recorder {
         }
     }
 
-    fn now(&self) -> Moment {
+    fn now(&self) -> Time {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
     /// Makes random calls, some of them transactions over two keys.
     pub async fn work(self, seed: u64, steps: usize) -> Vec<Call> {
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let mut calls = Vec::with_capacity(steps);
         let mut seen = self.start;
         for step in 0..steps {
-            let asked = self.now();
-            let what = if dice.below(5) == 0 {
+            let called = self.now();
+            let operation = if rng.below(5) == 0 {
                 let page = self
                     .store
                     .range(&everything(), At::Latest, None)
                     .await
                     .unwrap();
                 seen = page.revision;
-                What::Read(page)
+                Operation::Read(page)
             } else {
-                let transaction = self.transaction(&mut dice, seed, step, seen).await;
+                let transaction = self.transaction(&mut rng, seed, step, seen).await;
                 let outcome = self.store.commit(transaction.clone()).await.ok();
-                What::Commit(transaction, outcome)
+                Operation::Commit(transaction, outcome)
             };
-            let answered = match what {
-                What::Commit(_, None) => Moment::MAX,
+            let answered = match operation {
+                Operation::Commit(_, None) => Time::MAX,
                 _ => self.now(),
             };
             calls.push(Call {
-                asked,
+                called,
                 answered,
-                what,
+                operation,
             });
         }
         calls
@@ -178,22 +178,22 @@ impl Recorder {
 
     async fn transaction(
         &self,
-        dice: &mut Dice,
+        rng: &mut Rng,
         seed: u64,
         step: usize,
         seen: Revision,
     ) -> Transaction {
-        let name = key(&dice.below(6).to_string());
-        let other = key(&(6 + dice.below(3)).to_string());
+        let name = key(&rng.below(6).to_string());
+        let other = key(&(6 + rng.below(3)).to_string());
         let text = Bytes::from(format!("{seed}/{step}"));
         let current = self.store.get(&name).await.unwrap();
-        let expect = match (current, dice.below(8)) {
+        let expect = match (current, rng.below(8)) {
             (_, 0) => Expect::At(seen),
             (None, _) => Expect::Absent,
             (Some(entry), _) => Expect::At(entry.modified),
         };
         let transaction = Transaction::new().check(name.clone(), expect);
-        match dice.below(4) {
+        match rng.below(4) {
             0 => transaction.delete(name),
             1 => transaction.put(name, text.clone()).put(other, text),
             2 => transaction.put(name, text).delete(other),
@@ -201,7 +201,7 @@ impl Recorder {
         }
     }
 
-    /// Reads the whole log, through a watch from where it began.
+    /// Reads the whole log through a watch from the start.
     pub async fn end(self, calls: Vec<Call>) -> History {
         let last = self.store.revision().await.unwrap();
         let mut watch = self.store.watch(everything(), self.start).await.unwrap();
@@ -215,7 +215,7 @@ impl Recorder {
     }
 }
 
-/// Everything a watch tells, up to the revision `last`.
+/// Everything a watch delivers, up to the revision `last`.
 pub async fn read_log(watch: &mut dyn Watch, last: Revision) -> Vec<(Revision, Vec<Changed>)> {
     let mut log = vec![];
     let mut reached = Revision::ZERO;

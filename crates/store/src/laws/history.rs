@@ -1,69 +1,69 @@
-//! Judges what happened: does a record of concurrent calls hold together?
+//! Checks whether a record of concurrent calls is consistent.
 //!
-//! Every acknowledged write has a revision of its own, so no search for an order is
-//! needed: the revisions are the order. The judge sorts by them, replays, and checks
+//! Every acknowledged write has a revision of its own, so no search for an order is needed: the
+//! revisions are the order. The check sorts by them, replays, and verifies
 //!
-//! - that each acknowledged transaction is in the log at its revision, with exactly its
-//!   changes, and its checks held right before;
-//! - that what is in the log and was not acknowledged was asked for by somebody who never
-//!   got an answer, and its checks held too;
+//! - that each acknowledged transaction is in the log at its revision, with exactly its changes,
+//!   and its checks held right before;
+//! - that every unacknowledged transaction in the log was requested by a caller that never got an
+//!   answer, and its checks held too;
 //! - that no revision is used twice, and nothing else is in the log;
 //! - that conflicts and reads show exactly the state at the revision they name;
-//! - that an answer is never older than what was acknowledged before the question.
+//! - that an answer is never older than what was acknowledged before the request.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{Change, Changed, Conflict, Entry, Expect, Key, Outcome, Page, Revision, Transaction};
 
-/// A moment: larger is later. The same clock for all who record.
-pub type Moment = u64;
+/// A logical time, shared by all recorders: larger is later.
+pub type Time = u64;
 
-/// One call and what came of it.
+/// One call and its result.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// When it was made.
-    pub asked: Moment,
-    /// When the answer came; the largest moment if none did.
-    pub answered: Moment,
-    /// What was asked and answered.
-    pub what: What,
+    pub called: Time,
+    /// When the answer came; the largest time if none did.
+    pub answered: Time,
+    /// The request and the answer.
+    pub operation: Operation,
 }
 
 /// The kinds of calls.
 #[derive(Clone, Debug)]
-pub enum What {
-    /// A commit; `None`: it is not known what came of it.
+pub enum Operation {
+    /// A commit; `None`: its result is unknown.
     Commit(Transaction, Option<Outcome>),
-    /// A read of everything under the watched range.
+    /// A read of the whole watched range.
     Read(Page),
 }
 
-/// A log as a watcher of everything was told it.
+/// The log as a watcher of everything received it.
 pub type Log = Vec<(Revision, Vec<Changed>)>;
 
-/// All that was recorded.
+/// A complete recording.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// What was there before.
+    /// The entries at the start.
     pub initial: Vec<Entry>,
-    /// The revision of that.
+    /// The revision at the start.
     pub start: Revision,
     /// All calls, in any order.
     pub calls: Vec<Call>,
-    /// Everything that happened after `start`.
+    /// All changes after `start`.
     pub log: Log,
 }
 
 impl History {
-    /// Says what does not hold together, if anything.
-    pub fn judge(&self) -> Result<(), String> {
-        self.judge_order()?;
+    /// Returns the first inconsistency.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_order()?;
         let states = self.replay()?;
-        self.judge_calls(&states)?;
-        self.judge_time()
+        self.check_calls(&states)?;
+        self.check_time()
     }
 
-    fn judge_order(&self) -> Result<(), String> {
+    fn check_order(&self) -> Result<(), String> {
         let mut last = self.start;
         for (revision, _) in &self.log {
             if *revision <= last {
@@ -79,14 +79,14 @@ impl History {
         let mut acknowledged: HashMap<Revision, &Transaction> = HashMap::new();
         let mut in_doubt: Vec<&Transaction> = Vec::new();
         for call in &self.calls {
-            match &call.what {
-                What::Commit(transaction, Some(Outcome::Committed(revision))) => {
+            match &call.operation {
+                Operation::Commit(transaction, Some(Outcome::Committed(revision))) => {
                     let other = acknowledged.insert(*revision, transaction);
                     if other.is_some() {
                         return Err(format!("revision {revision} was given twice"));
                     }
                 }
-                What::Commit(transaction, None) => in_doubt.push(transaction),
+                Operation::Commit(transaction, None) => in_doubt.push(transaction),
                 _ => {}
             }
         }
@@ -98,9 +98,9 @@ impl History {
                     .map_err(|why| format!("acknowledged at {revision}: {why}"))?,
                 None => {
                     let fits =
-                        |asked: &&Transaction| explains(asked, *revision, changes, state).is_ok();
+                        |called: &&Transaction| explains(called, *revision, changes, state).is_ok();
                     let Some(at) = in_doubt.iter().position(fits) else {
-                        return Err(format!("nobody asked for revision {revision}: {changes:?}"));
+                        return Err(format!("no call wrote revision {revision}: {changes:?}"));
                     };
                     in_doubt.swap_remove(at);
                 }
@@ -113,13 +113,13 @@ impl History {
         Ok(states)
     }
 
-    fn judge_calls(&self, states: &States) -> Result<(), String> {
+    fn check_calls(&self, states: &States) -> Result<(), String> {
         for call in &self.calls {
-            match &call.what {
-                What::Commit(transaction, Some(Outcome::Conflict(conflict))) => {
-                    judge_conflict(transaction, conflict, states)?;
+            match &call.operation {
+                Operation::Commit(transaction, Some(Outcome::Conflict(conflict))) => {
+                    check_conflict(transaction, conflict, states)?;
                 }
-                What::Read(page) => {
+                Operation::Read(page) => {
                     let expected = states.all_at(page.revision);
                     if page.entries != expected {
                         let revision = page.revision;
@@ -129,31 +129,33 @@ impl History {
                         ));
                     }
                 }
-                What::Commit(..) => {}
+                Operation::Commit(..) => {}
             }
         }
         Ok(())
     }
 
-    /// Whoever asks after an answer came must not be told of an older state.
-    fn judge_time(&self) -> Result<(), String> {
-        let mut events: Vec<(Moment, bool, Revision)> = Vec::new();
+    /// A request made after an answer must not be answered with an older state.
+    fn check_time(&self) -> Result<(), String> {
+        let mut events: Vec<(Time, bool, Revision)> = Vec::new();
         for call in &self.calls {
-            let (revision, is_new) = match &call.what {
-                What::Commit(_, Some(Outcome::Committed(revision))) => (*revision, true),
-                What::Commit(_, Some(Outcome::Unchanged(revision))) => (*revision, false),
-                What::Commit(_, Some(Outcome::Conflict(conflict))) => (conflict.revision, false),
-                What::Read(page) => (page.revision, false),
-                What::Commit(_, None) => continue,
+            let (revision, is_new) = match &call.operation {
+                Operation::Commit(_, Some(Outcome::Committed(revision))) => (*revision, true),
+                Operation::Commit(_, Some(Outcome::Unchanged(revision))) => (*revision, false),
+                Operation::Commit(_, Some(Outcome::Conflict(conflict))) => {
+                    (conflict.revision, false)
+                }
+                Operation::Read(page) => (page.revision, false),
+                Operation::Commit(_, None) => continue,
             };
-            // A question is placed with what it must reach: itself, or the one before a
-            // new revision.
+            // A request is ordered by the revision it must reach: its own, or the one before a new
+            // revision.
             let least = if is_new {
                 revision.previous()
             } else {
                 revision
             };
-            events.push((call.asked, true, least));
+            events.push((call.called, true, least));
             events.push((call.answered, false, revision));
         }
         events.sort();
@@ -163,7 +165,7 @@ impl History {
                 known = known.max(revision);
             } else if revision < known {
                 return Err(format!(
-                    "asked at {moment}, when {known} was known, and told of {revision}"
+                    "called at {moment}, when {known} was known, and answered with {revision}"
                 ));
             }
         }
@@ -171,7 +173,7 @@ impl History {
     }
 }
 
-/// Every key's past.
+/// The history of every key.
 struct States {
     last: BTreeMap<Key, Entry>,
     versions: BTreeMap<Key, Vec<(Revision, Option<Entry>)>>,
@@ -261,7 +263,7 @@ fn holds(expect: Expect, found: Option<&Entry>) -> bool {
     }
 }
 
-fn judge_conflict(
+fn check_conflict(
     transaction: &Transaction,
     conflict: &Conflict,
     states: &States,
@@ -301,36 +303,36 @@ mod tests {
         }
     }
 
-    fn commit(asked: Moment, answered: Moment, transaction: Transaction, at: Option<u64>) -> Call {
+    fn commit(called: Time, answered: Time, transaction: Transaction, at: Option<u64>) -> Call {
         let outcome = at.map(|at| Outcome::Committed(Revision::new(at)));
-        let what = What::Commit(transaction, outcome);
+        let operation = Operation::Commit(transaction, outcome);
         Call {
-            asked,
+            called,
             answered,
-            what,
+            operation,
         }
     }
 
-    fn create(asked: Moment, answered: Moment, at: Option<u64>) -> Call {
-        commit(asked, answered, Transaction::create(key(), "1"), at)
+    fn create(called: Time, answered: Time, at: Option<u64>) -> Call {
+        commit(called, answered, Transaction::create(key(), "1"), at)
     }
 
-    fn update(asked: Moment, answered: Moment, at: Option<u64>) -> Call {
+    fn update(called: Time, answered: Time, at: Option<u64>) -> Call {
         let transaction = Transaction::update(key(), Revision::new(2), "2");
-        commit(asked, answered, transaction, at)
+        commit(called, answered, transaction, at)
     }
 
-    fn read(asked: Moment, answered: Moment, entries: Vec<Entry>, revision: u64) -> Call {
+    fn read(called: Time, answered: Time, entries: Vec<Entry>, revision: u64) -> Call {
         let page = Page {
             entries,
             revision: Revision::new(revision),
             more: false,
         };
-        let what = What::Read(page);
+        let operation = Operation::Read(page);
         Call {
-            asked,
+            called,
             answered,
-            what,
+            operation,
         }
     }
 
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_history_is_accepted() {
+    fn consistent_history_is_accepted() {
         let calls = vec![
             create(1, 4, Some(2)),
             read(2, 3, vec![], 1),
@@ -355,19 +357,19 @@ mod tests {
             read(6, 7, vec![entry("1", 2, 2)], 2),
             read(9, 10, vec![entry("2", 2, 3)], 3),
         ];
-        assert_eq!(history(calls).judge(), Ok(()));
-        let in_doubt = vec![create(1, 4, Some(2)), update(5, Moment::MAX, None)];
-        assert_eq!(history(in_doubt).judge(), Ok(()));
+        assert_eq!(history(calls).check(), Ok(()));
+        let in_doubt = vec![create(1, 4, Some(2)), update(5, Time::MAX, None)];
+        assert_eq!(history(in_doubt).check(), Ok(()));
     }
 
     #[test]
-    fn each_kind_of_broken_promise_is_found() {
+    fn every_kind_of_inconsistency_is_found() {
         let lost = History {
             log: vec![],
             ..history(vec![create(1, 2, Some(2))])
         };
         let twice = history(vec![create(1, 2, Some(2)), update(3, 4, Some(2))]);
-        let unasked = history(vec![create(1, 2, Some(2))]);
+        let unexplained = history(vec![create(1, 2, Some(2))]);
         let swapped = history(vec![update(1, 2, Some(2)), create(3, 4, Some(3))]);
         let stale_read = history(vec![
             create(1, 2, Some(2)),
@@ -385,15 +387,15 @@ mod tests {
         for (name, history, why) in [
             ("lost", lost, "is lost"),
             ("twice", twice, "given twice"),
-            ("unasked", unasked, "nobody asked"),
+            ("unexplained", unexplained, "no call wrote"),
             ("swapped", swapped, "did not hold"),
             ("stale read", stale_read, "was known"),
             ("wrong read", wrong_read, "a read at 3 showed"),
             ("backwards", backwards, "was known"),
             ("disordered", disordered, "comes after"),
         ] {
-            let judged = history.judge().expect_err(name);
-            assert!(judged.contains(why), "{name}: {judged}");
+            let error = history.check().expect_err(name);
+            assert!(error.contains(why), "{name}: {error}");
         }
     }
 }

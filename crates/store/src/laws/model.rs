@@ -1,4 +1,4 @@
-//! An engine and the model are asked the same and must answer the same.
+//! Compares an engine with the model on the same operations.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::{
     Transaction,
 };
 
-/// Random numbers that are the same for the same seed (SplitMix64).
+/// Pseudo-random numbers, the same for the same seed (SplitMix64).
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct Rng(u64);
 
-impl Dice {
-    /// With this seed.
+impl Rng {
+    /// A generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Any number.
-    pub const fn roll(&mut self) -> u64 {
+    pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -31,9 +31,9 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `sides`.
-    pub const fn below(&mut self, sides: u64) -> u64 {
-        self.roll() % sides
+    /// A number below `bound`.
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        self.next_u64() % bound
     }
 }
 
@@ -48,27 +48,27 @@ enum Step {
     Compact(Revision),
 }
 
-pub async fn random_operations_are_answered_as_by_the_model(store: Arc<dyn Store>) {
+pub async fn random_operations_match_the_model(store: Arc<dyn Store>) {
     for seed in 0..4 {
         let model = Memory::new();
         run(&*store, &model, seed).await;
     }
 }
 
-/// Compares a store with a model that has just been made.
+/// Compares a store with a new model.
 async fn run(store: &dyn Store, model: &Memory, seed: u64) {
     clear(store).await;
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     // The model begins at its own revision: answers are compared after this shift.
     let model_start = model.revision().await.unwrap();
     let start = store.revision().await.unwrap();
     let shift = start.get() - model_start.get();
-    // Where the store's history may begin earlier than the model's.
+    // The store's history may begin earlier than the model's.
     store.compact(start).await.unwrap();
     model.compact(model_start).await.unwrap();
     for step in 0..STEPS {
         let head = model.revision().await.unwrap();
-        let step_taken = random_step(&mut dice, head);
+        let step_taken = random_step(&mut rng, head);
         let context = format!("seed {seed}, step {step}: {step_taken:?}");
         match step_taken {
             Step::Commit(transaction) => {
@@ -103,55 +103,55 @@ async fn clear(store: &dyn Store) {
     }
 }
 
-fn random_step(dice: &mut Dice, head: Revision) -> Step {
-    match dice.below(20) {
-        0..=12 => Step::Commit(random_transaction(dice, head)),
+fn random_step(rng: &mut Rng, head: Revision) -> Step {
+    match rng.below(20) {
+        0..=12 => Step::Commit(random_transaction(rng, head)),
         13..=18 => {
-            let range = match dice.below(4) {
+            let range = match rng.below(4) {
                 0 => KeyRange::all(),
-                1 => KeyRange::single(random_key(dice)),
-                2 => KeyRange::between(random_key(dice), random_key(dice)),
-                _ => KeyRange::prefix(key("")).after(&random_key(dice)),
+                1 => KeyRange::single(random_key(rng)),
+                2 => KeyRange::between(random_key(rng), random_key(rng)),
+                _ => KeyRange::prefix(key("")).after(&random_key(rng)),
             };
-            let at = match dice.below(3) {
+            let at = match rng.below(3) {
                 0 => At::Latest,
-                _ => At::Revision(near(dice, head)),
+                _ => At::Revision(near(rng, head)),
             };
-            let limit = NonZeroUsize::new(usize::try_from(dice.below(4)).unwrap_or(0));
+            let limit = NonZeroUsize::new(usize::try_from(rng.below(4)).unwrap_or(0));
             Step::Range(range, at, limit)
         }
         _ => Step::Compact(Revision::new(
-            head.get().saturating_sub(dice.below(30)).max(1),
+            head.get().saturating_sub(rng.below(30)).max(1),
         )),
     }
 }
 
-fn random_transaction(dice: &mut Dice, head: Revision) -> Transaction {
+fn random_transaction(rng: &mut Rng, head: Revision) -> Transaction {
     let mut transaction = Transaction::new();
-    for _ in 0..dice.below(3) {
-        let expect = match dice.below(3) {
+    for _ in 0..rng.below(3) {
+        let expect = match rng.below(3) {
             0 => Expect::Absent,
-            _ => Expect::At(near(dice, head)),
+            _ => Expect::At(near(rng, head)),
         };
-        transaction = transaction.check(random_key(dice), expect);
+        transaction = transaction.check(random_key(rng), expect);
     }
-    for _ in 0..dice.below(4) {
-        let key = random_key(dice);
-        transaction = match dice.below(4) {
+    for _ in 0..rng.below(4) {
+        let key = random_key(rng);
+        transaction = match rng.below(4) {
             0 => transaction.delete(key),
-            _ => transaction.put(key, Bytes::from(dice.below(1000).to_string())),
+            _ => transaction.put(key, Bytes::from(rng.below(1000).to_string())),
         };
     }
     transaction
 }
 
-fn random_key(dice: &mut Dice) -> Bytes {
-    key(&dice.below(KEYS).to_string())
+fn random_key(rng: &mut Rng) -> Bytes {
+    key(&rng.below(KEYS).to_string())
 }
 
-/// A revision around now: mostly shortly before, sometimes after.
-fn near(dice: &mut Dice, head: Revision) -> Revision {
-    Revision::new((head.get() + 2).saturating_sub(dice.below(40)).max(1))
+/// A revision around the current one: mostly shortly before, sometimes after.
+fn near(rng: &mut Rng, head: Revision) -> Revision {
+    Revision::new((head.get() + 2).saturating_sub(rng.below(40)).max(1))
 }
 
 fn add(revision: Revision, shift: u64) -> Revision {

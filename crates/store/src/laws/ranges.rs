@@ -1,4 +1,4 @@
-//! What ranges promise.
+//! Laws of ranges.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ async fn keys(store: &dyn Store, range: KeyRange) -> Vec<Key> {
     page.entries.into_iter().map(|entry| entry.key).collect()
 }
 
-pub async fn entries_come_in_the_order_of_their_bytes(store: Subject) {
+pub async fn entries_are_in_byte_order(store: Subject) {
     for name in ["b", "a/b", "a", "a0", "B", "a-b", "é"] {
         put(&*store, name, name).await;
     }
@@ -23,7 +23,7 @@ pub async fn entries_come_in_the_order_of_their_bytes(store: Subject) {
     assert_eq!(keys(&*store, everything()).await, expected);
 }
 
-pub async fn a_range_is_half_open(store: Subject) {
+pub async fn range_is_half_open(store: Subject) {
     for name in ["a", "b", "b1", "c", "d"] {
         put(&*store, name, name).await;
     }
@@ -43,7 +43,7 @@ pub async fn a_range_is_half_open(store: Subject) {
     assert_eq!(keys(&*store, KeyRange::all()).await.len(), 5);
 }
 
-pub async fn a_limit_says_whether_there_is_more(store: Subject) {
+pub async fn limit_reports_whether_there_is_more(store: Subject) {
     for name in ["a", "b", "c"] {
         put(&*store, name, name).await;
     }
@@ -94,7 +94,7 @@ pub async fn pages_at_one_revision_show_one_state(store: Subject) {
     assert!(found.iter().all(|entry| entry.value == "old"));
 }
 
-pub async fn an_old_revision_shows_what_was_then(store: Subject) {
+pub async fn old_revision_shows_the_old_state(store: Subject) {
     let empty = store.revision().await.unwrap();
     let a = put(&*store, "a", "1").await;
     let b = put(&*store, "b", "1").await;
@@ -126,7 +126,7 @@ pub async fn an_old_revision_shows_what_was_then(store: Subject) {
     }
 }
 
-pub async fn a_revision_that_has_not_happened_cannot_be_read(store: Subject) {
+pub async fn future_revision_cannot_be_read(store: Subject) {
     let current = put(&*store, "a", "1").await;
     let read = store
         .range(&everything(), At::Revision(current.next()), None)
@@ -134,7 +134,7 @@ pub async fn a_revision_that_has_not_happened_cannot_be_read(store: Subject) {
     assert_eq!(read, Err(Error::Future { current }));
 }
 
-pub async fn an_empty_range_is_empty(store: Subject) {
+pub async fn empty_range_has_no_entries(store: Subject) {
     let revision = put(&*store, "a", "1").await;
     let range = KeyRange::between(key("b"), key("a"));
     for at in [At::Latest, At::Revision(revision)] {
@@ -149,7 +149,7 @@ pub async fn an_empty_range_is_empty(store: Subject) {
     assert_eq!(page.entries, []);
 }
 
-pub async fn any_bytes_are_keys_and_values(store: Subject) {
+pub async fn keys_and_values_are_arbitrary_bytes(store: Subject) {
     let names: [&[u8]; 8] = [
         b"\x00",
         b"\x00\x00",

@@ -1,4 +1,4 @@
-//! What watches promise.
+//! Laws of watches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use crate::{At, Changed, Key, KeyRange, Revision, Store, Transaction, WatchItem}
 
 type Subject = Arc<dyn Store>;
 
-pub async fn changes_come_in_order_as_they_happen(store: Subject) {
+pub async fn changes_are_delivered_in_order(store: Subject) {
     let after = store.revision().await.unwrap();
     let mut watch = store.watch(everything(), after).await.unwrap();
     let a = put(&*store, "a", "1").await;
-    let told = next_changes(&mut *watch).await;
-    assert_eq!(told, (a, vec![Changed::Put(entry("a", "1", a, a))]));
+    let delivered = next_changes(&mut *watch).await;
+    assert_eq!(delivered, (a, vec![Changed::Put(entry("a", "1", a, a))]));
     let a2 = put(&*store, "a", "2").await;
     let gone = delete(&*store, "a").await;
-    let told = next_changes(&mut *watch).await;
-    assert_eq!(told, (a2, vec![Changed::Put(entry("a", "2", a, a2))]));
-    let told = next_changes(&mut *watch).await;
-    assert_eq!(told, (gone, vec![Changed::Deleted(key("a"))]));
+    let delivered = next_changes(&mut *watch).await;
+    assert_eq!(delivered, (a2, vec![Changed::Put(entry("a", "2", a, a2))]));
+    let delivered = next_changes(&mut *watch).await;
+    assert_eq!(delivered, (gone, vec![Changed::Deleted(key("a"))]));
 }
 
-pub async fn a_watch_from_the_past_goes_on_into_the_present_without_gap_or_repeat(store: Subject) {
+pub async fn watch_from_the_past_continues_without_gap_or_repeat(store: Subject) {
     let start = store.revision().await.unwrap();
     let mut revisions = vec![];
     for n in 0..300 {
@@ -47,7 +47,7 @@ pub async fn a_watch_from_the_past_goes_on_into_the_present_without_gap_or_repea
     }
 }
 
-pub async fn a_watch_tells_its_own_range_only(store: Subject) {
+pub async fn watch_delivers_only_its_range(store: Subject) {
     let after = store.revision().await.unwrap();
     let ranges = [
         KeyRange::prefix(key("b/")),
@@ -66,8 +66,8 @@ pub async fn a_watch_tells_its_own_range_only(store: Subject) {
     }
     for (range, watch) in ranges.iter().zip(&mut watches) {
         for (revision, key) in all.iter().filter(|(_, key)| range.contains(key)) {
-            let (told, changes) = next_changes(&mut **watch).await;
-            assert_eq!((told, changes[0].key()), (*revision, key), "{range:?}");
+            let (delivered, changes) = next_changes(&mut **watch).await;
+            assert_eq!((delivered, changes[0].key()), (*revision, key), "{range:?}");
         }
         let last = all.last().unwrap().0;
         watch.request_progress().await.unwrap();
@@ -79,7 +79,7 @@ pub async fn a_watch_tells_its_own_range_only(store: Subject) {
     }
 }
 
-pub async fn the_changes_of_a_transaction_come_together(store: Subject) {
+pub async fn changes_of_a_transaction_are_delivered_together(store: Subject) {
     let old = put(&*store, "c", "old").await;
     let mut watch = store.watch(KeyRange::prefix(key("")), old).await.unwrap();
     let mut part = store.watch(KeyRange::prefix(key("b")), old).await.unwrap();
@@ -103,7 +103,7 @@ pub async fn the_changes_of_a_transaction_come_together(store: Subject) {
     assert_eq!(next_changes(&mut *past).await, (at, all));
 }
 
-pub async fn what_changed_nothing_is_not_told(store: Subject) {
+pub async fn commit_without_effect_is_not_delivered(store: Subject) {
     let created = put(&*store, "a", "1").await;
     let mut watch = store.watch(everything(), created).await.unwrap();
     store
@@ -117,7 +117,7 @@ pub async fn what_changed_nothing_is_not_told(store: Subject) {
     assert_eq!(next_changes(&mut *watch).await.0, updated);
 }
 
-pub async fn a_watch_from_the_future_is_silent_until_then(store: Subject) {
+pub async fn watch_from_a_future_revision_is_silent_until_then(store: Subject) {
     let now = put(&*store, "a", "0").await;
     let after = now.next().next();
     let mut watch = store.watch(everything(), after).await.unwrap();
@@ -130,7 +130,7 @@ pub async fn a_watch_from_the_future_is_silent_until_then(store: Subject) {
     assert_eq!(changes, [Changed::Put(expected)]);
 }
 
-pub async fn progress_tells_a_quiet_watcher_how_far_it_is(store: Subject) {
+pub async fn progress_reports_the_position_of_a_quiet_watcher(store: Subject) {
     let after = store.revision().await.unwrap();
     let mut watch = store
         .watch(KeyRange::prefix(key("quiet/")), after)
@@ -155,26 +155,26 @@ pub async fn progress_is_never_ahead_of_changes(store: Subject) {
         }
         last
     });
-    let (mut told, mut progressed, mut changes) = (after, after, 0);
+    let (mut delivered, mut progressed, mut changes) = (after, after, 0);
     while changes < 500 {
         watch.request_progress().await.unwrap();
         match next(&mut *watch).await {
             WatchItem::Changes { revision, .. } => {
-                assert!(revision > told, "in order");
+                assert!(revision > delivered, "in order");
                 assert!(revision > progressed, "progress had passed {revision}");
-                told = revision;
+                delivered = revision;
                 changes += 1;
             }
             WatchItem::Progress(revision) => {
-                assert!(revision >= told && revision >= progressed);
+                assert!(revision >= delivered && revision >= progressed);
                 progressed = revision;
             }
         }
     }
-    assert_eq!(writes.await.unwrap(), told);
+    assert_eq!(writes.await.unwrap(), delivered);
 }
 
-pub async fn a_slow_watcher_misses_nothing(store: Subject) {
+pub async fn slow_watcher_misses_nothing(store: Subject) {
     let after = store.revision().await.unwrap();
     let mut slow = store
         .watch(KeyRange::prefix(key("s/")), after)
@@ -189,8 +189,8 @@ pub async fn a_slow_watcher_misses_nothing(store: Subject) {
         revisions.push(at);
     }
     for (n, revision) in revisions.into_iter().enumerate() {
-        let (told, changes) = next_changes(&mut *slow).await;
-        assert_eq!(told, revision);
+        let (delivered, changes) = next_changes(&mut *slow).await;
+        assert_eq!(delivered, revision);
         let Changed::Put(entry) = &changes[0] else {
             panic!("{changes:?}")
         };
@@ -200,7 +200,7 @@ pub async fn a_slow_watcher_misses_nothing(store: Subject) {
     assert_eq!(next_changes(&mut *slow).await.0, live);
 }
 
-pub async fn a_step_that_is_given_up_loses_nothing(store: Subject) {
+pub async fn cancelled_next_loses_nothing(store: Subject) {
     let after = store.revision().await.unwrap();
     let writer = Arc::clone(&store);
     let writes = tokio::spawn(async move {
@@ -211,21 +211,21 @@ pub async fn a_step_that_is_given_up_loses_nothing(store: Subject) {
         revisions
     });
     let mut watch = store.watch(everything(), after).await.unwrap();
-    let mut told = vec![];
+    let mut delivered = vec![];
     let mut patience = 0;
-    while told.len() < 400 {
+    while delivered.len() < 400 {
         patience = (patience + 37) % 500;
         let step = timeout(Duration::from_micros(patience), watch.next());
         if let Ok(item) = step.await
             && let WatchItem::Changes { revision, .. } = item.unwrap()
         {
-            told.push(revision);
+            delivered.push(revision);
         }
     }
-    assert_eq!(told, writes.await.unwrap());
+    assert_eq!(delivered, writes.await.unwrap());
 }
 
-pub async fn each_of_many_watchers_is_told_its_own(store: Subject) {
+pub async fn each_of_many_watchers_gets_its_own_changes(store: Subject) {
     const WATCHERS: usize = 200;
     let after = store.revision().await.unwrap();
     let name = |n: usize| format!("{n:03}/");
@@ -242,14 +242,14 @@ pub async fn each_of_many_watchers_is_told_its_own(store: Subject) {
     }
     for (n, watch) in watches.iter_mut().enumerate() {
         for revision in &expected[&n] {
-            let (told, changes) = next_changes(&mut **watch).await;
-            assert_eq!((told, changes.len()), (*revision, 1));
+            let (delivered, changes) = next_changes(&mut **watch).await;
+            assert_eq!((delivered, changes.len()), (*revision, 1));
             assert_eq!(changes[0].key(), &key(&format!("{}x", name(n))));
         }
     }
 }
 
-pub async fn a_list_and_a_watch_from_its_revision_make_the_whole(store: Subject) {
+pub async fn list_and_watch_from_its_revision_are_complete(store: Subject) {
     let writer = Arc::clone(&store);
     let writes = tokio::spawn(async move {
         for n in 0..600_usize {

@@ -1,4 +1,4 @@
-//! What a commit's answer is worth: conflicts, a full etcd, an etcd that dies under it.
+//! The meaning of a commit's answer: conflicts, a full etcd, an etcd that dies meanwhile.
 
 use insula_store::etcd::wire::etcdserverpb::RangeRequest;
 use insula_store::etcd::wire::etcdserverpb::kv_client::KvClient;
@@ -38,7 +38,7 @@ async fn keys_and_values_are_the_same_bytes_in_etcd() {
 }
 
 #[tokio::test]
-async fn a_conflict_names_the_first_check_that_failed_and_what_is_there() {
+async fn conflict_names_the_first_failed_check_and_the_entry() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -71,7 +71,7 @@ async fn a_conflict_names_the_first_check_that_failed_and_what_is_there() {
         let outcome = store.commit(transaction).await;
         assert_eq!(outcome, Ok(Outcome::Conflict(conflict)), "{expect:?}");
     }
-    // To etcd the revision of an absent key is zero; to the contract it has none.
+    // To etcd the revision of a missing key is zero; in the contract it has none.
     let absent_at_zero = Transaction::new()
         .check("absent", Expect::At(Revision::ZERO))
         .put("absent", "v");
@@ -86,7 +86,7 @@ async fn a_conflict_names_the_first_check_that_failed_and_what_is_there() {
 }
 
 #[tokio::test]
-async fn the_largest_transaction_is_taken_and_its_conflict_told() {
+async fn largest_transaction_is_accepted_and_its_conflict_reported() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -124,7 +124,7 @@ async fn the_largest_transaction_is_taken_and_its_conflict_told() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_says_so() {
+async fn transaction_without_effect_is_reported_as_unchanged() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -154,7 +154,7 @@ async fn small() -> Option<(EtcdServer, Etcd)> {
 }
 
 #[tokio::test]
-async fn a_full_etcd_takes_no_more_but_reads_and_deletions_go_on() {
+async fn full_etcd_refuses_puts_but_serves_reads_and_deletions() {
     let Some((server, store)) = small().await else {
         return;
     };
@@ -174,7 +174,7 @@ async fn a_full_etcd_takes_no_more_but_reads_and_deletions_go_on() {
     let key = format!("k{number}");
     let found = store.get(&key.clone().into()).await.unwrap().unwrap();
     assert_eq!((found.modified, found.value.len()), (revision, value.len()));
-    // One that knows nothing of what was written so far.
+    // A client that has not seen any of the writes so far.
     let store = connect_to(&server).await;
     for put in [
         Transaction::create("small", "v"),
@@ -189,7 +189,7 @@ async fn a_full_etcd_takes_no_more_but_reads_and_deletions_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_refused_as_full_was_not_written() {
+async fn commit_refused_as_full_was_not_written() {
     let Some((_server, store)) = small().await else {
         return;
     };
@@ -216,23 +216,23 @@ async fn what_was_refused_as_full_was_not_written() {
     }
 }
 
-/// What a writer was told of the keys that it created, one after the other.
+/// The results of the keys that a writer created, one after the other.
 async fn create_until_refused(store: Etcd, writer: usize) -> Vec<(String, Result<Outcome, Error>)> {
-    let mut told = Vec::new();
+    let mut outcomes = Vec::new();
     for number in 0.. {
         let key = format!("{writer}/{number}");
         let outcome = within(store.commit(Transaction::create(key.clone(), "v"))).await;
         let refused = matches!(outcome, Err(Error::Unavailable(_)));
-        told.push((key, outcome));
+        outcomes.push((key, outcome));
         if refused {
             break;
         }
     }
-    told
+    outcomes
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_is_told_as_it_was_when_etcd_dies_under_it() {
+async fn commit_result_is_correct_when_etcd_dies() {
     let Some(mut server) = EtcdServer::start() else {
         return;
     };
@@ -247,16 +247,16 @@ async fn a_commit_is_told_as_it_was_when_etcd_dies_under_it() {
     for writer in 0..8 {
         writers.spawn(create_until_refused(store.clone(), writer));
     }
-    // In the middle of it.
+    // In the middle of the writes.
     for _ in 0..100 {
         within(watch.next()).await.unwrap();
     }
     server.kill();
-    let told = writers.join_all().await;
+    let outcomes = writers.join_all().await;
     server.restart();
 
     let mut acknowledged = 0;
-    for (key, outcome) in told.into_iter().flatten() {
+    for (key, outcome) in outcomes.into_iter().flatten() {
         let found = within(store.get(&key.clone().into())).await.unwrap();
         let found = found.map(|entry| entry.modified);
         match outcome {
@@ -273,7 +273,7 @@ async fn a_commit_is_told_as_it_was_when_etcd_dies_under_it() {
 }
 
 #[tokio::test]
-async fn a_commit_in_doubt_is_told_as_such_and_never_sent_again() {
+async fn indeterminate_commit_is_reported_and_never_sent_again() {
     for (answer, reads) in [
         (Answer::Hangup, 2),
         (Answer::Silence, 1),
@@ -291,7 +291,7 @@ async fn a_commit_in_doubt_is_told_as_such_and_never_sent_again() {
             "{answer:?}: {outcome:?}"
         );
         assert_eq!(etcd.count("/etcdserverpb.KV/Txn"), 1, "{answer:?}");
-        // What only reads may be asked again, and is.
+        // Reads may be repeated, and are.
         let read = within(store.revision()).await;
         assert!(
             matches!(read, Err(Error::Unavailable(_))),
@@ -303,7 +303,7 @@ async fn a_commit_in_doubt_is_told_as_such_and_never_sent_again() {
 }
 
 #[tokio::test]
-async fn a_commit_that_was_certainly_refused_changed_nothing() {
+async fn refused_commit_changed_nothing() {
     let limit = Transaction::MAX_BYTES;
     let denied = "etcdserver: permission denied";
     for (answer, expected) in [

@@ -9,7 +9,7 @@ use insula_testkit::etcd::{Certificates, EtcdServer, Settings, Signed};
 use super::fake::{Answer, FakeEtcd};
 use super::{changes, committed, connect_to, within};
 
-/// An address where nobody listens.
+/// An address that nothing listens on.
 fn dead() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -27,7 +27,7 @@ fn tls(certificates: &Certificates, client: Option<&Signed>) -> Tls {
     }
 }
 
-/// Why a connection fails that must.
+/// The error of a connection that must fail.
 async fn unreachable(options: Options) -> String {
     match within(Etcd::connect(options)).await {
         Err(ConnectError::Unreachable { reason, .. }) => reason,
@@ -36,7 +36,7 @@ async fn unreachable(options: Options) -> String {
 }
 
 #[tokio::test]
-async fn a_member_that_is_dead_from_the_start_is_passed_over() {
+async fn member_that_is_down_from_the_start_is_skipped() {
     let Some(server) = EtcdServer::start() else {
         return;
     };
@@ -54,8 +54,8 @@ async fn a_member_that_is_dead_from_the_start_is_passed_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_go_to_another_member_when_one_dies() {
-    // Two single members are two stores, but who answers can be told apart by that.
+async fn requests_move_to_another_member_when_one_dies() {
+    // Two single members are two stores, which tells who answered.
     let (Some(mut first), Some(second)) = (EtcdServer::start(), EtcdServer::start()) else {
         return;
     };
@@ -71,13 +71,13 @@ async fn requests_go_to_another_member_when_one_dies() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_nothing_is_connected() {
+async fn connecting_without_a_listener_fails() {
     let reason = unreachable(Options::new([dead(), dead()])).await;
     assert!(reason.contains("refused"), "{reason}");
 }
 
 #[tokio::test]
-async fn an_etcd_that_is_too_old_is_refused_with_the_reason() {
+async fn too_old_etcd_is_refused_with_a_reason() {
     let old = FakeEtcd::start("3.5.12", Answer::Silence).await;
     let error = Etcd::connect(Options::new([old.endpoint()])).await;
     let error = error.expect_err("it is too old").to_string();
@@ -87,7 +87,7 @@ async fn an_etcd_that_is_too_old_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_client_proves_itself_with_its_certificate() {
+async fn client_authenticates_with_its_certificate() {
     let certificates = Certificates::generate().unwrap();
     let tls = tls(&certificates, Some(&certificates.client));
     let Some(server) = EtcdServer::start_with(Settings {
@@ -105,7 +105,7 @@ async fn a_client_proves_itself_with_its_certificate() {
 }
 
 #[tokio::test]
-async fn a_server_of_another_authority_is_refused_and_so_is_a_client_without_certificate() {
+async fn server_of_another_ca_and_client_without_certificate_are_refused() {
     let certificates = Certificates::generate().unwrap();
     let other = Certificates::generate().unwrap();
     let stranger = tls(&other, Some(&certificates.client));
@@ -120,6 +120,6 @@ async fn a_server_of_another_authority_is_refused_and_so_is_a_client_without_cer
     let reason = unreachable(options(stranger)).await;
     assert!(reason.contains("invalid peer certificate"), "{reason}");
     let reason = unreachable(options(nameless)).await;
-    // etcd closes the connection as it says why, so what is seen of it differs.
+    // etcd closes the connection while sending the reason, so the observed error differs.
     assert!(reason.starts_with("etcd cannot be reached: "), "{reason}");
 }

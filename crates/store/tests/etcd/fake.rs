@@ -1,5 +1,4 @@
-//! Not an etcd, but what can be mistaken for one: it tells its version, counts what it is
-//! asked, and fails in one chosen way.
+//! A fake etcd member: it reports its version, counts requests, and fails in one chosen way.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -14,36 +13,36 @@ use prost::Message;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What becomes of every request but the one for the version.
+/// The answer to every request but the one for the version.
 #[derive(Clone, Copy, Debug)]
 pub enum Answer {
-    /// There is none.
+    /// No answer.
     Silence,
-    /// The connection ends.
+    /// The connection is closed.
     Hangup,
-    /// A code and a text.
+    /// A status code and a message.
     Status(u16, &'static str),
 }
 
 pub struct FakeEtcd {
     endpoint: String,
-    asked: Asked,
+    requests: Requests,
     task: JoinHandle<()>,
 }
 
-/// How often each method was asked for.
-type Asked = Arc<Mutex<HashMap<String, usize>>>;
+/// The number of requests per method.
+type Requests = Arc<Mutex<HashMap<String, usize>>>;
 
 impl FakeEtcd {
     pub async fn start(version: &'static str, answer: Answer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
-        let asked = Asked::default();
-        let serve = serve(listener, version, answer, Arc::clone(&asked));
+        let requests = Requests::default();
+        let serve = serve(listener, version, answer, Arc::clone(&requests));
         Self {
             endpoint: format!("http://{address}"),
-            asked,
+            requests,
             task: tokio::spawn(serve),
         }
     }
@@ -53,8 +52,8 @@ impl FakeEtcd {
     }
 
     pub fn count(&self, method: &str) -> usize {
-        let asked = self.asked.lock().expect("nobody panics with it");
-        asked.get(method).copied().unwrap_or(0)
+        let requests = self.requests.lock().expect("no holder panics");
+        requests.get(method).copied().unwrap_or(0)
     }
 }
 
@@ -64,14 +63,24 @@ impl Drop for FakeEtcd {
     }
 }
 
-async fn serve(listener: TcpListener, version: &'static str, answer: Answer, asked: Asked) {
+async fn serve(listener: TcpListener, version: &'static str, answer: Answer, requests: Requests) {
     while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(converse(stream, version, answer, Arc::clone(&asked)));
+        tokio::spawn(serve_connection(
+            stream,
+            version,
+            answer,
+            Arc::clone(&requests),
+        ));
     }
 }
 
-/// Serves one connection until one of the two sides ends it.
-async fn converse(stream: TcpStream, version: &'static str, answer: Answer, asked: Asked) {
+/// Serves one connection until one side closes it.
+async fn serve_connection(
+    stream: TcpStream,
+    version: &'static str,
+    answer: Answer,
+    requests: Requests,
+) {
     let Ok(connection) = h2::server::handshake(stream).await else {
         return;
     };
@@ -79,30 +88,30 @@ async fn converse(stream: TcpStream, version: &'static str, answer: Answer, aske
     while let Some(Ok((request, respond))) = connection.accept().await {
         let method = request.uri().path().to_owned();
         if method == "/etcdserverpb.Maintenance/Status" {
-            tell_version(respond, version);
+            send_version(respond, version);
             continue;
         }
-        let mut asked = asked.lock().expect("nobody panics with it");
-        *asked.entry(method).or_default() += 1;
+        let mut requests = requests.lock().expect("no holder panics");
+        *requests.entry(method).or_default() += 1;
         match answer {
             Answer::Hangup => return,
             Answer::Silence => drop(tokio::spawn(hold(request, respond))),
-            Answer::Status(code, text) => tell_status(respond, code, text),
+            Answer::Status(code, text) => send_status(respond, code, text),
         }
     }
 }
 
-/// To drop a request is to answer it.
+/// Dropping a request would answer it.
 async fn hold(_request: Request<RecvStream>, _respond: SendResponse<Bytes>) {
     pending().await
 }
 
-fn tell_version(mut respond: SendResponse<Bytes>, version: &str) {
+fn send_version(mut respond: SendResponse<Bytes>, version: &str) {
     let status = StatusResponse {
         header: None,
         version: version.to_owned(),
     };
-    // A message is preceded by whether it is compressed, and by its length.
+    // A message is preceded by a compression flag and its length.
     let mut frame = BytesMut::new();
     frame.put_u8(0);
     frame.put_u32(u32::try_from(status.encoded_len()).expect("it is short"));
@@ -116,7 +125,7 @@ fn tell_version(mut respond: SendResponse<Bytes>, version: &str) {
     stream.send_trailers(trailers).expect("the client listens");
 }
 
-fn tell_status(mut respond: SendResponse<Bytes>, code: u16, text: &str) {
+fn send_status(mut respond: SendResponse<Bytes>, code: u16, text: &str) {
     let sent = respond.send_response(head(Some((code, text))), true);
     sent.expect("the client listens");
 }

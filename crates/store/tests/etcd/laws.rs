@@ -1,4 +1,4 @@
-//! The laws of every store, each on an etcd of its own.
+//! The laws on etcd, each on its own server.
 
 use std::sync::Arc;
 

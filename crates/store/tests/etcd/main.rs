@@ -1,7 +1,7 @@
 //! The etcd engine against a real etcd, which each test starts for itself.
 //!
-//! What holds for every engine is in the law suite; here is what only this one can get
-//! wrong: connections, members, certificates, etcd's own limits and its own bytes.
+//! General properties are in the law suite; these tests cover what is specific to this engine:
+//! connections, members, certificates, etcd's own limits and its own bytes.
 
 mod commit;
 mod connect;
@@ -17,10 +17,10 @@ use insula_store::etcd::{Etcd, Options};
 use insula_store::{Outcome, Revision, Store, Transaction, Watch, WatchItem};
 use insula_testkit::etcd::EtcdServer;
 
-/// Longer than anything here takes, also on a machine under load.
+/// Longer than any step takes, also on a machine under load.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// An empty store in an etcd of its own; `None` if etcd is not installed.
+/// An empty store in its own etcd; `None` if etcd is not installed.
 async fn fresh() -> Option<(EtcdServer, Etcd)> {
     let server = EtcdServer::start()?;
     let store = connect_to(&server).await;
@@ -32,13 +32,13 @@ async fn connect_to(server: &EtcdServer) -> Etcd {
     Etcd::connect(options).await.expect("etcd has started")
 }
 
-/// What comes of it, which must be soon.
+/// Awaits a future with a deadline.
 async fn within<T>(future: impl Future<Output = T>) -> T {
     let result = tokio::time::timeout(DEADLINE, future).await;
     result.expect("it comes before the deadline")
 }
 
-/// Commits what cannot fail and tells the revision.
+/// Commits a transaction that must succeed, and returns the revision.
 async fn committed(store: &Etcd, transaction: Transaction) -> Revision {
     match within(store.commit(transaction)).await {
         Ok(Outcome::Committed(revision)) => revision,
@@ -46,7 +46,7 @@ async fn committed(store: &Etcd, transaction: Transaction) -> Revision {
     }
 }
 
-/// The next changes, which must be what comes next, as their revision and their keys.
+/// The next changes, which must be the next item, as their revision and keys.
 async fn changes(watch: &mut dyn Watch) -> (Revision, Vec<String>) {
     match within(watch.next()).await {
         Ok(WatchItem::Changes { revision, changes }) => {

@@ -1,5 +1,4 @@
-//! A way to a server that can fall silent, as a network does: nothing comes through any
-//! more, and nothing ends.
+//! A proxy that can go silent, as a network does: no bytes pass any more, and no connection ends.
 
 use std::io;
 
@@ -15,7 +14,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A way to `endpoint`, which is `http://host:port`.
+    /// Starts a proxy to `endpoint`, which is `http://host:port`.
     pub async fn start(endpoint: &str) -> Self {
         let target = endpoint.trim_start_matches("http://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await;
@@ -34,8 +33,8 @@ impl Proxy {
         self.endpoint.clone()
     }
 
-    /// From now on nothing comes through.
-    pub fn fall_silent(&self) {
+    /// Stops forwarding bytes.
+    pub fn go_silent(&self) {
         self.silent.send_replace(true);
     }
 }
@@ -55,16 +54,16 @@ async fn serve(listener: TcpListener, target: String, silent: watch::Receiver<bo
     }
 }
 
-/// Carries bytes both ways. A connection that fails is one that ends.
+/// Copies bytes both ways. A failed connection ends.
 async fn join(client: TcpStream, server: TcpStream, silent: watch::Receiver<bool>) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let up = carry(from_client, to_server, silent.clone());
-    let down = carry(from_server, to_client, silent);
+    let up = copy(from_client, to_server, silent.clone());
+    let down = copy(from_server, to_client, silent);
     let _ = tokio::join!(up, down);
 }
 
-async fn carry(
+async fn copy(
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,
     mut silent: watch::Receiver<bool>,
@@ -75,7 +74,7 @@ async fn carry(
         if length == 0 {
             return to.shutdown().await;
         }
-        // Once silent it stays so, until the test is over.
+        // It stays silent until the test ends.
         while *silent.borrow_and_update() {
             silent.changed().await.map_err(io::Error::other)?;
         }

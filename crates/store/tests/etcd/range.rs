@@ -1,4 +1,4 @@
-//! Pages, revisions that cannot be read, and ranges that can hold nothing.
+//! Pages, unreadable revisions, and empty ranges.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ fn keys(page: &Page) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_range_larger_than_any_answer_is_read_whole() {
+async fn range_larger_than_any_answer_is_read_completely() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -43,7 +43,7 @@ async fn a_range_larger_than_any_answer_is_read_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_are_of_one_revision_and_outlive_compaction() {
+async fn pages_share_one_revision_and_survive_compaction() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -87,7 +87,7 @@ async fn pages_are_of_one_revision_and_outlive_compaction() {
 }
 
 #[tokio::test]
-async fn a_revision_that_cannot_be_read_is_told_with_what_can() {
+async fn unreadable_revision_is_reported_with_a_readable_one() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -127,7 +127,7 @@ async fn compaction_is_monotonic_and_bounded() {
 }
 
 #[tokio::test]
-async fn a_range_that_can_hold_nothing_is_empty_at_the_revision_asked_for() {
+async fn empty_range_is_empty_at_the_requested_revision() {
     let Some((_server, store)) = fresh().await else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Watches across lost connections, compaction, and etcd's way of sending.
+//! Watches across lost connections, compaction, and fragmented responses.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::proxy::Proxy;
 use super::{changes, committed, connect_to, fresh, within};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_goes_on_without_gap_or_repeat_when_etcd_dies_and_comes_back() {
-    const DEATHS: usize = 3;
+async fn watch_resumes_without_gap_or_repeat_after_etcd_restarts() {
+    const RESTARTS: usize = 3;
     let Some((mut server, store)) = fresh().await else {
         return;
     };
@@ -37,21 +37,21 @@ async fn a_watch_goes_on_without_gap_or_repeat_when_etcd_dies_and_comes_back() {
             }
         }
     });
-    let mut told = Vec::new();
-    for _ in 0..DEATHS {
+    let mut delivered = Vec::new();
+    for _ in 0..RESTARTS {
         for _ in 0..100 {
-            told.push(changes(&mut *watch).await.0);
+            delivered.push(changes(&mut *watch).await.0);
         }
         server.kill();
         server.restart();
     }
     for _ in 0..100 {
-        told.push(changes(&mut *watch).await.0);
+        delivered.push(changes(&mut *watch).await.0);
     }
     writer.abort();
 
-    // A second watch, that nothing happens to, tells what there was.
-    let last = *told.last().unwrap();
+    // A second, undisturbed watch delivers the expected events.
+    let last = *delivered.last().unwrap();
     let mut calm = store
         .watch(KeyRange::prefix("k"), Revision::ZERO)
         .await
@@ -60,12 +60,12 @@ async fn a_watch_goes_on_without_gap_or_repeat_when_etcd_dies_and_comes_back() {
     while expected.last() != Some(&last) {
         expected.push(changes(&mut *calm).await.0);
     }
-    assert_eq!(told, expected);
-    assert_eq!(told.len(), (DEATHS + 1) * 100);
+    assert_eq!(delivered, expected);
+    assert_eq!(delivered.len(), (RESTARTS + 1) * 100);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_that_was_asked_for_comes_also_after_etcd_died() {
+async fn requested_progress_arrives_after_etcd_restarts() {
     let Some((mut server, store)) = fresh().await else {
         return;
     };
@@ -87,7 +87,7 @@ async fn progress_that_was_asked_for_comes_also_after_etcd_died() {
 }
 
 #[tokio::test]
-async fn progress_is_as_new_as_the_store_was_and_never_ahead_of_changes() {
+async fn progress_is_fresh_and_never_ahead_of_changes() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -108,7 +108,7 @@ async fn progress_is_as_new_as_the_store_was_and_never_ahead_of_changes() {
 }
 
 #[tokio::test]
-async fn a_watch_from_before_the_floor_is_refused_even_right_before_it() {
+async fn watch_from_right_before_the_floor_is_refused() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -126,7 +126,7 @@ async fn a_watch_from_before_the_floor_is_refused_even_right_before_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_was_overtaken_by_compaction_while_it_was_cut_off_is_told_so() {
+async fn watch_overtaken_by_compaction_while_disconnected_reports_it() {
     let Some((mut server, store)) = fresh().await else {
         return;
     };
@@ -139,14 +139,14 @@ async fn a_watch_that_was_overtaken_by_compaction_while_it_was_cut_off_is_told_s
         assert_eq!(changes(&mut *watch).await.0, put);
         server.kill();
         server.restart();
-        // The watch mostly still waits for its next attempt when another client is back.
+        // The watch usually still waits for its next attempt when another client is back.
         let other = connect_to(&server).await;
         let floor = committed(&other, Transaction::remove("k", put)).await;
         other.compact(floor).await.unwrap();
         match within(watch.next()).await {
             Ok(WatchItem::Changes { revision, .. }) => assert_eq!(revision, floor),
-            told => {
-                assert_eq!(told, Err(Error::Compacted { floor }));
+            delivered => {
+                assert_eq!(delivered, Err(Error::Compacted { floor }));
                 let over = within(watch.next()).await;
                 assert!(matches!(over, Err(Error::Unavailable(_))), "{over:?}");
                 return;
@@ -157,7 +157,7 @@ async fn a_watch_that_was_overtaken_by_compaction_while_it_was_cut_off_is_told_s
 }
 
 #[tokio::test]
-async fn a_watch_of_the_future_tells_only_what_is_after_it() {
+async fn watch_from_a_future_revision_delivers_only_later_changes() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -180,7 +180,7 @@ async fn a_watch_of_the_future_tells_only_what_is_after_it() {
 }
 
 #[tokio::test]
-async fn a_transaction_comes_whole_and_sorted_however_etcd_cuts_it() {
+async fn transaction_is_delivered_whole_and_sorted_despite_fragments() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -203,7 +203,7 @@ async fn a_transaction_comes_whole_and_sorted_however_etcd_cuts_it() {
 }
 
 #[tokio::test]
-async fn a_range_that_can_hold_nothing_still_has_progress() {
+async fn empty_range_has_progress() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -220,7 +220,7 @@ async fn a_range_that_can_hold_nothing_still_has_progress() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_wait_loses_nothing() {
+async fn cancelled_next_loses_nothing() {
     let Some(server) = EtcdServer::start() else {
         return;
     };
@@ -233,22 +233,22 @@ async fn a_dropped_wait_loses_nothing() {
         }
         revisions
     });
-    let mut told = Vec::new();
-    while told.len() < 200 {
-        // Mostly too short to get anything.
+    let mut delivered = Vec::new();
+    while delivered.len() < 200 {
+        // Usually too short to receive anything.
         let item = timeout(Duration::from_micros(100), watch.next()).await;
         if let Ok(item) = item {
             let Ok(WatchItem::Changes { revision, .. }) = item else {
                 panic!("{item:?}");
             };
-            told.push(revision);
+            delivered.push(revision);
         }
     }
-    assert_eq!(told, writer.await.unwrap());
+    assert_eq!(delivered, writer.await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watcher_that_does_not_read_holds_up_nobody_and_loses_nothing() {
+async fn watcher_that_does_not_read_delays_no_other_and_loses_nothing() {
     let Some((_server, store)) = fresh().await else {
         return;
     };
@@ -257,7 +257,7 @@ async fn a_watcher_that_does_not_read_holds_up_nobody_and_loses_nothing() {
     for _ in 0..4 {
         idle.push(store.watch(all.clone(), Revision::ZERO).await.unwrap());
     }
-    // More than any window between here and etcd holds.
+    // More than any buffer between here and etcd holds.
     let mut revisions = Vec::new();
     for _ in 0..40 {
         let put = Transaction::new().put("k", vec![7; 1 << 20]);
@@ -273,7 +273,7 @@ async fn a_watcher_that_does_not_read_holds_up_nobody_and_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_and_a_read_leave_a_member_that_has_gone_silent() {
+async fn watch_and_read_switch_from_a_silent_member() {
     let Some(server) = EtcdServer::start() else {
         return;
     };
@@ -284,7 +284,7 @@ async fn a_watch_and_a_read_leave_a_member_that_has_gone_silent() {
     let first = committed(&store, Transaction::new().put("k", "1")).await;
     assert_eq!(changes(&mut *watch).await.0, first);
 
-    proxy.fall_silent();
+    proxy.go_silent();
     let direct = connect_to(&server).await;
     let second = committed(&direct, Transaction::new().put("k", "2")).await;
     let found = within(store.get(&"k".into())).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Opens what a power cut has left, and holds it against what callers were told.
+//! Opens what a power cut has left, and compares it with what callers had received.
 
 use std::ops::Bound::{Excluded, Included};
 use std::path::Path;
@@ -7,38 +7,38 @@ use insula_store::embedded::Embedded;
 use insula_store::laws::concurrency::read_log;
 use insula_store::{At, KeyRange, Outcome, Revision, Store, Transaction};
 
-use super::run::{FLOOR, Run, TOLD, options};
+use super::run::{ACKNOWLEDGED, FLOOR, Run, options};
 
-/// What callers had been told when the power went.
+/// What callers had received before the power cut.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told {
+pub struct Acknowledged {
     pub revision: Revision,
     pub floor: Revision,
 }
 
-impl Told {
+impl Acknowledged {
     pub fn of(marks: &[u64]) -> Self {
-        let mut told = Self::default();
+        let mut acknowledged = Self::default();
         for mark in marks {
-            let number = Revision::new(mark & !(TOLD | FLOOR));
+            let number = Revision::new(mark & !(ACKNOWLEDGED | FLOOR));
             if mark & FLOOR != 0 {
-                told.floor = told.floor.max(number);
+                acknowledged.floor = acknowledged.floor.max(number);
             } else {
-                told.revision = told.revision.max(number);
+                acknowledged.revision = acknowledged.revision.max(number);
             }
         }
-        told
+        acknowledged
     }
 }
 
-/// Says what promise is broken, if any.
-pub async fn check(folder: &Path, run: &Run, told: Told) -> Result<(), String> {
+/// Returns the first violation.
+pub async fn check(folder: &Path, run: &Run, acknowledged: Acknowledged) -> Result<(), String> {
     let opened = Embedded::open(folder, options()).await;
     let store = opened.map_err(|error| format!("it does not open: {error}"))?;
-    let result = check_store(&store, run, told).await;
+    let result = check_store(&store, run, acknowledged).await;
     store.close().await;
     let head = result?;
-    // What was recovered, and what came after, is there the next time too.
+    // Recovered and later data must be there the next time too.
     let opened = Embedded::open(folder, options()).await;
     let store = opened.map_err(|error| format!("it does not open again: {error}"))?;
     let again = store.revision().await.map_err(|error| error.to_string())?;
@@ -49,25 +49,32 @@ pub async fn check(folder: &Path, run: &Run, told: Told) -> Result<(), String> {
     Ok(())
 }
 
-async fn check_store(store: &Embedded, run: &Run, told: Told) -> Result<Revision, String> {
+async fn check_store(
+    store: &Embedded,
+    run: &Run,
+    acknowledged: Acknowledged,
+) -> Result<Revision, String> {
     let unreadable = |error: insula_store::Error| format!("it cannot be read: {error}");
     let page = store
         .range(&KeyRange::all(), At::Latest, None)
         .await
         .map_err(unreadable)?;
     let head = page.revision;
-    if head < told.revision {
+    if head < acknowledged.revision {
         return Err(format!(
-            "it is at {head}; somebody was told of {}",
-            told.revision
+            "the store is at {head}; revision {} was acknowledged",
+            acknowledged.revision
         ));
     }
     if page.entries != run.state_at(head) {
         return Err(format!("at {head} it does not hold what was written"));
     }
     let floor = store.statistics().floor;
-    if floor < told.floor {
-        return Err(format!("the floor is {floor}; it was {}", told.floor));
+    if floor < acknowledged.floor {
+        return Err(format!(
+            "the floor is {floor}; it was {}",
+            acknowledged.floor
+        ));
     }
     let watch = store.watch(KeyRange::all(), floor).await;
     let log = read_log(&mut *watch.map_err(unreadable)?, head).await;

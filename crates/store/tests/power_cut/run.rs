@@ -1,4 +1,4 @@
-//! A store at work on a disk that records everything.
+//! A workload on a disk that records everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use insula_store::embedded::{Embedded, Options};
-use insula_store::laws::model::Dice;
+use insula_store::laws::model::Rng;
 use insula_store::{
     Changed, Entry, Expect, Key, KeyRange, Outcome, Revision, Store, Transaction, WatchItem,
 };
 use insula_testkit::disk::Disk;
 use tokio::task::JoinSet;
 
-/// Marks in the trace: what a caller was told, of which kind.
-pub const TOLD: u64 = 1 << 62;
+/// Marks in the trace for revisions and floors that callers received.
+pub const ACKNOWLEDGED: u64 = 1 << 62;
 pub const FLOOR: u64 = 1 << 63;
 
 const WRITERS: u64 = 4;
@@ -35,7 +35,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// What keys hold right after `revision`.
+    /// The entries right after `revision`.
     pub fn state_at(&self, revision: Revision) -> Vec<Entry> {
         let mut state: BTreeMap<Key, Entry> = BTreeMap::new();
         for change in self.log.range(..=revision).flat_map(|(_, changes)| changes) {
@@ -48,19 +48,19 @@ impl Run {
     }
 }
 
-/// Works on a store in `folder` of the disk: writers, a watcher, and compactions, with a
-/// closing and an opening in the middle. Whatever anybody is told is marked in the trace.
-pub async fn work(disk: &Arc<Disk>, folder: &Path, writes: usize) -> Run {
+/// Runs writers, a watcher and compactions on a store in `folder` of the disk, and reopens it in
+/// the middle. Everything that callers receive is marked in the trace.
+pub async fn run_workload(disk: &Arc<Disk>, folder: &Path, writes: usize) -> Run {
     let mut log = BTreeMap::new();
     for part in 0..2 {
         let store = Embedded::open(folder, options()).await.unwrap();
-        log.extend(work_on(disk, store, part, writes / 2).await);
+        log.extend(run_phase(disk, store, part, writes / 2).await);
     }
     Run { log }
 }
 
-/// Writes large values, and forgets the history right after each.
-pub async fn forget_everything(disk: &Arc<Disk>, folder: &Path, writes: usize) -> Run {
+/// Writes large values, and compacts the history right after each.
+pub async fn compact_after_each_write(disk: &Arc<Disk>, folder: &Path, writes: usize) -> Run {
     let store = Embedded::open(folder, options()).await.unwrap();
     let start = store.revision().await.unwrap();
     let mut watch = store.watch(KeyRange::all(), start).await.unwrap();
@@ -86,7 +86,7 @@ pub async fn forget_everything(disk: &Arc<Disk>, folder: &Path, writes: usize) -
     Run { log }
 }
 
-async fn work_on(
+async fn run_phase(
     disk: &Arc<Disk>,
     store: Embedded,
     part: u64,
@@ -104,8 +104,8 @@ async fn work_on(
     let acknowledged: BTreeSet<Revision> = writers.join_all().await.concat().into_iter().collect();
     store.close().await;
     let log = watcher.await.unwrap();
-    let told: BTreeSet<Revision> = log.keys().copied().collect();
-    assert_eq!(told, acknowledged, "the watcher was told of every write");
+    let delivered: BTreeSet<Revision> = log.keys().copied().collect();
+    assert_eq!(delivered, acknowledged, "the watcher received every write");
     log
 }
 
@@ -117,7 +117,7 @@ async fn watch_all(
     let mut log = BTreeMap::new();
     while let Ok(item) = watch.next().await {
         if let WatchItem::Changes { revision, changes } = item {
-            disk.mark(TOLD | revision.get());
+            disk.mark(ACKNOWLEDGED | revision.get());
             log.insert(revision, changes);
         }
     }
@@ -125,15 +125,15 @@ async fn watch_all(
 }
 
 async fn write(disk: Arc<Disk>, store: Embedded, seed: u64, writes: usize) -> Vec<Revision> {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut acknowledged = vec![];
     while acknowledged.len() < writes {
-        let transaction = random_transaction(&store, &mut dice).await;
+        let transaction = random_transaction(&store, &mut rng).await;
         if let Outcome::Committed(revision) = store.commit(transaction).await.unwrap() {
             disk.mark(revision.get());
             acknowledged.push(revision);
-            if dice.below(40) == 0 {
-                let floor = Revision::new(revision.get() - dice.below(20).min(revision.get() - 1));
+            if rng.below(40) == 0 {
+                let floor = Revision::new(revision.get() - rng.below(20).min(revision.get() - 1));
                 store.compact(floor).await.unwrap();
                 disk.mark(FLOOR | floor.get());
             }
@@ -142,19 +142,19 @@ async fn write(disk: Arc<Disk>, store: Embedded, seed: u64, writes: usize) -> Ve
     acknowledged
 }
 
-async fn random_transaction(store: &Embedded, dice: &mut Dice) -> Transaction {
-    let name = |dice: &mut Dice| Bytes::from(format!("/cut/{:02}", dice.below(KEYS)));
-    let (key, other) = (name(dice), name(dice));
+async fn random_transaction(store: &Embedded, rng: &mut Rng) -> Transaction {
+    let name = |rng: &mut Rng| Bytes::from(format!("/cut/{:02}", rng.below(KEYS)));
+    let (key, other) = (name(rng), name(rng));
     // From a few bytes to several pages, so that frames are torn in many ways.
-    let most = 1 << (4 + dice.below(11));
-    let size = 10 + dice.below(most);
-    let value = Bytes::from(vec![dice.below(256) as u8; usize::try_from(size).unwrap()]);
+    let most = 1 << (4 + rng.below(11));
+    let size = 10 + rng.below(most);
+    let value = Bytes::from(vec![rng.below(256) as u8; usize::try_from(size).unwrap()]);
     let expect = match store.get(&key).await.unwrap() {
         Some(entry) => Expect::At(entry.modified),
         None => Expect::Absent,
     };
     let transaction = Transaction::new().check(key.clone(), expect);
-    match dice.below(6) {
+    match rng.below(6) {
         0 => transaction.delete(key),
         1 if other != key => transaction.put(key, value.clone()).put(other, value),
         _ => transaction.put(key, value),

@@ -1,9 +1,9 @@
-//! The bytes of one file, in pages that copies share.
+//! The bytes of one file, in shared pages.
 
 use std::io::{self, IoSlice, Seek, SeekFrom, Write};
 use std::sync::Arc;
 
-/// Bytes in a page: what one small write has to copy, against what a copy has to count.
+/// The size of a page: what one small write has to copy, against what a copy has to count.
 pub(super) const PAGE: usize = 4096;
 
 /// The longest file, which bounds the table of pages to 32 MiB.
@@ -11,8 +11,8 @@ pub(super) const MAX_LEN: u64 = 16 << 30;
 
 /// A file's bytes. Cloning copies the table of pages, never a page.
 ///
-/// Holes read as zeros. Nothing but zeros lies behind `len`, except between
-/// [`place`](Content::place) and the [`set_len`](Content::set_len) that must follow it.
+/// Holes read as zeros. Only zeros lie behind `len`, except between [`place`](Content::place) and
+/// the [`set_len`](Content::set_len) that must follow it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     len: u64,
@@ -25,12 +25,12 @@ impl Content {
         self.len
     }
 
-    /// Pages that occupy the disk, holes left out.
+    /// The number of allocated pages, without holes.
     pub(super) fn allocated(&self) -> usize {
         self.allocated
     }
 
-    /// Pages that a write to `offset..end` would have to allocate.
+    /// The number of pages that a write to `offset..end` would have to allocate.
     pub(super) fn missing(&self, offset: u64, end: u64) -> usize {
         if offset >= end {
             return 0;
@@ -59,7 +59,7 @@ impl Content {
         }
     }
 
-    /// Gives every page of `offset..end` a place on the disk.
+    /// Allocates every page of `offset..end`.
     pub(super) fn allocate(&mut self, offset: u64, end: u64) {
         for page in offset as usize / PAGE..end.div_ceil(PAGE as u64) as usize {
             self.page_mut(page);
@@ -67,13 +67,13 @@ impl Content {
         self.len = self.len.max(end);
     }
 
-    /// Sets the length; what lay behind it becomes zeros, now and if it grows again.
+    /// Sets the length; bytes behind it become zeros, now and if it grows again.
     pub(super) fn set_len(&mut self, len: u64) {
         self.zero_from(len);
         self.len = len;
     }
 
-    /// Forgets all bytes from `offset` on, and leaves the length.
+    /// Clears all bytes from `offset` on, without changing the length.
     pub(super) fn zero_from(&mut self, offset: u64) {
         let (full, within) = (offset as usize / PAGE, offset as usize % PAGE);
         let kept = (full + usize::from(within > 0)).min(self.pages.len());
@@ -129,10 +129,10 @@ impl Content {
 }
 
 fn write_all(file: &mut std::fs::File, pages: &[IoSlice<'_>]) -> io::Result<()> {
-    // The kernel takes at most 1024 slices in one call.
+    // The kernel accepts at most 1024 slices in one call.
     for some in pages.chunks(1024) {
         let written = file.write_vectored(some)?;
-        // A short write stops inside a page: the rest goes page by page.
+        // A short write stops inside a page: the rest is written page by page.
         let mut skip = written;
         for page in some {
             let done = skip.min(page.len());
@@ -149,7 +149,7 @@ mod tests {
     use crate::disk::Rng;
 
     #[test]
-    fn bytes_that_were_cut_off_come_back_as_zeros() {
+    fn truncated_bytes_read_as_zeros_after_growth() {
         let mut content = Content::default();
         content.write(0, &[7; 10_000]);
         content.set_len(5_000);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_does_not_see_later_writes() {
+    fn clone_does_not_see_later_writes() {
         let mut content = Content::default();
         content.write(100, b"before");
         let copy = content.clone();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_takes_no_place_until_it_is_written() {
+    fn hole_occupies_no_page_until_written() {
         let mut content = Content::default();
         content.set_len(1 << 30);
         assert_eq!(content.allocated(), 0);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn paged_bytes_agree_with_a_plain_vector() {
+    fn paged_bytes_match_a_plain_vector() {
         for seed in 0..50 {
             let mut rng = Rng::new(seed);
             let (mut content, mut plain) = (Content::default(), Vec::new());

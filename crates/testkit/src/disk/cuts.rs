@@ -1,4 +1,4 @@
-//! What a disk could hold when the power goes, point after point of a trace.
+//! What a disk could hold after a power cut, at every point of a trace.
 
 mod dirs;
 mod file;
@@ -10,10 +10,10 @@ use self::dirs::{Dirs, Edit, Survivors};
 use self::file::File;
 use super::{Image, Inode, Loss, Op, Rng, Trace};
 
-/// A walk through a trace that can cut the power wherever it stands.
+/// A walk through a trace that can cut the power at its current point.
 ///
-/// It keeps, for each file and directory, what is durable and what is not yet, so that
-/// an image costs what is un-synced at that point and not what came before it.
+/// It keeps the durable and the pending state of each file and directory, so that the cost of an
+/// image depends on the un-synced changes at that point, not on the history.
 #[derive(Clone, Debug)]
 pub struct Cuts {
     trace: Trace,
@@ -34,17 +34,17 @@ impl Cuts {
         }
     }
 
-    /// How many operations have happened where the walk stands.
+    /// The number of operations before the current point.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// The marks among the operations that have happened, in order.
+    /// The marks among these operations, in order.
     pub fn acknowledged(&self) -> &[u64] {
         &self.acknowledged
     }
 
-    /// Walks on until `at` operations have happened, or all. It never walks back.
+    /// Advances until `at` operations have happened, or all. It never goes back.
     pub fn advance_to(&mut self, at: usize) {
         let trace = self.trace.clone();
         let end = at.min(trace.len());
@@ -54,10 +54,10 @@ impl Cuts {
         }
     }
 
-    /// What the disk could hold if the power went here. The walk itself goes on as if it
-    /// had not, so that one point can be cut many times.
+    /// What the disk could hold after a power cut here. The walk itself is not affected, so that
+    /// one point can be cut many times.
     pub fn image(&self, loss: Loss, rng: &mut Rng) -> Image {
-        let mut after = Aftermath {
+        let mut after = ImageBuilder {
             files: &self.files,
             dirs: self.dirs.survive(loss, rng),
             loss,
@@ -102,8 +102,8 @@ impl Cuts {
     }
 }
 
-/// One cut being worked out, from the root down: only what has a name comes back.
-struct Aftermath<'a> {
+/// One cut, computed from the root down: only linked files and directories come back.
+struct ImageBuilder<'a> {
     files: &'a BTreeMap<Inode, File>,
     dirs: Survivors,
     loss: Loss,
@@ -112,7 +112,7 @@ struct Aftermath<'a> {
     image: Image,
 }
 
-impl Aftermath<'_> {
+impl ImageBuilder<'_> {
     fn enter(&mut self, dir: Inode, path: &Path) {
         // A directory has one name, except where a failed sync dropped half of a move.
         if !self.seen.insert(dir) {

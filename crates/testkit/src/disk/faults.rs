@@ -1,4 +1,4 @@
-//! What goes wrong on request.
+//! Faults on request.
 
 use std::fmt;
 use std::path::Path;
@@ -8,17 +8,17 @@ use nix::errno::Errno;
 
 use super::Effect;
 
-/// How often a fault strikes.
+/// How often a fault applies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Times {
-    /// At the first sync that it matches, and never again.
+    /// At the first matching sync only.
     Once,
-    /// At every sync that it matches.
+    /// At every matching sync.
     Always,
 }
 
-/// Decides by the path, relative to the disk's root, whether a fault strikes. The root
-/// itself is the empty path.
+/// Decides by the path, relative to the disk's root, whether a fault applies. The root itself is
+/// the empty path.
 pub(super) type Matches = Box<dyn Fn(&Path) -> bool + Send>;
 
 #[derive(Debug, Default)]
@@ -32,12 +32,12 @@ struct Fault {
 #[derive(Debug)]
 pub(super) enum Kind {
     Fail { errno: Errno, times: Times },
-    Lie,
+    Ignore,
     Slow(Duration),
 }
 
-/// What becomes of one sync.
-pub(super) struct Verdict {
+/// The result of one sync.
+pub(super) struct SyncResult {
     pub(super) effect: Effect,
     pub(super) answer: Result<(), Errno>,
 }
@@ -51,7 +51,7 @@ impl Faults {
         self.0.clear();
     }
 
-    /// How long a sync of `path` takes beyond what it must.
+    /// The extra delay of a sync of `path`.
     pub(super) fn delay(&self, path: &Path) -> Option<Duration> {
         let delay = |fault: &Fault| match fault.kind {
             Kind::Slow(delay) if (fault.matches)(path) => Some(delay),
@@ -60,21 +60,21 @@ impl Faults {
         self.0.iter().filter_map(delay).max()
     }
 
-    /// Failing goes before lying: a fault that strikes once is gone afterwards.
-    pub(super) fn judge(&mut self, path: &Path) -> Verdict {
+    /// Failing takes precedence over ignoring, and uses up a fault that applies once.
+    pub(super) fn decide(&mut self, path: &Path) -> SyncResult {
         if let Some(errno) = self.fail(path) {
-            return Verdict {
+            return SyncResult {
                 effect: Effect::Dropped,
                 answer: Err(errno),
             };
         }
-        let lies = |fault: &Fault| matches!(fault.kind, Kind::Lie) && (fault.matches)(path);
-        let effect = if self.0.iter().any(lies) {
+        let ignores = |fault: &Fault| matches!(fault.kind, Kind::Ignore) && (fault.matches)(path);
+        let effect = if self.0.iter().any(ignores) {
             Effect::Nothing
         } else {
             Effect::Durable
         };
-        Verdict {
+        SyncResult {
             effect,
             answer: Ok(()),
         }

@@ -1,6 +1,6 @@
-//! The kernel's questions, answered from the tree.
+//! Answers requests of the kernel from the tree.
 
-mod words;
+mod convert;
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use fuser::{
 };
 use nix::errno::Errno;
 
-use self::words::{IntoInode, answer, attr, file_type, list, owner, place, wire};
+use self::convert::{IntoInode, answer, attr, file_type, list, owner, place, wire};
 use super::content::PAGE;
 use super::state::{Shared, State};
 use super::tree::Tree;
 use super::{Inode, Op};
 
-/// Nothing changes behind the kernel's back, so it may remember what it was told.
+/// Only the kernel changes the tree, so it may cache every answer.
 const TTL: Duration = Duration::from_secs(3600);
 
 /// The kernel keeps its cache from one open to the next, and does not ask at each close.
-const OPENED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
+const OPEN_FLAGS: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE.union(FopenFlags::FOPEN_NOFLUSH);
 
-/// What `statfs` says of a disk without a limit: 1 TiB.
-const ROOMY: u64 = 1 << 40;
+/// The `statfs` size of a disk without a limit: 1 TiB.
+const UNLIMITED_BYTES: u64 = 1 << 40;
 
 pub(super) struct Adapter(pub(super) Arc<Shared>);
 
@@ -126,7 +126,7 @@ impl Filesystem for Adapter {
             Ok(attr)
         });
         match opened {
-            Ok(attr) => reply.created(&TTL, &attr, Generation(0), FileHandle(0), OPENED),
+            Ok(attr) => reply.created(&TTL, &attr, Generation(0), FileHandle(0), OPEN_FLAGS),
             Err(error) => reply.error(wire(error)),
         }
     }
@@ -153,7 +153,7 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        // The kernel itself refuses to replace where that is not wanted.
+        // The kernel itself enforces the no-replace flag.
         if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
             return reply.error(fuser::Errno::EINVAL);
         }
@@ -164,7 +164,7 @@ impl Filesystem for Adapter {
 
     fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.0.lock().tree.open(ino.into_inode()) {
-            Ok(()) => reply.opened(FileHandle(0), OPENED),
+            Ok(()) => reply.opened(FileHandle(0), OPEN_FLAGS),
             Err(error) => reply.error(wire(error)),
         }
     }
@@ -272,7 +272,7 @@ impl Filesystem for Adapter {
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let state = self.0.lock();
         let page = PAGE as u64;
-        let blocks = state.tree.capacity.min(ROOMY) / page;
+        let blocks = state.tree.capacity.min(UNLIMITED_BYTES) / page;
         let free = blocks.saturating_sub(state.tree.used() / page);
         reply.statfs(blocks, free, free, 0, 0, PAGE as u32, 255, PAGE as u32);
     }
@@ -299,7 +299,7 @@ impl Filesystem for Adapter {
 }
 
 impl Adapter {
-    /// A slow sync waits in a thread of its own: it holds up nothing else.
+    /// A slow sync waits in its own thread and delays nothing else.
     fn sync(&self, inode: Inode, reply: ReplyEmpty) {
         let delay = {
             let state = self.0.lock();
@@ -318,7 +318,7 @@ impl Adapter {
     }
 }
 
-/// Records a node that was just made, and tells what it is.
+/// Records a new node and returns its attributes.
 fn keep_new(state: &mut State, (inode, op): (Inode, Op)) -> Result<(Inode, FileAttr), Errno> {
     state.trace.push(op);
     Ok((inode, attr(&state.tree, inode)?))

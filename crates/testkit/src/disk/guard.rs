@@ -1,15 +1,15 @@
-//! A watch over the mount, for the case that the process dies without unmounting.
+//! Unmounts the disk if the process dies without doing so.
 //!
-//! A process that is killed while one of its threads waits for its own disk never ends:
-//! the kernel waits for an answer that nobody is left to give, and keeps the mount. Only
-//! someone outside can break that off.
+//! A process that is killed while one of its threads waits for its own disk never ends: the
+//! kernel waits for an answer that can no longer come, and keeps the mount. Only another process
+//! can abort that.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Waits until process `$1` is gone, dead, or has been killed (bit 8 of its pending
-/// signals) and cannot leave the kernel; then takes the mount at `$2` away by force.
+/// Waits until process `$1` is gone, dead, or has been killed (bit 8 of its pending signals) and
+/// cannot leave the kernel; then unmounts `$2` by force.
 const WATCH: &str = r#"
 while kill -0 "$1" && ! grep -qE '^State:.[ZX]|^SigPnd:.*[13579bdf]..$' "/proc/$1/status"
 do sleep 1; done
@@ -20,7 +20,7 @@ rmdir "$2"
 pub(super) struct Guard(Option<Child>);
 
 impl Guard {
-    /// Where there is no shell there is no guard, and nothing else is worse for it.
+    /// Without a shell there is no guard, which is harmless otherwise.
     pub(super) fn over(mount: &Path) -> Guard {
         let mut watch = Command::new("sh");
         watch.args(["-c", WATCH, "insula-disk-guard"]);
@@ -35,7 +35,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(mut watch) = self.0.take() {
-            // It can only have ended by itself, which is as good.
+            // It can only have ended by itself already.
             let _ = watch.kill();
             let _ = watch.wait();
         }

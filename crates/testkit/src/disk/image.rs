@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::content::Content;
 
-/// A tree of files that a power cut could have left. Cheap to make and to clone.
+/// A tree of files that a power cut could have left. Cheap to create and to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
-    /// Every directory comes before what it holds.
+    /// Every directory precedes its content.
     entries: Vec<(PathBuf, Node)>,
 }
 
@@ -20,10 +20,10 @@ enum Node {
 }
 
 impl Image {
-    /// Lays the image out in `dir`, which is made if it is not there and should be empty.
+    /// Lays the image out in `dir`, which is created if it does not exist and should be empty.
     ///
     /// # Errors
-    /// As the file system of `dir` reports them.
+    /// Those of the file system of `dir`.
     pub fn write_to(&self, dir: &Path) -> io::Result<()> {
         std::fs::create_dir_all(dir)?;
         for (path, node) in &self.entries {
@@ -42,7 +42,7 @@ impl Image {
         self.entries.iter().map(|(path, _)| path.as_path())
     }
 
-    /// Whether there is a file or directory at `path`.
+    /// Whether `path` is a file or directory.
     pub fn holds(&self, path: impl AsRef<Path>) -> bool {
         self.paths().any(|held| held == path.as_ref())
     }

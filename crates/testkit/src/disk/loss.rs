@@ -2,23 +2,23 @@
 
 use super::Rng;
 
-/// How a power cut treats what was not synced. What was synced always survives.
+/// How a power cut treats un-synced changes. Synced ones always survive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Loss {
-    /// All of it is lost.
+    /// All of them are lost.
     Everything,
-    /// All of it survives: the program died, the disk did not.
+    /// All of them survive: the program died, the disk did not.
     Nothing,
-    /// Names and lengths survive, bytes do not: un-synced sectors read as they were
-    /// before, or as zeros where there was nothing.
+    /// Names and lengths survive, bytes do not: un-synced sectors keep their old content, or read
+    /// as zeros where there was none.
     Data,
-    /// Each file and directory has a fate of its own: sectors survive or not, in order
-    /// or out of it, names and lengths up to some operation.
+    /// Decided per file and directory: sectors survive or not, in order or out of it, names and
+    /// lengths up to some operation.
     Mixture,
 }
 
 impl Loss {
-    /// Each of them from time to time, the mixture most often.
+    /// Any of them at random, the mixture most often.
     pub fn pick(rng: &mut Rng) -> Loss {
         match rng.below(8) {
             0 => Loss::Everything,
@@ -28,8 +28,8 @@ impl Loss {
         }
     }
 
-    /// How many of `count` un-synced metadata operations survive: the first ones,
-    /// because file systems keep them in order.
+    /// How many of `count` un-synced metadata operations survive: the first ones, because file
+    /// systems keep them in order.
     pub(super) fn metadata(self, count: usize, rng: &mut Rng) -> usize {
         match self {
             Loss::Everything => 0,

@@ -1,11 +1,11 @@
 //! A small generator of repeatable chance.
 
-/// A repeatable source of chance (splitmix64): the same seed gives the same cuts.
+/// A reproducible random number generator (splitmix64): the same seed gives the same cuts.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A source that depends on `seed` alone. Print the seed when a check fails.
+    /// A generator that depends on `seed` alone. Print the seed when a check fails.
     pub fn new(seed: u64) -> Rng {
         Rng(seed)
     }
@@ -30,10 +30,9 @@ impl Rng {
         self.next_u64() >> 63 == 1
     }
 
-    /// How many of `count` things in a row came through: none, all, or any number.
+    /// How many of `count` consecutive items survive: none, all, or any number.
     ///
-    /// The two ends are drawn as often as everything between them, because most bugs
-    /// live there.
+    /// The two ends are drawn as often as everything between them, because most bugs are there.
     pub(super) fn prefix(&mut self, count: usize) -> usize {
         match self.below(4) {
             0 => 0,

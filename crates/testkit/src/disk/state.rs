@@ -11,10 +11,10 @@ use super::faults::Faults;
 use super::tree::{Owner, Tree};
 use super::{Effect, Inode, Op, Syncs};
 
-/// The state, shared by the handle and the thread that answers the kernel.
+/// The state shared by the handle and the thread that answers the kernel.
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Told when `State::over` becomes true.
+    /// Notified when `State::over` becomes true.
     end: Condvar,
 }
 
@@ -24,12 +24,12 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) syncs: Syncs,
     pub(super) listings: Listings,
-    /// The disk is being unmounted: nothing waits any more.
+    /// The disk is being unmounted: all waiting ends.
     over: bool,
 }
 
-/// The open directories. Each keeps the names it had when its reading began, so that
-/// names that come and go meanwhile move nothing that is still to be read.
+/// The open directories. Each keeps the names from when its reading began, so that later changes do
+/// not shift the entries still to be read.
 #[derive(Default)]
 pub(super) struct Listings {
     open: HashMap<u64, Vec<Listed>>,
@@ -59,7 +59,8 @@ impl Shared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // A caller's predicate may have panicked; the disk itself is never half changed.
+        // A caller's predicate may have panicked; the disk itself is never in an inconsistent
+        // state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,19 +77,19 @@ impl Shared {
         self.end.notify_all();
     }
 
-    /// Syncs a file or directory as the faults will have it.
+    /// Syncs a file or directory, subject to the faults.
     pub(super) fn sync(&self, inode: Inode) -> Result<(), Errno> {
         let mut state = self.lock();
         let is_dir = state.tree.node(inode)?.is_dir();
         let path = state.tree.path(inode);
-        let verdict = state.faults.judge(&path);
-        state.record_sync(inode, is_dir, verdict.effect);
-        verdict.answer
+        let result = state.faults.decide(&path);
+        state.record_sync(inode, is_dir, result.effect);
+        result.answer
     }
 }
 
 impl State {
-    /// Changes the tree, if there is something to change, and records what was done.
+    /// Changes the tree, if there is a change, and records the operation.
     pub(super) fn change<T>(
         &mut self,
         argument: Option<T>,
@@ -100,8 +101,8 @@ impl State {
         Ok(())
     }
 
-    /// Makes everything durable, past all faults, without a word to the counters.
-    pub(super) fn settle(&mut self) {
+    /// Makes everything durable, regardless of faults, without counting syncs.
+    pub(super) fn make_durable(&mut self) {
         let mut nodes: Vec<_> = self.tree.linked().map(|(i, n)| (i, n.is_dir())).collect();
         nodes.sort_unstable();
         for (inode, is_dir) in nodes {
@@ -130,7 +131,7 @@ impl Listings {
         self.open.insert(handle, names);
     }
 
-    /// What is left to read after the first `offset` names.
+    /// The names after the first `offset`.
     pub(super) fn rest(&self, handle: u64, offset: u64) -> &[Listed] {
         let names = self.open.get(&handle).map(Vec::as_slice);
         let rest = names.and_then(|names| names.get(offset as usize..));

@@ -1,4 +1,4 @@
-//! What the disk was asked to do, in the order in which it saw it.
+//! The operations of a disk, in the order in which it saw them.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use bytes::Bytes;
 
 use super::{Cuts, Image, Loss, Rng};
 
-/// The number of a file or directory. Never used twice on one disk.
+/// The number of a file or directory. Never reused on one disk.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Inode(pub u64);
 
 impl Inode {
-    /// The directory that is always there.
+    /// The root directory.
     pub const ROOT: Inode = Inode(1);
 }
 
@@ -25,44 +25,44 @@ pub struct Place {
     pub name: Arc<OsStr>,
 }
 
-/// What a sync did to the disk, whatever it told the caller.
+/// The effect of a sync on the disk, whatever it returned to the caller.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Effect {
-    /// It made everything before it durable, and said so.
+    /// It succeeded and made everything before it durable.
     Durable,
-    /// It said so, and did nothing: as if the caller had forgotten to sync.
+    /// It succeeded without effect, as if the caller had forgotten to sync.
     Nothing,
-    /// It failed, and what had not been durable before it never will be.
+    /// It failed, and the pending changes will never become durable.
     Dropped,
 }
 
-/// One change, or one sync, or one marker of the caller.
+/// One change, sync, or mark of the caller.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[expect(missing_docs, reason = "the fields say what they are")]
 pub enum Op {
-    /// Bytes were written to a file, which grew if they reach behind its end.
+    /// Bytes were written to a file, which grew if they reach beyond its end.
     Write {
         inode: Inode,
         offset: u64,
         data: Bytes,
     },
-    /// A file was given a length: it shrank, or it grew by zeros.
+    /// The length of a file was set: it shrank, or it grew by zeros.
     Truncate { inode: Inode, len: u64 },
     /// A file was synced, with or without its metadata.
     SyncFile { inode: Inode, effect: Effect },
-    /// A new, empty file got a name.
+    /// A new, empty file was linked.
     Create { place: Place, inode: Inode },
-    /// A new, empty directory got a name.
+    /// A new, empty directory was linked.
     Mkdir { place: Place, inode: Inode },
-    /// A file or directory changed its name, and took the place of what was there.
+    /// A file or directory was renamed, and replaced what was there.
     Rename {
         from: Place,
         to: Place,
         inode: Inode,
     },
-    /// A file lost its name.
+    /// A file was unlinked.
     Unlink { place: Place, inode: Inode },
-    /// An empty directory lost its name.
+    /// An empty directory was removed.
     Rmdir { place: Place, inode: Inode },
     /// A directory was synced.
     SyncDir { inode: Inode, effect: Effect },
@@ -70,7 +70,7 @@ pub enum Op {
     Mark(u64),
 }
 
-/// A record of everything a disk saw up to some moment. Cheap to clone.
+/// A record of everything a disk saw up to some point. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Trace(Arc<[Op]>);
 
@@ -80,23 +80,23 @@ impl Trace {
         &self.0
     }
 
-    /// How many operations there are, marks included: the last point to cut at.
+    /// The number of operations, marks included: the last point to cut at.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing happened.
+    /// Whether there are no operations.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Walks forward through the trace, to cut at many points: far cheaper than
-    /// [`cut`](Trace::cut) for each.
+    /// Walks forward through the trace, to cut at many points: far cheaper than [`cut`](Trace::cut)
+    /// for each.
     pub fn cuts(&self) -> Cuts {
         Cuts::new(self.clone())
     }
 
-    /// What the disk could hold if the power went right after the first `at` operations.
+    /// What the disk could hold after a power cut right after the first `at` operations.
     pub fn cut(&self, at: usize, loss: Loss, rng: &mut Rng) -> Image {
         let mut cuts = self.cuts();
         cuts.advance_to(at);

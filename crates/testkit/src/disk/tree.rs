@@ -14,7 +14,7 @@ use super::{Inode, Op, Place};
 
 type Names = BTreeMap<Arc<OsStr>, Inode>;
 
-/// Every change answers with the operation that describes it, for the trace.
+/// Every change returns the operation that describes it, for the trace.
 pub(super) struct Tree {
     nodes: HashMap<Inode, Node>,
     next: u64,
@@ -37,7 +37,7 @@ pub(super) enum Body {
     Dir(Names),
 }
 
-/// Whom a node belongs to, and what they may do with it.
+/// Owner and permissions of a node.
 #[derive(Clone, Copy)]
 pub(super) struct Owner {
     pub(super) uid: u32,
@@ -60,13 +60,13 @@ impl Tree {
         }
     }
 
-    /// Bytes that the files take, in whole pages.
+    /// The bytes that files occupy, in whole pages.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
 
     pub(super) fn node(&self, inode: Inode) -> Result<&Node, Errno> {
-        // The kernel walks the path again when it is told that its number is stale.
+        // The kernel resolves the path again when it is told that its inode number is stale.
         self.nodes.get(&inode).ok_or(Errno::ESTALE)
     }
 
@@ -90,7 +90,7 @@ impl Tree {
         names.into_iter().rev().collect()
     }
 
-    /// Every node that has a name.
+    /// Every linked node.
     pub(super) fn linked(&self) -> impl Iterator<Item = (Inode, &Node)> + '_ {
         let nodes = self.nodes.iter().filter(|(_, node)| node.linked);
         nodes.map(|(inode, node)| (*inode, node))
@@ -124,7 +124,7 @@ impl Tree {
         Ok(Op::Rmdir { place, inode })
     }
 
-    /// `None` if both are names of one thing, and nothing is to be done.
+    /// `None` if both are names of one node, and there is nothing to do.
     pub(super) fn rename(&mut self, from: Place, to: Place) -> Result<Option<Op>, Errno> {
         let inode = self.lookup(from.parent, &from.name)?;
         match self.lookup(to.parent, &to.name) {
@@ -165,7 +165,7 @@ impl Tree {
         Ok(Op::Truncate { inode, len })
     }
 
-    /// Takes room for `offset..end`. `None` if the file is as long as before.
+    /// Allocates space for `offset..end`. `None` if the length does not change.
     pub(super) fn allocate(
         &mut self,
         inode: Inode,
@@ -220,7 +220,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A file that has no name stays as long as it is open.
+    /// An unlinked file stays as long as it is open.
     fn free_unused(&mut self, inode: Inode) {
         let unused = |node: &Node| !node.linked && node.opens == 0;
         if self.nodes.get(&inode).is_some_and(unused)
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn allocated_room_is_taken_at_once_and_kept_for_later_writes() {
+    fn allocated_space_is_reserved_at_once_for_later_writes() {
         let owner = Owner {
             uid: 0,
             gid: 0,

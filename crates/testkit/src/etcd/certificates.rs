@@ -6,14 +6,14 @@ use std::{fs, io};
 use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 
-/// An authority, and what it signed. All in PEM.
+/// A CA and the certificates that it signed, in PEM.
 #[derive(Debug)]
 pub struct Certificates {
-    /// The authority's certificate.
+    /// The CA certificate.
     pub ca: String,
-    /// The server's, for 127.0.0.1.
+    /// The server certificate, for 127.0.0.1.
     pub server: Signed,
-    /// A client's.
+    /// A client certificate.
     pub client: Signed,
 }
 
@@ -26,7 +26,7 @@ pub struct Signed {
     pub key: String,
 }
 
-/// Where etcd finds what it needs of them.
+/// The files that etcd reads.
 pub(super) struct Files {
     pub(super) ca: PathBuf,
     pub(super) cert: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct Files {
 }
 
 impl Certificates {
-    /// New ones, of an authority that nobody has trusted before.
+    /// New certificates of a new CA.
     pub fn generate() -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(Vec::new())?;

@@ -1,4 +1,4 @@
-//! Where a test server writes its audit log.
+//! The audit log of a test server.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -9,16 +9,16 @@ use anyhow::Context;
 use insula_apiserver::pipeline::audit::Sink;
 use serde_json::Value;
 
-/// Where a test server writes its audit log.
+/// The destination of a test server's audit log.
 #[derive(Clone, Debug)]
 pub enum Audit {
-    /// To a file.
+    /// A file.
     File(PathBuf),
-    /// To the test.
+    /// Memory of the test.
     Memory(AuditLog),
 }
 
-/// An audit log in memory, which can be made to take nothing for a while.
+/// An audit log in memory, which can be made to block.
 #[derive(Clone, Debug, Default)]
 pub struct AuditLog(Arc<Shared>);
 
@@ -34,8 +34,8 @@ struct State {
     held: bool,
 }
 
-/// A test that waits longer than this has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits before it fails.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Audit {
     pub(super) fn sink(self) -> io::Result<Sink> {
@@ -59,10 +59,10 @@ impl AuditLog {
         events.collect::<Result<_, _>>().context("no event in JSON")
     }
 
-    /// The event of the request with this `Audit-Id`, once it is there.
+    /// Waits for the event of the request with this `Audit-Id`.
     pub async fn event(&self, id: &str) -> anyhow::Result<String> {
         let named = format!("\"auditID\":\"{id}\"");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_TIMEOUT;
         while Instant::now() < deadline {
             let text = self.text();
             if let Some(line) = text.lines().find(|line| line.contains(&named)) {
@@ -73,12 +73,12 @@ impl AuditLog {
         anyhow::bail!("no event {id} in {}", self.text())
     }
 
-    /// Takes nothing more until it is released: a disk that hangs.
+    /// Blocks all writes until it is released, like a disk that hangs.
     pub fn hold(&self) {
         self.state().held = true;
     }
 
-    /// Takes everything again.
+    /// Accepts writes again.
     pub fn release(&self) {
         self.state().held = false;
         self.0.changed.notify_all();

@@ -1,4 +1,4 @@
-//! A client that shows everything an answer has.
+//! An HTTP client that exposes all parts of an answer.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -25,16 +25,16 @@ use tokio_rustls::client::TlsStream;
 /// One HTTP/2 connection with one token.
 #[derive(Clone, Debug)]
 pub struct Client {
-    sender: SendRequest<Sent>,
+    sender: SendRequest<Body>,
     token: String,
 }
 
-/// What a client shows when it connects.
+/// A client certificate.
 #[derive(Debug)]
 pub struct Identity {
-    /// Its certificate.
+    /// The certificate.
     pub certificate: CertificateDer<'static>,
-    /// The key of it.
+    /// Its private key.
     pub key: PrivateKeyDer<'static>,
 }
 
@@ -50,7 +50,7 @@ impl Clone for Identity {
 /// An answer.
 #[derive(Debug)]
 pub struct Answer {
-    /// The HTTP code.
+    /// The HTTP status code.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
@@ -58,10 +58,10 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// The lines of an answer that does not end, such as a watch.
+/// The lines of a streaming answer, such as a watch.
 #[derive(Debug)]
 pub struct Lines {
-    /// The HTTP code.
+    /// The HTTP status code.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
@@ -69,10 +69,10 @@ pub struct Lines {
     read: BytesMut,
 }
 
-type Sent = UnsyncBoxBody<Bytes, Infallible>;
+type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// A test that waits longer than this has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits before it fails.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Client {
     /// Connects, trusting `ca`.
@@ -84,7 +84,7 @@ impl Client {
         Self::connect_as(address, ca, None, token).await
     }
 
-    /// The same with a certificate.
+    /// The same with a client certificate.
     pub async fn connect_as(
         address: SocketAddr,
         ca: &CertificateDer<'static>,
@@ -95,7 +95,7 @@ impl Client {
         Self::over(stream, token).await
     }
 
-    /// The same with TLS as the test wants it, which must offer HTTP/2.
+    /// The same with a TLS configuration of the test, which must offer HTTP/2.
     pub async fn connect_with(
         address: SocketAddr,
         config: Arc<ClientConfig>,
@@ -109,12 +109,12 @@ impl Client {
         Self::over(stream, token).await
     }
 
-    /// Over a connection that is made already.
+    /// Uses an existing connection.
     pub async fn over(stream: TlsStream<TcpStream>, token: &str) -> anyhow::Result<Self> {
         let (sender, connection) =
             hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
                 .await?;
-        // It ends when the client is dropped.
+        // Ends when the client is dropped.
         tokio::spawn(async move { drop(connection.await) });
         Ok(Self {
             sender,
@@ -122,7 +122,7 @@ impl Client {
         })
     }
 
-    /// Sends a request with these headers beside the token.
+    /// Sends a request with these headers and the token.
     pub async fn send(
         &self,
         method: Method,
@@ -131,10 +131,10 @@ impl Client {
         body: impl Into<Bytes>,
     ) -> anyhow::Result<Answer> {
         let body = Full::new(body.into()).boxed_unsync();
-        self.answered(method, path, headers, body).await
+        self.exchange(method, path, headers, body).await
     }
 
-    /// Sends a request whose body is announced and never comes.
+    /// Sends a request with an announced body that is never sent.
     pub async fn send_endless(
         &self,
         method: Method,
@@ -143,15 +143,15 @@ impl Client {
     ) -> anyhow::Result<Answer> {
         let body =
             StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>()).boxed_unsync();
-        self.answered(method, path, headers, body).await
+        self.exchange(method, path, headers, body).await
     }
 
-    async fn answered(
+    async fn exchange(
         &self,
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
-        body: Sent,
+        body: Body,
     ) -> anyhow::Result<Answer> {
         let answer = async {
             let response = self.start(method, path, headers, body).await?;
@@ -163,7 +163,7 @@ impl Client {
                 body,
             })
         };
-        tokio::time::timeout(PATIENCE, answer)
+        tokio::time::timeout(WAIT_TIMEOUT, answer)
             .await
             .context("no answer came in time")?
     }
@@ -173,7 +173,7 @@ impl Client {
         self.send(Method::GET, path, &[], Bytes::new()).await
     }
 
-    /// GET, accepting this.
+    /// GET with this `Accept` header.
     pub async fn accept(&self, path: &str, accept: &str) -> anyhow::Result<Answer> {
         self.send(Method::GET, path, &[("accept", accept)], Bytes::new())
             .await
@@ -202,21 +202,21 @@ impl Client {
         self.send(Method::DELETE, path, &[], Bytes::new()).await
     }
 
-    /// GET of a watch; the lines come as they are sent.
+    /// GET of a watch; the lines arrive as they are sent.
     pub async fn watch(&self, path: &str) -> anyhow::Result<Lines> {
         self.watch_as(path, "*/*").await
     }
 
-    /// GET of a watch, accepting this.
+    /// GET of a watch with this `Accept` header.
     pub async fn watch_as(&self, path: &str, accept: &str) -> anyhow::Result<Lines> {
         self.watch_with(path, &[("accept", accept)]).await
     }
 
-    /// GET of a watch, with these headers.
+    /// GET of a watch with these headers.
     pub async fn watch_with(&self, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<Lines> {
         let nothing = Full::default().boxed_unsync();
         let response = self.start(Method::GET, path, headers, nothing);
-        let response = tokio::time::timeout(PATIENCE, response).await;
+        let response = tokio::time::timeout(WAIT_TIMEOUT, response).await;
         let (parts, body) = response.context("no answer came in time")??.into_parts();
         Ok(Lines {
             status: parts.status.as_u16(),
@@ -236,7 +236,7 @@ impl Client {
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
-        body: Sent,
+        body: Body,
     ) -> anyhow::Result<http::Response<Incoming>> {
         let mut request = Request::builder()
             .method(method)
@@ -254,9 +254,9 @@ impl Client {
     }
 }
 
-/// Sends this text on a connection of its own, and gives back everything that is answered:
-/// for requests that no client would send.
-pub(super) async fn speak(
+/// Sends this text on its own connection and returns the complete answer, for requests that no
+/// client library would send.
+pub(super) async fn send_raw(
     address: SocketAddr,
     ca: &CertificateDer<'static>,
     text: &str,
@@ -264,12 +264,12 @@ pub(super) async fn speak(
     let mut stream = dial(address, ca, None, "http/1.1").await?;
     stream.write_all(text.as_bytes()).await?;
     let mut answer = Vec::new();
-    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer));
+    let read = tokio::time::timeout(WAIT_TIMEOUT, stream.read_to_end(&mut answer));
     read.await.context("the answer did not end in time")??;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// A connection without anything above TLS but the agreement on a protocol.
+/// A TLS connection with a negotiated protocol.
 pub async fn dial(
     address: SocketAddr,
     ca: &CertificateDer<'static>,
@@ -296,7 +296,7 @@ pub async fn dial(
 }
 
 impl Answer {
-    /// The body as JSON; null if it is none.
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -306,7 +306,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// A header as text; empty if it is not there.
+    /// A header as text; empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -323,14 +323,14 @@ impl Answer {
 impl Lines {
     /// The next line; `None` at the end.
     pub async fn next(&mut self) -> anyhow::Result<Option<Value>> {
-        let line = tokio::time::timeout(PATIENCE, self.line()).await;
+        let line = tokio::time::timeout(WAIT_TIMEOUT, self.line()).await;
         let line = line.context("no line came in time")??;
         Ok(line.map(|line| serde_json::from_slice(&line).unwrap_or_default()))
     }
 
-    /// An answer that does end, such as a refusal.
+    /// Collects a finite answer, such as an error.
     pub async fn whole(self) -> anyhow::Result<Answer> {
-        let body = tokio::time::timeout(PATIENCE, self.body.collect()).await;
+        let body = tokio::time::timeout(WAIT_TIMEOUT, self.body.collect()).await;
         let body = body.context("no end came in time")??.to_bytes();
         Ok(Answer {
             status: self.status,
@@ -348,13 +348,13 @@ impl Lines {
         Ok(lines)
     }
 
-    /// The next of the frames that begin with their length in four bytes; `None` at the end.
+    /// The next length-prefixed frame; `None` at the end.
     pub async fn frame(&mut self) -> anyhow::Result<Option<Bytes>> {
-        let frame = tokio::time::timeout(PATIENCE, self.sized()).await;
+        let frame = tokio::time::timeout(WAIT_TIMEOUT, self.read_frame()).await;
         frame.context("no frame came in time")?
     }
 
-    /// Whether nothing comes for this long.
+    /// Whether nothing arrives for this long.
     pub async fn is_quiet_for(&mut self, time: Duration) -> bool {
         tokio::time::timeout(time, self.line()).await.is_err()
     }
@@ -373,7 +373,7 @@ impl Lines {
         }
     }
 
-    async fn sized(&mut self) -> anyhow::Result<Option<Bytes>> {
+    async fn read_frame(&mut self) -> anyhow::Result<Option<Bytes>> {
         loop {
             if let Some(head) = self.read.first_chunk() {
                 let length = u32::from_be_bytes(*head) as usize;
@@ -388,7 +388,7 @@ impl Lines {
         }
     }
 
-    /// Reads on; whether there was more.
+    /// Reads more; returns whether there was any.
     async fn more(&mut self) -> anyhow::Result<bool> {
         let Some(frame) = self.body.frame().await else {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Kinds that tests define.
+//! Custom kinds of tests.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::Client;
 
-/// Where definitions are.
+/// The path of CustomResourceDefinitions.
 pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// How long a definition may take until it is served, or gone.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a definition may take to be served, or removed.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A definition of one namespaced version, `v1`, with this schema of `spec`.
 pub fn definition(group: &str, plural: &str, kind: &str, spec: Value) -> Value {
@@ -38,9 +38,9 @@ pub fn definition(group: &str, plural: &str, kind: &str, spec: Value) -> Value {
 impl Client {
     /// Creates a definition and waits until it is served.
     pub async fn define(&self, definition: &Value) -> anyhow::Result<Value> {
-        let made = self.post(DEFINITIONS, definition).await?;
-        ensure!(made.status == 201, "{}", made.text());
-        let name = made.json()["metadata"]["name"].to_string();
+        let created = self.post(DEFINITIONS, definition).await?;
+        ensure!(created.status == 201, "{}", created.text());
+        let name = created.json()["metadata"]["name"].to_string();
         self.until_defined(name.trim_matches('"'), "Established", "True")
             .await
     }
@@ -60,12 +60,12 @@ impl Client {
             if conditions.any(|one| one["type"] == condition && one["status"] == status) {
                 return Ok(found);
             }
-            ensure!(begun.elapsed() < PATIENCE, "{name}: {found}");
+            ensure!(begun.elapsed() < WAIT_TIMEOUT, "{name}: {found}");
             tokio::task::yield_now().await;
         }
     }
 
-    /// Waits until there is nothing at a path.
+    /// Waits until a path is not found.
     pub async fn until_gone(&self, path: &str) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
@@ -73,7 +73,7 @@ impl Client {
             if found.status == 404 {
                 return Ok(());
             }
-            ensure!(begun.elapsed() < PATIENCE, "{path}: {}", found.text());
+            ensure!(begun.elapsed() < WAIT_TIMEOUT, "{path}: {}", found.text());
             tokio::task::yield_now().await;
         }
     }

@@ -1,21 +1,21 @@
-//! Roles and bindings, as tests give them.
+//! Roles and bindings of tests.
 
 use serde_json::{Value, json};
 
 use super::Client;
 
-/// Where cluster roles are.
+/// The path of ClusterRoles.
 pub const CLUSTER_ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 
-/// Where their bindings are.
+/// The path of ClusterRoleBindings.
 pub const CLUSTER_BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 
-/// Where the roles of a namespace are.
+/// The path of a namespace's roles.
 pub fn roles(namespace: &str) -> String {
     format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles")
 }
 
-/// Where its bindings are.
+/// The path of a namespace's role bindings.
 pub fn bindings(namespace: &str) -> String {
     format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings")
 }
@@ -26,7 +26,7 @@ pub fn rule(verbs: &str, groups: &str, resources: &str) -> Value {
     json!({"verbs": list(verbs), "apiGroups": list(groups), "resources": list(resources)})
 }
 
-/// Whom a binding is about: `User:alice`, `Group:dev`, `ServiceAccount:namespace/name`.
+/// The subject of a binding: `User:alice`, `Group:dev`, `ServiceAccount:namespace/name`.
 pub fn subject(text: &str) -> Value {
     match text.split_once(':') {
         Some(("ServiceAccount", account)) => {
@@ -41,14 +41,14 @@ pub fn subject(text: &str) -> Value {
 }
 
 impl Client {
-    /// Gives somebody these rights in the whole space: a role and a binding of this name.
+    /// Grants these rules in the whole space, with a role and a binding of this name.
     pub async fn grant(&self, name: &str, to: &str, rules: &[Value]) -> anyhow::Result<()> {
         let role = json!({"metadata": {"name": name}, "rules": rules});
-        self.made(CLUSTER_ROLES, &role).await?;
+        self.create(CLUSTER_ROLES, &role).await?;
         self.bind(name, to, name).await
     }
 
-    /// The same in one namespace.
+    /// Grants these rules in one namespace.
     pub async fn grant_in(
         &self,
         namespace: &str,
@@ -57,18 +57,18 @@ impl Client {
         rules: &[Value],
     ) -> anyhow::Result<()> {
         let role = json!({"metadata": {"name": name}, "rules": rules});
-        self.made(&roles(namespace), &role).await?;
+        self.create(&roles(namespace), &role).await?;
         let binding = binding(name, to, "Role", name);
-        self.made(&bindings(namespace), &binding).await
+        self.create(&bindings(namespace), &binding).await
     }
 
-    /// Gives somebody a cluster role that is there, in the whole space.
+    /// Binds an existing ClusterRole in the whole space.
     pub async fn bind(&self, name: &str, to: &str, role: &str) -> anyhow::Result<()> {
         let binding = binding(name, to, "ClusterRole", role);
-        self.made(CLUSTER_BINDINGS, &binding).await
+        self.create(CLUSTER_BINDINGS, &binding).await
     }
 
-    async fn made(&self, path: &str, object: &Value) -> anyhow::Result<()> {
+    async fn create(&self, path: &str, object: &Value) -> anyhow::Result<()> {
         let answer = self.post(path, object).await?;
         anyhow::ensure!(answer.status == 201, "{path}: {}", answer.text());
         Ok(())

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::fault::Fault;
 use super::value::{Data, Value};
 
-/// Who may log in, and who has.
+/// Accounts and sessions.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     pub accounts: BTreeMap<String, Account>,
@@ -14,8 +14,8 @@ pub(super) struct Accounts {
     sessions: HashMap<String, Session>,
     pub idle: Option<Duration>,
     pub lifetime: Option<Duration>,
-    /// After so many failures in a row an account is locked.
-    pub patience: Option<u32>,
+    /// The number of failures in a row that locks an account.
+    pub max_failures: Option<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct Account {
     pub password: String,
     pub failures: u32,
     pub locked: bool,
-    /// It may work, but not look at sessions.
+    /// It may not list sessions.
     pub limited: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Session {
 }
 
 impl Accounts {
-    /// A cookie for whoever knows the password.
+    /// Returns a session cookie if the password is correct.
     pub fn log_in(
         &mut self,
         cookie: Option<&str>,
@@ -54,7 +54,9 @@ impl Accounts {
         let account = account.ok_or_else(Fault::invalid_login)?;
         if account.password != password {
             account.failures += 1;
-            account.locked |= self.patience.is_some_and(|most| account.failures >= most);
+            account.locked |= self
+                .max_failures
+                .is_some_and(|most| account.failures >= most);
             return Err(Fault::invalid_login());
         }
         if account.locked {
@@ -81,7 +83,7 @@ impl Accounts {
         self.sessions.remove(cookie);
     }
 
-    /// Ends the session with this key; whether it was there.
+    /// Terminates the session with this key; returns whether it existed.
     pub fn terminate(&mut self, key: &str) -> bool {
         let before = self.sessions.len();
         self.sessions.retain(|_, session| session.key != key);
@@ -93,7 +95,7 @@ impl Accounts {
             .retain(|_, session| session.account != account);
     }
 
-    /// The session of a cookie, which is used by this.
+    /// Returns the session of a cookie and marks it as used.
     pub fn used(&mut self, cookie: &str, now: Instant) -> Option<&Session> {
         let session = self.sessions.get_mut(cookie)?;
         session.used = now;
@@ -109,7 +111,7 @@ impl Accounts {
         self.accounts.get(account).is_some_and(|it| it.limited)
     }
 
-    /// Ends what was idle for too long, or lasted too long.
+    /// Ends sessions that were idle or lasted for too long.
     pub fn expire(&mut self, now: Instant) {
         let over = |since: Instant, most: Option<Duration>| {
             most.is_some_and(|most| now.duration_since(since) >= most)

@@ -1,4 +1,4 @@
-//! The certificate that a vCenter shows.
+//! The certificate of a vCenter.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate, and who vouches for it.
+/// A certificate and its CA.
 #[derive(Clone)]
 pub(super) struct Certificate {
     pub tls: TlsAcceptor,
@@ -20,8 +20,8 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// One for these names, by an authority of its own.
-    pub fn make(names: &[String]) -> anyhow::Result<Self> {
+    /// Creates one for these names, with a new CA.
+    pub fn generate(names: &[String]) -> anyhow::Result<Self> {
         let validity = Validity::starting(SystemTime::now(), Duration::from_secs(86_400));
         let authority = Authority::generate("fake vCenter", validity)?;
         let key = rcgen::KeyPair::generate()?;
@@ -57,7 +57,7 @@ impl Certificate {
             .enumerate()
         {
             let colon = if at == 0 { "" } else { ":" };
-            // Writing to a text does not fail.
+            // Writing to a string does not fail.
             let _ = write!(text, "{colon}{byte:02X}");
         }
         text

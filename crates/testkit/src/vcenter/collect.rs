@@ -1,4 +1,4 @@
-//! The property collector: what objects say of themselves, and of those they lead to.
+//! The property collector: properties of objects, and of the objects they refer to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use super::fault::Fault;
 use super::inventory::is_a;
 use super::value::{Reference, Value, escape};
 
-/// What the collector asks.
+/// What the collector needs from an inventory.
 pub(super) trait Objects {
-    /// The object of this ID.
+    /// The object with this ID.
     fn object(&self, id: &str) -> Option<Reference>;
-    /// A property by its first name: nothing if the kind has none such, nothing inside if it
-    /// is not set, or why it is not to be seen.
+    /// A property by its first path segment: `None` if the kind does not have it, `Some(Ok(None))`
+    /// if it is not set, or the fault that hides it.
     fn property(&self, object: &Reference, name: &str) -> Option<Result<Option<Value>, Fault>>;
 }
 
@@ -35,7 +35,7 @@ pub(super) fn collect(objects: &dyn Objects, request: &Element) -> Result<Vec<St
 fn select(objects: &dyn Objects, filter: &Element) -> Result<Vec<Reference>, Fault> {
     let mut selected = Vec::new();
     let mut seen = BTreeSet::new();
-    let lenient = filter.says("reportMissingObjectsInResults");
+    let lenient = filter.is_true("reportMissingObjectsInResults");
     for start in filter.all("objectSet") {
         let mut named = BTreeMap::new();
         name_all(start, &mut named);
@@ -54,7 +54,7 @@ fn select(objects: &dyn Objects, filter: &Element) -> Result<Vec<Reference>, Fau
             seen: BTreeSet::new(),
             reached: Vec::new(),
         };
-        if !start.says("skip") {
+        if !start.is_true("skip") {
             walk.reached.push(object.clone());
         }
         walk.follow(object, start)?;
@@ -82,7 +82,7 @@ fn name_all<'a>(at: &'a Element, named: &mut BTreeMap<&'a str, &'a Element>) {
 struct Walk<'a> {
     objects: &'a dyn Objects,
     named: BTreeMap<&'a str, &'a Element>,
-    /// Objects, and the selection with which they were looked at.
+    /// Objects, and the selection with which they were visited.
     seen: BTreeSet<(Reference, *const Element)>,
     reached: Vec<Reference>,
 }
@@ -95,7 +95,7 @@ impl<'a> Walk<'a> {
                 continue;
             }
             for selection in at.all("selectSet") {
-                let selection = self.meant(selection);
+                let selection = self.resolve_selection(selection);
                 let of = selection.text_of("type").unwrap_or_default();
                 if !is_a(object.kind, of) {
                     continue;
@@ -103,7 +103,7 @@ impl<'a> Walk<'a> {
                 let path = selection.text_of("path").unwrap_or_default();
                 let value = read(self.objects, &object, path)?;
                 for reached in value.map(|value| value.objects()).unwrap_or_default() {
-                    if !selection.says("skip") {
+                    if !selection.is_true("skip") {
                         self.reached.push(reached.clone());
                     }
                     next.push((reached, selection));
@@ -113,8 +113,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A selection may only name another.
-    fn meant(&self, selection: &'a Element) -> &'a Element {
+    /// A selection may refer to another by name.
+    fn resolve_selection(&self, selection: &'a Element) -> &'a Element {
         if selection.child("path").is_some() {
             return selection;
         }
@@ -153,7 +153,7 @@ fn content(
     ))
 }
 
-/// What is at a path of an object. Paths that its kind does not know are refused.
+/// The value at a path of an object. Paths that its kind does not have are refused.
 fn read(objects: &dyn Objects, object: &Reference, path: &str) -> Result<Option<Value>, Fault> {
     let parts = parts(path);
     let (first, rest) = parts
@@ -164,7 +164,7 @@ fn read(objects: &dyn Objects, object: &Reference, path: &str) -> Result<Option<
     Ok(value.and_then(|value| value.at(rest).cloned()))
 }
 
-/// The parts of a path: dots inside brackets do not part.
+/// Splits a path at its dots, except inside brackets.
 fn parts(path: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut inside = false;

@@ -1,4 +1,4 @@
-//! What a client sent, as a tree.
+//! Requests of clients, as a tree.
 
 use roxmltree::{Document, Node};
 
@@ -18,11 +18,11 @@ const ENVELOPE: &str = "http://schemas.xmlsoap.org/soap/envelope/";
 const INSTANCE: &str = "http://www.w3.org/2001/XMLSchema-instance";
 const VIM: &str = "urn:vim25";
 
-/// Nothing that a vCenter is asked is deeper.
-const DEEPEST: usize = 32;
+/// The deepest nesting in any request.
+const MAX_DEPTH: usize = 32;
 
 impl Element {
-    /// The method in an envelope, with its parameters.
+    /// Parses the method in an envelope, with its parameters.
     pub fn read(text: &str) -> Result<Self, String> {
         let document = Document::parse(text).map_err(|error| error.to_string())?;
         let envelope = document.root_element();
@@ -36,7 +36,7 @@ impl Element {
         if method.tag_name().namespace() != Some(VIM) {
             return Err(format!("{:?} is no method", method.tag_name().name()));
         }
-        Self::of_node(method, DEEPEST)
+        Self::of_node(method, MAX_DEPTH)
     }
 
     pub fn child(&self, name: &str) -> Option<&Self> {
@@ -47,13 +47,13 @@ impl Element {
         self.children.iter().filter(move |child| child.name == name)
     }
 
-    /// The text of a child, if it is there.
+    /// The text of a child, if it exists.
     pub fn text_of(&self, name: &str) -> Option<&str> {
         self.child(name).map(|child| child.text.as_str())
     }
 
-    /// Whether a child says `true`.
-    pub fn says(&self, name: &str) -> bool {
+    /// Whether a child is `true`.
+    pub fn is_true(&self, name: &str) -> bool {
         matches!(self.text_of(name), Some("true" | "1"))
     }
 
@@ -61,7 +61,7 @@ impl Element {
         self.text_of(name)?.parse().ok()
     }
 
-    /// What it refers to, as in `VirtualMachine:vm-1`.
+    /// The reference as text, as in `VirtualMachine:vm-1`.
     pub fn reference(&self) -> String {
         format!("{}:{}", self.kind.as_deref().unwrap_or_default(), self.text)
     }

@@ -1,8 +1,8 @@
-//! Faults, as a vCenter answers with them.
+//! Faults in the wire format of a vCenter.
 
 use super::value::{Data, Reference, Value, escape};
 
-/// Why a call, or a task, fails.
+/// Why a call or a task fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub(super) of: String,
@@ -11,7 +11,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// One of this type (`InvalidState`, `NoPermission`) with this text.
+    /// A fault of this type (`InvalidState`, `NoPermission`) with this message.
     pub fn new(of: &str, message: &str) -> Self {
         Self {
             of: of.to_owned(),
@@ -90,7 +90,7 @@ impl Fault {
             .with("existingState", existing)
     }
 
-    /// As the content of a `LocalizedMethodFault`.
+    /// The content of a `LocalizedMethodFault`.
     pub(super) fn localized(&self) -> String {
         let Self {
             of,
@@ -103,7 +103,7 @@ impl Fault {
         )
     }
 
-    /// As the body of an answer with code 500.
+    /// The body of an answer with code 500.
     pub(super) fn body(&self) -> String {
         let Self {
             of,
@@ -120,7 +120,7 @@ impl Fault {
     }
 }
 
-/// Data as what a method returns.
+/// Data as the return value of a method.
 pub(super) fn returnval(data: Data) -> String {
     Value::from(data).element("returnval")
 }

@@ -1,5 +1,5 @@
-//! What a vCenter manages, as a tree: folders, datacenters, clusters, pools, datastores,
-//! networks. Virtual machines hang in it like everything else.
+//! The managed objects as a tree: folders, datacenters, clusters, pools, datastores, networks and
+//! virtual machines.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ pub(super) struct Inventory {
     next: u64,
 }
 
-/// A thing in the tree.
+/// A node of the tree.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub kind: &'static str,
     pub name: String,
     pub parent: Option<String>,
     pub children: Vec<String>,
-    /// Properties that follow neither from the tree nor from a virtual machine.
+    /// Properties that are derived neither from the tree nor from a virtual machine.
     pub further: Vec<(&'static str, Value)>,
 }
 
@@ -37,8 +37,8 @@ impl Inventory {
         inventory
     }
 
-    /// A datacenter with a cluster, a pool, a host, a datastore, a standard network and a
-    /// distributed one, named as usual. Its ID.
+    /// Adds a datacenter with a cluster, a pool, a host, a datastore, a standard network and a
+    /// distributed one, with the usual names. Returns its ID.
     pub fn add_datacenter(&mut self, name: &str) -> String {
         let datacenter = self.add("Datacenter", "datacenter-", name, ROOT);
         for (folder, prefix) in FOLDERS {
@@ -85,21 +85,21 @@ impl Inventory {
         self.further(&switch, "config", config.into());
     }
 
-    /// Adds something below a parent; its ID.
+    /// Adds a node below a parent; returns its ID.
     pub fn add(&mut self, kind: &'static str, prefix: &str, name: &str, parent: &str) -> String {
         let id = self.fresh(prefix);
         self.put(&id, kind, name, Some(parent));
         id
     }
 
-    /// Adds something at a path whose parent is there.
+    /// Adds a node at a path. Its parent must exist.
     pub fn add_at(&mut self, kind: &'static str, prefix: &str, path: &str) -> Option<String> {
         let (parent, name) = path.rsplit_once('/')?;
         let parent = self.find(parent)?;
         Some(self.add(kind, prefix, name, &parent))
     }
 
-    /// An ID that nothing has, which begins so.
+    /// A new ID with this prefix.
     pub fn fresh(&mut self, prefix: &str) -> String {
         let id = format!("{prefix}{}", self.next);
         self.next += 1;
@@ -156,14 +156,14 @@ impl Inventory {
         Some(Reference::new(self.nodes.get(id)?.kind, id))
     }
 
-    /// The child of this name.
+    /// The child with this name.
     pub fn below(&self, id: &str, name: &str) -> Option<String> {
         let mut children = self.nodes.get(id)?.children.iter();
         let child = children.find(|child| self.nodes.get(*child).is_some_and(|it| it.name == name));
         child.cloned()
     }
 
-    /// The thing at a path from the root, with or without a slash in front.
+    /// The node at a path from the root, with or without a leading slash.
     pub fn find(&self, path: &str) -> Option<String> {
         let mut at = ROOT.to_owned();
         for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -172,14 +172,14 @@ impl Inventory {
         Some(at)
     }
 
-    /// The first of this kind and name.
+    /// The first node of this kind and name.
     pub fn named(&self, kind: &str, name: &str) -> Option<String> {
         let mut nodes = self.nodes.iter();
         let found = nodes.find(|(_, node)| node.kind == kind && node.name == name);
         Some(found?.0.clone())
     }
 
-    /// Where something is, as in `/DC0/vm/ubuntu`.
+    /// The path of a node, as in `/DC0/vm/ubuntu`.
     pub fn path(&self, id: &str) -> String {
         let mut names = Vec::new();
         let mut at = self.nodes.get(id);
@@ -190,7 +190,7 @@ impl Inventory {
         names.iter().rev().flat_map(|name| ["/", name]).collect()
     }
 
-    /// The datacenter that something is in.
+    /// The datacenter of a node.
     pub fn datacenter_of(&self, id: &str) -> Option<String> {
         let mut at = id.to_owned();
         loop {
@@ -202,7 +202,7 @@ impl Inventory {
         }
     }
 
-    /// Everything below, nearest first.
+    /// Everything below a node, nearest first.
     pub fn descendants(&self, id: &str, deep: bool) -> Vec<String> {
         let mut found = Vec::new();
         let mut next = vec![id.to_owned()];
@@ -215,8 +215,8 @@ impl Inventory {
         found
     }
 
-    /// What a thing says of this property: nothing if there is no such property, an empty
-    /// list or nothing inside if it is not set.
+    /// A property of a node: `None` if there is no such property, an empty list or `Some(None)` if
+    /// it is not set.
     pub fn property(&self, id: &str, name: &str) -> Option<Option<Value>> {
         let node = self.nodes.get(id)?;
         let further = node.further.iter().find(|(property, _)| *property == name);
@@ -321,7 +321,7 @@ fn network_summary(id: &str, node: &Node) -> Data {
         .with("opaqueNetworkType", "nsx.LogicalSwitch")
 }
 
-/// Whether a kind is another, or one of its sorts.
+/// Whether a kind is another kind or a subtype of it.
 pub(super) fn is_a(kind: &str, other: &str) -> bool {
     kind == other
         || matches!(

@@ -1,56 +1,56 @@
-//! What a vCenter remembers of those who came.
+//! The journal of a vCenter: connections, logins and calls.
 
 use std::time::Instant;
 
-use super::trouble::Door;
+use super::faults::ConnectionMode;
 
 /// Everything that happened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
-    /// Connections, also those on which nothing was said.
+    /// Connections, including those without a request.
     pub connections: usize,
-    /// Those that are open now.
+    /// Open connections.
     pub open: usize,
-    /// How the next is received.
-    pub door: Door,
+    /// How the next connection is accepted.
+    pub connection_mode: ConnectionMode,
     pub logins: Vec<Login>,
     pub calls: Vec<Call>,
 }
 
-/// An attempt to log in.
+/// A login attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// Who wanted to.
+    /// The account.
     pub account: String,
-    /// Whether it worked.
+    /// Whether it succeeded.
     pub ok: bool,
-    /// When.
+    /// The time.
     pub at: Instant,
 }
 
-/// A call that arrived.
+/// A received call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Its method, as in `CloneVM_Task`.
     pub method: String,
-    /// Whose session it came with.
+    /// The account of its session.
     pub account: Option<String>,
-    /// What it was for, as in `VirtualMachine:vm-1`.
+    /// Its target object, as in `VirtualMachine:vm-1`.
     pub object: String,
-    /// When.
+    /// The time.
     pub at: Instant,
 }
 
-/// A session that is open.
+/// An open session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenSession {
-    /// Whose it is.
+    /// Its account.
     pub account: String,
-    /// Its key, by which it is terminated.
+    /// The key by which it can be terminated.
     pub key: String,
-    /// What the client calls itself.
+    /// The user agent of the client.
     pub user_agent: String,
-    /// How often it was used.
+    /// The number of calls.
     pub calls: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct OpenSession {
 pub struct Machine {
     /// Its ID, as in `vm-65`.
     pub id: String,
-    /// Where it is, as in `/DC0/vm/ubuntu`.
+    /// Its path, as in `/DC0/vm/ubuntu`.
     pub path: String,
     /// Its name.
     pub name: String,
@@ -69,30 +69,30 @@ pub struct Machine {
     pub instance_uuid: String,
     /// Whether it is a template.
     pub template: bool,
-    /// Whether it runs.
+    /// Whether it is powered on.
     pub powered_on: bool,
-    /// Its processors.
+    /// The number of CPUs.
     pub cpus: i32,
-    /// Processors in each socket.
+    /// CPUs per socket.
     pub cores_per_socket: i32,
-    /// Its memory.
+    /// The memory size.
     pub memory_mib: i64,
     /// The sizes of its disks.
     pub disks_gib: Vec<i64>,
-    /// The networks of its cards, by name.
+    /// The networks of its network cards, by name.
     pub networks: Vec<String>,
-    /// The addresses of its cards.
+    /// The MAC addresses of its network cards.
     pub macs: Vec<String>,
-    /// What its guest is told.
+    /// The extra configuration that its guest can read.
     pub extra: std::collections::BTreeMap<String, String>,
-    /// Its resource pool, as a path.
+    /// The path of its resource pool.
     pub pool: String,
-    /// Its datastore, as a path.
+    /// The path of its datastore.
     pub datastore: String,
-    /// Whether it stands on a snapshot of its template.
+    /// Whether it is a linked clone of its template.
     pub linked: bool,
-    /// Whether its disks show their UUIDs to the guest.
+    /// Whether its guest sees the UUIDs of its disks.
     pub disk_uuids: bool,
-    /// Who cloned it; nobody if it was there from the beginning.
+    /// The account that cloned it; empty if it existed from the start.
     pub created_by: String,
 }

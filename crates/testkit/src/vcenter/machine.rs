@@ -1,4 +1,4 @@
-//! A virtual machine: its hardware, its guest, and what a configuration makes of it.
+//! A virtual machine: its hardware, its guest, and its reconfiguration.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::inventory::Inventory;
 use super::value::{ANY_STRING, Data, Reference, Value};
 
-/// A virtual machine. Where it is and its name stand in the inventory.
+/// A virtual machine. Its path and name are in the inventory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Vm {
     pub bios_uuid: String,
@@ -28,7 +28,7 @@ pub(super) struct Vm {
     pub created_by: String,
     pub linked: bool,
     pub disk_uuids: bool,
-    /// What its guest will get.
+    /// The addresses that its guest will get.
     pub addresses: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Card {
     pub network: Network,
 }
 
-/// What a card is plugged into.
+/// The network that a card is connected to.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
     pub object: Reference,
@@ -63,8 +63,8 @@ pub(super) struct Snapshot {
 }
 
 impl Vm {
-    /// Whether its guest runs, with tools and addresses.
-    fn settled(&self, after: Duration, now: Instant) -> bool {
+    /// Whether its guest is running, with tools and addresses.
+    fn is_guest_ready(&self, after: Duration, now: Instant) -> bool {
         self.powered_on
             .is_some_and(|on| now.duration_since(on) >= after)
     }
@@ -77,9 +77,9 @@ impl Vm {
         }
     }
 
-    /// What its guest's addresses are.
+    /// The addresses of its guest.
     pub fn addresses(&self, after: Duration, now: Instant) -> Vec<String> {
-        if !self.settled(after, now) {
+        if !self.is_guest_ready(after, now) {
             return Vec::new();
         }
         match self.extra.get("SET.guest.ipAddress") {
@@ -88,7 +88,7 @@ impl Vm {
         }
     }
 
-    /// Carries out a `VirtualMachineConfigSpec`.
+    /// Applies a `VirtualMachineConfigSpec`.
     pub fn configure(&mut self, spec: &Element, inventory: &Inventory) -> Result<(), Fault> {
         if let Some(uuid) = spec.text_of("uuid") {
             self.bios_uuid = uuid.to_owned();
@@ -101,14 +101,14 @@ impl Vm {
         self.cores_per_socket = cores.unwrap_or(self.cores_per_socket);
         self.memory_mib = spec.number_of("memoryMB").unwrap_or(self.memory_mib);
         let flags = spec.child("flags");
-        self.disk_uuids |= flags.is_some_and(|flags| flags.says("diskUuidEnabled"));
+        self.disk_uuids |= flags.is_some_and(|flags| flags.is_true("diskUuidEnabled"));
         for change in spec.all("deviceChange") {
             self.change(change, inventory)?;
         }
         for option in spec.all("extraConfig") {
             let key = option.text_of("key").unwrap_or_default().to_owned();
             match option.text_of("value") {
-                // An empty value takes the key away.
+                // An empty value removes the key.
                 None | Some("") => self.extra.remove(&key),
                 Some(value) => self.extra.insert(key, value.to_owned()),
             };
@@ -180,7 +180,7 @@ impl Vm {
         Ok(())
     }
 
-    /// What it says of its configuration.
+    /// Its `config` property.
     pub fn config(&self, id: &str, name: &str) -> Data {
         let mut extra = Vec::new();
         for (key, value) in &self.extra {
@@ -235,9 +235,9 @@ impl Vm {
             .with("device", Value::List("VirtualDevice", devices))
     }
 
-    /// What it says of its guest.
+    /// Its `guest` property.
     pub fn guest(&self, name: &str, after: Duration, now: Instant) -> Data {
-        let runs = self.settled(after, now);
+        let runs = self.is_guest_ready(after, now);
         let tools = if runs {
             "guestToolsRunning"
         } else {
@@ -375,7 +375,7 @@ impl Network {
             .with("network", self.object.clone())
     }
 
-    /// The network of this ID.
+    /// The network with this ID.
     pub fn of(id: &str, inventory: &Inventory) -> Option<Self> {
         let node = inventory.get(id)?;
         let switch = match inventory.property(id, "config") {
@@ -401,7 +401,7 @@ fn switch_of(config: &Value, inventory: &Inventory) -> Option<String> {
     }
 }
 
-/// The network that a card is to be plugged into, if everything about it is right.
+/// The network of a card's backing, if it is completely valid.
 fn network(device: &Element, inventory: &Inventory) -> Option<Network> {
     let backing = device.child("backing")?;
     if let Some(port) = backing.child("port") {
@@ -420,7 +420,7 @@ fn network(device: &Element, inventory: &Inventory) -> Option<Network> {
             .named("Network", name)
             .and_then(|id| Network::of(&id, inventory))?,
     };
-    // A distributed network is no standard one.
+    // A distributed network cannot be used as a standard one.
     (network.object.kind == "Network" && network.name == name).then_some(network)
 }
 
@@ -433,7 +433,7 @@ fn card_kind(of: &str) -> Option<&'static str> {
     })
 }
 
-/// An address of the range that vCenters assign from.
+/// A random address from the range that vCenters assign.
 pub(super) fn fresh_mac() -> String {
     let random = uuid::Uuid::new_v4();
     let [a, b, c, ..] = random.as_bytes();

@@ -1,8 +1,8 @@
-//! The order in which a vCenter wants the elements of a request. It refuses every other.
+//! The required order of elements in a request. A vCenter refuses every other.
 
 use super::element::Element;
 
-/// Whether all of a request is in order; otherwise what is not.
+/// Checks the order of all elements of a request; returns the first violation.
 pub(super) fn check(method: &Element) -> Result<(), String> {
     let Some(parameters) = parameters(&method.name) else {
         return Ok(());
@@ -41,7 +41,7 @@ fn in_order(element: &Element, wanted: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Types that may hold what we do not look at.
+/// Types with unchecked content.
 const OPAQUE: &[&str] = &["CustomizationSpec"];
 
 #[rustfmt::skip]
@@ -66,8 +66,8 @@ fn parameters(method: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// What type an element has, where its name says so. `spec` is a clone's or a
-/// configuration's, which its own children tell apart.
+/// The type of an element where its name determines it. `spec` is a clone's or a configuration's,
+/// distinguished by its children.
 fn declared(name: &str) -> Option<&'static str> {
     Some(match name {
         "specSet" => "PropertyFilterSpec",
@@ -98,7 +98,7 @@ fn fields(of: &str) -> Option<Vec<&'static str>> {
         "SelectionSpec" => &["name"],
         "TraversalSpec" => &["name", "type", "path", "skip", "selectSet"],
         "RetrieveOptions" => &["maxObjects"],
-        // Either a clone's or a configuration's: they share no name.
+        // Either a clone's or a configuration's: they have no name in common.
         "AnySpec" => return Some([CLONE, CONFIG].concat()),
         "VirtualMachineCloneSpec" => CLONE,
         "VirtualMachineConfigSpec" => CONFIG,

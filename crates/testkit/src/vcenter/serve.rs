@@ -1,4 +1,4 @@
-//! The server: connections, requests, and the trouble it is told to make.
+//! The server: connections, requests, and the requested faults.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,14 +18,14 @@ use tokio::task::JoinSet;
 use super::certificate::Certificate;
 use super::element::Element;
 use super::fault::Fault;
+use super::faults::{ConnectionMode, RequestedFaults};
 use super::journal::{Call, Journal, Login};
-use super::trouble::{Door, Trouble};
-use super::world::{self, World};
+use super::state::{self, VCenterState};
 
-/// What the server and its owner share.
+/// State shared by the server and its owner.
 pub(super) struct Shared {
-    pub world: Mutex<World>,
-    pub trouble: watch::Sender<Trouble>,
+    pub world: Mutex<VCenterState>,
+    pub faults: watch::Sender<RequestedFaults>,
     pub journal: watch::Sender<Journal>,
     pub certificate: Mutex<Certificate>,
 }
@@ -34,7 +34,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Listens at an address, which stays reserved while nobody listens.
+/// Binds an address, which stays reserved while the server does not listen.
 pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -42,20 +42,22 @@ pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Serves until it is dropped, with it all connections.
+/// Serves until it is dropped, which ends all connections.
 pub(super) async fn serve(first: TcpListener, address: SocketAddr, shared: Arc<Shared>) {
-    let mut doors = shared.trouble.subscribe();
+    let mut modes = shared.faults.subscribe();
     let mut connections = JoinSet::new();
     let mut listener = Some(first);
     loop {
-        let door = doors.borrow_and_update().door;
-        if door == Door::Closed {
-            // Whoever is inside has to leave, too.
+        let connection_mode = modes.borrow_and_update().connection_mode;
+        if connection_mode == ConnectionMode::Closed {
+            // Existing connections are closed too.
             connections.shutdown().await;
             drop(listener.take());
             let Ok(_reserved) = bind(address) else { return };
-            note_door(&shared, door);
-            let open = doors.wait_for(|trouble| trouble.door != Door::Closed).await;
+            notify_connection_mode(&shared, connection_mode);
+            let open = modes
+                .wait_for(|faults| faults.connection_mode != ConnectionMode::Closed)
+                .await;
             if open.is_err() {
                 return;
             }
@@ -65,14 +67,14 @@ pub(super) async fn serve(first: TcpListener, address: SocketAddr, shared: Arc<S
             listener = bind(address).and_then(|socket| socket.listen(1024)).ok();
         }
         let Some(listening) = &listener else { return };
-        note_door(&shared, door);
+        notify_connection_mode(&shared, connection_mode);
         tokio::select! {
             accepted = listening.accept() => {
                 let Ok((stream, _)) = accepted else { return };
                 while connections.try_join_next().is_some() {}
                 connections.spawn(receive(stream, Arc::clone(&shared)));
             }
-            changed = doors.changed() => {
+            changed = modes.changed() => {
                 if changed.is_err() {
                     return;
                 }
@@ -81,30 +83,30 @@ pub(super) async fn serve(first: TcpListener, address: SocketAddr, shared: Arc<S
     }
 }
 
-/// Whoever changed the door waits for this.
-fn note_door(shared: &Shared, door: Door) {
+/// Notifies callers that wait for the mode to change.
+fn notify_connection_mode(shared: &Shared, connection_mode: ConnectionMode) {
     shared.journal.send_if_modified(|journal| {
-        let before = std::mem::replace(&mut journal.door, door);
-        before != door
+        let before = std::mem::replace(&mut journal.connection_mode, connection_mode);
+        before != connection_mode
     });
 }
 
 async fn receive(stream: TcpStream, shared: Arc<Shared>) {
     let _open = Open::count(&shared);
-    let door = shared.trouble.borrow().door;
-    match door {
-        Door::Open => converse(stream, &shared).await,
-        Door::Closed | Door::HangUp => {}
-        Door::Silent => {
-            // Until it is told otherwise; then the other side is hung up on.
-            let mut trouble = shared.trouble.subscribe();
-            let other = trouble.wait_for(|trouble| trouble.door != Door::Silent);
+    let connection_mode = shared.faults.borrow().connection_mode;
+    match connection_mode {
+        ConnectionMode::Open => serve_connection(stream, &shared).await,
+        ConnectionMode::Closed | ConnectionMode::HangUp => {}
+        ConnectionMode::Silent => {
+            // Until the mode changes; then the connection is closed.
+            let mut faults = shared.faults.subscribe();
+            let other = faults.wait_for(|faults| faults.connection_mode != ConnectionMode::Silent);
             other.await.ok();
         }
     }
 }
 
-/// A connection counts while it is open.
+/// Counts a connection while it is open.
 struct Open<'a>(&'a Shared);
 
 impl<'a> Open<'a> {
@@ -123,17 +125,17 @@ impl Drop for Open<'_> {
     }
 }
 
-async fn converse(stream: TcpStream, shared: &Shared) {
+async fn serve_connection(stream: TcpStream, shared: &Shared) {
     stream.set_nodelay(true).ok();
     let tls = lock(&shared.certificate).tls.clone();
     let Ok(stream) = tls.accept(stream).await else {
-        // Whoever does not trust it hangs up.
+        // A client that does not trust the certificate closes the connection.
         return;
     };
     let service = service_fn(|request| answer(shared, request));
     let connection = hyper::server::conn::http1::Builder::new();
     let connection = connection.serve_connection(TokioIo::new(stream), service);
-    // Whoever has read enough hangs up, too.
+    // So does a client that has read enough.
     connection.await.ok();
 }
 
@@ -152,40 +154,40 @@ async fn answer(
     };
     let name = method.name.as_str();
     let cookie = cookie(&head.headers);
-    note(shared, &method, cookie);
-    obstruct(shared, name).await?;
-    let mut doomed = None;
+    record_call(shared, &method, cookie);
+    delay_or_hang(shared, name).await?;
+    let mut task_faults = None;
     let mut lost = false;
-    shared.trouble.send_if_modified(|trouble| {
-        doomed = trouble.take_fault(name);
-        lost = trouble.take_loss(name);
-        doomed.is_some() || lost
+    shared.faults.send_if_modified(|faults| {
+        task_faults = faults.take_fault(name);
+        lost = faults.take_lost_answer(name);
+        task_faults.is_some() || lost
     });
     let agent = head
         .headers
         .get(USER_AGENT)
         .and_then(|agent| agent.to_str().ok());
     let agent = agent.unwrap_or_default();
-    let call = world::Call {
+    let call = state::Call {
         method: &method,
         cookie,
         agent,
     };
-    let answer = match doomed {
-        Some(fault) => world::Answer {
+    let answer = match task_faults {
+        Some(fault) => state::Answer {
             body: Err(fault),
             cookie: None,
         },
         None => lock(&shared.world).call(&call),
     };
     if name == "Login" {
-        note_login(shared, &method, answer.body.is_ok());
+        record_login(shared, &method, answer.body.is_ok());
     } else {
-        // Whoever waits for what this did looks again.
+        // Notifies callers that wait for the effect of this call.
         shared.journal.send_modify(|_| {});
     }
     if lost {
-        anyhow::bail!("told to lose the answer");
+        anyhow::bail!("answer lost on request");
     }
     respond(&answer.body, answer.cookie.as_deref())
 }
@@ -205,18 +207,18 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<Element, String> {
     Element::read(text)
 }
 
-/// Holds a call up as long as it is told to.
-async fn obstruct(shared: &Shared, method: &str) -> anyhow::Result<()> {
-    let delay = shared.trouble.borrow().delay(method);
+/// Delays a call as requested.
+async fn delay_or_hang(shared: &Shared, method: &str) -> anyhow::Result<()> {
+    let delay = shared.faults.borrow().delay(method);
     if let Some(delay) = delay {
         tokio::time::sleep(delay).await;
     }
-    let mut trouble = shared.trouble.subscribe();
-    trouble.wait_for(|trouble| !trouble.hangs(method)).await?;
+    let mut faults = shared.faults.subscribe();
+    faults.wait_for(|faults| !faults.hangs(method)).await?;
     Ok(())
 }
 
-fn note(shared: &Shared, method: &Element, cookie: Option<&str>) {
+fn record_call(shared: &Shared, method: &Element, cookie: Option<&str>) {
     let account = cookie.and_then(|cookie| {
         let world = lock(&shared.world);
         world
@@ -238,7 +240,7 @@ fn note(shared: &Shared, method: &Element, cookie: Option<&str>) {
         .send_modify(|journal| journal.calls.push(call));
 }
 
-fn note_login(shared: &Shared, method: &Element, ok: bool) {
+fn record_login(shared: &Shared, method: &Element, ok: bool) {
     let login = Login {
         account: method.text_of("userName").unwrap_or_default().to_owned(),
         ok,

@@ -1,4 +1,4 @@
-//! What takes its time: tasks, and what they do when they end.
+//! Tasks, and their effects when they end.
 
 use super::element::Element;
 use super::fault::Fault;
@@ -16,13 +16,13 @@ pub(super) struct Task {
 
 #[derive(Clone, Debug)]
 pub(super) enum State {
-    /// It will do this when it ends, or fail so.
+    /// Running; the effect follows at the end.
     Running(Box<Effect>),
     Done(Option<Reference>),
     Failed(Fault),
 }
 
-/// What a task does.
+/// The effect of a task.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
     Clone {
@@ -48,7 +48,7 @@ impl Task {
         }
     }
 
-    /// Whether it is going to make something of this name in this folder.
+    /// Whether it will create an object with this name in this folder.
     pub fn reserves(&self, in_folder: &str, named: &str) -> bool {
         match &self.state {
             State::Running(effect) => match &**effect {

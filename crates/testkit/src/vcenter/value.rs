@@ -1,5 +1,4 @@
-//! What a vCenter says, as data: properties are looked up in it by their paths, and it is
-//! written as XML.
+//! Values of properties, which are looked up by path and written as XML.
 
 use std::fmt::Write as _;
 
@@ -9,12 +8,12 @@ pub(super) enum Value {
     /// A type of XML Schema, as in `xsd:string`, or an enumeration; and its text.
     Plain(&'static str, String),
     Object(Reference),
-    /// An object in a field that could be anything.
+    /// An object in a field of any type.
     AnyObject(Reference),
     Data(Data),
     /// The type of its elements.
     List(&'static str, Vec<Value>),
-    /// A type, and its content as it is written.
+    /// A type and its content as XML.
     Raw(&'static str, String),
 }
 
@@ -25,7 +24,7 @@ pub(super) struct Reference {
     pub id: String,
 }
 
-/// A data object: its type and its fields in their order.
+/// A data object: its type and its fields in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Data {
     pub of: &'static str,
@@ -80,7 +79,7 @@ impl Value {
         Self::Plain(of, text.to_string())
     }
 
-    /// What is at a path below this value. A part may choose an element by its key, as in
+    /// The value at a path below this one. A path segment may select an element by its key, as in
     /// `extraConfig["guestinfo.metadata"]`.
     pub fn at(&self, path: &[String]) -> Option<&Self> {
         let Some((first, rest)) = path.split_first() else {
@@ -109,7 +108,7 @@ impl Value {
         }
     }
 
-    /// As an element of this name, with its type.
+    /// The XML element of this name, with its type.
     pub fn element(&self, name: &str) -> String {
         let mut out = String::new();
         self.write(name, Place::Top, &mut out);
@@ -127,7 +126,7 @@ impl Value {
     }
 
     fn write(&self, name: &str, place: Place, out: &mut String) {
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = match self {
             Self::Plain(of, text) => {
                 let of = attribute(of, place);
@@ -165,16 +164,16 @@ impl Value {
     }
 }
 
-/// Where a value stands: a field's type is known from the schema, unless it is open.
+/// The position of a value: a field's type is known from the schema, unless it is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Top,
     Field,
 }
 
-/// The text with which the type of an element is said, where it has to be.
+/// The type attribute of an element, where it is required.
 fn attribute(of: &str, place: Place) -> String {
-    // The value of an option may be anything, so its type is written.
+    // The value of an option has any type, so its type is written.
     if place == Place::Top || of == ANY_STRING {
         format!(" xsi:type=\"{}\"", of.trim_end_matches('*'))
     } else {
@@ -182,7 +181,7 @@ fn attribute(of: &str, place: Place) -> String {
     }
 }
 
-/// A string in a field that could be anything.
+/// A string in a field of any type.
 pub(super) const ANY_STRING: &str = "xsd:string*";
 
 fn array(of: &str) -> String {

@@ -1,17 +1,17 @@
-//! What a session sees of a vCenter's objects.
+//! The objects of a vCenter as a session sees them.
 
 use std::time::Instant;
 
 use super::collect::Objects;
 use super::fault::Fault;
 use super::machine::Vm;
+use super::state::VCenterState;
 use super::value::{Data, Reference, Value};
-use super::world::World;
 
-/// What a session sees.
+/// The view of a session.
 pub(super) struct View<'a> {
-    pub world: &'a World,
-    /// Whose session; nobody's, before a login.
+    pub world: &'a VCenterState,
+    /// The session; `None` before a login.
     pub cookie: Option<&'a str>,
     pub account: &'a str,
 }
@@ -70,7 +70,7 @@ impl View<'_> {
     }
 }
 
-impl World {
+impl VCenterState {
     fn machines_where(&self, is: impl Fn(&Vm) -> bool) -> Value {
         let all = self.vms.iter().filter(|(_, vm)| is(vm));
         let all: Vec<_> = all

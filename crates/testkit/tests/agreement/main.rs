@@ -1,4 +1,5 @@
-//! The walk through a trace against plain reckoning from its beginning, on random traces.
+//! The incremental walk through a trace against a simple computation from the start, on random
+//! traces.
 
 mod plain;
 mod random;
@@ -26,7 +27,7 @@ fn traces() -> impl Iterator<Item = (u64, Trace)> {
 }
 
 #[test]
-fn cuts_without_chance_agree_with_plain_reckoning() {
+fn deterministic_cuts_match_the_simple_computation() {
     for (seed, trace) in traces() {
         let mut cuts = trace.cuts();
         for at in 0..=trace.len() {
@@ -42,7 +43,7 @@ fn cuts_without_chance_agree_with_plain_reckoning() {
 }
 
 #[test]
-fn a_walk_gives_the_same_images_as_a_start_from_zero() {
+fn walk_gives_the_same_images_as_a_restart() {
     for (seed, trace) in traces().take(40) {
         let mut cuts = trace.cuts();
         for at in 0..=trace.len() {
@@ -57,7 +58,7 @@ fn a_walk_gives_the_same_images_as_a_start_from_zero() {
 }
 
 #[test]
-fn every_mixture_is_one_that_the_rules_allow() {
+fn every_mixture_is_allowed_by_the_rules() {
     for (seed, trace) in traces() {
         let mut cuts = trace.cuts();
         for at in (0..=trace.len()).step_by(3) {
@@ -73,7 +74,7 @@ fn every_mixture_is_one_that_the_rules_allow() {
 }
 
 #[test]
-fn an_image_in_a_folder_is_the_image() {
+fn laid_out_image_equals_the_image() {
     for (seed, trace) in traces().take(20) {
         let image = trace.cut(OPS, Loss::Mixture, &mut Rng::new(seed));
         let dir = tempfile::tempdir().unwrap();

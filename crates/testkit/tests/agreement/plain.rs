@@ -1,5 +1,5 @@
-//! The rules again, as plainly as they can be written: always from the beginning, with
-//! vectors of bytes and sets of numbers, and with every fate tried one after the other.
+//! The rules again, in the simplest form: always from the start, with vectors of bytes and sets of
+//! numbers, and with every outcome tried in turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ const SECTOR: usize = 512;
 
 pub struct Plain<'a> {
     ops: &'a [Op],
-    /// The numbers of the operations on names that are durable, and that may yet survive.
+    /// The numbers of the operations on names that are durable, and of those that may survive.
     durable: BTreeSet<usize>,
     pending: BTreeSet<usize>,
 }
@@ -38,7 +38,7 @@ impl<'a> Plain<'a> {
         plain
     }
 
-    /// The one tree that a cut without chance leaves.
+    /// The tree that a deterministic cut leaves.
     pub fn tree(&self, loss: Loss) -> Tree {
         let mut names = self.durable.clone();
         if loss != Loss::Everything {
@@ -58,11 +58,11 @@ impl<'a> Plain<'a> {
         self.lay_out(&names, &fill)
     }
 
-    /// Fails unless the rules allow `tree` to be left.
+    /// Panics unless the rules allow `tree`.
     pub fn assert_allowed(&self, tree: &Tree, context: &str) {
         let paths: BTreeSet<_> = tree.keys().cloned().collect();
         let mut allowed = false;
-        for names in self.fates() {
+        for names in self.outcomes() {
             let layout = self.inodes(&names);
             let same = layout.keys().cloned().collect::<BTreeSet<_>>() == paths;
             allowed |= same
@@ -81,7 +81,7 @@ impl<'a> Plain<'a> {
         if effect == Effect::Nothing {
             return;
         }
-        // What became durable takes along what came before it in any of its directories.
+        // A durable change makes all earlier changes in its directories durable.
         let mut before = 0;
         while effect == Effect::Durable && moved.len() > before {
             before = moved.len();
@@ -99,11 +99,11 @@ impl<'a> Plain<'a> {
         }
     }
 
-    /// Every set of operations on names that could be left: of the pending ones, those
-    /// that leave no directory with a later one but without an earlier one.
-    fn fates(&self) -> Vec<BTreeSet<usize>> {
+    /// Every set of operations on names that could be left: of the pending ones, those sets that
+    /// leave no directory with a later but without an earlier one.
+    fn outcomes(&self) -> Vec<BTreeSet<usize>> {
         let pending: Vec<_> = self.pending.iter().copied().collect();
-        let mut fates = vec![BTreeSet::new()];
+        let mut outcomes = vec![BTreeSet::new()];
         for number in &pending {
             let clashes = |fate: &BTreeSet<usize>| {
                 let ours = dirs(&self.ops[*number]);
@@ -112,23 +112,23 @@ impl<'a> Plain<'a> {
                     .flat_map(|n| dirs(&self.ops[*n]))
                     .any(|dir| ours.contains(&dir))
             };
-            let with: Vec<_> = fates
+            let with: Vec<_> = outcomes
                 .iter()
                 .filter(|fate| !clashes(fate))
                 .cloned()
                 .collect();
-            fates.extend(with.into_iter().map(|mut fate| {
+            outcomes.extend(with.into_iter().map(|mut fate| {
                 fate.insert(*number);
                 fate
             }));
         }
-        for fate in &mut fates {
+        for fate in &mut outcomes {
             fate.extend(&self.durable);
         }
-        fates
+        outcomes
     }
 
-    /// The durable bytes of a file, and the changes after them.
+    /// The durable bytes of a file, and the later changes.
     fn file(&self, inode: Inode) -> (Vec<u8>, Vec<&'a Op>) {
         let (mut bytes, mut pending) = (Vec::new(), Vec::new());
         for op in self.ops {
@@ -171,7 +171,7 @@ impl<'a> Plain<'a> {
         self.ops.iter().any(made)
     }
 
-    /// What is where, if the numbered operations on names happened and no others.
+    /// The linked inodes by path, if exactly the numbered operations on names happened.
     fn inodes(&self, numbers: &BTreeSet<usize>) -> BTreeMap<PathBuf, Inode> {
         let mut names = BTreeMap::<(Inode, Arc<OsStr>), Inode>::new();
         let key = |place: &Place| (place.parent, place.name.clone());
@@ -200,7 +200,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// Everything that one sector could hold, with the lengths known up to `known`.
+/// Every content that one sector could have, with the lengths known up to `known`.
 fn versions(durable: &[u8], pending: &[&Op], known: usize, sector: usize) -> Vec<Vec<u8>> {
     let start = sector * SECTOR;
     (0..=pending.len())
@@ -256,7 +256,7 @@ fn apply(op: &Op, bytes: &mut Vec<u8>) {
     }
 }
 
-/// What is left of a change if its bytes are lost.
+/// The effect of a change if its bytes are lost.
 fn apply_length(op: &Op, bytes: &mut Vec<u8>) {
     match op {
         Op::Write { offset, data, .. } => {
@@ -276,7 +276,7 @@ fn edit(op: &Op) -> (Option<&Place>, Option<&Place>, Inode) {
     }
 }
 
-/// The directories whose names an operation changes.
+/// The directories in which an operation changes names.
 fn dirs(op: &Op) -> BTreeSet<Inode> {
     let (from, to, _) = edit(op);
     let places = from.into_iter().chain(to);

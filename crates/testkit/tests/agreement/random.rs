@@ -6,12 +6,12 @@ use insula_testkit::disk::{Effect, Inode, Op, Place, Rng};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// More directories would make the reckoning of all their fates too long.
+/// More directories would create the enumeration of all outcomes too slow.
 const MAX_DIRS: usize = 4;
 
 struct Program<'a> {
     rng: &'a mut Rng,
-    /// Everything that has a name, and whether it is a directory.
+    /// Every linked node, and whether it is a directory.
     held: Vec<(Place, Inode, bool)>,
     next: u64,
 }
@@ -32,7 +32,7 @@ pub fn trace(count: usize, rng: &mut Rng) -> Vec<Op> {
 impl Program<'_> {
     fn step(&mut self) -> Option<Op> {
         match self.rng.below(16) {
-            0..3 => self.make(),
+            0..3 => self.create(),
             3..8 => self.write(),
             8..10 => self.truncate(),
             10..12 => self.sync(),
@@ -42,7 +42,7 @@ impl Program<'_> {
         }
     }
 
-    fn make(&mut self) -> Option<Op> {
+    fn create(&mut self) -> Option<Op> {
         let place = self.free_place()?;
         let inode = Inode(self.next);
         self.next += 1;

@@ -1,6 +1,6 @@
 //! Deletion of clusters and identities.
 
-use insula_testkit::vcenter::{Door, FakeVCenter};
+use insula_testkit::vcenter::{ConnectionMode, FakeVCenter};
 use insula_vsphere::kinds::{VSphereCluster, VSphereClusterIdentity, VSphereMachine};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -134,7 +134,7 @@ async fn x2_cluster_is_deleted_without_its_secret_and_vcenter() -> anyhow::Resul
     delete(&clusters, "prod").await?;
     gone(&clusters, "prod").await?;
     // Its vCenter does not answer.
-    vcenter.door(Door::Silent).await;
+    vcenter.set_connection_mode(ConnectionMode::Silent).await;
     here.account("a", "own", ("own", "pw")).await?;
     here.owned("a", "late", by_secret(&vcenter, "own")).await?;
     here.wait_for_reason("a", "late", "VCenterUnreachable")

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use insula_testkit::vcenter::{Door, FakeVCenter};
+use insula_testkit::vcenter::{ConnectionMode, FakeVCenter};
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
 use tokio::time::Instant;
@@ -173,7 +173,7 @@ async fn c6_x6_unresponsive_vcenter_delays_no_other() -> anyhow::Result<()> {
     let world = World::new().await?;
     let dead = FakeVCenter::start(&[("own", "pw")]).await?;
     let alive = FakeVCenter::start(&[("own", "pw")]).await?;
-    dead.door(Door::Silent).await;
+    dead.set_connection_mode(ConnectionMode::Silent).await;
     let mut settings = world.settings();
     settings.concurrency = 2;
     let _running = world.start_with(settings);

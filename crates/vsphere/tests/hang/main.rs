@@ -10,7 +10,7 @@ mod world;
 use std::time::{Duration, Instant};
 
 use insula_identity::session;
-use insula_testkit::vcenter::{Door, FakeVCenter};
+use insula_testkit::vcenter::{ConnectionMode, FakeVCenter};
 use serde_json::{Value, json};
 
 use crate::world::{SESSIONS, Space, World, eventually};
@@ -140,7 +140,10 @@ async fn c6_vcenter_hanging_mid_session_delays_no_other_and_recovers() -> anyhow
     fixture.wait_for_reason(HANGING, "Available").await?;
     let before = fixture.hanging.connections();
     fixture.hanging.hang("*");
-    fixture.hanging.door(Door::Silent).await;
+    fixture
+        .hanging
+        .set_connection_mode(ConnectionMode::Silent)
+        .await;
     let asked = |fixture: &Fixture| fixture.hanging.calls().len() + fixture.hanging.connections();
     let (quiet, mut round) = (asked(&fixture), 0);
     // Idle sessions are checked, and the check hangs.
@@ -170,10 +173,13 @@ async fn c6_vcenter_hanging_mid_session_delays_no_other_and_recovers() -> anyhow
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c6_absent_vcenter_is_reported_and_retried_rarely() -> anyhow::Result<()> {
     let fixture = Fixture::new().await?;
-    fixture.hanging.door(Door::HangUp).await;
+    fixture
+        .hanging
+        .set_connection_mode(ConnectionMode::HangUp)
+        .await;
     let _running = fixture.start(Duration::from_secs(5), SESSIONS.check_after);
-    for door in [Door::HangUp, Door::Closed] {
-        fixture.hanging.door(door).await;
+    for door in [ConnectionMode::HangUp, ConnectionMode::Closed] {
+        fixture.hanging.set_connection_mode(door).await;
         fixture.hanging.clear_log();
         let began = Instant::now();
         let stamp = format!("{door:?}").to_lowercase();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use insula_testkit::vcenter::{Door, FakeVCenter, Fault};
+use insula_testkit::vcenter::{ConnectionMode, FakeVCenter, Fault};
 use insula_vsphere::capi::{Cluster, Machine};
 use insula_vsphere::kinds::{VSphereMachine, VSphereVM};
 use kube::Api;
@@ -71,7 +71,7 @@ async fn missing_inventory_objects_are_named() -> anyhow::Result<()> {
     vcenter.add_network("/DC0/network/moon");
     world.wait_until_ready("team-a", "network").await?;
     // Nothing was started, so the deletion needs no vCenter.
-    vcenter.door(Door::Closed).await;
+    vcenter.set_connection_mode(ConnectionMode::Closed).await;
     world.delete::<VSphereMachine>("team-a", "template").await?;
     world
         .wait_until_gone::<VSphereMachine>("team-a", "template")

@@ -37,7 +37,7 @@ impl World {
             .with_test_writer()
             .try_init()
             .ok();
-        let server = TestServer::start_whole().await?;
+        let server = TestServer::start_with_controllers().await?;
         let admin = client(&server, "system").await?;
         let mut definitions = crds::all();
         definitions.push(definition("Cluster", "clusters")?);

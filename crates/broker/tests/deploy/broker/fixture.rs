@@ -31,7 +31,7 @@ pub struct Scene {
 impl Scene {
     /// A cluster without Submariner.
     pub async fn empty() -> anyhow::Result<Self> {
-        let server = TestServer::start_whole().await?;
+        let server = TestServer::start_with_controllers().await?;
         Ok(Self {
             admin: client(&server, "system")?,
             folder: TempDir::new()?,

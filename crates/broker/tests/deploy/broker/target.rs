@@ -115,7 +115,7 @@ async fn r54_r57_user_and_url_are_taken_from_the_file_independently() -> anyhow:
 #[tokio::test]
 async fn r54_file_overrides_the_kube_context() -> anyhow::Result<()> {
     let scene = Scene::axon().await?;
-    let elsewhere = TestServer::start_whole().await?;
+    let elsewhere = TestServer::start_with_controllers().await?;
     let partial = scene.tenant("acme").await?;
     let settings = scene.with_file("in.subm", &partial)?;
     let context = Ok(config(&elsewhere, "system")?);
@@ -139,7 +139,7 @@ async fn r57_token_of_a_file_is_not_sent_to_another_cluster() -> anyhow::Result<
     };
     let settings = scene.with_file("in.subm", &no_url)?;
     // The other server cannot present a certificate of the file's CA, so nothing is sent.
-    let elsewhere = TestServer::start_whole().await?;
+    let elsewhere = TestServer::start_with_controllers().await?;
     let context = Ok(config(&elsewhere, "system")?);
     let refused = insula_broker::deploy::broker::deploy(context, &settings, &Silent)
         .await

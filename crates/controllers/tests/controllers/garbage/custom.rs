@@ -1,11 +1,11 @@
-//! Kinds that users define, as owners and as dependents.
+//! Custom objects as owners and as dependents.
 
 use insula_testkit::server::{Client, DEFINITIONS, TestServer, definition};
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, create, delete, free, names, owned, owners, reference, release, settle, tenant, until,
-    until_gone,
+    MAPS, await_collector, create, delete, free, names, owned, owners, reference, release, tenant,
+    until, until_gone,
 };
 
 const FOOS: &str = "/apis/ex.io/v1/namespaces/default/foos";
@@ -27,7 +27,7 @@ async fn define(client: &Client) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn they_own_and_are_owned_like_any_other() -> anyhow::Result<()> {
+async fn custom_objects_can_be_owners_and_dependents() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     define(&client).await?;
     for policy in ["Background", "Foreground"] {
@@ -35,7 +35,7 @@ async fn they_own_and_are_owned_like_any_other() -> anyhow::Result<()> {
         let child = foo(owned("child", &[reference(&owner, true)]));
         let child = create(&client, FOOS, child).await?;
         create(&client, MAPS, owned("d", &[reference(&child, true)])).await?;
-        settle(&client).await?;
+        await_collector(&client).await?;
         assert_eq!(names(&client, FOOS).await?, ["child", "owner"]);
         delete(&client, &format!("{FOOS}/owner"), policy).await?;
         for path in [format!("{FOOS}/child"), format!("{MAPS}/d")] {
@@ -53,7 +53,7 @@ async fn they_own_and_are_owned_like_any_other() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn with_a_definition_go_its_objects_and_what_they_own() -> anyhow::Result<()> {
+async fn deleting_a_definition_deletes_its_objects_and_their_dependents() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     define(&client).await?;
     let owner = create(&client, FOOS, foo(free("owner"))).await?;
@@ -64,30 +64,30 @@ async fn with_a_definition_go_its_objects_and_what_they_own() -> anyhow::Result<
     create(&client, MAPS, owned("d-held", &[reference(&other, true)])).await?;
     delete(&client, &format!("{DEFINITIONS}/foos.ex.io"), "Background").await?;
     until_gone(&client, &format!("{MAPS}/d")).await?;
-    settle(&client).await?;
-    // Its owner waits for somebody.
+    await_collector(&client).await?;
+    // Its owner has a finalizer.
     assert_eq!(names(&client, MAPS).await?, ["d-held"]);
     release(&client, &format!("{FOOS}/held")).await?;
     until_gone(&client, &format!("{DEFINITIONS}/foos.ex.io")).await?;
-    // That it went was seen, though its kind is gone too.
+    // The deletion of the owner was observed, although its kind is gone too.
     until_gone(&client, &format!("{MAPS}/d-held")).await
 }
 
 #[tokio::test]
-async fn a_kind_that_comes_to_be_known_decides_about_what_waited_for_it() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn dependents_of_an_unknown_kind_are_evaluated_once_it_is_served() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let (one, two) = (server.tenant("t1").await?, server.tenant("t2").await?);
     let owner = json!({"apiVersion": "ex.io/v1", "kind": "Foo", "name": "owner", "uid": "x"});
     for client in [&one, &two] {
         create(client, MAPS, owned("d", std::slice::from_ref(&owner))).await?;
-        settle(client).await?;
+        await_collector(client).await?;
         assert_eq!(names(client, MAPS).await?, ["d"]);
     }
     define(&one).await?;
     until_gone(&one, &format!("{MAPS}/d")).await?;
-    settle(&two).await?;
+    await_collector(&two).await?;
     assert_eq!(names(&two, MAPS).await?, ["d"]);
-    // What the system publishes is served in every space.
+    // Published definitions are served in every space.
     let system = server.system().await?;
     let mut published = foos();
     published["metadata"]["annotations"] = json!({"multi-tenancy.k8s.io/published": "true"});
@@ -96,8 +96,8 @@ async fn a_kind_that_comes_to_be_known_decides_about_what_waited_for_it() -> any
 }
 
 #[tokio::test]
-async fn a_published_definition_is_an_owner_in_every_tenant() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn published_definition_can_be_an_owner_in_every_tenant() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let (system, client) = (server.system().await?, server.tenant("t1").await?);
     let mut published = foos();
     published["metadata"]["annotations"] = json!({"multi-tenancy.k8s.io/published": "true"});
@@ -105,7 +105,7 @@ async fn a_published_definition_is_an_owner_in_every_tenant() -> anyhow::Result<
     let path = format!("{DEFINITIONS}/foos.ex.io");
     let seen = until(&client, &path, |answer| answer.status == 200).await?;
     create(&client, MAPS, owned("d", &[reference(&seen.json(), false)])).await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     assert_eq!(names(&client, MAPS).await?, ["d"]);
     delete(&system, &path, "Background").await?;
     until_gone(&client, &format!("{MAPS}/d")).await

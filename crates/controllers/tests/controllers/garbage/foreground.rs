@@ -1,12 +1,12 @@
-//! Owners that wait for their dependents.
+//! Foreground deletion: owners that wait for their dependents.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, create, delete, free, held, names, owned, reference, release, servers, settle, tenant,
-    until, until_gone,
+    MAPS, await_collector, create, delete, free, held, names, owned, reference, release, servers,
+    tenant, until, until_gone,
 };
 
 fn is_marked(object: &Value) -> bool {
@@ -14,7 +14,7 @@ fn is_marked(object: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn an_owner_waits_for_those_that_block_it_and_for_nobody_else() -> anyhow::Result<()> {
+async fn owner_waits_only_for_blocking_dependents() -> anyhow::Result<()> {
     for server in servers().await? {
         let client = server.tenant("t1").await?;
         let owner = create(&client, MAPS, free("owner")).await?;
@@ -34,7 +34,7 @@ async fn an_owner_waits_for_those_that_block_it_and_for_nobody_else() -> anyhow:
             let path = format!("{MAPS}/{name}");
             until(&client, &path, |answer| is_marked(&answer.json())).await?;
         }
-        settle(&client).await?;
+        await_collector(&client).await?;
         let waiting = client.get(&path).await?.json();
         assert!(is_marked(&waiting), "{waiting}");
         assert_eq!(
@@ -51,7 +51,7 @@ async fn an_owner_waits_for_those_that_block_it_and_for_nobody_else() -> anyhow:
 }
 
 #[tokio::test]
-async fn dependents_of_dependents_go_first() -> anyhow::Result<()> {
+async fn dependents_of_dependents_are_deleted_first() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let top = create(&client, MAPS, free("top")).await?;
     let middle = owned("middle", &[reference(&top, true)]);
@@ -63,7 +63,7 @@ async fn dependents_of_dependents_go_first() -> anyhow::Result<()> {
     })
     .await?;
     assert_eq!(waiting.json()["metadata"]["finalizers"], json!(["x.io/y"]));
-    settle(&client).await?;
+    await_collector(&client).await?;
     for name in ["top", "middle"] {
         let waiting = client.get(&format!("{MAPS}/{name}")).await?.json();
         let finalizers = &waiting["metadata"]["finalizers"];
@@ -86,7 +86,7 @@ async fn dependents_of_dependents_go_first() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_dependent_that_another_owns_too_stays_and_holds_nobody() -> anyhow::Result<()> {
+async fn dependent_with_another_owner_stays_and_does_not_block() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let owner = create(&client, MAPS, free("owner")).await?;
     let other = create(&client, MAPS, free("other")).await?;
@@ -103,14 +103,14 @@ async fn a_dependent_that_another_owns_too_stays_and_holds_nobody() -> anyhow::R
 }
 
 #[tokio::test]
-async fn who_changes_their_mind_does_not_wait() -> anyhow::Result<()> {
+async fn later_background_delete_ends_the_wait() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let owner = create(&client, MAPS, free("owner")).await?;
     create(&client, MAPS, held("blocking", &[reference(&owner, true)])).await?;
     let path = format!("{MAPS}/owner");
     delete(&client, &path, "Foreground").await?;
-    settle(&client).await?;
-    // Who says nothing keeps it so.
+    await_collector(&client).await?;
+    // A delete without policy keeps the earlier choice.
     let again = client.delete(&path).await?.json();
     assert_eq!(
         again["metadata"]["finalizers"],
@@ -118,19 +118,19 @@ async fn who_changes_their_mind_does_not_wait() -> anyhow::Result<()> {
     );
     delete(&client, &path, "Background").await?;
     assert_eq!(client.get(&path).await?.status, 404);
-    // It was marked because its owner waited.
+    // The dependent was marked because its owner waited.
     let left = client.get(&format!("{MAPS}/blocking")).await?.json();
     assert!(is_marked(&left), "{left}");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_reference_that_stops_blocking_frees_the_owner() -> anyhow::Result<()> {
+async fn clearing_block_owner_deletion_releases_the_owner() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let owner = create(&client, MAPS, free("owner")).await?;
     create(&client, MAPS, held("blocking", &[reference(&owner, true)])).await?;
     delete(&client, &format!("{MAPS}/owner"), "Foreground").await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     let patch = json!({"metadata": {"ownerReferences": [reference(&owner, false)]}});
     let path = format!("{MAPS}/blocking");
     let patched = client.patch(&path, "merge", &patch).await?;
@@ -138,37 +138,37 @@ async fn a_reference_that_stops_blocking_frees_the_owner() -> anyhow::Result<()>
     until_gone(&client, &format!("{MAPS}/owner")).await
 }
 
-/// Makes objects of which each is owned by the next, and the last by the first.
-async fn circle(
+/// Creates objects of which each is owned by the next, and the last by the first.
+async fn create_cycle(
     client: &insula_testkit::server::Client,
     names: &[&str],
 ) -> anyhow::Result<Vec<Value>> {
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for name in names {
-        made.push(create(client, MAPS, free(name)).await?);
+        created.push(create(client, MAPS, free(name)).await?);
     }
     for (at, name) in names.iter().enumerate() {
-        let owner = &made[(at + 1) % made.len()];
+        let owner = &created[(at + 1) % created.len()];
         let patch = json!({"metadata": {"ownerReferences": [reference(owner, true)]}});
         let path = format!("{MAPS}/{name}");
         let patched = client.patch(&path, "merge", &patch).await?;
         anyhow::ensure!(patched.status == 200, "{}", patched.text());
     }
-    Ok(made)
+    Ok(created)
 }
 
 #[tokio::test]
-async fn those_who_own_each_other_in_a_circle_go_all_the_same() -> anyhow::Result<()> {
+async fn ownership_cycles_are_deleted() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for size in [1, 2, 3, 7] {
         let all = ["a", "b", "c", "d", "e", "f", "g"];
-        circle(&client, &all[..size]).await?;
+        create_cycle(&client, &all[..size]).await?;
         delete(&client, &format!("{MAPS}/a"), "Foreground").await?;
         for name in &all[..size] {
             until_gone(&client, &format!("{MAPS}/{name}")).await?;
         }
-        // And if all of them are deleted so at once.
-        circle(&client, &all[..size]).await?;
+        // Also when all of them are deleted in the foreground at once.
+        create_cycle(&client, &all[..size]).await?;
         let paths: Vec<String> = all[..size]
             .iter()
             .map(|name| format!("{MAPS}/{name}?propagationPolicy=Foreground"))
@@ -186,18 +186,19 @@ async fn those_who_own_each_other_in_a_circle_go_all_the_same() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn a_row_that_is_no_circle_waits_in_its_order() -> anyhow::Result<()> {
+async fn chain_without_cycle_is_deleted_in_order() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let top = create(&client, MAPS, free("top")).await?;
     let middle = owned("middle", &[reference(&top, true)]);
     let middle = create(&client, MAPS, middle).await?;
     let bottom = held("bottom", &[reference(&middle, true)]);
     create(&client, MAPS, bottom).await?;
-    // Each by itself, from below: all of them wait, and nobody waits for whom it holds.
+    // Each by itself, from the last dependent up: all of them wait, and none for one that it
+    // blocks.
     for name in ["bottom", "middle", "top"] {
         delete(&client, &format!("{MAPS}/{name}"), "Foreground").await?;
     }
-    settle(&client).await?;
+    await_collector(&client).await?;
     let middle = client.get(&format!("{MAPS}/middle")).await?.json();
     assert_eq!(
         middle["metadata"]["ownerReferences"],
@@ -209,12 +210,12 @@ async fn a_row_that_is_no_circle_waits_in_its_order() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn nothing_is_written_while_nothing_happens() -> anyhow::Result<()> {
+async fn idle_collector_writes_nothing() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let owner = create(&client, MAPS, free("owner")).await?;
     create(&client, MAPS, held("blocking", &[reference(&owner, true)])).await?;
     delete(&client, &format!("{MAPS}/owner"), "Foreground").await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     let from = client.get(MAPS).await?.json();
     let from = from["metadata"]["resourceVersion"].as_str().unwrap_or("");
     let watched = format!("{MAPS}?watch=true&resourceVersion={from}");

@@ -1,8 +1,8 @@
-//! Random graphs of owners and dependents, against a model.
+//! Random graphs of owners and dependents, compared with a model.
 //!
-//! The model is one sentence: what names owners goes when all of them are gone. What is left
-//! when everything has come to rest must be what the model says, whichever way the owners
-//! were deleted, and name nobody who is gone.
+//! The model is one sentence: an object that names owners is deleted when all of them are gone. The
+//! remaining objects must be those of the model, whichever way the owners were deleted, and must
+//! not name a deleted owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use insula_testkit::server::{Client, TestServer};
 use serde_json::{Value, json};
 
-use super::{create, free, reference, release, settle, until};
+use super::{await_collector, create, free, reference, release, until};
 
 /// Two kinds, so that one transaction may concern both.
 const PLACES: [&str; 2] = [
@@ -18,26 +18,26 @@ const PLACES: [&str; 2] = [
     "/api/v1/namespaces/default/secrets",
 ];
 
-/// Numbers that only look random (xorshift).
-struct Dice(u64);
+/// Pseudo-random numbers (xorshift).
+struct Rng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl Rng {
+    fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 % sides as u64) as usize
+        (self.0 % bound as u64) as usize
     }
 }
 
-/// Who is there, and whom they name.
+/// The existing nodes, and the owners they name.
 type Model = BTreeMap<usize, BTreeSet<usize>>;
 
 fn path(node: usize) -> String {
     format!("{}/g-{node}", PLACES[node % 2])
 }
 
-/// Removes those, and everybody all of whose owners are gone.
+/// Removes these nodes, and all nodes without remaining owners.
 fn remove(model: &mut Model, gone: &[usize]) {
     model.retain(|node, _| !gone.contains(node));
     loop {
@@ -56,30 +56,30 @@ fn remove(model: &mut Model, gone: &[usize]) {
     }
 }
 
-/// Nobody names them any more, and then they are gone.
-fn let_go(model: &mut Model, node: usize) {
+/// Orphans the dependents of a node and removes it.
+fn orphan(model: &mut Model, node: usize) {
     for owners in model.values_mut() {
         owners.remove(&node);
     }
     model.remove(&node);
 }
 
-/// Makes objects, and then has some own others, circles included.
-async fn make(client: &Client, dice: &mut Dice, size: usize) -> anyhow::Result<Model> {
-    let mut made = Vec::new();
+/// Creates objects and then adds owner references, cycles included.
+async fn create_graph(client: &Client, rng: &mut Rng, size: usize) -> anyhow::Result<Model> {
+    let mut created = Vec::new();
     for node in 0..size {
         let mut object = free(&format!("g-{node}"));
-        if dice.roll(8) == 0 {
+        if rng.below(8) == 0 {
             object["metadata"]["finalizers"] = json!(["x.io/y"]);
         }
-        made.push(create(client, PLACES[node % 2], object).await?);
+        created.push(create(client, PLACES[node % 2], object).await?);
     }
     let mut model = Model::new();
     for node in 0..size {
-        let owners: BTreeSet<usize> = (0..dice.roll(4)).map(|_| dice.roll(size)).collect();
+        let owners: BTreeSet<usize> = (0..rng.below(4)).map(|_| rng.below(size)).collect();
         let references: Vec<Value> = owners
             .iter()
-            .map(|owner| reference(&made[*owner], dice.roll(3) > 0))
+            .map(|owner| reference(&created[*owner], rng.below(3) > 0))
             .collect();
         let patch = json!({"metadata": {"ownerReferences": references}});
         let patched = client.patch(&path(node), "merge", &patch).await?;
@@ -89,8 +89,8 @@ async fn make(client: &Client, dice: &mut Dice, size: usize) -> anyhow::Result<M
     Ok(model)
 }
 
-/// What is there, and whom it names; what is being deleted is not.
-async fn look(client: &Client) -> anyhow::Result<(Model, Vec<usize>)> {
+/// The existing objects with their owners, and those that are being deleted.
+async fn observe(client: &Client) -> anyhow::Result<(Model, Vec<usize>)> {
     let (mut model, mut marked) = (Model::new(), Vec::new());
     let number =
         |name: &Value| -> Option<usize> { name.as_str()?.strip_prefix("g-")?.parse().ok() };
@@ -112,11 +112,11 @@ async fn look(client: &Client) -> anyhow::Result<(Model, Vec<usize>)> {
     Ok((model, marked))
 }
 
-/// Waits until things are as the model says, and releases what waits for us.
-async fn comes_to(client: &Client, wanted: &Model) -> anyhow::Result<()> {
+/// Waits until the objects are those of the model, and removes finalizers that block.
+async fn await_model(client: &Client, wanted: &Model) -> anyhow::Result<()> {
     let begun = tokio::time::Instant::now();
     loop {
-        let (is, marked) = look(client).await?;
+        let (is, marked) = observe(client).await?;
         if is == *wanted {
             return Ok(());
         }
@@ -132,7 +132,7 @@ async fn comes_to(client: &Client, wanted: &Model) -> anyhow::Result<()> {
             }
         }
         anyhow::ensure!(
-            begun.elapsed() < super::super::PATIENCE,
+            begun.elapsed() < super::super::WAIT_TIMEOUT,
             "{is:?}\n{wanted:?}"
         );
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -140,7 +140,7 @@ async fn comes_to(client: &Client, wanted: &Model) -> anyhow::Result<()> {
 }
 
 async fn clear(client: &Client) -> anyhow::Result<()> {
-    let (all, _) = look(client).await?;
+    let (all, _) = observe(client).await?;
     for node in all.into_keys() {
         client.delete(&path(node)).await?;
         if client.get(&path(node)).await?.status == 200 {
@@ -151,29 +151,29 @@ async fn clear(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn play(client: &Client, seed: u64) -> anyhow::Result<()> {
-    let mut dice = Dice(seed);
-    let size = 4 + dice.roll(20);
-    let mut wanted = make(client, &mut dice, size).await?;
+async fn run_seed(client: &Client, seed: u64) -> anyhow::Result<()> {
+    let mut rng = Rng(seed);
+    let size = 4 + rng.below(20);
+    let mut wanted = create_graph(client, &mut rng, size).await?;
     for _ in 0..4 {
         let there: Vec<usize> = wanted.keys().copied().collect();
         if there.is_empty() {
             break;
         }
-        let victim = there[dice.roll(there.len())];
-        if dice.roll(4) == 0 {
-            let_go(&mut wanted, victim);
+        let victim = there[rng.below(there.len())];
+        if rng.below(4) == 0 {
+            orphan(&mut wanted, victim);
             client
                 .delete(&format!("{}?propagationPolicy=Orphan", path(victim)))
                 .await?;
         } else {
-            let mut victims = vec![victim, there[dice.roll(there.len())]];
-            victims.truncate(1 + dice.roll(2));
+            let mut victims = vec![victim, there[rng.below(there.len())]];
+            victims.truncate(1 + rng.below(2));
             let policies = ["Background", "Foreground"];
             let paths: Vec<String> = victims
                 .iter()
                 .map(|node| {
-                    let policy = policies[dice.roll(2)];
+                    let policy = policies[rng.below(2)];
                     format!("{}?propagationPolicy={policy}", path(*node))
                 })
                 .collect();
@@ -183,17 +183,17 @@ async fn play(client: &Client, seed: u64) -> anyhow::Result<()> {
                 anyhow::ensure!(matches!(status, 200 | 404), "{status}");
             }
         }
-        comes_to(client, &wanted).await?;
-        settle(client).await?;
-        let (is, _) = look(client).await?;
+        await_model(client, &wanted).await?;
+        await_collector(client).await?;
+        let (is, _) = observe(client).await?;
         anyhow::ensure!(is == wanted, "{is:?}\n{wanted:?}");
     }
     clear(client).await
 }
 
 #[tokio::test]
-async fn what_is_left_of_any_graph_is_what_the_model_says() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn remaining_objects_of_any_graph_match_the_model() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let clients = [server.tenant("t1").await?, server.tenant("t2").await?];
     let runs = clients
         .iter()
@@ -201,7 +201,7 @@ async fn what_is_left_of_any_graph_is_what_the_model_says() -> anyhow::Result<()
         .map(|(client, from)| async move {
             for seed in from..from + 12 {
                 let seed = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed);
-                play(client, seed)
+                run_seed(client, seed)
                     .await
                     .map_err(|error| error.context(format!("seed {seed:#x}")))?;
             }

@@ -13,14 +13,14 @@ use tokio::time::{Instant, timeout};
 
 use super::{MAPS, count, create, delete, free, owners, reference, servers, until, until_gone};
 
-/// What a cascade may take, in a test that is not optimised and not alone.
-const BOUND: Duration = Duration::from_secs(60);
+/// The time limit of a cascade, in an unoptimised test that runs beside others.
+const CASCADE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is put there.
+/// The objects of the cascade.
 const CASCADE: &str = "/api/v1/namespaces/default/configmaps?labelSelector=in%3Dcascade";
 
-/// Puts objects there as if somebody had created them, without the time that would take. The
-/// owner of each is `owner`, or the one before.
+/// Writes objects directly to the store, to save the time of creating them. The owner of each is
+/// `owner`, or the previous object.
 async fn put(
     server: &TestServer,
     owner: &Value,
@@ -66,8 +66,8 @@ async fn until_empty(client: &Client) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_dependents_go_in_seconds_and_a_neighbour_does_not_wait() -> anyhow::Result<()>
-{
+async fn ten_thousand_dependents_are_deleted_in_seconds_without_delaying_another_tenant()
+-> anyhow::Result<()> {
     for (server, policy) in servers().await?.iter().zip(["Background", "Foreground"]) {
         let client = server.tenant("t1").await?;
         let neighbour = server.tenant("t2").await?;
@@ -81,7 +81,7 @@ async fn ten_thousand_dependents_go_in_seconds_and_a_neighbour_does_not_wait() -
         delete(&neighbour, &format!("{MAPS}/owner"), policy).await?;
         until_gone(&neighbour, &format!("{MAPS}/d")).await?;
         let neighbours = begun.elapsed();
-        timeout(BOUND, until_empty(&client)).await??;
+        timeout(CASCADE_TIMEOUT, until_empty(&client)).await??;
         let whole = begun.elapsed();
         assert!(
             neighbours < whole / 2 + Duration::from_millis(500),
@@ -93,27 +93,31 @@ async fn ten_thousand_dependents_go_in_seconds_and_a_neighbour_does_not_wait() -
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_generations_go_one_after_the_other() -> anyhow::Result<()> {
+async fn chain_of_a_thousand_owners_is_deleted() -> anyhow::Result<()> {
     for server in servers().await? {
         let client = server.tenant("t1").await?;
         for policy in ["Background", "Foreground"] {
             let owner = create(&client, MAPS, free("owner")).await?;
             put(&server, &owner, 1_000, true).await?;
             delete(&client, &format!("{MAPS}/owner"), policy).await?;
-            timeout(BOUND, until_empty(&client)).await??;
+            timeout(CASCADE_TIMEOUT, until_empty(&client)).await??;
         }
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_thousand_dependents_are_let_go() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn a_thousand_dependents_are_orphaned() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let owner = create(&client, MAPS, free("owner")).await?;
     put(&server, &owner, 1_000, false).await?;
     delete(&client, &format!("{MAPS}/owner"), "Orphan").await?;
-    timeout(BOUND, until_gone(&client, &format!("{MAPS}/owner"))).await??;
+    timeout(
+        CASCADE_TIMEOUT,
+        until_gone(&client, &format!("{MAPS}/owner")),
+    )
+    .await??;
     assert_eq!(count(&client, CASCADE).await?, 1_000);
     for name in ["d-00000", "d-00500", "d-00999"] {
         let path = format!("{MAPS}/{name}");

@@ -1,19 +1,19 @@
-//! Others who write at the same moment.
+//! Clients that write at the same time as the collector.
 
 use futures_util::future::join_all;
 use serde_json::json;
 
-use super::{MAPS, create, delete, free, names, owned, owners, reference, settle, tenant};
+use super::{MAPS, await_collector, create, delete, free, names, owned, owners, reference, tenant};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_given_another_owner_in_time_stays() -> anyhow::Result<()> {
+async fn dependent_that_gets_another_owner_in_time_stays() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let keeper = create(&client, MAPS, free("keeper")).await?;
-    let nobody = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "no"});
+    let missing = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "missing", "uid": "no"});
     let adopt = json!({"metadata": {"ownerReferences": [reference(&keeper, true)]}});
     let rounds = (0..100).map(|at| {
         let (client, adopt) = (&client, &adopt);
-        let orphan = owned(&format!("d-{at:03}"), std::slice::from_ref(&nobody));
+        let orphan = owned(&format!("d-{at:03}"), std::slice::from_ref(&missing));
         async move {
             let path = format!("{MAPS}/d-{at:03}");
             create(client, MAPS, orphan).await?;
@@ -27,7 +27,7 @@ async fn what_was_given_another_owner_in_time_stays() -> anyhow::Result<()> {
         kept.extend(round?);
     }
     kept.sort();
-    settle(&client).await?;
+    await_collector(&client).await?;
     assert_eq!(names(&client, MAPS).await?, kept);
     for name in kept.iter().filter(|name| *name != "keeper") {
         let path = format!("{MAPS}/{name}");
@@ -37,7 +37,7 @@ async fn what_was_given_another_owner_in_time_stays() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_writes_without_end_keeps_nothing_from_going() -> anyhow::Result<()> {
+async fn constant_writes_do_not_prevent_deletion() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     let owner = create(&client, MAPS, free("owner")).await?;
     create(&client, MAPS, owned("d", &[reference(&owner, true)])).await?;
@@ -49,13 +49,13 @@ async fn who_writes_without_end_keeps_nothing_from_going() -> anyhow::Result<()>
         if patched.status == 404 {
             break;
         }
-        anyhow::ensure!(begun.elapsed() < super::super::PATIENCE, "{count}");
+        anyhow::ensure!(begun.elapsed() < super::super::WAIT_TIMEOUT, "{count}");
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dependents_that_come_late_go_too() -> anyhow::Result<()> {
+async fn dependents_created_late_are_deleted() -> anyhow::Result<()> {
     let (_server, client) = tenant().await?;
     for policy in ["Background", "Foreground"] {
         let owner = create(&client, MAPS, free("owner")).await?;
@@ -65,9 +65,9 @@ async fn dependents_that_come_late_go_too() -> anyhow::Result<()> {
             async move { create(client, MAPS, object).await.map(drop) }
         });
         let path = format!("{MAPS}/owner");
-        let (deleted, made) = tokio::join!(delete(&client, &path, policy), join_all(late));
+        let (deleted, created) = tokio::join!(delete(&client, &path, policy), join_all(late));
         deleted?;
-        made.into_iter().collect::<anyhow::Result<()>>()?;
+        created.into_iter().collect::<anyhow::Result<()>>()?;
         super::until(&client, MAPS, |answer| {
             let json = answer.json();
             let items = json["items"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! A server that was not there when something happened.
+//! Garbage left by a server that was stopped.
 
 use std::sync::Arc;
 
@@ -8,20 +8,21 @@ use insula_testkit::server::{Setup, TestServer};
 use serde_json::json;
 
 use super::{
-    MAPS, create, delete, free, held, names, owned, owners, reference, settle, until, until_gone,
+    MAPS, await_collector, create, delete, free, held, names, owned, owners, reference, until,
+    until_gone,
 };
 
 #[tokio::test]
-async fn what_was_left_behind_is_collected_at_the_next_start() -> anyhow::Result<()> {
+async fn garbage_of_a_stopped_server_is_collected_at_the_next_start() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    // This one has nobody who collects, as if it had crashed before.
-    let mut before = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    // This server has no collector, as if it had crashed before collecting.
+    let mut before = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     let client = before.tenant("t1").await?;
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     for name in ["gone", "waits", "lets-go", "stays"] {
-        made.push(create(&client, MAPS, free(name)).await?);
+        created.push(create(&client, MAPS, free(name)).await?);
     }
-    let of = |at: usize| reference(&made[at], true);
+    let of = |at: usize| reference(&created[at], true);
     for (name, owners) in [
         ("d-gone", vec![of(0)]),
         ("d-waits", vec![of(1)]),
@@ -46,7 +47,7 @@ async fn what_was_left_behind_is_collected_at_the_next_start() -> anyhow::Result
     assert_eq!(names(&client, MAPS).await?.len(), 10);
     before.stop().await;
     drop(before);
-    let after = TestServer::over(store, Setup::with_controllers()).await?;
+    let after = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = after.client("t1").await?;
     for name in ["d-gone", "d-waits", "d-never", "lets-go"] {
         until_gone(&client, &format!("{MAPS}/{name}")).await?;
@@ -55,7 +56,7 @@ async fn what_was_left_behind_is_collected_at_the_next_start() -> anyhow::Result
         answer.json()["metadata"]["deletionTimestamp"].is_string()
     })
     .await?;
-    settle(&client).await?;
+    await_collector(&client).await?;
     assert_eq!(
         names(&client, MAPS).await?,
         ["d-both", "d-held", "d-lets-go", "d-stays", "stays", "waits"]
@@ -70,10 +71,10 @@ async fn what_was_left_behind_is_collected_at_the_next_start() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn two_servers_that_share_a_store_collect_the_same() -> anyhow::Result<()> {
+async fn two_servers_on_one_store_collect_together() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    let one = TestServer::over(Arc::clone(&store), Setup::with_controllers()).await?;
-    let other = TestServer::over(store, Setup::with_controllers()).await?;
+    let one = TestServer::start_on_store(Arc::clone(&store), Setup::with_controllers()).await?;
+    let other = TestServer::start_on_store(store, Setup::with_controllers()).await?;
     let client = one.tenant("t1").await?;
     for policy in ["Background", "Foreground", "Orphan"] {
         let owner = create(&client, MAPS, free("owner")).await?;
@@ -84,7 +85,7 @@ async fn two_servers_that_share_a_store_collect_the_same() -> anyhow::Result<()>
         delete(&client, &format!("{MAPS}/owner"), policy).await?;
         until_gone(&client, &format!("{MAPS}/owner")).await?;
         if policy == "Orphan" {
-            settle(&client).await?;
+            await_collector(&client).await?;
             assert_eq!(names(&client, MAPS).await?.len(), 50);
             continue;
         }

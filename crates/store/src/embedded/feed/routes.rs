@@ -1,4 +1,4 @@
-//! Who watches a key.
+//! The watchers of each key.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,13 +7,14 @@ use std::sync::Arc;
 use super::Subscriber;
 use crate::{Key, KeyRange};
 
-/// The keys, cut wherever a watched range begins or ends; each piece knows its watchers.
+/// The key space, split wherever a watched range begins or ends; each piece has a list of its
+/// watchers.
 ///
-/// Finding them is one look-up, however many watch other keys.
+/// Finding the watchers of a key is one lookup, however many watch other keys.
 pub(super) struct Routes {
-    /// From each cut up to the next. There is always one at the smallest key.
+    /// Watchers by the start of each piece. There is always one at the smallest key.
     pieces: BTreeMap<Key, Vec<Arc<Subscriber>>>,
-    /// Those who watch no key at all, and wait for the end alone.
+    /// Watchers of empty ranges, which only wait for the end.
     idle: Vec<Arc<Subscriber>>,
 }
 
@@ -61,11 +62,11 @@ impl Routes {
     }
 
     /// Every watcher, some of them several times.
-    pub fn everybody(&self) -> impl Iterator<Item = &Arc<Subscriber>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Subscriber>> {
         self.pieces.values().flatten().chain(&self.idle)
     }
 
-    /// Lets a piece begin at `key`.
+    /// Splits the piece that contains `key`, so that one starts there.
     fn cut(&mut self, key: &Key) {
         if !self.pieces.contains_key(key) {
             let subscribers = self.of(key).to_vec();
@@ -73,7 +74,7 @@ impl Routes {
         }
     }
 
-    /// Takes the cut at `key` away, if it parts nothing.
+    /// Removes the split at `key` if both sides have the same watchers.
     fn join(&mut self, key: &Key) {
         let below = (Bound::Unbounded, Bound::Excluded(key));
         let Some((_, before)) = self.pieces.range::<Key, _>(below).next_back() else {
@@ -121,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_is_routed_to_those_whose_range_holds_it(
+        fn key_is_routed_to_the_watchers_of_its_ranges(
             ranges in prop::collection::vec((any_range(), any::<bool>()), 0..12),
             keys in prop::collection::vec(any_key(), 12),
         ) {
@@ -143,7 +144,7 @@ mod tests {
             for (range, _, subscriber) in all.iter().filter(|(_, stays, _)| *stays) {
                 routes.remove(range, subscriber);
             }
-            prop_assert_eq!(routes.everybody().count(), 0);
+            prop_assert_eq!(routes.all().count(), 0);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which segments there are.
+//! The log segments in use.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -41,21 +41,21 @@ impl Catalog {
         later.find(|segment| segment.sequence > sequence).cloned()
     }
 
-    /// The first revision that is in any segment.
+    /// The first revision in the log.
     pub(super) fn first(&self) -> Option<Revision> {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         segments.front()?.first.get().copied()
     }
 
-    /// Removes the segments whose revisions are all at or below `through`, but never the
-    /// one that is written. Says how many were removed.
+    /// Removes the segments with no revision above `through`, except the one being
+    /// written. Returns how many were removed.
     ///
     /// A file that cannot be removed stays until the next start; it does no harm.
     pub(in crate::embedded) fn trim(&self, through: Revision) -> usize {
         let mut removed = 0;
         while let Some(segment) = self.pop_below(through) {
             if let Err(error) = std::fs::remove_file(&segment.path) {
-                tracing::warn!(path = %segment.path.display(), %error, "cannot remove a log segment");
+                tracing::warn!(path = %segment.path.display(), %error, "log segment removal failed");
             }
             removed += 1;
         }
@@ -71,7 +71,7 @@ impl Catalog {
         segments.pop_front()
     }
 
-    /// The size of all of them.
+    /// The size of all segments.
     pub(in crate::embedded) fn bytes(&self) -> u64 {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         segments.iter().map(|segment| segment.size).sum()

@@ -1,4 +1,4 @@
-//! Reads history from the log, while it is being written.
+//! Reads history from the log while it is being written.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use super::format::{self, HEADER_BYTES, Item, Record};
 use super::segment::{self, Segment};
 use crate::Result;
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Debug)]
 pub(in crate::embedded) struct Cursor {
     catalog: Arc<Catalog>,
@@ -28,7 +28,7 @@ struct Place {
 }
 
 impl Cursor {
-    /// Right after `after`.
+    /// A cursor right after `after`.
     pub fn new(catalog: &Arc<Catalog>, after: Revision) -> Self {
         Self {
             catalog: Arc::clone(catalog),
@@ -37,17 +37,17 @@ impl Cursor {
         }
     }
 
-    /// The last revision that it has read, or passed.
+    /// The last revision that was read or passed.
     pub fn after(&self) -> Revision {
         self.next.previous()
     }
 
-    /// The next records, up to and including `through`, until they have about `budget`
+    /// Returns the next records, up to and including `through`, until they have about `budget`
     /// bytes. Empty only when `through` is reached.
     ///
-    /// `through` must be durable: what is read up to there can be neither torn nor
-    /// missing, so whatever is not as it was written is damage. `None`: the segments
-    /// were removed because their history was compacted.
+    /// `through` must be durable: up to there the log can be neither torn nor incomplete, so any
+    /// difference from what was written is damage. `None`: the segments were removed because their
+    /// history was compacted.
     pub fn read(&mut self, through: Revision, budget: usize) -> Result<Option<Vec<Record>>> {
         let mut records = Vec::new();
         let mut bytes = 0;

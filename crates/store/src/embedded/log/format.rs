@@ -1,4 +1,4 @@
-//! What is in a log file, byte by byte.
+//! The format of log files, byte by byte.
 //!
 //! ```text
 //! segment   header (64 bytes), frames, zeros up to the fixed size of the file
@@ -7,10 +7,9 @@
 //! body      items: a transaction, or a new floor
 //! ```
 //!
-//! Numbers are little-endian. A frame is what one sync made durable: the transactions in
-//! it have consecutive revisions from the frame's first. Its checksum is salted with a
-//! random number of the segment, so that no value that a client stores can look like a
-//! frame, nor can a leftover of another file.
+//! Numbers are little-endian. A frame is the unit of one sync: its transactions have consecutive
+//! revisions from the frame's first. Its checksum is salted with a random number of the segment, so
+//! that neither a client's value nor a leftover of another file can look like a frame.
 
 use bytes::{Buf, BufMut, Bytes};
 use insula_core::Revision;
@@ -18,17 +17,17 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{Changed, Entry, Key};
 
-/// Where frames begin.
+/// The offset of the first frame.
 pub(super) const HEADER_BYTES: u64 = 64;
-/// What stands before a frame's body.
+/// The size of a frame's header.
 pub(super) const FRAME_HEADER_BYTES: usize = 24;
-/// Frames begin at multiples of this, so that lost ones can be looked for.
+/// Frames begin at multiples of this, so that lost ones can be searched for.
 pub(super) const ALIGNMENT: usize = 8;
 
 const MAGIC: &[u8; 8] = b"insulog1";
 const FRAME_MARK: u32 = 0x4752_5031;
 
-/// A transaction as it is logged: all that is needed to apply it, tell it and forget it.
+/// A logged transaction, with everything needed to apply, deliver and compact it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::embedded) struct Record {
     pub revision: Revision,
@@ -40,17 +39,17 @@ pub(in crate::embedded) struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::embedded) struct Logged {
     pub key: Key,
-    /// `None`: the key lost its value.
+    /// `None` for a deletion.
     pub value: Option<Bytes>,
-    /// When the key got a value after having none; `ZERO` for a deletion.
+    /// The revision at which the key was created; `ZERO` for a deletion.
     pub created: Revision,
-    /// The revision of the value that this change replaced; `ZERO` if there was none.
+    /// The revision of the replaced value; `ZERO` if there was none.
     pub previous: Revision,
 }
 
 impl Logged {
     /// The change as a watcher sees it.
-    pub(in crate::embedded) fn told(&self, revision: Revision) -> Changed {
+    pub(in crate::embedded) fn to_changed(&self, revision: Revision) -> Changed {
         match &self.value {
             None => Changed::Deleted(self.key.clone()),
             Some(value) => Changed::Put(Entry {
@@ -62,21 +61,21 @@ impl Logged {
         }
     }
 
-    /// About what it takes in a frame.
+    /// The approximate size in a frame.
     pub(in crate::embedded) fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Bytes::len) + 32
     }
 }
 
-/// What a frame's body holds.
+/// An item of a frame's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::embedded) enum Item {
     Record(Record),
-    /// The history before this revision is forgotten.
+    /// The history before this revision was compacted.
     Floor(Revision),
 }
 
-/// The first bytes of a segment.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub salt: u64,
@@ -109,7 +108,7 @@ impl Header {
     }
 }
 
-/// The first bytes of a frame.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {
     pub body: usize,
@@ -132,11 +131,11 @@ impl FrameHeader {
         })
     }
 
-    pub fn fits(&self, salt: u64, body: &[u8]) -> bool {
+    pub fn matches_checksum(&self, salt: u64, body: &[u8]) -> bool {
         frame_checksum(salt, self.body, self.first, body) == self.checksum
     }
 
-    /// The frame with its padding.
+    /// The size of the frame with its padding.
     pub const fn frame_bytes(&self) -> usize {
         (FRAME_HEADER_BYTES + self.body).next_multiple_of(ALIGNMENT)
     }
@@ -149,13 +148,13 @@ pub(in crate::embedded) struct FrameBuilder {
 }
 
 impl FrameBuilder {
-    /// Forgets the frame that was built.
+    /// Discards the current frame.
     pub(in crate::embedded) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.resize(FRAME_HEADER_BYTES, 0);
     }
 
-    /// Whether nothing was added.
+    /// Whether the frame has no items.
     pub(in crate::embedded) fn is_empty(&self) -> bool {
         self.bytes.len() <= FRAME_HEADER_BYTES
     }
@@ -192,7 +191,7 @@ impl FrameBuilder {
         self.bytes.put_u64_le(floor.get());
     }
 
-    /// Closes the frame, whose first transaction has the revision `first`.
+    /// Completes the frame. Its first transaction has the revision `first`.
     pub(super) fn seal(&mut self, salt: u64, first: Revision) -> &[u8] {
         let body = self.bytes.len() - FRAME_HEADER_BYTES;
         let checksum = frame_checksum(salt, body, first, &self.bytes[FRAME_HEADER_BYTES..]);
@@ -207,7 +206,7 @@ impl FrameBuilder {
     }
 }
 
-/// The items of a body whose checksum fits.
+/// Decodes a body with a valid checksum.
 pub(super) fn decode_body(first: Revision, mut body: Bytes) -> Result<Vec<Item>, &'static str> {
     const SHORT: &str = "a frame ends in the middle of an item";
     let mut items = Vec::new();
@@ -304,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_gives_back_what_was_put_in() {
+    fn frame_round_trips() {
         let mut builder = FrameBuilder::default();
         builder.clear();
         assert!(builder.is_empty());
@@ -316,8 +315,8 @@ mod tests {
         let header = FrameHeader::decode(&frame).unwrap();
         assert_eq!(header.frame_bytes(), frame.len());
         let body = &frame[FRAME_HEADER_BYTES..][..header.body];
-        assert!(header.fits(99, body));
-        assert!(!header.fits(98, body), "another segment's salt");
+        assert!(header.matches_checksum(99, body));
+        assert!(!header.matches_checksum(98, body), "another segment's salt");
         let mut items: Vec<_> = records().into_iter().map(Item::Record).collect();
         items.push(Item::Floor(Revision::new(5)));
         let body = Bytes::copy_from_slice(body);
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn no_single_bit_of_a_frame_can_change_unnoticed() {
+    fn every_flipped_bit_of_a_frame_is_detected() {
         let mut builder = FrameBuilder::default();
         builder.clear();
         records().iter().for_each(|record| builder.record(record));
@@ -338,14 +337,14 @@ mod tests {
                 let end = FRAME_HEADER_BYTES + header.body;
                 damaged
                     .get(FRAME_HEADER_BYTES..end)
-                    .is_none_or(|body| !header.fits(99, body))
+                    .is_none_or(|body| !header.matches_checksum(99, body))
             });
             assert!(noticed, "bit {bit}");
         }
     }
 
     #[test]
-    fn a_header_of_something_else_is_refused_with_a_reason() {
+    fn foreign_header_is_refused_with_a_reason() {
         let header = Header {
             salt: 1,
             size: 4096,
@@ -361,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn no_body_makes_the_decoder_panic() {
+    fn truncated_body_does_not_panic() {
         let mut builder = FrameBuilder::default();
         builder.clear();
         records().iter().for_each(|record| builder.record(record));

@@ -1,4 +1,4 @@
-//! Finds the end of the log after a restart, and what the table has yet to apply.
+//! Finds the end of the log after a restart, and the changes that the table lacks.
 
 use std::fs;
 use std::io;
@@ -14,24 +14,24 @@ use super::{FIRST_SEQUENCE, Log};
 use crate::Result;
 use crate::embedded::FIRST;
 
-/// What the table has, and so what the log need not have.
-pub(in crate::embedded) struct Known {
+/// The state of the table, which determines what the log must contain.
+pub(in crate::embedded) struct TableState {
     /// The table has every change up to this revision.
     pub applied: Revision,
-    /// Nobody asks for the history before this revision.
+    /// The history before this revision is not needed.
     pub floor: Revision,
 }
 
-/// Opens the log in `folder`, and hands every item that the table may lack to `apply`,
-/// in order. A torn end is cleared, so that nothing of it can come back; what is handed
-/// out is durable by the time that this returns.
+/// Opens the log in `folder`, and passes every item that the table may lack to `apply`, in order. A
+/// torn end is cleared, so that it cannot reappear; every item that was passed is durable when this
+/// returns.
 pub(in crate::embedded) fn recover(
     folder: &Path,
     segment_bytes: u64,
-    Known { applied, floor }: Known,
+    TableState { applied, floor }: TableState,
     mut apply: impl FnMut(Item),
 ) -> Result<Log> {
-    let Found {
+    let SegmentFiles {
         mut segments,
         stale,
     } = open_segments(folder)?;
@@ -75,30 +75,30 @@ pub(in crate::embedded) fn recover(
         return Err(segment::corrupt(&segments[0].path, &detail));
     }
     let last = &segments[used.saturating_sub(1)];
-    // The log is synced before the table learns of anything, so it cannot be behind.
+    // The log is synced before the table gets any change, so it cannot be behind.
     let head = next.unwrap_or(FIRST.next()).previous();
     if head < applied {
         let detail = format!("the log ends at revision {head}; the table is at {applied}");
         return Err(segment::corrupt(&last.path, &detail));
     }
-    settle_end(last, ends)?;
-    discard(stale)?;
-    discard(segments.split_off(used.max(1)).into_iter().rev())?;
+    repair_end(last, ends)?;
+    remove_segments(stale)?;
+    remove_segments(segments.split_off(used.max(1)).into_iter().rev())?;
     let last = segments.len() - 1;
     let segment = segments.remove(last);
-    Log::append_to(folder, segments, segment, ends.last_whole, segment_bytes)
+    Log::append_to(folder, segments, segment, ends.last_end, segment_bytes)
 }
 
-/// What a folder holds.
-struct Found {
+/// The segments in a folder.
+struct SegmentFiles {
     /// In order, without a gap.
     segments: Vec<Arc<Segment>>,
-    /// Those before a gap, which should no longer be there.
+    /// Those before a gap, which should have been removed.
     stale: Vec<Arc<Segment>>,
 }
 
-/// The segments in the folder. What was never finished is removed.
-fn open_segments(folder: &Path) -> Result<Found> {
+/// Opens the segments in the folder. Unfinished ones are removed.
+fn open_segments(folder: &Path) -> Result<SegmentFiles> {
     let unreadable = |error: io::Error| segment::unreadable(folder, &error);
     let mut segments: Vec<Arc<Segment>> = Vec::new();
     for found in fs::read_dir(folder).map_err(unreadable)? {
@@ -112,20 +112,19 @@ fn open_segments(folder: &Path) -> Result<Found> {
         }
     }
     segments.sort_by_key(|segment| segment.sequence);
-    // A power cut can undo some of the removals of old segments. If what is before a gap
-    // was needed, the check of where the log begins will find that out; until then they
-    // stay.
+    // A power cut can undo some of the removals of old segments. If a segment before a gap was
+    // needed, the check of where the log begins fails; until then they stay.
     let gap = |pair: &[Arc<Segment>]| pair[0].sequence + 1 != pair[1].sequence;
     let stale = segments.windows(2).rposition(gap);
     let kept = segments.split_off(stale.map_or(0, |before| before + 1));
-    Ok(Found {
+    Ok(SegmentFiles {
         segments: kept,
         stale: segments,
     })
 }
 
-/// Notes where each segment begins, and says how many are in use: those up to the last
-/// one with a frame. A segment without one before that is damage.
+/// Records where each segment begins, and returns how many are in use: those up to the last one
+/// with a frame. A segment without one before that is damage.
 fn find_used(segments: &[Arc<Segment>]) -> Result<usize> {
     let mut used = 0;
     for (index, segment) in segments.iter().enumerate() {
@@ -148,7 +147,7 @@ fn find_used(segments: &[Arc<Segment>]) -> Result<usize> {
     Ok(used)
 }
 
-/// A segment whose first frame is not whole must have no other.
+/// A segment with an incomplete first frame must have no other frame.
 fn check_unused(segment: &Segment) -> Result<()> {
     let read = || segment.rest(&fs::File::open(&segment.path)?, HEADER_BYTES);
     let rest = read().map_err(|error| segment::unreadable(&segment.path, &error))?;
@@ -162,28 +161,28 @@ fn check_unused(segment: &Segment) -> Result<()> {
 }
 
 struct Scanned {
-    /// The revision that the next frame begins with.
+    /// The first revision of the next frame.
     next: Option<Revision>,
     ends: Ends,
 }
 
-/// Where the whole frames of a segment end.
+/// Where the complete frames of a segment end.
 #[derive(Clone, Copy)]
 struct Ends {
-    /// All but the last one.
-    settled: u64,
-    /// The last one. The next frame goes here.
-    last_whole: u64,
+    /// The end of the last but one frame.
+    penultimate_end: u64,
+    /// The end of the last frame. The next frame is written here.
+    last_end: u64,
 }
 
 impl Ends {
     const NOTHING: Self = Self {
-        settled: HEADER_BYTES,
-        last_whole: HEADER_BYTES,
+        penultimate_end: HEADER_BYTES,
+        last_end: HEADER_BYTES,
     };
 }
 
-/// Reads a segment from its start, whose first revision must be `next` if that is known.
+/// Reads a segment from its start. Its first revision must be `next` if that is known.
 fn scan(
     segment: &Segment,
     mut next: Option<Revision>,
@@ -193,17 +192,17 @@ fn scan(
     let unreadable = |error: io::Error| segment::unreadable(&segment.path, &error);
     let file = fs::File::open(&segment.path).map_err(unreadable)?;
     let mut ends = Ends::NOTHING;
-    while let Some(frame) = segment.frame(&file, ends.last_whole).map_err(unreadable)? {
+    while let Some(frame) = segment.frame(&file, ends.last_end).map_err(unreadable)? {
         if next.is_some_and(|next| next != frame.first) {
-            let (found, at) = (frame.first, ends.last_whole);
+            let (found, at) = (frame.first, ends.last_end);
             let wanted = next.unwrap_or_default();
             let detail = format!("at byte {at} stands revision {found} where {wanted} should");
             return Err(segment::corrupt(&segment.path, &detail));
         }
         let mut revision = frame.first;
         ends = Ends {
-            settled: ends.last_whole,
-            last_whole: frame.end,
+            penultimate_end: ends.last_end,
+            last_end: frame.end,
         };
         let items = format::decode_body(frame.first, frame.body)
             .map_err(|detail| segment::corrupt(&segment.path, detail))?;
@@ -218,7 +217,7 @@ fn scan(
         }
         next = Some(revision);
     }
-    let end = ends.last_whole;
+    let end = ends.last_end;
     if end < segment.size
         && let Rest::Frames { next } = segment.rest(&file, end).map_err(unreadable)?
     {
@@ -228,31 +227,31 @@ fn scan(
     Ok(Scanned { next, ends })
 }
 
-/// Writes zeros over a frame that is not whole, and syncs. The last frame that is whole
-/// may never have been synced by the process that wrote it, and is now going to be shown.
-/// It is written once more: if its sync was tried and failed, the kernel takes it for
-/// written, shows it, and would never bring it to the disk.
-fn settle_end(segment: &Segment, ends: Ends) -> Result<()> {
-    let end = ends.last_whole;
+/// Overwrites an incomplete frame with zeros, and syncs. The last complete frame may never have
+/// been synced by the process that wrote it, and is about to become visible. It is written once
+/// more: if its sync was tried and failed, the kernel considers it written, shows it, and would
+/// never bring it to the disk.
+fn repair_end(segment: &Segment, ends: Ends) -> Result<()> {
+    let end = ends.last_end;
     let settle = || {
         let file = segment.open_for_writing()?;
-        let mut last = vec![0; usize::try_from(end - ends.settled).unwrap_or(0)];
-        file.read_exact_at(&mut last, ends.settled)?;
-        file.write_all_at(&last, ends.settled)?;
+        let mut last = vec![0; usize::try_from(end - ends.penultimate_end).unwrap_or(0)];
+        file.read_exact_at(&mut last, ends.penultimate_end)?;
+        file.write_all_at(&last, ends.penultimate_end)?;
         if end < segment.size
             && let Rest::Torn { length } = segment.rest(&file, end)?
         {
             file.write_all_at(&vec![0; length], end)?;
-            tracing::info!(path = %segment.path.display(), length, "cleared a write that was never finished");
+            tracing::info!(path = %segment.path.display(), length, "torn write cleared");
         }
         file.sync_data()
     };
     settle().map_err(|error: io::Error| segment::unreadable(&segment.path, &error))
 }
 
-/// Removes segments that nobody needs: removals that were undone, and those that were
-/// made ahead and not used, for which new ones are made.
-fn discard(segments: impl IntoIterator<Item = Arc<Segment>>) -> Result<()> {
+/// Removes segments that are not needed: those of undone removals, and unused ones created ahead,
+/// which are created again.
+fn remove_segments(segments: impl IntoIterator<Item = Arc<Segment>>) -> Result<()> {
     for segment in segments {
         fs::remove_file(&segment.path)
             .map_err(|error| segment::unreadable(&segment.path, &error))?;
@@ -281,10 +280,10 @@ mod tests {
         log.append(&mut frame, revision).unwrap();
     }
 
-    /// The table was sealed before the floor moved, and the next write went to a new
-    /// segment: all that the table lacks of the old one is the floor.
+    /// The table was sealed before the floor moved, and the next write went to a new segment: all
+    /// that the table lacks of the old one is the floor.
     #[test]
-    fn a_floor_at_the_end_of_a_segment_is_handed_out() {
+    fn floor_at_the_end_of_a_segment_is_recovered() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = Log::create(folder.path(), super::super::MIN_SEGMENT_BYTES).unwrap();
         let [first, second] = [2, 3].map(Revision::new);
@@ -296,7 +295,7 @@ mod tests {
         put(&mut log, second, 1 << 20);
         drop(log);
 
-        let known = Known {
+        let known = TableState {
             applied: first,
             floor: FIRST,
         };

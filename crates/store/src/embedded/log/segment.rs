@@ -1,4 +1,4 @@
-//! One log file: made whole before it is used, read frame by frame.
+//! One log file: created completely before use, read frame by frame.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,10 +13,10 @@ use super::format::{ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, He
 use crate::embedded::folder::sync_folder;
 use crate::{Error, Result};
 
-/// Zeros are written in pieces of this size.
+/// The unit in which zeros are written.
 const ZEROS: usize = 256 << 10;
 
-/// A log file that is whole: its header is right and all of its blocks are allocated.
+/// A complete log file: its header is valid and all of its blocks are allocated.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub sequence: u64,
@@ -27,11 +27,11 @@ pub(super) struct Segment {
     pub first: OnceLock<Revision>,
 }
 
-/// What a frame is made of.
+/// A decoded frame.
 pub(super) struct Frame {
     pub first: Revision,
     pub body: Bytes,
-    /// Where the next one begins.
+    /// The offset of the next frame.
     pub end: u64,
 }
 
@@ -40,17 +40,17 @@ impl Segment {
         format!("{sequence:016}.log")
     }
 
-    /// The sequence number in a file name that [`Self::file_name`] made.
+    /// The sequence number in a file name made by [`Self::file_name`].
     pub fn parse_name(name: &str) -> Option<u64> {
         let sequence = name.strip_suffix(".log")?.parse().ok()?;
         (Self::file_name(sequence) == name).then_some(sequence)
     }
 
-    /// Makes a new one in `folder`.
+    /// Creates a segment in `folder`.
     ///
-    /// Its blocks are written with zeros and synced under another name first. So the
-    /// file is whole once it has its name, there is no lack of room in the middle of a
-    /// write to it, and a sync of such a write has no metadata to wait for.
+    /// Its blocks are filled with zeros and synced under another name first. So the file is
+    /// complete once it has its name, the disk cannot fill up in the middle of a write to it, and
+    /// the sync of such a write has no metadata to wait for.
     pub fn create(folder: &Path, sequence: u64, size: u64) -> io::Result<Self> {
         let path = folder.join(Self::file_name(sequence));
         let making = path.with_extension("making");
@@ -58,12 +58,12 @@ impl Segment {
             salt: random_salt(),
             size,
         };
-        let made = write_whole(&making, header).and_then(|()| {
+        let made = write_complete(&making, header).and_then(|()| {
             std::fs::rename(&making, &path)?;
             sync_folder(folder)
         });
         if let Err(error) = made {
-            // Room matters more than the reason why it cannot be given back.
+            // The disk space matters more than why it cannot be freed.
             std::fs::remove_file(&making).ok();
             return Err(error);
         }
@@ -76,7 +76,7 @@ impl Segment {
         })
     }
 
-    /// Opens one that is there.
+    /// Opens an existing segment.
     pub fn open(path: PathBuf, sequence: u64) -> Result<Self> {
         let corrupt = |detail: &str| corrupt(&path, detail);
         let mut file = File::open(&path).map_err(|error| unreadable(&path, &error))?;
@@ -104,7 +104,7 @@ impl Segment {
         OpenOptions::new().write(true).read(true).open(&self.path)
     }
 
-    /// The frame at `offset`; `None` where there is none, or not a whole one.
+    /// Returns the frame at `offset`; `None` if there is no complete one.
     pub fn frame(&self, file: &File, offset: u64) -> io::Result<Option<Frame>> {
         let mut head = [0; FRAME_HEADER_BYTES];
         if offset + FRAME_HEADER_BYTES as u64 > self.size {
@@ -125,10 +125,12 @@ impl Segment {
             body: body.into(),
             end,
         };
-        Ok(header.fits(self.salt, &frame.body).then_some(frame))
+        Ok(header
+            .matches_checksum(self.salt, &frame.body)
+            .then_some(frame))
     }
 
-    /// What follows `offset`, where there is no whole frame.
+    /// Classifies the bytes after `offset`, where there is no complete frame.
     pub fn rest(&self, file: &File, offset: u64) -> io::Result<Rest> {
         let mut bytes = vec![0; usize::try_from(self.size - offset).unwrap_or(0)];
         file.read_exact_at(&mut bytes, offset)?;
@@ -140,7 +142,7 @@ impl Segment {
                 continue;
             };
             let body = bytes[at + FRAME_HEADER_BYTES..].get(..header.body);
-            if body.is_some_and(|body| header.fits(self.salt, body)) {
+            if body.is_some_and(|body| header.matches_checksum(self.salt, body)) {
                 return Ok(Rest::Frames { next: header.first });
             }
         }
@@ -149,18 +151,18 @@ impl Segment {
     }
 }
 
-/// What is in a segment after its last whole frame.
+/// The content of a segment after its last complete frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     /// Zeros.
     Clean,
     /// The beginning of a frame that was never synced, and nothing behind it.
     Torn { length: usize },
-    /// Whole frames: the damage is to something that had been synced.
+    /// Complete frames: the damage is to synced data.
     Frames { next: Revision },
 }
 
-fn write_whole(path: &Path, header: Header) -> io::Result<()> {
+fn write_complete(path: &Path, header: Header) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(&header.encode())?;
     let zeros = vec![0; ZEROS];
@@ -173,8 +175,8 @@ fn write_whole(path: &Path, header: Header) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Not secret, only unpredictable: the standard library seeds its maps from the
-/// operating system's generator.
+/// Not secret, only unpredictable: the standard library seeds its maps from the operating system's
+/// generator.
 fn random_salt() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0_u8)

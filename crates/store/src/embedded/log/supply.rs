@@ -1,4 +1,4 @@
-//! Makes segments ahead of need, so that no write waits for a file to be filled.
+//! Creates segments ahead of need, so that no write waits for a file to be filled.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::thread::{self, JoinHandle};
 
 use super::segment::Segment;
 
-/// The next segment, made by a thread of its own.
+/// The next segment, created by a separate thread.
 pub(super) struct Supply {
     shared: Arc<Shared>,
-    maker: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -19,10 +19,10 @@ struct Shared {
 }
 
 enum State {
-    /// To be made.
+    /// To be created.
     Wanted,
     Ready(Segment),
-    /// Not made, and not tried again before somebody asks.
+    /// Creation failed; it is retried at the next request.
     Failed(io::Error),
     Closed,
 }
@@ -34,19 +34,19 @@ impl Supply {
             state: Mutex::new(State::Wanted),
             changed: Condvar::new(),
         });
-        let maker = {
+        let thread = {
             let (shared, folder) = (Arc::clone(&shared), folder.to_path_buf());
             let name = "insula-segments".to_owned();
-            let run = move || shared.make(folder, next, size);
+            let run = move || shared.run(folder, next, size);
             thread::Builder::new().name(name).spawn(run).ok()
         };
-        Self { shared, maker }
+        Self { shared, thread }
     }
 
-    /// The next segment. Waits for it if need be; if it cannot be made, says why, and
-    /// the next call has it tried again.
+    /// Returns the next segment and waits for it if necessary. After a failure the next call tries
+    /// again.
     pub fn take(&mut self) -> io::Result<Segment> {
-        if self.maker.is_none() {
+        if self.thread.is_none() {
             return Err(io::Error::other("no thread could be started"));
         }
         let mut state = self.shared.lock();
@@ -61,9 +61,9 @@ impl Supply {
                     return Ok(segment);
                 }
                 State::Failed(error) => {
-                    let told = io::Error::new(error.kind(), error.to_string());
+                    let copy = io::Error::new(error.kind(), error.to_string());
                     *state = State::Failed(error);
-                    return Err(told);
+                    return Err(copy);
                 }
                 unchanged => {
                     *state = unchanged;
@@ -79,33 +79,33 @@ impl Drop for Supply {
     fn drop(&mut self) {
         *self.shared.lock() = State::Closed;
         self.shared.changed.notify_all();
-        if let Some(maker) = self.maker.take() {
-            // A panic in it has been reported by then; there is nothing left to do.
-            maker.join().ok();
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported by then.
+            thread.join().ok();
         }
     }
 }
 
 impl Shared {
-    /// Each state is put in whole, so a panic elsewhere does not spoil it.
+    /// Every state is set as a whole, so a poisoned lock is safe to use.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The maker's life.
-    fn make(&self, folder: PathBuf, mut next: u64, size: u64) {
+    /// The body of the thread.
+    fn run(&self, folder: PathBuf, mut next: u64, size: u64) {
         let mut state = self.lock();
         loop {
             match *state {
                 State::Closed => return,
                 State::Wanted => {
                     drop(state);
-                    let made = Segment::create(&folder, next, size);
+                    let created = Segment::create(&folder, next, size);
                     state = self.lock();
                     if matches!(*state, State::Closed) {
                         return;
                     }
-                    *state = match made {
+                    *state = match created {
                         Ok(segment) => {
                             next += 1;
                             State::Ready(segment)

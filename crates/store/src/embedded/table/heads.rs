@@ -1,4 +1,4 @@
-//! When every key's current value came about.
+//! The revisions of every key's current value.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -7,64 +7,64 @@ use std::sync::{PoisonError, RwLock};
 use insula_core::Revision;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// So many parts, so that none of them takes long to grow.
-const PARTS: usize = 256;
+/// The number of shards, so that none of them takes long to grow.
+const SHARDS: usize = 256;
 
-/// When a key's current value came about.
+/// The revisions of a key's current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::embedded) struct Head {
     pub modified: Revision,
     pub created: Revision,
 }
 
-/// The heads of all keys that have a value, in 33 bytes each and the maps' room to grow.
+/// The heads of all existing keys, in 33 bytes each plus the maps' spare capacity.
 ///
-/// Keys are known by 128 bits of a hash with a random seed. That two keys share one is
-/// less likely than that the memory fails: with a billion keys, 1 in 10^20.
+/// Keys are identified by 128 bits of a hash with a random seed. A collision is less likely than a
+/// memory failure: with a billion keys, 1 in 10^20.
 pub(super) struct Heads {
     seed: u64,
-    parts: Vec<RwLock<Part>>,
+    shards: Vec<RwLock<Shard>>,
 }
 
-type Part = HashMap<u128, Head, BuildHasherDefault<AsItIs>>;
+type Shard = HashMap<u128, Head, BuildHasherDefault<IdentityHasher>>;
 
 impl Heads {
     pub fn new() -> Self {
         Self {
             seed: RandomState::new().hash_one(0_u8),
-            parts: (0..PARTS).map(|_| RwLock::default()).collect(),
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
         }
     }
 
     pub fn get(&self, key: &[u8]) -> Option<Head> {
-        let (print, part) = self.place(key);
-        let part = part.read().unwrap_or_else(PoisonError::into_inner);
-        part.get(&print).copied()
+        let (hash, shard) = self.shard_of(key);
+        let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
+        shard.get(&hash).copied()
     }
 
     /// Sets or, with `None`, removes a key's head.
     pub fn set(&self, key: &[u8], head: Option<Head>) {
-        let (print, part) = self.place(key);
-        let mut part = part.write().unwrap_or_else(PoisonError::into_inner);
+        let (hash, shard) = self.shard_of(key);
+        let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
         match head {
-            Some(head) => part.insert(print, head),
-            None => part.remove(&print),
+            Some(head) => shard.insert(hash, head),
+            None => shard.remove(&hash),
         };
     }
 
-    fn place(&self, key: &[u8]) -> (u128, &RwLock<Part>) {
-        let print = xxh3_128_with_seed(key, self.seed);
+    fn shard_of(&self, key: &[u8]) -> (u128, &RwLock<Shard>) {
+        let hash = xxh3_128_with_seed(key, self.seed);
         // The map uses the low bits.
-        let part = (print >> 120) as usize % PARTS;
-        (print, &self.parts[part])
+        let shard = (hash >> 120) as usize % SHARDS;
+        (hash, &self.shards[shard])
     }
 }
 
-/// What is hashed is a hash already.
+/// The map's keys are hashes already.
 #[derive(Default)]
-struct AsItIs(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -75,8 +75,8 @@ impl Hasher for AsItIs {
         }
     }
 
-    fn write_u128(&mut self, print: u128) {
-        self.0 = print as u64;
+    fn write_u128(&mut self, hash: u128) {
+        self.0 = hash as u64;
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_key_has_its_own_head() {
+    fn every_key_has_its_own_head() {
         let heads = Heads::new();
         let head = |n: u64| Head {
             modified: Revision::new(n + 1),

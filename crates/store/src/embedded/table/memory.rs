@@ -7,13 +7,13 @@ use crossbeam_skiplist::SkipMap;
 
 use super::rows::Bounds;
 
-/// About what a row takes beside its bytes.
+/// The approximate overhead of a row.
 const ROW_BYTES: usize = 128;
 
 /// Rows in order. One thread may write while others read.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// `None`: the row is removed, here and below.
+    /// `None`: the row is removed, here and in older sources.
     rows: SkipMap<Bytes, Option<Bytes>>,
     bytes: AtomicU64,
 }
@@ -42,7 +42,7 @@ impl Memory {
         Some(entry.value().clone())
     }
 
-    /// The rows within the bounds, as they are when they are come to.
+    /// The rows within the bounds, each as it is when the iterator reaches it.
     pub fn range<'a>(&'a self, bounds: &'a Bounds) -> Box<dyn Iterator<Item = Row> + 'a> {
         let rows = self.rows.range::<[u8], _>(bounds.as_slices());
         Box::new(rows.map(|entry| (entry.key().clone(), entry.value().clone())))

@@ -1,4 +1,4 @@
-//! Rows from memory and disk as one sequence.
+//! Merges rows from memory and disk.
 
 use std::iter::Peekable;
 
@@ -10,8 +10,8 @@ use crate::Result;
 type InMemory<'a> = Peekable<Box<dyn Iterator<Item = Row> + 'a>>;
 type OnDisk<'a> = Peekable<Box<dyn Iterator<Item = Result<(Bytes, Bytes)>> + 'a>>;
 
-/// The rows of all sources in order. Where several have a row, the newest counts; where
-/// that is a removal, none.
+/// The rows of all sources in order. Of several rows with the same key the newest wins; a removal
+/// hides the older ones.
 pub(super) struct Merge<'a> {
     /// Newest first.
     memories: Vec<InMemory<'a>>,
@@ -29,7 +29,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// The smallest key that is next anywhere.
+    /// The smallest next key of all sources.
     fn next_key(&mut self) -> Result<Option<Bytes>> {
         let mut least = match self.tree.peek() {
             Some(Ok((key, _))) => Some(key.clone()),
@@ -46,7 +46,7 @@ impl<'a> Merge<'a> {
         Ok(least)
     }
 
-    /// Takes the row with this key from every source; the newest counts.
+    /// Takes the row with this key from every source; the newest wins.
     fn take(&mut self, key: &Bytes) -> Option<Bytes> {
         let mut found: Option<Option<Bytes>> = None;
         for memory in &mut self.memories {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_row_counts_and_a_removal_hides_what_is_below() {
+    fn newest_row_wins_and_a_removal_hides_older_ones() {
         let newest = vec![put("b", "3"), (Bytes::from("d"), None)];
         let older = vec![put("a", "2"), put("b", "2"), put("d", "2")];
         let tree = vec![Ok(row("b", "1")), Ok(row("c", "1")), Ok(row("d", "1"))];
@@ -112,11 +112,11 @@ mod tests {
     }
 
     #[test]
-    fn trouble_on_disk_is_told_and_not_passed_over() {
-        let trouble = Error::Unavailable("x".to_owned());
-        let tree = vec![Ok(row("a", "1")), Err(trouble.clone())];
+    fn disk_error_is_returned_in_order() {
+        let failure = Error::Unavailable("x".to_owned());
+        let tree = vec![Ok(row("a", "1")), Err(failure.clone())];
         let mut merged = merge(vec![vec![put("b", "2")]], tree);
         assert_eq!(merged.next(), Some(Ok(row("a", "1"))));
-        assert_eq!(merged.next(), Some(Err(trouble)));
+        assert_eq!(merged.next(), Some(Err(failure)));
     }
 }

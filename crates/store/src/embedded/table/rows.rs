@@ -1,4 +1,4 @@
-//! How versions, heads and marks are written as rows.
+//! Encodes versions, heads and marks as rows.
 //!
 //! ```text
 //! h key                      -> modified, created          the current version
@@ -7,8 +7,8 @@
 //! v key' 00 01 !revision     -> nothing                    a deletion
 //! ```
 //!
-//! `key'` is the key with each 00 as 00 FF, so that versions sort by key and then by
-//! revision, whatever bytes a key has. Heads are read only when the table is opened.
+//! `key'` is the key with each 00 as 00 FF, so that versions sort by key and then by revision,
+//! whatever bytes a key has. Heads are read only when the table is opened.
 
 use std::ops::Bound;
 
@@ -27,11 +27,11 @@ const HEAD: u8 = b'h';
 const MARK: u8 = b'm';
 const VERSION: u8 = b'v';
 
-/// After a key: smaller than what any longer key goes on with.
+/// Terminates a key: smaller than the continuation of any longer key.
 const END_OF_KEY: [u8; 2] = [0x00, 0x01];
 const REVISION_BYTES: usize = 8;
 
-/// From one row key up to another.
+/// A range of row keys.
 pub(super) struct Bounds {
     from: Vec<u8>,
     to: Vec<u8>,
@@ -43,14 +43,14 @@ impl Bounds {
     }
 }
 
-/// A version as it is stored.
+/// A stored version.
 pub(super) struct Version<'a> {
     created: Revision,
     value: &'a [u8],
 }
 
 impl Version<'_> {
-    /// Copied out: a row is part of a larger block, which would stay in memory with it.
+    /// Copied: a row is part of a larger block, which would stay in memory with it.
     pub(super) fn entry(&self, key: Key, modified: Revision) -> Entry {
         Entry {
             key,
@@ -76,7 +76,7 @@ pub(super) fn decode_mark(row: &[u8]) -> Option<Revision> {
     Some(Revision::new(u64::from_be_bytes(number)))
 }
 
-/// Where heads are.
+/// The range of all heads.
 pub(super) fn head_bounds() -> Bounds {
     Bounds {
         from: vec![HEAD],
@@ -84,7 +84,7 @@ pub(super) fn head_bounds() -> Bounds {
     }
 }
 
-/// The key that a head's row is of.
+/// The key of a head's row.
 pub(super) fn head_key(row_key: &[u8]) -> Option<&[u8]> {
     row_key.strip_prefix(&[HEAD])
 }
@@ -125,7 +125,7 @@ pub(super) fn split_version(row: &[u8]) -> Option<(&[u8], Revision)> {
     Some((key, Revision::new(!u64::from_be_bytes(*revision))))
 }
 
-/// Where the versions of a range's keys are.
+/// The range of the versions of a range's keys.
 pub(super) fn version_bounds(range: &KeyRange) -> Bounds {
     let end = range.end().map(|end| escaped(end, 0));
     Bounds {
@@ -144,7 +144,7 @@ pub(super) fn encode_version(change: &Logged) -> Vec<u8> {
     row
 }
 
-/// `Some(None)` for a deletion, `None` for something that was never written.
+/// `Some(None)` for a deletion, `None` for an invalid row.
 pub(super) fn decode_version(row: &[u8]) -> Option<Option<Version<'_>>> {
     if row.is_empty() {
         return Some(None);
@@ -154,7 +154,7 @@ pub(super) fn decode_version(row: &[u8]) -> Option<Option<Version<'_>>> {
     Some(Some(Version { created, value }))
 }
 
-/// The key that [`escaped`] was made from.
+/// Reverses [`escaped`].
 pub(super) fn unescape(escaped: &[u8]) -> Key {
     if !escaped.contains(&0) {
         return Bytes::copy_from_slice(escaped);
@@ -207,7 +207,7 @@ mod tests {
         }
 
         #[test]
-        fn a_row_gives_back_its_key_and_revision(key in any_key(), revision: u64) {
+        fn version_row_round_trips(key in any_key(), revision: u64) {
             let row = version(&key, Revision::new(revision));
             let (escaped, found) = split_version(&row).unwrap();
             prop_assert_eq!(found.get(), revision);
@@ -215,7 +215,7 @@ mod tests {
         }
 
         #[test]
-        fn a_range_holds_the_rows_of_its_keys_alone(
+        fn range_contains_exactly_the_rows_of_its_keys(
             start in any_key(), end in any_key(), key in any_key(), revision: u64,
         ) {
             let range = KeyRange::between(start, end);

@@ -1,4 +1,4 @@
-//! Rows on disk, in an LSM tree that brings no log of its own.
+//! Rows on disk, in an LSM tree without a log of its own.
 
 use std::fs;
 use std::io;
@@ -20,17 +20,17 @@ use crate::{Error, Result};
 
 /// Readers see the newest row of each key.
 const NEWEST: SeqNo = SeqNo::MAX;
-/// The size that tables are cut to: what one sync has to bring to the disk at most, while
-/// the log's own syncs wait behind it.
+/// The size of a table, which bounds what one sync has to write while the log's own syncs wait
+/// behind it.
 const TABLE_BYTES: u64 = 16 << 20;
-/// The unit that rows are read in. The index over these units is in memory, so large ones
-/// save memory with every key; reads are for the most part served by a cache above.
+/// The unit of reads. The index over the blocks is in memory, so large blocks save memory per key;
+/// most reads are served by a cache above the store.
 const BLOCK_BYTES: u32 = 16 << 10;
-/// So many tables may lie over each other before they are merged. Reads are for the most
-/// part served by a cache above; a merge is paid by every write.
+/// The number of overlapping tables at which they are merged. Most reads are served by a cache
+/// above the store, while every write pays for merges.
 const MERGE_AT: u8 = 16;
 
-/// The tree and its numbers.
+/// The tree and its sequence numbers.
 pub(super) struct Tree {
     tree: AnyTree,
     folder: PathBuf,
@@ -38,17 +38,17 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Opens the tree in `folder`, or makes one.
+    /// Opens the tree in `folder`, or creates one.
     pub fn open(folder: &Path, cache_bytes: u64) -> Result<Self> {
         verify_manifest(folder)?;
-        settle_manifest(folder).map_err(|error| trouble(folder, error.into()))?;
+        sync_manifest(folder).map_err(|error| engine_error(folder, error.into()))?;
         let sequence = SequenceNumberCounter::default();
         let visible = SequenceNumberCounter::default();
         let tree = lsm_tree::Config::new(folder, sequence.clone(), visible)
             .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
             .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
             .open()
-            .map_err(|error| trouble(folder, error))?;
+            .map_err(|error| engine_error(folder, error))?;
         sequence.fetch_max(tree.get_highest_seqno().map_or(1, |highest| highest + 1));
         Ok(Self {
             tree,
@@ -59,7 +59,7 @@ impl Tree {
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         let found = self.tree.get(key, NEWEST);
-        let found = found.map_err(|error| self.trouble(error))?;
+        let found = found.map_err(|error| self.engine_error(error))?;
         Ok(found.map(Bytes::from))
     }
 
@@ -69,11 +69,11 @@ impl Tree {
             .range::<&[u8], _>(bounds.as_slices(), NEWEST, None);
         Box::new(rows.map(|row| match row.into_inner() {
             Ok((key, row)) => Ok((Bytes::from(key), Bytes::from(row))),
-            Err(error) => Err(self.trouble(error)),
+            Err(error) => Err(self.engine_error(error)),
         }))
     }
 
-    /// Writes all rows of a memory as tables, durably, newer than what is there.
+    /// Writes all rows of a memory as tables, durably, newer than the existing ones.
     pub fn add(&self, memory: &Memory) -> Result<()> {
         let sequence = self.sequence.next();
         let rows = memory.rows().map(|(key, row)| {
@@ -92,33 +92,33 @@ impl Tree {
             }
             Ok(())
         };
-        added().map_err(|error| self.trouble(error))?;
+        added().map_err(|error| self.engine_error(error))?;
         self.release()
     }
 
-    /// Merges tables where that is due.
+    /// Merges tables where necessary.
     pub fn merge(&self) -> Result<()> {
         let strategy = Leveled::default()
             .with_l0_threshold(MERGE_AT)
             .with_table_target_size(TABLE_BYTES);
         let merged = self.tree.compact(Arc::new(strategy), self.sequence.get());
-        merged.map_err(|error| self.trouble(error))?;
+        merged.map_err(|error| self.engine_error(error))?;
         self.release()
     }
 
     /// Merges all tables into one sorted run.
     pub fn merge_all(&self) -> Result<()> {
         let merged = self.tree.major_compact(TABLE_BYTES, self.sequence.get());
-        merged.map_err(|error| self.trouble(error))?;
+        merged.map_err(|error| self.engine_error(error))?;
         self.release()
     }
 
-    /// Lets go of tables that only readers of the past would need, and there are none:
-    /// those who read now hold on to what they read from.
+    /// Releases tables that only readers of older snapshots would need. There are none: current
+    /// readers hold references to their tables.
     fn release(&self) -> Result<()> {
         let mut versions = self.tree.get_version_history_lock();
         let released = versions.maintenance(&self.folder, self.sequence.next());
-        released.map_err(|error| self.trouble(error))
+        released.map_err(|error| self.engine_error(error))
     }
 
     pub fn rows(&self) -> usize {
@@ -129,7 +129,7 @@ impl Tree {
         self.tree.disk_space()
     }
 
-    /// What is said of a row that nobody can have written.
+    /// The error for a row that cannot have been written.
     pub fn damaged(&self) -> Error {
         Error::Corrupt {
             file: self.folder.clone(),
@@ -137,12 +137,12 @@ impl Tree {
         }
     }
 
-    fn trouble(&self, error: lsm_tree::Error) -> Error {
-        trouble(&self.folder, error)
+    fn engine_error(&self, error: lsm_tree::Error) -> Error {
+        engine_error(&self.folder, error)
     }
 }
 
-/// The engine names the manifest's checksum in the file `current` but does not check it.
+/// The engine records the manifest's checksum in the file `current` but does not check it.
 fn verify_manifest(folder: &Path) -> Result<()> {
     let current = folder.join("current");
     let Ok(named) = fs::read(&current) else {
@@ -169,16 +169,16 @@ fn verify_manifest(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whoever named the manifest may have died before that was durable, and opening removes
-/// the tables that only the one before it needs.
-fn settle_manifest(folder: &Path) -> io::Result<()> {
+/// The process that named the manifest may have died before the name was durable, and opening
+/// removes the tables that only the previous manifest needs.
+fn sync_manifest(folder: &Path) -> io::Result<()> {
     match sync_folder(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         synced => synced,
     }
 }
 
-fn trouble(folder: &Path, error: lsm_tree::Error) -> Error {
+fn engine_error(folder: &Path, error: lsm_tree::Error) -> Error {
     let path = folder.display();
     let corrupt = |detail: String| Error::Corrupt {
         file: folder.to_path_buf(),

@@ -8,46 +8,46 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tonic::Status;
 
-use super::assembly::Assembly;
+use super::assembler::Assembler;
 use crate::etcd::backoff::Backoff;
 use crate::etcd::client::Client;
-use crate::etcd::errors::told;
+use crate::etcd::errors::message;
 use crate::etcd::stream::Stream;
 use crate::etcd::wire::etcdserverpb::WatchResponse;
-use crate::etcd::wire::{self, Span, headed, number};
+use crate::etcd::wire::{self, Span, header_revision, number};
 use crate::{Error, KeyRange, Result, WatchItem};
 
-/// How often progress is asked for until it comes: etcd does not answer while it is still
-/// catching up, and then does so in steps of 100 ms.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How often progress is requested until it arrives: etcd does not answer while it is catching up,
+/// which it does in steps of 100 ms.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long a member may take to open a stream.
-const OPEN: Duration = Duration::from_secs(5);
+/// The timeout for opening a stream.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Follows etcd from `told` on, over as many streams as it takes.
+/// Follows etcd from `delivered` on, over as many streams as necessary.
 pub(super) struct Follower {
     client: Arc<Client>,
     range: KeyRange,
     span: Span,
-    /// Every change up to here has been told. This is where the next stream begins.
-    told: Revision,
-    /// The last revision that an item named. Less than `told` while a watch waits for a
-    /// revision that has not happened yet.
-    named: Revision,
-    /// The revision that a progress item must reach, while one is asked for.
-    asked: Option<Revision>,
+    /// Every change up to here has been delivered. The next stream begins here.
+    delivered: Revision,
+    /// The revision of the last item. Smaller than `delivered` while a watch waits for a revision
+    /// that has not been reached.
+    last_sent: Revision,
+    /// The revision that a requested progress item must reach.
+    requested: Option<Revision>,
     items: mpsc::Sender<Result<WatchItem>>,
     targets: watch::Receiver<Revision>,
     backoff: Backoff,
 }
 
-/// Why a stream is no longer followed.
+/// Why a stream ended.
 enum End {
-    /// The connection is gone; another one goes on from here.
+    /// The connection is lost; another one continues from here.
     Lost(String),
-    /// There is no way on.
-    Over(Error),
-    /// Nobody listens any more.
+    /// The watch has failed.
+    Failed(Error),
+    /// The watcher was dropped.
     Dropped,
 }
 
@@ -61,33 +61,33 @@ impl Follower {
     ) -> Self {
         Self {
             client,
-            // Of a range that can hold nothing, no event passes; its progress is told.
-            span: Span::of(&range).unwrap_or_else(Span::nothing),
+            // An empty range has no events, but it has progress.
+            span: Span::of(&range).unwrap_or_else(Span::probe),
             range,
-            told: after,
-            named: Revision::ZERO,
-            asked: None,
+            delivered: after,
+            last_sent: Revision::ZERO,
+            requested: None,
             items,
             targets: targets.subscribe(),
             backoff: Backoff::new(),
         }
     }
 
-    /// Follows until the watch is over or nobody listens.
+    /// Follows until the watch fails or is dropped.
     pub(super) async fn run(mut self) {
         for nth in 0_usize.. {
             let end = match self.open(nth).await {
                 Ok(stream) => self.follow(stream).await,
-                Err(status) => Err(End::Lost(told(&status))),
+                Err(status) => Err(End::Lost(message(&status))),
             };
             match end {
                 Ok(()) | Err(End::Dropped) => return,
                 Err(End::Lost(reason)) => {
-                    tracing::debug!(told = %self.told, reason, "watch lost its stream");
-                    sleep(self.backoff.wait()).await;
+                    tracing::debug!(delivered = %self.delivered, reason, "watch stream lost");
+                    sleep(self.backoff.next_delay()).await;
                 }
-                Err(End::Over(error)) => {
-                    // If nobody listens, nobody needs to know.
+                Err(End::Failed(error)) => {
+                    // A dropped watcher does not need the error.
                     let _ = self.items.send(Err(error)).await;
                     return;
                 }
@@ -95,50 +95,55 @@ impl Follower {
         }
     }
 
-    /// Opens a stream that begins *with* the last revision told, not after it. etcd
-    /// cancels a watch that begins before its floor; beginning at the floor it lets pass,
-    /// although the deletions of that revision may be gone. So the one before it is asked
-    /// for, and what comes of it is left out.
+    /// Opens a stream that begins *with* the last delivered revision, not after it. etcd cancels a
+    /// watch that begins before its floor, but accepts one that begins at the floor, although the
+    /// deletions of that revision may be gone. So the previous revision is requested, and its
+    /// events are dropped.
     async fn open(&self, nth: usize) -> Result<Stream, Status> {
-        let start = number(self.told).max(1);
+        let start = number(self.delivered).max(1);
         let open = Stream::open(&self.client, nth, &self.span, start);
-        let late = |_| Status::unavailable("etcd did not open the stream in time");
-        timeout(OPEN, open).await.map_err(late)?
+        let timed_out = |_| Status::unavailable("etcd did not open the stream in time");
+        timeout(OPEN_TIMEOUT, open).await.map_err(timed_out)?
     }
 
     async fn follow(&mut self, mut stream: Stream) -> Result<(), End> {
-        let mut assembly = Assembly::default();
-        let mut again = interval(ASK_AGAIN);
-        again.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut assembler = Assembler::default();
+        let mut progress_tick = interval(PROGRESS_INTERVAL);
+        progress_tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            self.answer_at_once().await?;
+            self.answer_known_progress().await?;
             tokio::select! {
                 response = stream.next() => {
-                    let response = response.map_err(|status| End::Lost(told(&status)))?;
-                    self.take(response, &mut assembly).await?;
+                    let response = response.map_err(|status| End::Lost(message(&status)))?;
+                    self.take(response, &mut assembler).await?;
                 }
-                asked = self.targets.changed() => {
-                    asked.map_err(|_| End::Dropped)?;
-                    self.asked = Some(*self.targets.borrow_and_update());
-                    again.reset_immediately();
+                requested = self.targets.changed() => {
+                    requested.map_err(|_| End::Dropped)?;
+                    self.requested = Some(*self.targets.borrow_and_update());
+                    progress_tick.reset_immediately();
                 }
-                _ = again.tick(), if self.asked.is_some() => stream.ask(),
+                _ = progress_tick.tick(), if self.requested.is_some() => stream.request_progress(),
             }
         }
     }
 
-    /// A question whose answer is already known need not go to etcd.
-    async fn answer_at_once(&mut self) -> Result<(), End> {
-        match self.asked {
-            Some(asked) if asked <= self.told => {
-                self.asked = None;
-                self.tell(WatchItem::Progress(asked.max(self.named))).await
+    /// Progress that is already known need not be requested from etcd.
+    async fn answer_known_progress(&mut self) -> Result<(), End> {
+        match self.requested {
+            Some(requested) if requested <= self.delivered => {
+                self.requested = None;
+                self.send(WatchItem::Progress(requested.max(self.last_sent)))
+                    .await
             }
             _ => Ok(()),
         }
     }
 
-    async fn take(&mut self, response: WatchResponse, assembly: &mut Assembly) -> Result<(), End> {
+    async fn take(
+        &mut self,
+        response: WatchResponse,
+        assembler: &mut Assembler,
+    ) -> Result<(), End> {
         if response.canceled {
             return Err(cancelled(response));
         }
@@ -147,41 +152,43 @@ impl Follower {
             return Ok(());
         }
         if response.events.is_empty() {
-            return self.progress(headed(response.header.as_ref())).await;
+            return self
+                .progress(header_revision(response.header.as_ref()))
+                .await;
         }
-        for whole in assembly.take(response.events, response.fragment, &self.range) {
+        for whole in assembler.take(response.events, response.fragment, &self.range) {
             let (revision, changes) = (whole.revision, whole.changes);
-            if revision > self.told {
-                self.tell(WatchItem::Changes { revision, changes }).await?;
-                self.told = revision;
+            if revision > self.delivered {
+                self.send(WatchItem::Changes { revision, changes }).await?;
+                self.delivered = revision;
             }
         }
         Ok(())
     }
 
-    /// etcd says that the watch is as far as `revision`. That is told if it is news, but
-    /// not to someone who waits for a later one: the member is behind, and asked again.
+    /// etcd reports that the watch is at `revision`. That is passed on if it is new, unless a later
+    /// one was requested: the member is behind, and is asked again.
     async fn progress(&mut self, revision: Revision) -> Result<(), End> {
-        if revision <= self.told {
+        if revision <= self.delivered {
             return Ok(());
         }
-        self.told = revision;
-        if self.asked.is_some_and(|asked| revision < asked) {
+        self.delivered = revision;
+        if self.requested.is_some_and(|requested| revision < requested) {
             return Ok(());
         }
-        self.asked = None;
-        self.tell(WatchItem::Progress(revision)).await
+        self.requested = None;
+        self.send(WatchItem::Progress(revision)).await
     }
 
-    async fn tell(&mut self, item: WatchItem) -> Result<(), End> {
+    async fn send(&mut self, item: WatchItem) -> Result<(), End> {
         let (WatchItem::Changes { revision, .. } | WatchItem::Progress(revision)) = &item;
-        self.named = *revision;
+        self.last_sent = *revision;
         self.items.send(Ok(item)).await.map_err(|_| End::Dropped)
     }
 }
 
 fn cancelled(response: WatchResponse) -> End {
-    End::Over(match response.compact_revision {
+    End::Failed(match response.compact_revision {
         0 => Error::Unavailable(response.cancel_reason),
         floor => Error::Compacted {
             floor: wire::revision(floor),

@@ -1,4 +1,4 @@
-//! The directories: their durable names, and the changes that a power cut may take back.
+//! The directories: their durable names, and the changes that a power cut may undo.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -20,8 +20,8 @@ struct Dir {
     pending: Vec<Arc<Edit>>,
 }
 
-/// One change of names. A move between two directories is one edit, pending in both: it
-/// survives in both or in none.
+/// One change of names. A move between two directories is one edit, pending in both: it survives in
+/// both or in none.
 #[derive(Debug)]
 pub(super) struct Edit {
     /// Its number in the trace.
@@ -110,8 +110,8 @@ impl Dirs {
         }
     }
 
-    /// Makes durable what was done to `dir` before operation `end`. A move takes the
-    /// other directory along, up to that move.
+    /// Makes the changes to `dir` before operation `end` durable. A move includes the other
+    /// directory, up to that move.
     fn flush(&mut self, dir: Inode, end: usize) {
         let Some(state) = self.0.get_mut(&dir) else {
             return;
@@ -143,8 +143,8 @@ impl Dirs {
         }
     }
 
-    /// The names as a power cut could leave them: in each directory the first few of
-    /// the un-synced changes.
+    /// The names as a power cut could leave them: in each directory the first few of the un-synced
+    /// changes.
     pub(super) fn survive(&self, loss: Loss, rng: &mut Rng) -> Survivors {
         let mut ends = BTreeMap::new();
         for (inode, dir) in self.0.iter().filter(|(_, dir)| !dir.pending.is_empty()) {
@@ -160,8 +160,8 @@ impl Dirs {
         self.0.iter().map(names).collect()
     }
 
-    /// Where a move would survive in one of its directories only, it survives in none,
-    /// nor does what followed it there.
+    /// A move that would survive in only one of its directories survives in none, nor do the
+    /// changes that followed it there.
     fn agree_on_moves(&self, ends: &mut BTreeMap<Inode, usize>) {
         let moves = || {
             let pending = self.0.values().flat_map(|dir| &dir.pending);

@@ -1,4 +1,4 @@
-//! One file: its durable bytes, and the changes that a power cut may take back.
+//! One file: its durable bytes, and the changes that a power cut may undo.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use bytes::Bytes;
 use crate::disk::content::Content;
 use crate::disk::{Effect, Loss, Rng};
 
-/// Bytes that a disk writes as one: never torn, but kept or lost without its neighbours.
+/// The unit that a disk writes atomically: never torn, but kept or lost independently of its
+/// neighbours.
 const SECTOR: u64 = 512;
 
 #[derive(Clone, Debug, Default)]
@@ -52,21 +53,20 @@ impl File {
 
     /// The file as a power cut could leave it.
     ///
-    /// Two things are decided apart from each other, as they are on a disk: which
-    /// sectors were written, and up to which change the length is known. A lost sector
-    /// holds what was durable there, or zeros.
+    /// Two things are decided independently, as on a real disk: which sectors were written, and up
+    /// to which change the length is known. A lost sector holds its durable content, or zeros.
     pub(super) fn survive(&self, loss: Loss, rng: &mut Rng) -> Arc<Content> {
         if self.pending.is_empty() {
             return self.durable.clone();
         }
         let known = loss.metadata(self.pending.len(), rng);
-        let fate = Fate::draw(loss, &self.pending, rng);
-        let mut after = Aftermath {
+        let surviving = SurvivingSectors::draw(loss, &self.pending, rng);
+        let mut after = FileAfterCut {
             content: Content::clone(&self.durable),
             len: self.durable.len(),
             known_len: self.durable.len(),
-            wall: u64::MAX,
-            fate,
+            unreachable_from: u64::MAX,
+            surviving,
         };
         for (number, change) in self.pending.iter().enumerate() {
             after.apply(change, number < known);
@@ -76,19 +76,19 @@ impl File {
     }
 }
 
-struct Aftermath {
+struct FileAfterCut {
     content: Content,
     /// The length as the program saw it after the changes so far.
     len: u64,
     /// The length as the disk will know it.
     known_len: u64,
-    /// Where a shrink that was lost gave sectors away: what the program wrote there
-    /// later went to sectors of a newer file, which nothing refers to.
-    wall: u64,
-    fate: Fate,
+    /// Where a lost shrink freed sectors: later writes of the program there went to sectors of a
+    /// newer version of the file, which nothing refers to.
+    unreachable_from: u64,
+    surviving: SurvivingSectors,
 }
 
-impl Aftermath {
+impl FileAfterCut {
     fn apply(&mut self, change: &Change, known: bool) {
         match change {
             Change::Write { offset, data } => {
@@ -106,9 +106,9 @@ impl Aftermath {
         }
     }
 
-    /// Whether the next write to `sector` is there and can be found.
+    /// Whether the next write to `sector` survives and is reachable.
     fn keeps(&mut self, sector: u64) -> bool {
-        self.fate.keeps(sector) && sector * SECTOR < self.wall
+        self.surviving.keeps(sector) && sector * SECTOR < self.unreachable_from
     }
 
     fn truncate(&mut self, len: u64, known: bool) {
@@ -121,45 +121,47 @@ impl Aftermath {
                 self.content
                     .place(len, &[0; SECTOR as usize][..zeros.count()]);
             }
-            self.wall = self.wall.min(len);
+            self.unreachable_from = self.unreachable_from.min(len);
         }
         self.len = len;
     }
 }
 
-/// Which of a file's un-synced sectors were written before the power went.
+/// The un-synced sectors of a file that were written before the power cut.
 ///
-/// A sector is written as it stands in memory, with all that was put there before: of
-/// several writes to one sector, the first ones survive, never a later one alone.
-enum Fate {
-    /// So many sectors, in the order in which the program wrote them.
+/// A sector is written with its whole content in memory: of several writes to one sector, the first
+/// ones survive, never a later one alone.
+enum SurvivingSectors {
+    /// This many sectors, in the order in which the program wrote them.
     InOrder(usize),
-    /// Each sector for itself: how many of the writes to it.
+    /// Per sector, how many of the writes to it.
     Scattered(BTreeMap<u64, usize>),
 }
 
-impl Fate {
-    fn draw(loss: Loss, pending: &[Change], rng: &mut Rng) -> Fate {
+impl SurvivingSectors {
+    fn draw(loss: Loss, pending: &[Change], rng: &mut Rng) -> SurvivingSectors {
         match loss {
-            Loss::Everything | Loss::Data => Fate::InOrder(0),
-            Loss::Nothing => Fate::InOrder(usize::MAX),
-            Loss::Mixture if rng.coin() => Fate::InOrder(rng.prefix(touched(pending).count())),
+            Loss::Everything | Loss::Data => SurvivingSectors::InOrder(0),
+            Loss::Nothing => SurvivingSectors::InOrder(usize::MAX),
+            Loss::Mixture if rng.coin() => {
+                SurvivingSectors::InOrder(rng.prefix(touched(pending).count()))
+            }
             Loss::Mixture => {
                 let mut kept = BTreeMap::new();
                 for sector in touched(pending) {
                     *kept.entry(sector).or_default() += 1;
                 }
                 kept.values_mut().for_each(|n| *n = rng.prefix(*n));
-                Fate::Scattered(kept)
+                SurvivingSectors::Scattered(kept)
             }
         }
     }
 
-    /// Whether the next write to `sector` survives. To be asked once for each, in order.
+    /// Whether the next write to `sector` survives. To be called once for each, in order.
     fn keeps(&mut self, sector: u64) -> bool {
         let left = match self {
-            Fate::InOrder(left) => Some(left),
-            Fate::Scattered(kept) => kept.get_mut(&sector),
+            SurvivingSectors::InOrder(left) => Some(left),
+            SurvivingSectors::Scattered(kept) => kept.get_mut(&sector),
         };
         let Some(left) = left.filter(|left| **left > 0) else {
             return false;
@@ -169,7 +171,7 @@ impl Fate {
     }
 }
 
-/// The part of a write that falls into one sector.
+/// The part of a write within one sector.
 struct Piece<'a> {
     sector: u64,
     offset: u64,
@@ -189,8 +191,8 @@ fn pieces(offset: u64, data: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// The rest of the sector that a new end falls into. It is zeroed in memory at once, and
-/// can be written before the disk knows of the end.
+/// The rest of the sector that contains a new end. It is zeroed in memory at once, and can be
+/// written before the disk knows the new length.
 fn zeroed(len: u64) -> std::ops::Range<u64> {
     len..len.next_multiple_of(SECTOR)
 }

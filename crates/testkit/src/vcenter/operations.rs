@@ -1,4 +1,4 @@
-//! What is done to virtual machines: tasks begin, and take effect when they end.
+//! Operations on virtual machines: tasks are started, and take effect when they end.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use super::element::Element;
 use super::fault::Fault;
 use super::inventory::is_a;
 use super::machine::{Card, Disk, Network, Snapshot, Vm, fresh_mac};
+use super::state::VCenterState;
 use super::task::{Effect, State, Task};
 use super::value::Reference;
-use super::world::World;
 
-impl World {
-    /// Begins what a method does to a machine.
+impl VCenterState {
+    /// Starts the operation of a method on a virtual machine.
     pub fn on_machine(
         &mut self,
         method: &Element,
@@ -40,10 +40,13 @@ impl World {
             return Err(Fault::not_found(&this.reference()));
         }
         let entity = Reference::new("VirtualMachine", this.text.clone());
-        let at = self.doomed.iter().position(|(of, _)| *of == method.name);
-        let doomed = at.and_then(|at| self.doomed.remove(at));
-        let effect = doomed.map_or(effect, |(_, fault)| Effect::Fail(fault));
-        // What cannot be is refused at once.
+        let at = self
+            .task_faults
+            .iter()
+            .position(|(of, _)| *of == method.name);
+        let task_faults = at.and_then(|at| self.task_faults.remove(at));
+        let effect = task_faults.map_or(effect, |(_, fault)| Effect::Fail(fault));
+        // Invalid operations are refused at once.
         let takes = match effect {
             Effect::Fail(ref fault) if fault.of == "DuplicateName" => Duration::ZERO,
             _ => self.tasks_take,
@@ -53,7 +56,7 @@ impl World {
         let id = self.inventory.fresh("task-");
         self.tasks.insert(id.clone(), task);
         self.due.insert((ends, id.clone()));
-        self.settle();
+        self.complete_due_tasks();
         Ok(format!("<returnval type=\"Task\">{id}</returnval>"))
     }
 
@@ -103,12 +106,12 @@ impl World {
             return Ok(String::new());
         };
         self.shutting_down.push((at, this.text.clone()));
-        self.settle();
+        self.complete_due_tasks();
         Ok(String::new())
     }
 
-    /// Carries out what is due.
-    pub fn settle(&mut self) {
+    /// Completes the tasks that are due.
+    pub fn complete_due_tasks(&mut self) {
         let now = Instant::now();
         self.accounts.expire(now);
         let (due, later) = self.shutting_down.drain(..).partition(|(at, _)| *at <= now);
@@ -213,7 +216,7 @@ impl World {
                 Ok(id.to_owned())
             }
             Some(id) => Err(Fault::not_found(&format!("{kind}:{id}"))),
-            // A template is in no pool, so a machine that is made of it has to be told.
+            // A template has no pool, so the clone spec has to name one.
             None if before.is_empty() || (vm.template && kind == "ResourcePool") => {
                 Err(wrong("spec.location.pool"))
             }
@@ -226,7 +229,7 @@ impl World {
             return Err(wrong("spec.snapshot"));
         }
         (vm.pool, vm.datastore) = (pool, datastore);
-        vm.template = spec.says("template");
+        vm.template = spec.is_true("template");
         vm.snapshots.clear();
         vm.addresses.clear();
         vm.powered_on = None;
@@ -239,7 +242,7 @@ impl World {
         if let Some(config) = spec.child("config") {
             vm.configure(config, &self.inventory)?;
         }
-        if spec.says("powerOn") {
+        if spec.is_true("powerOn") {
             vm.powered_on = Some(Instant::now());
         }
         let id = self.inventory.add("VirtualMachine", "vm-", name, folder);
@@ -247,7 +250,7 @@ impl World {
         Ok(Reference::new("VirtualMachine", id))
     }
 
-    /// A machine at a path, which is ours from the beginning.
+    /// Adds a virtual machine at a path, as existing from the start.
     pub fn add_machine(
         &mut self,
         path: &str,

@@ -1,4 +1,4 @@
-//! What is to be done about one object.
+//! Decides about one object.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use insula_cache::Keyed;
 use insula_cache::{Hold, Node, OwnerRefs, Reference, Stored};
 use insula_core::Space;
 
-use super::circle::Circles;
+use super::cycles::Cycles;
 use super::owners::Owners;
 
-/// Judges objects of one space at one moment.
-pub struct Judge<'a> {
+/// Evaluates objects of one space at one state of the cache.
+pub struct Evaluator<'a> {
     registry: &'a Registry,
     space: &'a Space,
     owners: Owners<'a>,
-    /// Whether a namespace is being emptied.
-    emptied: HashMap<String, bool>,
+    /// Whether a namespace is being emptied by its own controller.
+    being_emptied: HashMap<String, bool>,
     assumed: Assumed,
-    circles: Circles,
+    cycles: Cycles,
 }
 
-/// What will be so when that is done which was judged already.
+/// The state after the actions that are already planned.
 #[derive(Debug, Default)]
 struct Assumed {
     gone: HashSet<Node>,
@@ -32,90 +32,90 @@ struct Assumed {
     waiting_uids: HashSet<Box<str>>,
 }
 
-/// What is to be done about an object.
+/// What to do about an object.
 #[derive(Clone, Debug)]
-pub enum Verdict {
+pub enum Decision {
     /// Nothing.
     Leave,
-    /// Nothing before its space serves other kinds: what one of its owners is, nobody knows.
+    /// Nothing until the space serves more kinds: one owner's kind is unknown.
     Park,
-    /// Nothing ever: it is in no namespace, and cannot be owned by what is in one.
+    /// Nothing: a cluster-scoped object cannot have a namespaced owner.
     Misplaced(Seen),
-    /// It goes.
+    /// Delete it.
     Delete(PendingDelete),
-    /// It stays, and does not name these owners any more.
-    Strip(Seen, Vec<Box<str>>),
-    /// These owners do not wait for it any more: they would wait for each other.
+    /// Keep it, and remove these owners from its references.
+    RemoveOwners(Seen, Vec<Box<str>>),
+    /// Clear `blockOwnerDeletion` of these owners, which form a cycle.
     Unblock(Seen, Vec<Box<str>>),
-    /// It waited for its dependents, and need not any more.
+    /// Remove its `foregroundDeletion` finalizer: no dependent blocks it any more.
     Release(Seen),
-    /// Its dependents are let go, and then it is released.
+    /// Remove it from its dependents' references, and then its `orphan` finalizer.
     Orphan(Seen),
 }
 
-/// An object as it was judged.
+/// An object as it was evaluated.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Where it is.
+    /// Its address.
     pub address: Address,
-    /// How it was.
+    /// The evaluated version.
     pub object: Arc<Stored>,
 }
 
-/// What an owner is.
+/// The state of an owner.
 enum Owner {
-    /// There, and not about to go with its dependents.
+    /// It exists and does not wait for its dependents.
     Solid,
-    /// Not there.
-    Absent,
-    /// Waiting for its dependents to go.
+    /// It does not exist.
+    Dangling,
+    /// It waits for its dependents to be deleted.
     Waiting,
-    /// Of a kind that is not served.
+    /// Its kind is not served.
     Unknown,
-    /// In a namespace, which the dependent is not.
+    /// It is namespaced and the dependent is cluster-scoped.
     Misplaced,
 }
 
-impl<'a> Judge<'a> {
-    /// Of what the cache shows in this space.
+impl<'a> Evaluator<'a> {
+    /// Evaluates against what the cache shows of the space.
     pub fn new(registry: &'a Registry, space: &'a Space) -> Self {
         Self {
             registry,
             space,
             owners: Owners { registry, space },
-            emptied: HashMap::new(),
+            being_emptied: HashMap::new(),
             assumed: Assumed::default(),
-            circles: Circles::default(),
+            cycles: Cycles::default(),
         }
     }
 
-    /// From here on this object is judged to be gone.
+    /// Treats the object as deleted from here on.
     pub fn assume_gone(&mut self, node: Node, uid: &str) {
         self.assumed.gone.insert(node);
         self.assumed.gone_uids.insert(uid.into());
     }
 
-    /// From here on this object is judged to wait for its dependents.
+    /// Treats the object as waiting for its dependents from here on.
     pub fn assume_waiting(&mut self, uid: &str) {
         self.assumed.waiting_uids.insert(uid.into());
     }
 
-    /// Whether an object that waits for its dependents, or is assumed to, need not any more.
+    /// Whether no dependent blocks the deletion of an object any more.
     pub fn is_released(&self, uid: &str, namespace: Option<&str>) -> bool {
         self.hold(uid, namespace) == Hold::None
     }
 
-    /// The owners that an object keeps waiting.
+    /// The waiting owners that the object blocks.
     pub fn held_by(&self, object: &Stored) -> Vec<Node> {
-        let ties = object.owner_refs().unwrap_or_default();
-        let blocking = ties.owners.iter().filter(|owner| owner.blocks());
+        let owner_refs = object.owner_refs().unwrap_or_default();
+        let blocking = owner_refs.owners.iter().filter(|owner| owner.blocks());
         let found = blocking.filter_map(|owner| {
             let (address, found) = self.owners.find(owner, object.namespace())?;
             let same = found.uid() == Some(&owner.uid);
             let waits = self.assumed.waiting_uids.contains(&owner.uid)
                 || found
                     .owner_refs()
-                    .is_some_and(|ties| ties.awaits_dependents());
+                    .is_some_and(|owner_refs| owner_refs.awaits_dependents());
             (same && waits).then(|| Node::new(address.kind.collection_key(), &found))
         });
         found.collect()
@@ -126,71 +126,71 @@ impl<'a> Judge<'a> {
         owner_graph.hold(self.space, uid, namespace, &self.assumed.gone)
     }
 
-    /// What is to be done about an object.
-    pub fn judge(&mut self, node: &Node) -> Verdict {
+    /// Decides about an object.
+    pub fn evaluate(&mut self, node: &Node) -> Decision {
         let found = self.registry.cache().find(node.clone(), self.space);
         let Some(object) = found.and_then(|all| all.get(&node.key)) else {
-            return Verdict::Leave;
+            return Decision::Leave;
         };
-        let Some(ties) = object.owner_refs() else {
-            return Verdict::Leave;
+        let Some(owner_refs) = object.owner_refs() else {
+            return Decision::Leave;
         };
         let Some(kind) = self.registry.kept(self.space, node.collection_key()) else {
-            return Verdict::Park;
+            return Decision::Park;
         };
         let address = self.owners.address(kind, node.namespace(), node.name());
         let seen = Seen { address, object };
-        match ties.deleted {
-            true => self.judge_owner(seen, &ties),
-            false => self.judge_dependent(seen, &ties),
+        match owner_refs.deleted {
+            true => self.evaluate_deleted(seen, &owner_refs),
+            false => self.evaluate_dependent(seen, &owner_refs),
         }
     }
 
-    /// One that is being deleted stays as long as it has to wait for dependents.
-    fn judge_owner(&mut self, seen: Seen, ties: &OwnerRefs) -> Verdict {
-        if ties.orphans_dependents() {
-            return Verdict::Orphan(seen);
+    /// An object that is being deleted stays while dependents block it.
+    fn evaluate_deleted(&mut self, seen: Seen, owner_refs: &OwnerRefs) -> Decision {
+        if owner_refs.orphans_dependents() {
+            return Decision::Orphan(seen);
         }
-        if !ties.awaits_dependents() {
-            return Verdict::Leave;
+        if !owner_refs.awaits_dependents() {
+            return Decision::Leave;
         }
         let namespace = seen.address.namespace.as_deref();
-        match self.hold(&ties.uid, namespace) {
-            Hold::None => Verdict::Release(seen),
-            Hold::Plain => Verdict::Leave,
-            Hold::Waiting => match self.circles.through(self.owners, ties, namespace) {
-                circular if circular.is_empty() => Verdict::Leave,
-                circular => Verdict::Unblock(seen, circular),
+        match self.hold(&owner_refs.uid, namespace) {
+            Hold::None => Decision::Release(seen),
+            Hold::Plain => Decision::Leave,
+            Hold::Waiting => match self.cycles.through(self.owners, owner_refs, namespace) {
+                cyclic if cyclic.is_empty() => Decision::Leave,
+                cyclic => Decision::Unblock(seen, cyclic),
             },
         }
     }
 
-    fn judge_dependent(&mut self, seen: Seen, ties: &OwnerRefs) -> Verdict {
+    fn evaluate_dependent(&mut self, seen: Seen, owner_refs: &OwnerRefs) -> Decision {
         let namespace = seen.address.namespace.clone();
-        let (mut solid, mut absent, mut waiting) = (false, Vec::new(), Vec::new());
-        for owner in &ties.owners {
+        let (mut solid, mut dangling, mut waiting) = (false, Vec::new(), Vec::new());
+        for owner in &owner_refs.owners {
             match self.owner(owner, namespace.as_deref()) {
                 Owner::Solid => solid = true,
-                Owner::Absent => absent.push(owner.uid.clone()),
+                Owner::Dangling => dangling.push(owner.uid.clone()),
                 Owner::Waiting => waiting.push(owner.uid.clone()),
-                Owner::Unknown => return Verdict::Park,
-                Owner::Misplaced => return Verdict::Misplaced(seen),
+                Owner::Unknown => return Decision::Park,
+                Owner::Misplaced => return Decision::Misplaced(seen),
             }
         }
         let owner_graph = self.registry.cache().owner_graph();
         let policy = match (solid, waiting.is_empty()) {
-            (true, true) if absent.is_empty() => return Verdict::Leave,
-            // Those that wait would wait for ever for one that stays.
-            (true, _) => return Verdict::Strip(seen, [absent, waiting].concat()),
-            (false, true) if self.is_emptied(namespace.as_deref()) => return Verdict::Leave,
-            (false, false) if owner_graph.has_dependents(self.space, &ties.uid) => {
+            (true, true) if dangling.is_empty() => return Decision::Leave,
+            // A remaining dependent would block the waiting owners for ever.
+            (true, _) => return Decision::RemoveOwners(seen, [dangling, waiting].concat()),
+            (false, true) if self.is_being_emptied(namespace.as_deref()) => return Decision::Leave,
+            (false, false) if owner_graph.has_dependents(self.space, &owner_refs.uid) => {
                 Policy::Foreground
             }
-            (false, _) if ties.orphan => Policy::Orphan,
-            (false, _) if ties.foreground => Policy::Foreground,
+            (false, _) if owner_refs.orphan => Policy::Orphan,
+            (false, _) if owner_refs.foreground => Policy::Foreground,
             (false, _) => Policy::Background,
         };
-        Verdict::Delete(PendingDelete {
+        Decision::Delete(PendingDelete {
             address: seen.address,
             object: seen.object,
             policy,
@@ -198,8 +198,8 @@ impl<'a> Judge<'a> {
     }
 
     fn owner(&self, reference: &Reference, namespace: Option<&str>) -> Owner {
-        if self.owners.was_seen_to_go(reference, namespace) {
-            return Owner::Absent;
+        if self.owners.is_known_deleted(reference, namespace) {
+            return Owner::Dangling;
         }
         let Some(kind) = self.owners.kind(reference) else {
             return Owner::Unknown;
@@ -210,36 +210,36 @@ impl<'a> Judge<'a> {
         let found = self.owners.find_of(&kind, reference, namespace);
         let Some((_, object)) = found.filter(|(_, object)| object.uid() == Some(&reference.uid))
         else {
-            return Owner::Absent;
+            return Owner::Dangling;
         };
         if self.assumed.gone_uids.contains(&reference.uid) {
-            return Owner::Absent;
+            return Owner::Dangling;
         }
         if self.assumed.waiting_uids.contains(&reference.uid) {
             return Owner::Waiting;
         }
         match object
             .owner_refs()
-            .is_some_and(|ties| ties.awaits_dependents())
+            .is_some_and(|owner_refs| owner_refs.awaits_dependents())
         {
             true => Owner::Waiting,
             false => Owner::Solid,
         }
     }
 
-    /// Whether everything there goes anyway, and faster by those who empty it.
-    fn is_emptied(&mut self, namespace: Option<&str>) -> bool {
+    /// Whether the namespace or tenant is being deleted: its own controller is faster.
+    fn is_being_emptied(&mut self, namespace: Option<&str>) -> bool {
         let name = namespace.unwrap_or("");
-        if let Some(known) = self.emptied.get(name) {
+        if let Some(known) = self.being_emptied.get(name) {
             return *known;
         }
         let tenant = self.space.tenant().map(|tenant| tenant.as_str());
         let tenant = tenant.and_then(|tenant| self.registry.tenant(tenant));
         let namespace = namespace.map(|name| namespace_address(self.space, name));
         let namespace = namespace.and_then(|address| self.registry.cached(&address));
-        let emptied = tenant.is_some_and(|tenant| tenant.terminating)
+        let being_emptied = tenant.is_some_and(|tenant| tenant.terminating)
             || namespace.is_some_and(|namespace| namespace.is_terminating());
-        self.emptied.insert(name.to_owned(), emptied);
-        emptied
+        self.being_emptied.insert(name.to_owned(), being_emptied);
+        being_emptied
     }
 }

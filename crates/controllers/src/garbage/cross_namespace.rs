@@ -1,58 +1,67 @@
-//! References that lead into another namespace.
+//! Owner references into another namespace.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use insula_cache::{Node, Reference};
 
-use super::judge::{Seen, Verdict};
+use super::evaluator::{Decision, Seen};
 use super::owners::Owners;
 
-/// What is known of where objects are, at one moment.
+/// Known locations of objects, valid for one state of the cache.
 #[derive(Debug, Default)]
-pub struct Strays {
-    /// Whether there is an object of this UID in some namespace.
+pub struct CrossNamespaceRefs {
+    /// Whether an object with this UID exists in any namespace.
     anywhere: HashMap<Box<str>, bool>,
 }
 
-/// A reference to something that is in another namespace.
+/// An owner reference into another namespace.
 #[derive(Clone, Debug)]
-pub struct Stray {
-    /// Whose it is.
+pub struct CrossNamespaceRef {
+    /// The object with the reference.
     pub dependent: Seen,
-    /// It.
+    /// The reference.
     pub reference: Reference,
 }
 
-impl Strays {
-    /// The references of an object, about which something is done for want of an owner, that
-    /// lead into another namespace. Whoever wrote them should know.
-    pub fn of(&mut self, owners: Owners<'_>, node: &Node, verdict: &Verdict) -> Vec<Stray> {
-        let dependent = match verdict {
-            Verdict::Delete(doomed) => Seen {
-                address: doomed.address.clone(),
-                object: Arc::clone(&doomed.object),
+impl CrossNamespaceRefs {
+    /// The references into another namespace of an object that loses an owner for that reason. Its
+    /// author should be told.
+    pub fn of(
+        &mut self,
+        owners: Owners<'_>,
+        node: &Node,
+        decision: &Decision,
+    ) -> Vec<CrossNamespaceRef> {
+        let dependent = match decision {
+            Decision::Delete(pending) => Seen {
+                address: pending.address.clone(),
+                object: Arc::clone(&pending.object),
             },
-            Verdict::Strip(seen, _) | Verdict::Misplaced(seen) => seen.clone(),
+            Decision::RemoveOwners(seen, _) | Decision::Misplaced(seen) => seen.clone(),
             _ => return Vec::new(),
         };
-        let named = dependent.object.owner_refs().map(|ties| ties.owners);
+        let named = dependent
+            .object
+            .owner_refs()
+            .map(|owner_refs| owner_refs.owners);
         let named = named.unwrap_or_default().into_iter();
-        let astray = named.filter(|owner| self.is_stray(owners, owner, node.namespace()));
-        let strays = astray.map(|reference| Stray {
+        let crossing =
+            named.filter(|owner| self.is_cross_namespace(owners, owner, node.namespace()));
+        let cross_namespace = crossing.map(|reference| CrossNamespaceRef {
             dependent: dependent.clone(),
             reference,
         });
-        strays.collect()
+        cross_namespace.collect()
     }
 
-    fn is_stray(
+    fn is_cross_namespace(
         &mut self,
         owners: Owners<'_>,
         reference: &Reference,
         namespace: Option<&str>,
     ) -> bool {
-        if owners.was_seen_to_go(reference, namespace) {
+        if owners.is_known_deleted(reference, namespace) {
             return false;
         }
         let Some(kind) = owners.kind(reference).filter(|kind| kind.namespaced()) else {

@@ -1,4 +1,4 @@
-//! A vCenter's whole state, and what its methods do to it.
+//! The state of a vCenter, and its methods.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -15,28 +15,28 @@ use super::task::{State, Task};
 use super::value::{Data, Reference, Value, escape};
 use super::view::View;
 
-/// Everything a vCenter knows.
+/// The state of a vCenter.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct VCenterState {
     pub accounts: Accounts,
     pub inventory: Inventory,
     pub vms: BTreeMap<String, Vm>,
-    /// Machines that nobody may look at.
+    /// Virtual machines that no account can see.
     pub hidden: BTreeSet<String>,
     pub tasks: BTreeMap<String, Task>,
-    /// What the next tasks of a method fail with.
-    pub doomed: VecDeque<(String, Fault)>,
+    /// The faults of the next tasks, by method.
+    pub task_faults: VecDeque<(String, Fault)>,
     pub version: String,
     pub api_type: String,
     pub instance_uuid: String,
     pub tasks_take: Duration,
     pub shutdown_takes: Duration,
     pub addresses_after: Duration,
-    /// Answers hold no more objects than that, whatever a client asks.
+    /// The maximum number of objects in an answer, whatever the client requests.
     pub page: usize,
     pages: BTreeMap<String, Vec<String>>,
     pub views: BTreeMap<String, Vec<Reference>>,
-    /// When tasks end that run.
+    /// When running tasks end.
     pub due: BTreeSet<(Instant, String)>,
     pub shutting_down: Vec<(Instant, String)>,
     pub next_address: u32,
@@ -49,13 +49,13 @@ pub(super) struct Call<'a> {
     pub agent: &'a str,
 }
 
-/// What a call is answered with, and a cookie that comes with it.
+/// The answer to a call, and a cookie to set.
 pub(super) struct Answer {
     pub body: Result<String, Fault>,
     pub cookie: Option<String>,
 }
 
-impl World {
+impl VCenterState {
     pub fn new() -> Self {
         Self {
             accounts: Accounts::default(),
@@ -63,7 +63,7 @@ impl World {
             vms: BTreeMap::new(),
             hidden: BTreeSet::new(),
             tasks: BTreeMap::new(),
-            doomed: VecDeque::new(),
+            task_faults: VecDeque::new(),
             version: "8.0.2".to_owned(),
             api_type: "VirtualCenter".to_owned(),
             instance_uuid: uuid::Uuid::new_v4().to_string(),
@@ -79,13 +79,13 @@ impl World {
         }
     }
 
-    /// Carries out a call.
+    /// Executes a call.
     pub fn call(&mut self, call: &Call<'_>) -> Answer {
-        self.settle();
+        self.complete_due_tasks();
         if call.method.name == "Login" {
             return self.log_in(call);
         }
-        let body = self.carry_out(call);
+        let body = self.execute(call);
         let body = body.map(|content| {
             let name = &call.method.name;
             format!("<{name}Response xmlns=\"urn:vim25\">{content}</{name}Response>")
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, call: &Call<'_>) -> Result<String, Fault> {
+    fn execute(&mut self, call: &Call<'_>) -> Result<String, Fault> {
         let method = call.method;
         let this = method
             .child("_this")
@@ -205,7 +205,7 @@ impl World {
         Err(Fault::not_authenticated(&this.reference()))
     }
 
-    /// What everybody may know.
+    /// The service content, which needs no login.
     pub fn content(&self) -> Data {
         let about = Data::new("AboutInfo")
             .with("name", "VMware vCenter Server")
@@ -286,7 +286,7 @@ impl World {
         let kinds: Vec<_> = method.all("type").map(|of| of.text.as_str()).collect();
         let all = self
             .inventory
-            .descendants(&container.text, method.says("recursive"));
+            .descendants(&container.text, method.is_true("recursive"));
         let all = all.iter().filter_map(|id| self.inventory.reference(id));
         let all = all.filter(|it| kinds.is_empty() || kinds.iter().any(|of| is_a(it.kind, of)));
         let all = all.collect();
@@ -305,7 +305,7 @@ impl World {
 
     fn with_uuid(&self, method: &Element) -> Vec<String> {
         let uuid = method.text_of("uuid").unwrap_or_default();
-        let instance = method.says("instanceUuid");
+        let instance = method.is_true("instanceUuid");
         let within = method.text_of("datacenter");
         let is = |vm: &Vm| {
             if instance {
@@ -317,7 +317,7 @@ impl World {
         let found = self
             .vms
             .iter()
-            .filter(|(id, vm)| method.says("vmSearch") && is(vm) && !self.hidden.contains(*id));
+            .filter(|(id, vm)| method.is_true("vmSearch") && is(vm) && !self.hidden.contains(*id));
         let found = found.map(|(id, _)| id.clone());
         let inside = |id: &String| {
             within.is_none_or(|dc| self.inventory.datacenter_of(id).as_deref() == Some(dc))
@@ -325,13 +325,13 @@ impl World {
         found.filter(inside).collect()
     }
 
-    /// Forgets tasks that have ended.
+    /// Removes finished tasks.
     pub fn forget_tasks(&mut self) {
         self.tasks
             .retain(|_, task| matches!(task.state, State::Running(_)));
     }
 
-    /// All machines, for those who look.
+    /// All virtual machines, for tests.
     pub fn machines(&self) -> Vec<Machine> {
         let known = |(id, vm): (&String, &Vm)| Machine {
             id: id.clone(),

@@ -1,39 +1,39 @@
-//! What a vCenter is told to do wrong.
+//! The faults requested of a vCenter.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::fault::Fault;
 
-/// How a vCenter receives those who connect.
+/// How a vCenter accepts connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Door {
-    /// As it should.
+pub enum ConnectionMode {
+    /// Normally.
     #[default]
     Open,
-    /// Nobody listens: connections are refused.
+    /// It does not listen: connections are refused.
     Closed,
-    /// Connections are accepted, and then nothing is ever said.
+    /// Connections are accepted and never answered.
     Silent,
-    /// Connections are accepted and closed at once.
+    /// Connections are accepted and closed immediately.
     HangUp,
 }
 
-/// All the trouble at once.
+/// All requested faults.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trouble {
-    pub door: Door,
+pub(super) struct RequestedFaults {
+    pub connection_mode: ConnectionMode,
     pub delays: BTreeMap<String, Duration>,
     pub hangs: BTreeSet<String>,
     pub faults: VecDeque<(String, Fault)>,
-    pub losses: VecDeque<String>,
+    pub lost_answers: VecDeque<String>,
 }
 
-/// Stands for every method.
+/// Matches every method.
 pub(super) const EVERY: &str = "*";
 
-impl Trouble {
-    /// How long a method is to be delayed.
+impl RequestedFaults {
+    /// The delay of a method.
     pub fn delay(&self, method: &str) -> Option<Duration> {
         let delay = self.delays.get(method).or_else(|| self.delays.get(EVERY));
         delay.copied()
@@ -43,7 +43,7 @@ impl Trouble {
         self.hangs.contains(method) || self.hangs.contains(EVERY)
     }
 
-    /// The fault that this call is to be answered with.
+    /// Takes the fault for this call.
     pub fn take_fault(&mut self, method: &str) -> Option<Fault> {
         let at = self
             .faults
@@ -52,12 +52,12 @@ impl Trouble {
         Some(self.faults.remove(at)?.1)
     }
 
-    /// Whether the answer to this call is to be lost.
-    pub fn take_loss(&mut self, method: &str) -> bool {
+    /// Takes whether the answer to this call is lost.
+    pub fn take_lost_answer(&mut self, method: &str) -> bool {
         let at = self
-            .losses
+            .lost_answers
             .iter()
             .position(|of| of == method || of == EVERY);
-        at.and_then(|at| self.losses.remove(at)).is_some()
+        at.and_then(|at| self.lost_answers.remove(at)).is_some()
     }
 }

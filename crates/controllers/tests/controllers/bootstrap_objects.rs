@@ -1,4 +1,4 @@
-//! What every namespace has.
+//! The objects that every namespace has.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,13 +24,13 @@ fn account_in(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/serviceaccounts/default")
 }
 
-fn says(map: &Value, ca: &str) -> bool {
+fn has_ca(map: &Value, ca: &str) -> bool {
     let annotations = &map["metadata"]["annotations"];
     map["data"] == json!({"ca.crt": ca}) && annotations["kubernetes.io/description"] == DESCRIPTION
 }
 
 #[tokio::test]
-async fn a_namespace_has_its_account_and_its_ca_from_its_first_moment() -> anyhow::Result<()> {
+async fn new_namespace_has_its_account_and_ca_at_once() -> anyhow::Result<()> {
     for server in servers().await? {
         let ca = server.authority().certificate_pem();
         for client in [server.system().await?, server.tenant("t1").await?] {
@@ -41,9 +41,9 @@ async fn a_namespace_has_its_account_and_its_ca_from_its_first_moment() -> anyho
             ];
             for metadata in [json!({"name": "n1"}), json!({"generateName": "made-"})] {
                 let namespace = json!({"metadata": metadata});
-                let made = create(&client, "/api/v1/namespaces", namespace).await?;
+                let created = create(&client, "/api/v1/namespaces", namespace).await?;
                 names.push(
-                    made["metadata"]["name"]
+                    created["metadata"]["name"]
                         .as_str()
                         .unwrap_or_default()
                         .to_owned(),
@@ -52,12 +52,12 @@ async fn a_namespace_has_its_account_and_its_ca_from_its_first_moment() -> anyho
             for name in names {
                 let map = client.get(&map_in(&name)).await?;
                 assert_eq!(map.status, 200, "{name}: {}", map.text());
-                assert!(says(&map.json(), ca), "{}", map.text());
+                assert!(has_ca(&map.json(), ca), "{}", map.text());
                 let account = client.get(&account_in(&name)).await?;
                 assert_eq!(account.status, 200, "{name}: {}", account.text());
             }
         }
-        // However many there are, what they say is kept once.
+        // The shared content is stored once in the cache, however many namespaces there are.
         let t1 = Space::parse("t1").unwrap();
         for address in [default_account(&t1, "n1"), root_ca(&t1, "n1")] {
             let kept = server.registry().cached(&address).unwrap();
@@ -68,7 +68,7 @@ async fn a_namespace_has_its_account_and_its_ca_from_its_first_moment() -> anyho
 }
 
 #[tokio::test]
-async fn what_is_taken_from_a_namespace_comes_back_within_a_second() -> anyhow::Result<()> {
+async fn deleted_bootstrap_objects_are_restored_within_a_second() -> anyhow::Result<()> {
     for server in servers().await? {
         let client = server.tenant("t1").await?;
         for path in [map_in("default"), account_in("default")] {
@@ -87,14 +87,14 @@ async fn what_is_taken_from_a_namespace_comes_back_within_a_second() -> anyhow::
             assert_ne!(back["metadata"]["uid"], before);
         }
         let map = client.get(&map_in("default")).await?.json();
-        assert!(says(&map, server.authority().certificate_pem()), "{map}");
+        assert!(has_ca(&map, server.authority().certificate_pem()), "{map}");
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn what_the_ca_map_says_is_put_right_and_what_else_is_in_it_stays() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn edited_ca_is_repaired_and_other_fields_stay() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let ca = server.authority().certificate_pem();
     for patch in [
@@ -108,11 +108,11 @@ async fn what_the_ca_map_says_is_put_right_and_what_else_is_in_it_stays() -> any
         patch["metadata"]["labels"] = json!({"mine": "too"});
         let patched = client.patch(&map_in("default"), "merge", &patch).await?;
         assert_eq!(patched.status, 200, "{}", patched.text());
-        assert!(!says(&patched.json(), ca), "{patch}");
-        let right = until(&client, &map_in("default"), |map| says(&map.json(), ca)).await?;
+        assert!(!has_ca(&patched.json(), ca), "{patch}");
+        let right = until(&client, &map_in("default"), |map| has_ca(&map.json(), ca)).await?;
         assert_eq!(right.json()["metadata"]["labels"]["mine"], "too");
     }
-    // A description of one's own is as good.
+    // A custom description is accepted.
     let own = json!({"metadata": {"annotations": {"kubernetes.io/description": "mine"}}});
     client.patch(&map_in("default"), "merge", &own).await?;
     let other = client
@@ -123,7 +123,10 @@ async fn what_the_ca_map_says_is_put_right_and_what_else_is_in_it_stays() -> any
         )
         .await?;
     assert_eq!(other.status, 200);
-    until(&client, &map_in("kube-public"), |map| says(&map.json(), ca)).await?;
+    until(&client, &map_in("kube-public"), |map| {
+        has_ca(&map.json(), ca)
+    })
+    .await?;
     let kept = client.get(&map_in("default")).await?.json();
     assert_eq!(
         kept["metadata"]["annotations"]["kubernetes.io/description"],
@@ -133,7 +136,7 @@ async fn what_the_ca_map_says_is_put_right_and_what_else_is_in_it_stays() -> any
 }
 
 #[tokio::test]
-async fn nothing_comes_back_to_a_namespace_that_is_being_deleted() -> anyhow::Result<()> {
+async fn terminating_namespace_gets_no_bootstrap_objects() -> anyhow::Result<()> {
     for server in servers().await? {
         let client = server.tenant("t1").await?;
         create(
@@ -152,7 +155,7 @@ async fn nothing_comes_back_to_a_namespace_that_is_being_deleted() -> anyhow::Re
         let revision = list["metadata"]["resourceVersion"]
             .as_str()
             .unwrap_or_default();
-        // Only of this one: what is held may be marked yet.
+        // Only in this namespace: an object with a finalizer may still be marked.
         let mut watch = client
             .watch(&format!(
                 "{maps}?watch=true&resourceVersion={revision}\
@@ -166,11 +169,10 @@ async fn nothing_comes_back_to_a_namespace_that_is_being_deleted() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn namespaces_of_an_older_server_get_what_they_lack_and_a_new_ca_is_told()
--> anyhow::Result<()> {
+async fn namespaces_of_an_older_server_get_missing_objects_and_a_new_ca() -> anyhow::Result<()> {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
-    // Without the loops nobody is told of the CA.
-    let mut server = TestServer::over(Arc::clone(&store), Setup::default()).await?;
+    // Without the controllers no namespace gets the CA.
+    let mut server = TestServer::start_on_store(Arc::clone(&store), Setup::default()).await?;
     for client in [server.system().await?, server.tenant("t1").await?] {
         create(
             &client,
@@ -183,13 +185,13 @@ async fn namespaces_of_an_older_server_get_what_they_lack_and_a_new_ca_is_told()
     }
     server.stop().await;
     for _ in 0..2 {
-        // Every test server has a CA of its own.
+        // Every test server has its own CA.
         let setup = Setup::with_controllers();
-        let mut server = TestServer::over(Arc::clone(&store), setup).await?;
+        let mut server = TestServer::start_on_store(Arc::clone(&store), setup).await?;
         let ca = server.authority().certificate_pem().to_owned();
         for client in [server.system().await?, server.tenant("t1").await?] {
             for name in ["n1", "default", "kube-system", "kube-public"] {
-                until(&client, &map_in(name), |map| says(&map.json(), &ca)).await?;
+                until(&client, &map_in(name), |map| has_ca(&map.json(), &ca)).await?;
                 until(&client, &account_in(name), |found| found.status == 200).await?;
             }
         }
@@ -199,8 +201,8 @@ async fn namespaces_of_an_older_server_get_what_they_lack_and_a_new_ca_is_told()
 }
 
 #[tokio::test]
-async fn what_cannot_be_put_right_is_not_tried_without_end() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn unrepairable_object_is_not_retried_endlessly() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let client = server.tenant("t1").await?;
     let patch = json!({"immutable": true, "data": {"ca.crt": "mine"}});
     let patched = client.patch(&map_in("default"), "merge", &patch).await?;
@@ -211,16 +213,16 @@ async fn what_cannot_be_put_right_is_not_tried_without_end() -> anyhow::Result<(
         format!("/api/v1/namespaces/default/configmaps?watch=true&resourceVersion={revision}");
     let mut watch = client.watch(&watched).await?;
     assert!(watch.is_quiet_for(Duration::from_millis(400)).await);
-    // Who deletes it gets the right one.
+    // Deleting it makes the controller create a correct one.
     client.delete(&map_in("default")).await?;
     let ca = server.authority().certificate_pem();
-    until(&client, &map_in("default"), |map| says(&map.json(), ca)).await?;
+    until(&client, &map_in("default"), |map| has_ca(&map.json(), ca)).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn the_system_namespace_that_can_be_deleted_comes_back() -> anyhow::Result<()> {
-    let server = TestServer::start_whole().await?;
+async fn deletable_system_namespace_is_recreated() -> anyhow::Result<()> {
+    let server = TestServer::start_with_controllers().await?;
     let system = server.system().await?;
     let path = "/api/v1/namespaces/kube-node-lease";
     let uid = system.get(path).await?.json()["metadata"]["uid"].clone();

@@ -1,4 +1,4 @@
-//! Owners that wait for each other in a circle.
+//! Cycles of owners that wait for each other.
 
 use std::collections::HashSet;
 
@@ -6,36 +6,36 @@ use insula_cache::{OwnerRefs, Reference};
 
 use super::owners::Owners;
 
-/// What is known of circles, at one moment.
+/// Known results of the cycle search, valid for one state of the cache.
 #[derive(Debug, Default)]
-pub struct Circles {
-    /// The owners above which nobody waits in a circle, by their UIDs.
-    straight: HashSet<Box<str>>,
+pub struct Cycles {
+    /// UIDs of owners above which there is no cycle.
+    acyclic: HashSet<Box<str>>,
 }
 
-/// How far a circle is looked for. Whoever makes a longer one has their objects go in some
-/// order, and not in none.
-const FARTHEST: usize = 10_000;
+/// The bound of the search. A longer cycle is treated as one without search, so that its objects
+/// are deleted in some order.
+const MAX_SEARCH: usize = 10_000;
 
-impl Circles {
-    /// The owners that an object keeps waiting, and that keep it waiting, by their UIDs.
+impl Cycles {
+    /// The UIDs of the owners that wait for the object and that it waits for in turn.
     pub fn through(
         &mut self,
         owners: Owners<'_>,
-        ties: &OwnerRefs,
+        owner_refs: &OwnerRefs,
         namespace: Option<&str>,
     ) -> Vec<Box<str>> {
-        let blocking = ties.owners.iter().filter(|owner| owner.blocks());
-        let circular = blocking.filter(|owner| {
-            !self.is_straight(owners, owner, namespace)
-                && leads_back(owners, owner, namespace, ties)
+        let blocking = owner_refs.owners.iter().filter(|owner| owner.blocks());
+        let cyclic = blocking.filter(|owner| {
+            !self.is_acyclic(owners, owner, namespace)
+                && leads_back(owners, owner, namespace, owner_refs)
         });
-        circular.map(|owner| owner.uid.clone()).collect()
+        cyclic.map(|owner| owner.uid.clone()).collect()
     }
 
-    /// Whether nobody waits in a circle among an owner and those that wait for it, and so on.
-    /// What was found out is remembered, so that a long row is walked along once.
-    fn is_straight(
+    /// Whether neither an owner nor the owners waiting above it are part of a cycle. Results are
+    /// kept, so that a long chain is walked once.
+    fn is_acyclic(
         &mut self,
         owners: Owners<'_>,
         owner: &Reference,
@@ -56,22 +56,22 @@ impl Circles {
                     continue;
                 }
             };
-            if self.straight.contains(&owner.uid) || closed.contains(&owner.uid) {
+            if self.acyclic.contains(&owner.uid) || closed.contains(&owner.uid) {
                 continue;
             }
-            if !open.insert(owner.uid.clone()) || closed.len() > FARTHEST {
+            if !open.insert(owner.uid.clone()) || closed.len() > MAX_SEARCH {
                 return false;
             }
             ahead.push(Step::Leave(owner.uid.clone()));
             let above = owners.waits_for(&owner, namespace.as_deref());
             ahead.extend(above.into_iter().map(|(owner, at)| Step::Enter(owner, at)));
         }
-        self.straight.extend(closed);
+        self.acyclic.extend(closed);
         true
     }
 }
 
-/// Whether an owner waits, over however many others, for the object that names it.
+/// Whether an owner waits, directly or not, for the object that names it.
 fn leads_back(
     owners: Owners<'_>,
     owner: &Reference,
@@ -81,7 +81,7 @@ fn leads_back(
     let mut visited: HashSet<Box<str>> = HashSet::new();
     let mut ahead = vec![(owner.clone(), namespace.map(str::to_owned))];
     while let Some((owner, namespace)) = ahead.pop() {
-        if owner.uid == to.uid || visited.len() > FARTHEST {
+        if owner.uid == to.uid || visited.len() > MAX_SEARCH {
             return true;
         }
         if visited.insert(owner.uid.clone()) {

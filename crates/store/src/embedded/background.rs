@@ -1,10 +1,10 @@
-//! The threads behind the writers' backs.
+//! The background threads.
 //!
-//! | thread | does |
+//! | thread | task |
 //! |---|---|
 //! | sequencer | orders and logs writes |
-//! | flush | writes sealed memory to tables, then removes log segments that nobody needs |
-//! | clean | removes versions that the floor has passed, merges tables |
+//! | flush | writes sealed memory to tables, then removes unneeded log segments |
+//! | clean | removes compacted versions, merges tables |
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,19 +21,19 @@ use super::sequencer::{Request, Sequencer};
 use super::table::Marks;
 use crate::{Error, Result};
 
-/// How long a flush that failed waits before it is tried again.
-const RETRY: Duration = Duration::from_millis(500);
-/// How much history is swept before other work is looked at.
+/// The delay before a failed flush is retried.
+const FLUSH_RETRY_DELAY: Duration = Duration::from_millis(500);
+/// How much history is swept before other work is checked.
 const SWEEP_BYTES: usize = 256 << 10;
-/// All tables are merged when more than so many tenths of the rows in them are removed
-/// versions. A key that is only ever overwritten leaves three rows behind each time: the
-/// version, its removal, and an old head. So one third is the most that can be reached.
-const WORTH_MERGING_TENTHS: usize = 3;
-/// Tables smaller than this are not worth merging for their space.
-const WORTH_MERGING_BYTES: u64 = 8 << 20;
+/// All tables are merged when more than this many tenths of their rows are removed versions. An
+/// overwritten key leaves three rows behind each time: the version, its removal, and an old head.
+/// So at most one third can be reached.
+const MERGE_THRESHOLD_TENTHS: usize = 3;
+/// Tables smaller than this are not merged for their space.
+const MIN_MERGE_BYTES: u64 = 8 << 20;
 
-/// Owns the threads; dropping it ends them, in order.
-pub(super) struct Keeper {
+/// Owns the background threads; dropping it stops them, in order.
+pub(super) struct BackgroundThreads {
     state: Arc<State>,
     requests: mpsc::Sender<Request>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -48,71 +48,71 @@ struct State {
 
 #[derive(Default)]
 struct Work {
-    /// What has been sealed and is to be flushed, oldest first.
+    /// Marks of the sealed memories to be flushed, oldest first.
     sealed: VecDeque<Marks>,
-    /// Why the last flush failed, until one succeeds.
-    trouble: Option<Error>,
+    /// The error of the last flush, until one succeeds.
+    flush_error: Option<Error>,
     /// Removals up to here are in the tables on disk.
     swept: Revision,
     clean: bool,
-    /// No more will be sealed.
-    last: bool,
+    /// The sequencer has ended: no more memory will be sealed.
+    sequencer_done: bool,
 }
 
-/// Held by the sequencer's thread: tells the others when it is over, however it ends.
-struct Last(Arc<State>);
+/// Held by the sequencer thread: tells the others when it ends, even by a panic.
+struct SequencerGuard(Arc<State>);
 
-impl Drop for Last {
+impl Drop for SequencerGuard {
     fn drop(&mut self) {
-        self.0.lock().last = true;
+        self.0.lock().sequencer_done = true;
         self.0.changed.notify_all();
     }
 }
 
-/// Held by the flusher's thread: if that panics, writers are told and do not wait for it.
-struct Flushing(Arc<State>);
+/// Held by the flush thread: reports a panic to the writers, so that they do not wait for it.
+struct FlushGuard(Arc<State>);
 
-impl Drop for Flushing {
+impl Drop for FlushGuard {
     fn drop(&mut self) {
         if thread::panicking() {
             let reason = "the thread that writes tables has stopped; open the store again";
-            self.0.lock().trouble = Some(Error::Unavailable(reason.to_owned()));
+            self.0.lock().flush_error = Some(Error::Unavailable(reason.to_owned()));
             self.0.changed.notify_all();
         }
     }
 }
 
-/// How the sequencer calls the other threads.
+/// How the sequencer signals the other threads.
 #[derive(Clone)]
-pub(super) struct Bells(Arc<State>);
+pub(super) struct Signals(Arc<State>);
 
-impl Bells {
-    /// There is something sealed, which stands for these marks.
+impl Signals {
+    /// Signals that memory with these marks was sealed.
     pub fn flush(&self, marks: Marks) {
         self.0.lock().sealed.push_back(marks);
         self.0.changed.notify_all();
     }
 
-    /// The floor has moved.
+    /// Signals that the floor has moved.
     pub fn clean(&self) {
         self.0.lock().clean = true;
         self.0.changed.notify_all();
     }
 
-    /// Waits until a flush has ended; says why, if it failed.
+    /// Waits until a flush has ended; returns its error if it failed.
     pub fn await_flush(&self) -> Result<()> {
         let work = self.0.lock();
-        if let Some(trouble) = &work.trouble {
-            return Err(trouble.clone());
+        if let Some(flush_error) = &work.flush_error {
+            return Err(flush_error.clone());
         }
-        let waited = self.0.changed.wait_timeout(work, RETRY);
+        let waited = self.0.changed.wait_timeout(work, FLUSH_RETRY_DELAY);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }
 }
 
 impl State {
-    /// Each change of the work is whole before the lock is given back.
+    /// Every critical section leaves the work consistent.
     fn lock(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,36 +127,36 @@ impl State {
     }
 }
 
-impl Keeper {
-    /// Starts the threads that work behind the writers' backs.
+impl BackgroundThreads {
+    /// Starts the flush and clean threads.
     pub fn start(shared: &Arc<Shared>, requests: &mpsc::Sender<Request>) -> Result<Self> {
-        let keeper = Self {
+        let background = Self {
             state: Arc::default(),
             requests: requests.clone(),
             threads: Mutex::default(),
         };
         let flusher = Flusher {
             shared: Arc::clone(shared),
-            state: Arc::clone(&keeper.state),
+            state: Arc::clone(&background.state),
         };
-        let flushing = Flushing(Arc::clone(&keeper.state));
-        keeper.spawn("insula-flush", move || {
+        let guard = FlushGuard(Arc::clone(&background.state));
+        background.spawn("insula-flush", move || {
             flusher.run();
-            drop(flushing);
+            drop(guard);
         })?;
         let cleaner = Cleaner {
             shared: Arc::clone(shared),
-            state: Arc::clone(&keeper.state),
+            state: Arc::clone(&background.state),
             requests: requests.clone(),
             removed: 0,
         };
-        keeper.spawn("insula-clean", move || cleaner.run())?;
-        keeper.bells().clean();
-        Ok(keeper)
+        background.spawn("insula-clean", move || cleaner.run())?;
+        background.signals().clean();
+        Ok(background)
     }
 
-    pub fn bells(&self) -> Bells {
-        Bells(Arc::clone(&self.state))
+    pub fn signals(&self) -> Signals {
+        Signals(Arc::clone(&self.state))
     }
 
     pub fn run_sequencer(
@@ -164,10 +164,10 @@ impl Keeper {
         sequencer: Sequencer,
         waiting: mpsc::Receiver<Request>,
     ) -> Result<()> {
-        let last = Last(Arc::clone(&self.state));
+        let sequencer_done = SequencerGuard(Arc::clone(&self.state));
         self.spawn("insula-store", move || {
             sequencer.run(waiting);
-            drop(last);
+            drop(sequencer_done);
         })
     }
 
@@ -181,23 +181,23 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for BackgroundThreads {
     fn drop(&mut self) {
         self.state.closing.store(true, Ordering::Relaxed);
-        // No caller is left: requests that still wait come before this one. If the
-        // sequencer is not there any more, it does not need to be told.
+        // No caller is left: requests that still wait come before this one. A sequencer that has
+        // already ended need not be told.
         let mut close = Request::Close;
         while let Err(mpsc::error::TrySendError::Full(back)) = self.requests.try_send(close) {
             close = back;
             thread::yield_now();
         }
-        // Under the lock, so that nobody is between looking and waiting.
+        // Under the lock, so that no thread is between its check and its wait.
         drop(self.state.lock());
         self.state.changed.notify_all();
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the store has panicked");
+                tracing::error!("store thread panicked");
             }
         }
     }
@@ -214,7 +214,7 @@ impl Flusher {
         loop {
             let mut work = self.state.lock();
             while work.sealed.is_empty() {
-                if work.last {
+                if work.sequencer_done {
                     return;
                 }
                 work = self.state.wait(work);
@@ -224,7 +224,7 @@ impl Flusher {
             let mut work = self.state.lock();
             match flushed {
                 Ok(()) => {
-                    work.trouble = None;
+                    work.flush_error = None;
                     let done = work.sealed.pop_front();
                     work.clean = true;
                     work.swept = done.map_or(work.swept, |done| done.swept);
@@ -235,16 +235,16 @@ impl Flusher {
                     }
                 }
                 Err(error) => {
-                    if work.trouble.is_none() {
-                        tracing::error!(%error, "cannot write the table; will try again");
+                    if work.flush_error.is_none() {
+                        tracing::error!(%error, "table flush failed");
                     }
-                    work.trouble = Some(error);
+                    work.flush_error = Some(error);
                     self.state.changed.notify_all();
-                    if work.last {
-                        // The log has everything; the next opening will read it.
+                    if work.sequencer_done {
+                        // The log has everything; the next start replays it.
                         return;
                     }
-                    let waited = self.state.changed.wait_timeout(work, RETRY);
+                    let waited = self.state.changed.wait_timeout(work, FLUSH_RETRY_DELAY);
                     drop(waited.unwrap_or_else(PoisonError::into_inner));
                 }
             }
@@ -252,7 +252,7 @@ impl Flusher {
     }
 }
 
-/// Removes what the floor has passed, and merges tables.
+/// Removes compacted versions and merges tables.
 struct Cleaner {
     shared: Arc<Shared>,
     state: Arc<State>,
@@ -274,7 +274,7 @@ impl Cleaner {
                 return;
             }
             if let Err(error) = self.sweep().and_then(|()| self.merge()) {
-                tracing::error!(%error, "cannot clean up; will try again after the next write to disk");
+                tracing::error!(%error, "table cleanup failed");
             }
         }
     }
@@ -300,7 +300,7 @@ impl Cleaner {
             self.shared.table.set_swept(swept);
             self.shared.swept.store(swept.get(), Ordering::Release);
         }
-        // If so many requests wait, there will soon be a reason to seal anyway.
+        // A full channel is fine: with so many requests, memory will soon be sealed anyway.
         self.requests.try_send(Request::Seal).ok();
         Ok(())
     }
@@ -308,12 +308,12 @@ impl Cleaner {
     fn merge(&mut self) -> Result<()> {
         let table = &self.shared.table;
         table.merge()?;
-        // What is removed only in memory cannot be merged away.
+        // Removals that are only in memory cannot be merged yet.
         if self.state.lock().swept < self.shared.swept() {
             return Ok(());
         }
-        let wasted = self.removed * 10 > table.rows() * WORTH_MERGING_TENTHS;
-        if wasted && table.disk_bytes() > WORTH_MERGING_BYTES {
+        let wasted = self.removed * 10 > table.rows() * MERGE_THRESHOLD_TENTHS;
+        if wasted && table.disk_bytes() > MIN_MERGE_BYTES {
             table.merge_all()?;
             self.removed = 0;
         }
@@ -326,15 +326,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writers_do_not_wait_for_a_flusher_that_has_panicked() {
+    fn writers_do_not_wait_for_a_panicked_flusher() {
         let state = Arc::<State>::default();
-        let flushing = Flushing(Arc::clone(&state));
+        let guard = FlushGuard(Arc::clone(&state));
         let flusher = thread::spawn(move || {
-            let _flushing = flushing;
+            let _flushing = guard;
             panic!("on purpose")
         });
         assert!(flusher.join().is_err(), "it has panicked");
-        let told = Bells(state).await_flush();
-        assert!(matches!(told, Err(Error::Unavailable(_))), "{told:?}");
+        let result = Signals(state).await_flush();
+        assert!(matches!(result, Err(Error::Unavailable(_))), "{result:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Between the kernel's words and the tree's.
+//! Converts between the kernel's types and the tree's.
 
 use std::ffi::OsStr;
 
