@@ -212,7 +212,7 @@ async fn stuck_guest_shutdown_is_repeated_rarely() -> anyhow::Result<()> {
         let pauses = |vm: &VSphereVM| {
             let status = vm.status.clone().unwrap_or_default();
             status.retry_after.is_some()
-                && provisioned_message(&status.conditions).contains("not in time")
+                && provisioned_message(&status.conditions).contains("did not shut down in time")
         };
         let vm = world.wait_until("team-a", "m", pauses).await?;
         let patch = json!({"metadata": {"annotations": {"look": nth.to_string()}}});
