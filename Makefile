@@ -8,11 +8,12 @@ CARGO ?= cargo
 test:
 	@CARGO="$(CARGO)" tools/test
 
-## check: formatting and lints, warnings are errors
+## check: formatting, lints, dependencies, layers, language and paths; warnings are errors
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	tools/absences
+	$(CARGO) run --quiet --package insula-checks
 
 ## peers: the real programs that tests talk to, also those that take minutes to build
 peers:
