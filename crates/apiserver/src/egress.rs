@@ -7,11 +7,11 @@
 //! by the same space to the same place in the same trust, and by nobody else.
 
 mod address;
+mod call_limiter;
 mod cidr;
 mod connection;
 mod error;
 mod pool;
-mod seats;
 mod service;
 mod target;
 mod tls;
@@ -33,9 +33,9 @@ pub use error::CallError;
 pub use service::{Backend, Services};
 
 use address::Rules;
+use call_limiter::CallLimiter;
 use connection::{Connection, Reply};
 use pool::{Key, Pool};
-use seats::Seats;
 use target::Target;
 use tls::Trusts;
 
@@ -68,7 +68,7 @@ impl Default for Settings {
 /// Makes calls.
 pub struct Egress {
     rules: Rules,
-    seats: Seats,
+    call_limiter: CallLimiter,
     trusts: Trusts,
     pool: Pool,
 }
@@ -82,20 +82,20 @@ pub struct Call<'a> {
     pub client: &'a Client,
     /// What it is sent, in JSON.
     pub body: Bytes,
-    /// How long it may take: [`LONGEST`] at most.
-    pub patience: Duration,
+    /// How long it may take: [`MAX_TIMEOUT`] at most.
+    pub timeout: Duration,
     /// How many bytes the answer may have.
-    pub largest: usize,
+    pub max_bytes: usize,
 }
 
 /// How many bytes the answer of a webhook of admission may have.
-pub const ANSWER: usize = 1 << 20;
+pub const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// How many bytes the answer of a webhook that converts may have.
-pub const CONVERSION: usize = 3 << 20;
+pub const MAX_CONVERSION_BYTES: usize = 3 << 20;
 
 /// How long a call may take at most.
-pub const LONGEST: Duration = Duration::from_secs(30);
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 
 const AGENT: &str = "kube-apiserver-admission";
 
@@ -104,7 +104,7 @@ impl Egress {
     pub fn new(settings: Settings, own: SocketAddr) -> Self {
         Self {
             rules: Rules::new(settings.allow, settings.deny, own),
-            seats: Seats::new(settings.each),
+            call_limiter: CallLimiter::new(settings.each),
             trusts: Trusts::default(),
             pool: Pool::new(settings.idle),
         }
@@ -116,9 +116,9 @@ impl Egress {
     ///
     /// If there is no answer, or one with another code than 200 to 206.
     pub async fn post(&self, services: &dyn Services, call: Call<'_>) -> Result<Bytes, CallError> {
-        let patience = call.patience.min(LONGEST);
-        let target = Target::of(&call.client.endpoint, patience)?;
-        let until = Instant::now() + patience;
+        let timeout = call.timeout.min(MAX_TIMEOUT);
+        let target = Target::of(&call.client.endpoint, timeout)?;
+        let until = Instant::now() + timeout;
         let made = timeout_at(until, self.exchange(services, &call, &target));
         let reply = match made.await {
             Ok(made) => made?,
@@ -139,7 +139,7 @@ impl Egress {
         call: &Call<'_>,
         target: &Target<'_>,
     ) -> Result<Reply, CallError> {
-        let _seat = self.seats.take(call.space).await;
+        let _seat = self.call_limiter.take(call.space).await;
         let backend = target.backend(services, call.space);
         let backend = backend.map_err(|why| target.failed(&why))?;
         let key = Key::of(call, target, &backend);
@@ -148,7 +148,10 @@ impl Egress {
             let Some(mut connection) = kept.ready().await else {
                 continue;
             };
-            match connection.send(request(call, target)?, call.largest).await {
+            match connection
+                .send(request(call, target)?, call.max_bytes)
+                .await
+            {
                 Ok(reply) => {
                     self.pool.keep(key, connection);
                     return Ok(reply);
@@ -158,7 +161,9 @@ impl Egress {
             }
         }
         let mut connection = self.connect(call, target, &backend).await?;
-        let sent = connection.send(request(call, target)?, call.largest).await;
+        let sent = connection
+            .send(request(call, target)?, call.max_bytes)
+            .await;
         let reply = sent.map_err(|failure| target.failed(&failure.why))?;
         self.pool.keep(key, connection);
         Ok(reply)

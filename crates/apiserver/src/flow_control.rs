@@ -5,7 +5,7 @@
 //!
 //! - *reads* and *writes* mostly wait, for the store: many may do so at once.
 //! - *heavy* reads do not wait, they keep a core busy: as many run as leave one core free.
-//!   So do the bodies of large answers, which take [`Turns`] of a few milliseconds.
+//!   So do the bodies of large answers, which take [`TimeSlices`] of a few milliseconds.
 //! - *bodies* of requests lie in memory.
 //! - *watches* stay.
 //!
@@ -13,23 +13,23 @@
 //! about, except for the system's own people, who work in tenants' spaces too: they neither
 //! use up a tenant's share nor wait behind its queue.
 
-mod bounds;
 pub mod connection_tracker;
 pub mod cpu_bound;
+mod limits;
 mod pool;
-mod turn;
+mod time_slice;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use insula_core::Space;
 
-pub use bounds::{Connections, Limits};
+pub use limits::{Connections, Limits};
 pub use pool::{Bound, Seat, SeatStats};
-pub use turn::Turns;
+pub use time_slice::TimeSlices;
 
 use crate::status::{Result, StatusError};
-use pool::{Arrival, Pool};
+use pool::{Acquisition, Pool};
 
 /// What a request is about to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,10 +68,10 @@ pub const HEAVY: usize = 100;
 
 /// The seats of a write that changes many objects: it has about that many in the store at
 /// once, as Kubernetes counts the work of a request from one to ten.
-const MANY: u32 = 10;
+const MAX_WRITE_SEATS: u32 = 10;
 
 /// What one seat for bodies stands for.
-const UNIT: u64 = 64 << 10;
+const BODY_SEAT_BYTES: u64 = 64 << 10;
 
 impl FlowControl {
     /// All seats are free.
@@ -87,15 +87,15 @@ impl FlowControl {
     }
 
     /// A seat for this work, at once or when it is the space's turn.
-    pub async fn enter(&self, space: &Space, work: Work) -> Result<Seat> {
-        let (pool, cost) = self.price(work);
-        match pool.arrive(space, cost) {
-            Arrival::Seated(seat) => Ok(seat),
-            Arrival::Refused => Err(StatusError::overloaded()),
-            Arrival::Waiting(waiting) => {
+    pub async fn acquire(&self, space: &Space, work: Work) -> Result<Seat> {
+        let (pool, cost) = self.pool_and_cost(work);
+        match pool.try_acquire(space, cost) {
+            Acquisition::Acquired(seat) => Ok(seat),
+            Acquisition::Rejected => Err(StatusError::overloaded()),
+            Acquisition::Waiting(waiting) => {
                 let seated = tokio::time::timeout(self.patience, waiting).await;
                 seated.ok().flatten().ok_or_else(|| {
-                    pool.refuse();
+                    pool.count_rejected();
                     StatusError::overloaded()
                 })
             }
@@ -103,44 +103,44 @@ impl FlowControl {
     }
 
     /// A seat for work that keeps a core busy, whatever it is about.
-    pub async fn toil(&self, space: &Space) -> Result<Seat> {
-        self.enter(space, Work::Read { objects: HEAVY }).await
+    pub async fn acquire_heavy(&self, space: &Space) -> Result<Seat> {
+        self.acquire(space, Work::Read { objects: HEAVY }).await
     }
 
     /// The right to have one watch more.
-    pub fn watch(&self, space: &Space) -> Result<Seat> {
-        match self.watches.arrive(space, 1) {
-            Arrival::Seated(seat) => Ok(seat),
-            Arrival::Waiting(_) | Arrival::Refused => Err(StatusError::overloaded()),
+    pub fn acquire_watch(&self, space: &Space) -> Result<Seat> {
+        match self.watches.try_acquire(space, 1) {
+            Acquisition::Acquired(seat) => Ok(seat),
+            Acquisition::Waiting(_) | Acquisition::Rejected => Err(StatusError::overloaded()),
         }
     }
 
     /// What a large answer takes turns with.
-    pub fn turns(&self, space: &Space) -> Turns {
-        Turns::new(Arc::clone(&self.heavy), space.clone())
+    pub fn time_slices(&self, space: &Space) -> TimeSlices {
+        TimeSlices::new(Arc::clone(&self.heavy), space.clone())
     }
 
     /// Every sort of seats, by name.
     pub fn seat_stats(&self) -> [(&'static str, SeatStats); 5] {
         [
-            ("read", self.reads.glance()),
-            ("heavy_read", self.heavy.glance()),
-            ("write", self.writes.glance()),
-            ("body", self.bodies.glance()),
-            ("watch", self.watches.glance()),
+            ("read", self.reads.stats()),
+            ("heavy_read", self.heavy.stats()),
+            ("write", self.writes.stats()),
+            ("body", self.bodies.stats()),
+            ("watch", self.watches.stats()),
         ]
     }
 
-    fn price(&self, work: Work) -> (&Arc<Pool>, u32) {
+    fn pool_and_cost(&self, work: Work) -> (&Arc<Pool>, u32) {
         match work {
             Work::Read { .. } if work.is_heavy() => (&self.heavy, 1),
             Work::Read { .. } => (&self.reads, 1),
             Work::Write { objects } => {
-                let objects = u32::try_from(objects).unwrap_or(MANY);
-                (&self.writes, objects.clamp(1, MANY))
+                let objects = u32::try_from(objects).unwrap_or(MAX_WRITE_SEATS);
+                (&self.writes, objects.clamp(1, MAX_WRITE_SEATS))
             }
             Work::Receive { bytes } => {
-                let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
+                let units = u32::try_from(bytes.div_ceil(BODY_SEAT_BYTES)).unwrap_or(u32::MAX);
                 (&self.bodies, units)
             }
         }
@@ -172,15 +172,20 @@ mod tests {
 
     #[test]
     fn work_is_paid_for_by_what_it_uses_up() {
-        let shares = FlowControl::new(&Limits::default());
+        let flow_control = FlowControl::new(&Limits::default());
         let priced = |work| {
-            let (pool, cost) = shares.price(work);
-            let pools = [&shares.reads, &shares.heavy, &shares.writes, &shares.bodies];
+            let (pool, cost) = flow_control.pool_and_cost(work);
+            let pools = [
+                &flow_control.reads,
+                &flow_control.heavy,
+                &flow_control.writes,
+                &flow_control.bodies,
+            ];
             let names = ["reads", "heavy", "writes", "bodies"];
             let place = pools.iter().position(|of| Arc::ptr_eq(of, pool)).unwrap();
             (names[place], cost)
         };
-        for (work, price) in [
+        for (work, pool_and_cost) in [
             (Work::Read { objects: 0 }, ("reads", 1)),
             (Work::Read { objects: HEAVY - 1 }, ("reads", 1)),
             (Work::Read { objects: HEAVY }, ("heavy", 1)),
@@ -202,18 +207,18 @@ mod tests {
             (Work::Receive { bytes: 3 << 20 }, ("bodies", 48)),
             (Work::Receive { bytes: u64::MAX }, ("bodies", u32::MAX)),
         ] {
-            assert_eq!(priced(work), price, "{work:?}");
+            assert_eq!(priced(work), pool_and_cost, "{work:?}");
         }
     }
 
     #[tokio::test]
     async fn who_waits_too_long_or_in_too_long_a_queue_is_told_to_come_back() {
-        let shares = Arc::new(FlowControl::new(&small()));
+        let flow_control = Arc::new(FlowControl::new(&small()));
         let work = Work::Read { objects: HEAVY };
-        let seat = shares.enter(&Space::System, work).await.unwrap();
+        let seat = flow_control.acquire(&Space::System, work).await.unwrap();
         let (first, second) = tokio::join!(
-            shares.enter(&Space::System, work),
-            shares.enter(&Space::System, work),
+            flow_control.acquire(&Space::System, work),
+            flow_control.acquire(&Space::System, work),
         );
         for refused in [first, second] {
             let refusal = refused.unwrap_err();
@@ -223,9 +228,9 @@ mod tests {
                 Some("Too many requests, please try again later.\n")
             );
         }
-        let glance = shares.heavy.glance();
-        assert_eq!((glance.used, glance.waiting, glance.refused), (1, 0, 2));
+        let stats = flow_control.heavy.stats();
+        assert_eq!((stats.used, stats.waiting, stats.refused), (1, 0, 2));
         drop(seat);
-        assert!(shares.enter(&Space::System, work).await.is_ok());
+        assert!(flow_control.acquire(&Space::System, work).await.is_ok());
     }
 }

@@ -43,7 +43,7 @@ use crate::flow_control::{FlowControl, Limits, Work};
 use crate::pipeline::audit::{self, Record};
 use crate::pipeline::authenticate::{Authenticator, Peer};
 use crate::pipeline::authorize::{Caller, Granted, authorize, authorize_path, permit};
-use crate::pipeline::impersonate::{Asked, impersonate};
+use crate::pipeline::impersonate::{ImpersonatedRequest, impersonate};
 use crate::pipeline::locate::locate;
 use crate::pipeline::route::{Document, ResourcePath, Route, Target, route, unserved};
 use crate::pipeline::service_account::Accounts;
@@ -73,11 +73,11 @@ pub struct App {
     /// Where every request is written down, if anywhere.
     pub audit: Option<Arc<audit::Sink>>,
     /// Seats for the work of requests.
-    pub shares: FlowControl,
+    pub flow_control: FlowControl,
     /// Every bound.
     pub limits: Limits,
     /// Who is connected.
-    pub guests: Arc<ConnectionTracker>,
+    pub connections: Arc<ConnectionTracker>,
 }
 
 /// The connection that a request came on.
@@ -86,7 +86,7 @@ pub struct Source {
     /// What the client showed when it connected.
     pub peer: Peer,
     /// The connection's entry in the connection tracker.
-    pub guest: Arc<TrackedConnection>,
+    pub connection: Arc<TrackedConnection>,
 }
 
 /// How long a request may take that says nothing about it.
@@ -165,8 +165,8 @@ where
         .authenticate(registry, &from.peer, headers)
         .await?;
     record.authenticated(&caller);
-    from.guest.prove(&caller.home)?;
-    let asked = Asked {
+    from.connection.authenticated(&caller.home)?;
+    let asked = ImpersonatedRequest {
         parts,
         query,
         route: &route,
@@ -196,13 +196,13 @@ where
                 return Err(StatusError::no_such_path());
             };
             let judged = authorize_path(registry, &principal, &space, "get", path).await;
-            record.judged(judged, |reason| reason)?;
+            record.authorized(judged, |reason| reason)?;
             let answer = describe(app, &principal, &document, &space, parts, query).await?;
-            Ok(answer.paced(app.shares.turns(&principal.home)))
+            Ok(answer.paced(app.flow_control.time_slices(&principal.home)))
         }
         Target::Resource(resource) => {
             let judged = authorize(registry, principal, spaces, resource, query).await;
-            let granted = record.judged(judged, Granted::reason)?;
+            let granted = record.authorized(judged, Granted::reason)?;
             let told = deprecation(&granted);
             let caller = Caller {
                 granted: &granted,
@@ -232,10 +232,10 @@ async fn describe(
             .answer(&app.registry, document, space, parts, query)
     };
     if defined && document.has_schemas() {
-        return cpu_bound::in_turn(&app.shares, &principal.home, make).await?;
+        return cpu_bound::run_with_seat(&app.flow_control, &principal.home, make).await?;
     }
     let work = Work::Read { objects: 1 };
-    let _seat = app.shares.enter(&principal.home, work).await?;
+    let _seat = app.flow_control.acquire(&principal.home, work).await?;
     make()
 }
 
@@ -256,7 +256,7 @@ where
         && !custom.is_ready()
     {
         let payer = &caller.principal().home;
-        cpu_bound::in_turn(&app.shares, payer, || custom.make_ready()).await?;
+        cpu_bound::run_with_seat(&app.flow_control, payer, || custom.make_ready()).await?;
     }
     let accepted = negotiate::accepted(&parts.headers, query, caller.path().asked())?;
     if caller.path().verb.reads() {
@@ -270,19 +270,24 @@ where
         .size_hint()
         .upper()
         .map_or(most, |bytes| bytes.min(most));
-    let _room = app.shares.enter(payer, Work::Receive { bytes }).await?;
+    let _room = app
+        .flow_control
+        .acquire(payer, Work::Receive { bytes })
+        .await?;
     record.reading();
     let body = receive(body, &app.limits).await?;
     let work = work_of(&app.registry, &caller, query);
     let context = caller.context;
-    context.acquire_seat(&app.shares, payer, work).await?;
+    context.acquire_seat(&app.flow_control, payer, work).await?;
     let written = write(app, caller, parts, query, accepted, record, body).await;
     context.release_seat().await;
     record.annotated(context.take_annotations());
     // Others may have something to say to whoever is refused, too.
     let warnings = context.take_warnings();
     match written {
-        Ok(answer) => Ok(answer.warned(warnings).paced(app.shares.turns(payer))),
+        Ok(answer) => Ok(answer
+            .warned(warnings)
+            .paced(app.flow_control.time_slices(payer))),
         Err(refusal) => Err(refusal.warned(warnings)),
     }
 }
@@ -322,14 +327,14 @@ async fn nothing_there(
     let spaces = locate(principal, asked.named);
     record.located(&spaces);
     let judged = match (asked.objects, &spaces) {
-        (Some(objects), spaces) => permit(registry, principal, spaces, &objects.act()).await,
+        (Some(objects), spaces) => permit(registry, principal, spaces, &objects.attributes()).await,
         (None, Spaces::One(space)) => {
             let verb = parts.method.as_str().to_ascii_lowercase();
             authorize_path(registry, principal, space, &verb, path).await
         }
         (None, Spaces::All) => return Ok(()),
     };
-    record.judged(judged, |reason| reason).map(drop)
+    record.authorized(judged, |reason| reason).map(drop)
 }
 
 /// Reads when there is a seat. What comes of it is sent in turns with others, if it is large.
@@ -339,22 +344,26 @@ async fn take_turns(
     query: &Query,
     accepted: Accepted,
 ) -> Result<Answer> {
-    let (shares, payer) = (&app.shares, &caller.principal().home);
+    let (flow_control, payer) = (&app.flow_control, &caller.principal().home);
     let watches = caller.path().verb == Verb::Watch;
-    let open = watches.then(|| shares.watch(payer)).transpose()?;
+    let open = watches
+        .then(|| flow_control.acquire_watch(payer))
+        .transpose()?;
     let work = work_of(&app.registry, &caller, query);
     if work.is_heavy() {
         // There are few seats for this: who sits on one must not wait.
-        let _waiting = shares.enter(payer, Work::Read { objects: 1 }).await?;
+        let _waiting = flow_control
+            .acquire(payer, Work::Read { objects: 1 })
+            .await?;
         read::await_requested_revision(&app.registry, query).await?;
     }
     let context = caller.context;
-    context.acquire_seat(shares, payer, work).await?;
+    context.acquire_seat(flow_control, payer, work).await?;
     let answer = read(app, caller, query, accepted).await;
     context.release_seat().await;
     let mut answer = answer?;
     if work.is_heavy() || !watches {
-        answer = answer.paced(shares.turns(payer));
+        answer = answer.paced(flow_control.time_slices(payer));
     }
     if let Some(open) = open {
         answer.body = answer.body.counted(open);

@@ -6,11 +6,11 @@ pub mod continue_token;
 mod conversion;
 pub mod definitions;
 pub mod encoding;
+pub mod fair_locks;
 pub(crate) mod hooks;
 pub(crate) mod publish;
 pub mod rbac_kinds;
 pub mod resource;
-pub mod turns;
 pub mod versions;
 
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use insula_store::{Key, Outcome, Store, Transaction};
 use tokio::sync::Notify;
 
 use crate::egress::Egress;
-use crate::registry::continue_token::Tokens;
+use crate::registry::continue_token::ContinueTokens;
 use crate::registry::definitions::Definitions;
+use crate::registry::fair_locks::FairLocks;
 use crate::registry::resource::Resource;
-use crate::registry::turns::Turnstiles;
 use crate::status::{Result, StatusError};
 use insula_cache::Keyed;
 use insula_cache::{Cache, Collection, SpaceState, Stored};
@@ -35,12 +35,12 @@ pub struct Registry {
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
     layout: Layout,
-    tokens: Tokens,
+    tokens: ContinueTokens,
     closing: Closing,
     definitions: Definitions,
     egress: Egress,
     root_ca: Option<Arc<str>>,
-    turns: Turnstiles,
+    namespace_locks: FairLocks,
     /// The revision of the last change that went through here.
     committed: AtomicU64,
 }
@@ -49,7 +49,7 @@ pub struct Registry {
 #[derive(Debug, Default)]
 pub struct Closing {
     closed: AtomicBool,
-    told: Notify,
+    signal: Notify,
 }
 
 impl Closing {
@@ -59,8 +59,8 @@ impl Closing {
     }
 
     /// Is notified when it does.
-    pub const fn told(&self) -> &Notify {
-        &self.told
+    pub const fn signal(&self) -> &Notify {
+        &self.signal
     }
 }
 
@@ -124,12 +124,12 @@ impl Registry {
             store,
             cache,
             layout,
-            tokens: Tokens::new(secret),
+            tokens: ContinueTokens::new(secret),
             closing: Closing::default(),
             definitions: Definitions::default(),
             egress,
             root_ca: root_ca.map(Arc::from),
-            turns: Turnstiles::default(),
+            namespace_locks: FairLocks::default(),
             committed: AtomicU64::new(0),
         }
     }
@@ -137,7 +137,7 @@ impl Registry {
     /// Ends all watches.
     pub fn close(&self) {
         self.closing.closed.store(true, Ordering::Release);
-        self.closing.told.notify_waiters();
+        self.closing.signal.notify_waiters();
     }
 
     /// Whether the server stops.
@@ -156,7 +156,7 @@ impl Registry {
     }
 
     /// Makes and checks continue tokens.
-    pub const fn tokens(&self) -> &Tokens {
+    pub const fn continue_tokens(&self) -> &ContinueTokens {
         &self.tokens
     }
 
@@ -176,8 +176,8 @@ impl Registry {
     }
 
     /// Turns at what only one can change at a time.
-    pub const fn turns(&self) -> &Turnstiles {
-        &self.turns
+    pub const fn namespace_locks(&self) -> &FairLocks {
+        &self.namespace_locks
     }
 
     /// How keys are made.

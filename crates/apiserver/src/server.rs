@@ -118,13 +118,13 @@ impl Server {
         let registry = Arc::new(registry);
         let accounts = options.accounts.map(Arc::new);
         let audit = options.audit.map(Arc::new);
-        let shares = FlowControl::new(&options.limits);
-        let guests = ConnectionTracker::new(options.limits.connections);
+        let flow_control = FlowControl::new(&options.limits);
+        let connections = ConnectionTracker::new(options.limits.connections);
         let metrics = Arc::new(Metrics::new(
             Arc::clone(&registry),
             audit.clone(),
-            shares.clone(),
-            Arc::clone(&guests),
+            flow_control.clone(),
+            Arc::clone(&connections),
         ));
         let address = listener.local_addr()?.to_string();
         let documents = Documents::new(
@@ -146,8 +146,8 @@ impl Server {
             metrics,
             accounts,
             audit,
-            shares,
-            guests,
+            flow_control,
+            connections,
             limits: options.limits,
         };
         Ok(Self {
@@ -205,7 +205,7 @@ impl Server {
                     Err(error) => {
                         // Out of file handles, most likely: others must end first.
                         tracing::warn!(%error, "a connection could not be accepted");
-                        app.guests.make_room();
+                        app.connections.evict_oldest();
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 },

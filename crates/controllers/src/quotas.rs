@@ -97,7 +97,7 @@ async fn recount(registry: &Registry, quota: &Address) -> Result<()> {
                 if turn.is_none() {
                     let namespace = quota.namespace.as_deref().map(Into::into);
                     let place = (quota.space.clone(), namespace);
-                    turn = Some(registry.turns().take(place).await);
+                    turn = Some(registry.namespace_locks().lock(place).await);
                 }
             }
         }
@@ -109,7 +109,7 @@ fn recounted(registry: &Registry, address: &Address, found: &Stored) -> Option<b
     let read = Quota::read(&found.tree());
     let namespace = address.namespace.as_deref().unwrap_or("");
     let recount = || usage::recount(registry.cache(), &address.space, namespace, &read);
-    let used = cpu_bound::aside(recount);
+    let used = cpu_bound::run_blocking(recount);
     let is_current = read.is_fully_counted() && read.used == used;
     (!is_current).then(|| quota::with_usage(found, &read, &used))
 }

@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use insula_apiserver::Registry;
 use insula_apiserver::pipeline::service_account::{
-    Account, Accounts, Bound, Issuer, KEPT_TOKEN, LAST_USED, Use, day,
+    Account, Accounts, Bound, Issuer, TOKEN_KEY, LAST_USED, TokenUse, day,
 };
 use insula_apiserver::registry::Address;
 use insula_apiserver::status::{Result, StatusError};
@@ -195,7 +195,7 @@ impl TokenSecrets<'_> {
         let right = right
             .iter()
             .all(|(key, value)| data_value(secret, key) == value);
-        let whole = right && !data_value(secret, KEPT_TOKEN).is_empty();
+        let whole = right && !data_value(secret, TOKEN_KEY).is_empty();
         !immutable && (!whole || annotation(secret, ACCOUNT_UID).is_none_or(str::is_empty))
     }
 
@@ -234,14 +234,14 @@ impl TokenSecrets<'_> {
         account: &Address,
         uid: &str,
     ) -> Result<()> {
-        let missing = data_value(secret, KEPT_TOKEN).is_empty();
+        let missing = data_value(secret, TOKEN_KEY).is_empty();
         let token = missing.then(|| self.sign(address, account, uid));
         let data = secret.entry("data").or_insert_with(|| json!({}));
         if data.is_null() {
             *data = json!({});
         }
         if let Some(token) = token {
-            data[KEPT_TOKEN] = STANDARD.encode(token?).into();
+            data[TOKEN_KEY] = STANDARD.encode(token?).into();
         }
         for (key, value) in self.expected_data(address) {
             data[key] = value.into();
@@ -262,11 +262,11 @@ impl TokenSecrets<'_> {
             namespace: account.namespace.clone().unwrap_or_default(),
             name: account.name.clone(),
             uid: uid.to_owned(),
-            bound: Bound::Kept(secret.name.clone()),
+            bound: Bound::LegacySecret(secret.name.clone()),
             node: None,
             id: None,
         };
-        self.issuer.sign(&account.to_kept(&secret.name))
+        self.issuer.sign(&account.to_legacy_claims(&secret.name))
     }
 }
 
@@ -283,7 +283,7 @@ pub async fn record_uses(registry: Arc<Registry>, accounts: Arc<Accounts>) {
     }
 }
 
-async fn record_use(registry: &Registry, used: &Use) -> Result<()> {
+async fn record_use(registry: &Registry, used: &TokenUse) -> Result<()> {
     let update = |secret: &Object| {
         let mut object = secret.clone();
         let metadata = object.entry("metadata").or_insert_with(|| json!({}));

@@ -13,7 +13,7 @@ use http::{Response, StatusCode};
 use crate::codec::body::Body;
 use crate::codec::gzip::gzip;
 use crate::codec::view::{self, View};
-use crate::flow_control::Turns;
+use crate::flow_control::TimeSlices;
 use crate::request::negotiate::{self, Accepted, Asked, Media};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
@@ -81,7 +81,7 @@ impl Answer {
 
     /// Sends a large body in turns with other spaces.
     #[must_use]
-    pub fn paced(mut self, turns: Turns) -> Self {
+    pub fn paced(mut self, turns: TimeSlices) -> Self {
         self.body = self.body.paced(turns);
         self
     }

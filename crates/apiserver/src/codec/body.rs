@@ -8,7 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::Stream;
 use http_body::{Frame, SizeHint};
 
-use crate::flow_control::{Seat, Turns};
+use crate::flow_control::{Seat, TimeSlices};
 use crate::registry::resource::Resource;
 use insula_cache::Stored;
 
@@ -31,7 +31,7 @@ pub enum Body {
 pub struct Paced {
     body: Body,
     /// The turn, held while there is something to send.
-    turns: Option<Turns>,
+    turns: Option<TimeSlices>,
 }
 
 /// A body, and the seat that it holds.
@@ -65,7 +65,7 @@ impl Body {
 
     /// Sends the body in turns, if it is large.
     #[must_use]
-    pub fn paced(self, turns: Turns) -> Self {
+    pub fn paced(self, turns: TimeSlices) -> Self {
         match http_body::Body::size_hint(&self).exact() {
             Some(length) if length < MIN_PACED => self,
             _ => {

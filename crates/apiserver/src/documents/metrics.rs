@@ -16,8 +16,8 @@ pub struct Metrics {
     requests: [[AtomicU64; 5]; METHODS.len()],
     registry: Arc<Registry>,
     audit: Option<Arc<audit::Sink>>,
-    shares: FlowControl,
-    guests: Arc<ConnectionTracker>,
+    flow_control: FlowControl,
+    connections: Arc<ConnectionTracker>,
 }
 
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "other"];
@@ -27,15 +27,15 @@ impl Metrics {
     pub fn new(
         registry: Arc<Registry>,
         audit: Option<Arc<audit::Sink>>,
-        shares: FlowControl,
-        guests: Arc<ConnectionTracker>,
+        flow_control: FlowControl,
+        connections: Arc<ConnectionTracker>,
     ) -> Self {
         Self {
             requests: Default::default(),
             registry,
             audit,
-            shares,
-            guests,
+            flow_control,
+            connections,
         }
     }
 
@@ -70,8 +70,8 @@ impl Metrics {
         if let Some(audit) = &self.audit {
             audit_text(audit.counts(), &mut text);
         }
-        write_seats(&mut text, &self.shares);
-        write_connections(&mut text, &self.guests);
+        write_seats(&mut text, &self.flow_control);
+        write_connections(&mut text, &self.connections);
         text
     }
 }
@@ -96,8 +96,8 @@ fn audit_text(counts: audit::Counts, text: &mut String) {
     }
 }
 
-fn write_seats(text: &mut String, shares: &FlowControl) {
-    let seat_stats = shares.seat_stats();
+fn write_seats(text: &mut String, flow_control: &FlowControl) {
+    let seat_stats = flow_control.seat_stats();
     let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(&SeatStats) -> u64| {
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
         for (work, glance) in &seat_stats {
@@ -115,8 +115,8 @@ fn write_seats(text: &mut String, shares: &FlowControl) {
     family(name, "counter", help, &|glance| glance.refused);
 }
 
-fn write_connections(text: &mut String, guests: &ConnectionTracker) {
-    let open = guests.open();
+fn write_connections(text: &mut String, connections: &ConnectionTracker) {
+    let open = connections.open();
     write!(
         text,
         "# HELP insula_connections Open connections.\n\
@@ -126,7 +126,7 @@ fn write_connections(text: &mut String, guests: &ConnectionTracker) {
          # TYPE insula_connections_ended_total counter\n"
     )
     .ok();
-    for (reason, count) in guests.ended() {
+    for (reason, count) in connections.ended() {
         let labels = format!("reason=\"{reason}\"");
         writeln!(text, "insula_connections_ended_total{{{labels}}} {count}").ok();
     }

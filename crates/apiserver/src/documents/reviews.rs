@@ -11,7 +11,7 @@ use crate::codec::answer::Answer;
 use crate::codec::input::{self, Sent};
 use crate::codec::view::View;
 use crate::pipeline::authenticate::Authenticator;
-use crate::pipeline::authorize::{Granted, enters};
+use crate::pipeline::authorize::{Granted, may_enter_space};
 use crate::registry::Registry;
 use crate::request::negotiate::{Accepted, Form};
 use crate::request::query::{Query, WriteOptions};
@@ -134,7 +134,7 @@ async fn token_review(
             })
         }
         Ok(_) => refused("invalid bearer token"),
-        Err(unknown) => refused(unknown.told_in(granted.spaces())),
+        Err(unknown) => refused(unknown.message_in(granted.spaces())),
     })
 }
 
@@ -142,7 +142,9 @@ async fn token_review(
 /// the name.
 async fn is_known(registry: &Registry, granted: &Granted, principal: &Principal) -> Result<bool> {
     match granted.spaces() {
-        Spaces::One(space) if *space == principal.home => enters(registry, principal, space).await,
+        Spaces::One(space) if *space == principal.home => {
+            may_enter_space(registry, principal, space).await
+        }
         _ => Ok(false),
     }
 }

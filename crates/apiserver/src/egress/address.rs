@@ -36,7 +36,7 @@ impl Rules {
         let mut last = refused();
         for address in found.filter(|address| self.allows(space, *address)) {
             match TcpStream::connect(address).await {
-                Ok(stream) if self.leads_away(space, &stream) => return Ok(stream),
+                Ok(stream) if self.is_foreign(space, &stream) => return Ok(stream),
                 Ok(_) => last = refused(),
                 Err(error) => last = format!("dial tcp {address}: {}", failed(&error)),
             }
@@ -63,7 +63,7 @@ impl Rules {
 
     /// Whether the other end is not this machine: a server that listens on all its addresses
     /// does not know them, but a connection to oneself begins where it ends.
-    fn leads_away(&self, space: &Space, stream: &TcpStream) -> bool {
+    fn is_foreign(&self, space: &Space, stream: &TcpStream) -> bool {
         let (Ok(here), Ok(there)) = (stream.local_addr(), stream.peer_addr()) else {
             return false;
         };

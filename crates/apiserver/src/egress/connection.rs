@@ -72,7 +72,7 @@ impl Connection {
     pub async fn send(
         &mut self,
         request: http::Request<Full<Bytes>>,
-        largest: usize,
+        max_bytes: usize,
     ) -> Result<Reply, Failure> {
         let reused = !std::mem::take(&mut self.new);
         let sender = &mut self.sender;
@@ -83,8 +83,8 @@ impl Connection {
                 why: failed(&error),
             })?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, largest).collect().await;
-            let body = body.map_err(|error| cut(error, largest))?;
+            let body = Limited::new(body, max_bytes).collect().await;
+            let body = body.map_err(|error| cut(error, max_bytes))?;
             let of = head.headers.get(CONTENT_TYPE);
             Ok(Reply {
                 code: head.status.as_u16(),
@@ -119,9 +119,9 @@ fn failed(error: &hyper::Error) -> String {
     }
 }
 
-fn cut(error: Box<dyn std::error::Error + Send + Sync>, largest: usize) -> Failure {
+fn cut(error: Box<dyn std::error::Error + Send + Sync>, max_bytes: usize) -> Failure {
     let why = if error.is::<LengthLimitError>() {
-        format!("the answer is longer than {largest} bytes")
+        format!("the answer is longer than {max_bytes} bytes")
     } else if error.is::<hyper::Error>() {
         "unexpected EOF".to_owned()
     } else {

@@ -13,7 +13,7 @@ use super::service::Backend;
 use super::target::Target;
 
 /// How long a connection is kept: less than most servers keep theirs.
-const KEPT: Duration = Duration::from_secs(50);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Connections, those that were used last at the end. Nothing runs for them: they are looked
 /// at when the next call is made, by whomever.
@@ -81,7 +81,10 @@ impl Pool {
 }
 
 fn drop_old(idle: &mut VecDeque<Idle>) {
-    while idle.front().is_some_and(|one| one.since.elapsed() > KEPT) {
+    while idle
+        .front()
+        .is_some_and(|one| one.since.elapsed() > IDLE_TIMEOUT)
+    {
         idle.pop_front();
     }
 }

@@ -48,8 +48,8 @@ struct Service<'a> {
 
 impl<'a> Target<'a> {
     /// Of a call that may take so long, which the webhook is told.
-    pub fn of(endpoint: &'a Endpoint, patience: Duration) -> Result<Self, CallError> {
-        let seconds = patience.as_secs() + u64::from(patience.subsec_nanos() > 0);
+    pub fn of(endpoint: &'a Endpoint, timeout: Duration) -> Result<Self, CallError> {
+        let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
         let with_query = |path: &str| format!("{}?timeout={seconds}s", clean(path));
         match endpoint {
             Endpoint::Url(url) => {

@@ -19,7 +19,7 @@ pub(super) struct Trusts {
 }
 
 /// How many configurations are remembered; they are soon made again.
-const REMEMBERED: usize = 256;
+const MAX_CACHED: usize = 256;
 
 impl Trusts {
     /// One that believes whom the bundle vouches for, or whom the machine believes.
@@ -30,7 +30,7 @@ impl Trusts {
             return Ok(connector.clone());
         }
         let connector = connector(bundle)?;
-        if made.len() >= REMEMBERED {
+        if made.len() >= MAX_CACHED {
             made.clear();
         }
         made.insert(key, connector.clone());

@@ -21,23 +21,23 @@ use crate::status::{Result, StatusError};
 #[derive(Debug)]
 pub struct ConnectionTracker {
     limits: Connections,
-    rooms: Mutex<Rooms>,
-    counted: Counted,
+    state: Mutex<State>,
+    counters: Counters,
 }
 
 #[derive(Debug, Default)]
-struct Rooms {
+struct State {
     arrived: u64,
     open: usize,
     handshakes: BTreeMap<u64, Weak<TrackedConnection>>,
-    strangers: BTreeMap<u64, Weak<TrackedConnection>>,
+    unauthenticated: BTreeMap<u64, Weak<TrackedConnection>>,
     spaces: HashMap<Space, u32>,
 }
 
 #[derive(Debug, Default)]
-struct Counted {
-    turned_away: AtomicU64,
-    displaced: AtomicU64,
+struct Counters {
+    rejected: AtomicU64,
+    evicted: AtomicU64,
     too_slow: AtomicU64,
     too_many: AtomicU64,
 }
@@ -45,17 +45,17 @@ struct Counted {
 /// One connection.
 #[derive(Debug)]
 pub struct TrackedConnection {
-    guests: Arc<ConnectionTracker>,
+    tracker: Arc<ConnectionTracker>,
     number: u64,
     /// Whose it is, once that was proved.
     space: OnceLock<Space>,
-    visits: Mutex<Visits>,
-    leave: Notify,
+    requests: Mutex<Requests>,
+    eviction: Notify,
 }
 
 #[derive(Debug)]
-struct Visits {
-    requests: Vec<Request>,
+struct Requests {
+    requests: Vec<TrackedRequest>,
     began: u64,
     /// When the last request ended.
     idle_since: Instant,
@@ -63,35 +63,35 @@ struct Visits {
 
 /// A request that is not over.
 #[derive(Debug)]
-struct Request {
+struct TrackedRequest {
     number: u64,
     stage: Stage,
 }
 
 #[derive(Debug)]
 enum Stage {
-    Worked,
+    Processing,
     /// Something of its answer was taken then.
-    Sent(Instant),
-    Watched,
+    Sending(Instant),
+    Watching,
 }
 
 /// A request on a connection; it is over when this value goes.
 #[derive(Debug)]
 pub struct InFlight {
-    guest: Arc<TrackedConnection>,
+    connection: Arc<TrackedConnection>,
     number: u64,
 }
 
 /// What is to become of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConnectionAction {
     /// It may stay; look again then.
-    Stay(Instant),
+    CheckAgain(Instant),
     /// It is to end after what is under way.
-    Finish,
+    Drain,
     /// It is to end now.
-    Cut,
+    Abort,
 }
 
 impl ConnectionTracker {
@@ -99,39 +99,39 @@ impl ConnectionTracker {
     pub fn new(limits: Connections) -> Arc<Self> {
         Arc::new(Self {
             limits,
-            rooms: Mutex::default(),
-            counted: Counted::default(),
+            state: Mutex::default(),
+            counters: Counters::default(),
         })
     }
 
     /// A connection more, which begins with a handshake. `None` if there is no room, and
     /// nobody who must make room.
-    pub fn arrive(self: &Arc<Self>) -> Option<Arc<TrackedConnection>> {
-        let mut rooms = self.lock();
-        let mut displaced = Vec::new();
-        if rooms.open >= self.limits.total && !rooms.displace_stranger(&mut displaced) {
-            drop(rooms);
-            self.counted.turned_away.fetch_add(1, Ordering::Relaxed);
+    pub fn accept(self: &Arc<Self>) -> Option<Arc<TrackedConnection>> {
+        let mut state = self.lock();
+        let mut evicted = Vec::new();
+        if state.open >= self.limits.total && !state.evict_unauthenticated(&mut evicted) {
+            drop(state);
+            self.counters.rejected.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        if rooms.handshakes.len() >= self.limits.handshakes.max(1) {
-            rooms.displace(|rooms| &mut rooms.handshakes, &mut displaced);
+        if state.handshakes.len() >= self.limits.handshakes.max(1) {
+            state.evict(|state| &mut state.handshakes, &mut evicted);
         }
-        rooms.arrived += 1;
-        rooms.open += 1;
-        let number = rooms.arrived;
-        let guest = Arc::new(TrackedConnection::new(Arc::clone(self), number));
-        rooms.handshakes.insert(number, Arc::downgrade(&guest));
-        drop(rooms);
-        self.send_away(displaced);
-        Some(guest)
+        state.arrived += 1;
+        state.open += 1;
+        let number = state.arrived;
+        let connection = Arc::new(TrackedConnection::new(Arc::clone(self), number));
+        state.handshakes.insert(number, Arc::downgrade(&connection));
+        drop(state);
+        self.notify_evicted(evicted);
+        Some(connection)
     }
 
     /// Makes room because the machine has none: who has been a stranger longest goes.
-    pub fn make_room(&self) {
-        let mut displaced = Vec::new();
-        self.lock().displace_stranger(&mut displaced);
-        self.send_away(displaced);
+    pub fn evict_oldest(&self) {
+        let mut evicted = Vec::new();
+        self.lock().evict_unauthenticated(&mut evicted);
+        self.notify_evicted(evicted);
     }
 
     /// How many connections are open.
@@ -143,102 +143,105 @@ impl ConnectionTracker {
     pub fn ended(&self) -> [(&'static str, u64); 4] {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
-            ("no_room", of(&self.counted.turned_away)),
-            ("displaced", of(&self.counted.displaced)),
-            ("too_slow", of(&self.counted.too_slow)),
-            ("too_many_of_space", of(&self.counted.too_many)),
+            ("no_room", of(&self.counters.rejected)),
+            ("displaced", of(&self.counters.evicted)),
+            ("too_slow", of(&self.counters.too_slow)),
+            ("too_many_of_space", of(&self.counters.too_many)),
         ]
     }
 
     /// Counts one that was too slow.
-    pub fn too_slow(&self) {
-        self.counted.too_slow.fetch_add(1, Ordering::Relaxed);
+    pub fn count_too_slow(&self) {
+        self.counters.too_slow.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn send_away(&self, displaced: Vec<Arc<TrackedConnection>>) {
-        for guest in displaced {
-            self.counted.displaced.fetch_add(1, Ordering::Relaxed);
-            guest.leave.notify_one();
+    fn notify_evicted(&self, evicted: Vec<Arc<TrackedConnection>>) {
+        for connection in evicted {
+            self.counters.evicted.fetch_add(1, Ordering::Relaxed);
+            connection.eviction.notify_one();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Rooms> {
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Rooms {
-    fn displace_stranger(&mut self, displaced: &mut Vec<Arc<TrackedConnection>>) -> bool {
-        self.displace(|rooms| &mut rooms.strangers, displaced)
-            || self.displace(|rooms| &mut rooms.handshakes, displaced)
+impl State {
+    fn evict_unauthenticated(&mut self, evicted: &mut Vec<Arc<TrackedConnection>>) -> bool {
+        self.evict(|state| &mut state.unauthenticated, evicted)
+            || self.evict(|state| &mut state.handshakes, evicted)
     }
 
     /// Takes the one out of a room who has been in it longest.
-    fn displace(
+    fn evict(
         &mut self,
-        room: impl Fn(&mut Self) -> &mut BTreeMap<u64, Weak<TrackedConnection>>,
-        displaced: &mut Vec<Arc<TrackedConnection>>,
+        group: impl Fn(&mut Self) -> &mut BTreeMap<u64, Weak<TrackedConnection>>,
+        evicted: &mut Vec<Arc<TrackedConnection>>,
     ) -> bool {
-        let Some((_, guest)) = room(self).pop_first() else {
+        let Some((_, connection)) = group(self).pop_first() else {
             return false;
         };
         self.open -= 1;
-        displaced.extend(guest.upgrade());
+        evicted.extend(connection.upgrade());
         true
     }
 }
 
 impl TrackedConnection {
-    fn new(guests: Arc<ConnectionTracker>, number: u64) -> Self {
+    fn new(tracker: Arc<ConnectionTracker>, number: u64) -> Self {
         Self {
-            guests,
+            tracker,
             number,
             space: OnceLock::new(),
-            visits: Mutex::new(Visits {
+            requests: Mutex::new(Requests {
                 requests: Vec::new(),
                 began: 0,
                 idle_since: Instant::now(),
             }),
-            leave: Notify::new(),
+            eviction: Notify::new(),
         }
     }
 
     /// The handshake is over.
-    pub fn shaken(&self) {
-        let mut rooms = self.guests.lock();
-        let Some(guest) = rooms.handshakes.remove(&self.number) else {
+    pub fn handshake_done(&self) {
+        let mut state = self.tracker.lock();
+        let Some(connection) = state.handshakes.remove(&self.number) else {
             return;
         };
-        let mut displaced = Vec::new();
-        if rooms.strangers.len() >= self.guests.limits.strangers.max(1) {
-            rooms.displace(|rooms| &mut rooms.strangers, &mut displaced);
+        let mut evicted = Vec::new();
+        if state.unauthenticated.len() >= self.tracker.limits.unauthenticated.max(1) {
+            state.evict(|state| &mut state.unauthenticated, &mut evicted);
         }
-        rooms.strangers.insert(self.number, guest);
-        drop(rooms);
-        self.guests.send_away(displaced);
+        state.unauthenticated.insert(self.number, connection);
+        drop(state);
+        self.tracker.notify_evicted(evicted);
     }
 
     /// Somebody of `space` has proved it on this connection. Whoever does so first counts.
     ///
     /// If the space has too many already, the connection stays a stranger's: it may ask
     /// again, and makes room for others if they need it.
-    pub fn prove(&self, space: &Space) -> Result<()> {
+    pub fn authenticated(&self, space: &Space) -> Result<()> {
         if self.space.get().is_some() {
             return Ok(());
         }
-        let mut rooms = self.guests.lock();
-        if !rooms.strangers.contains_key(&self.number) {
+        let mut state = self.tracker.lock();
+        if !state.unauthenticated.contains_key(&self.number) {
             // Somebody else was first, or it was displaced and ends anyway.
             return Ok(());
         }
-        let others = rooms.spaces.get(space).copied().unwrap_or(0);
-        if others >= self.guests.limits.each {
-            drop(rooms);
-            self.guests.counted.too_many.fetch_add(1, Ordering::Relaxed);
+        let others = state.spaces.get(space).copied().unwrap_or(0);
+        if others >= self.tracker.limits.each {
+            drop(state);
+            self.tracker
+                .counters
+                .too_many
+                .fetch_add(1, Ordering::Relaxed);
             return Err(StatusError::overloaded());
         }
-        rooms.strangers.remove(&self.number);
-        rooms.spaces.insert(space.clone(), others + 1);
+        state.unauthenticated.remove(&self.number);
+        state.spaces.insert(space.clone(), others + 1);
         // Nobody else sets it: that takes the lock and a place among the strangers.
         self.space.get_or_init(|| space.clone());
         Ok(())
@@ -246,78 +249,80 @@ impl TrackedConnection {
 
     /// A request begins.
     pub fn begin(self: &Arc<Self>) -> InFlight {
-        let mut visits = self.visits();
-        visits.began += 1;
-        let number = visits.began;
-        visits.requests.push(Request {
+        let mut requests = self.requests();
+        requests.began += 1;
+        let number = requests.began;
+        requests.requests.push(TrackedRequest {
             number,
-            stage: Stage::Worked,
+            stage: Stage::Processing,
         });
-        drop(visits);
+        drop(requests);
         InFlight {
-            guest: Arc::clone(self),
+            connection: Arc::clone(self),
             number,
         }
     }
 
     /// Is done when it has to go at once.
-    pub async fn displaced(&self) {
-        self.leave.notified().await;
+    pub async fn evicted(&self) {
+        self.eviction.notified().await;
     }
 
     /// Whether it may stay.
-    pub fn judge(&self, now: Instant) -> Verdict {
-        let limits = &self.guests.limits;
-        let visits = self.visits();
-        if visits.requests.is_empty() {
+    pub fn check_timeouts(&self, now: Instant) -> ConnectionAction {
+        let limits = &self.tracker.limits;
+        let requests = self.requests();
+        if requests.requests.is_empty() {
             let patience = match self.space.get() {
                 Some(_) => limits.idle,
-                None => limits.stranger,
+                None => limits.unauthenticated_timeout,
             };
-            let until = visits.idle_since + patience;
+            let until = requests.idle_since + patience;
             return match until <= now {
-                true => Verdict::Finish,
+                true => ConnectionAction::Drain,
                 // What begins in the meantime must be looked at in time.
-                false => Verdict::Stay(until.min(now + limits.stalled)),
+                false => ConnectionAction::CheckAgain(until.min(now + limits.stalled)),
             };
         }
-        let sent = visits
+        let sent = requests
             .requests
             .iter()
             .filter_map(|request| match request.stage {
-                Stage::Sent(at) => Some(at),
-                Stage::Worked | Stage::Watched => None,
+                Stage::Sending(at) => Some(at),
+                Stage::Processing | Stage::Watching => None,
             });
         match sent.min() {
-            Some(at) if at + limits.stalled <= now => Verdict::Cut,
-            Some(at) => Verdict::Stay(at + limits.stalled),
+            Some(at) if at + limits.stalled <= now => ConnectionAction::Abort,
+            Some(at) => ConnectionAction::CheckAgain(at + limits.stalled),
             // Whatever comes next comes after this.
-            None => Verdict::Stay(now + limits.stalled.min(limits.stranger)),
+            None => ConnectionAction::CheckAgain(
+                now + limits.stalled.min(limits.unauthenticated_timeout),
+            ),
         }
     }
 
-    fn visits(&self) -> MutexGuard<'_, Visits> {
-        self.visits.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for TrackedConnection {
     fn drop(&mut self) {
-        let mut rooms = self.guests.lock();
+        let mut state = self.tracker.lock();
         if let Some(space) = self.space.get() {
-            if let Some(count) = rooms.spaces.get_mut(space) {
+            if let Some(count) = state.spaces.get_mut(space) {
                 *count -= 1;
                 if *count == 0 {
-                    rooms.spaces.remove(space);
+                    state.spaces.remove(space);
                 }
             }
-            rooms.open -= 1;
+            state.open -= 1;
             return;
         }
-        let shook = rooms.handshakes.remove(&self.number).is_some();
+        let in_handshake = state.handshakes.remove(&self.number).is_some();
         // One that was displaced is in no room, and counted out.
-        if shook || rooms.strangers.remove(&self.number).is_some() {
-            rooms.open -= 1;
+        if in_handshake || state.unauthenticated.remove(&self.number).is_some() {
+            state.open -= 1;
         }
     }
 }
@@ -325,21 +330,21 @@ impl Drop for TrackedConnection {
 impl InFlight {
     /// The answer is made; an endless one may be read as slowly as its client likes.
     pub fn answer(&self, endless: bool) {
-        self.enter(match endless {
-            true => Stage::Watched,
-            false => Stage::Sent(Instant::now()),
+        self.set_stage(match endless {
+            true => Stage::Watching,
+            false => Stage::Sending(Instant::now()),
         });
     }
 
     /// Something of the answer was taken.
     pub fn progress(&self) {
-        self.enter(Stage::Sent(Instant::now()));
+        self.set_stage(Stage::Sending(Instant::now()));
     }
 
-    fn enter(&self, stage: Stage) {
-        let mut visits = self.guest.visits();
-        let mine = |request: &&mut Request| request.number == self.number;
-        if let Some(request) = visits.requests.iter_mut().find(mine) {
+    fn set_stage(&self, stage: Stage) {
+        let mut requests = self.connection.requests();
+        let mine = |request: &&mut TrackedRequest| request.number == self.number;
+        if let Some(request) = requests.requests.iter_mut().find(mine) {
             request.stage = stage;
         }
     }
@@ -347,12 +352,12 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut visits = self.guest.visits();
-        visits
+        let mut requests = self.connection.requests();
+        requests
             .requests
             .retain(|request| request.number != self.number);
-        if visits.requests.is_empty() {
-            visits.idle_since = Instant::now();
+        if requests.requests.is_empty() {
+            requests.idle_since = Instant::now();
         }
     }
 }
@@ -365,16 +370,16 @@ mod tests {
 
     use super::*;
 
-    fn guests(
+    fn tracker(
         total: usize,
         handshakes: usize,
-        strangers: usize,
+        unauthenticated: usize,
         each: u32,
     ) -> Arc<ConnectionTracker> {
         ConnectionTracker::new(Connections {
             total,
             handshakes,
-            strangers,
+            unauthenticated,
             each,
             ..Connections::default()
         })
@@ -384,113 +389,124 @@ mod tests {
         Space::parse(name).unwrap()
     }
 
-    fn known(guests: &Arc<ConnectionTracker>, name: &str) -> Arc<TrackedConnection> {
-        let guest = guests.arrive().unwrap();
-        guest.shaken();
-        guest.prove(&space(name)).unwrap();
-        guest
+    fn known(tracker: &Arc<ConnectionTracker>, name: &str) -> Arc<TrackedConnection> {
+        let connection = tracker.accept().unwrap();
+        connection.handshake_done();
+        connection.authenticated(&space(name)).unwrap();
+        connection
     }
 
-    fn is_displaced(guest: &TrackedConnection) -> bool {
-        guest.displaced().now_or_never().is_some()
+    fn is_displaced(connection: &TrackedConnection) -> bool {
+        connection.evicted().now_or_never().is_some()
     }
 
     #[tokio::test]
     async fn who_shakes_hands_longest_makes_room() {
-        let guests = guests(100, 2, 100, 100);
-        let all = [1, 2, 3].map(|_| guests.arrive().unwrap());
+        let tracker = tracker(100, 2, 100, 100);
+        let all = [1, 2, 3].map(|_| tracker.accept().unwrap());
         assert_eq!(
             all.each_ref().map(|one| is_displaced(one)),
             [true, false, false]
         );
-        assert_eq!(guests.open(), 2);
+        assert_eq!(tracker.open(), 2);
     }
 
     #[tokio::test]
     async fn a_flood_of_strangers_displaces_strangers_and_nobody_who_is_known() {
-        let guests = guests(3, 100, 100, 100);
-        let friend = known(&guests, "t1");
+        let tracker = tracker(3, 100, 100, 100);
+        let friend = known(&tracker, "t1");
         let flood: Vec<_> = (0..50)
             .map(|_| {
-                let guest = guests.arrive().unwrap();
-                guest.shaken();
-                guest
+                let connection = tracker.accept().unwrap();
+                connection.handshake_done();
+                connection
             })
             .collect();
         assert!(!is_displaced(&friend));
-        assert_eq!(flood.iter().filter(|guest| is_displaced(guest)).count(), 48);
-        assert_eq!(guests.open(), 3);
+        assert_eq!(
+            flood
+                .iter()
+                .filter(|connection| is_displaced(connection))
+                .count(),
+            48
+        );
+        assert_eq!(tracker.open(), 3);
         drop((friend, flood));
-        assert_eq!(guests.open(), 0);
+        assert_eq!(tracker.open(), 0);
     }
 
     #[tokio::test]
     async fn a_space_has_so_many_connections_and_leaves_the_others_theirs() {
-        let guests = guests(100, 100, 100, 2);
-        let mine = [1, 2].map(|_| known(&guests, "t1"));
-        let third = guests.arrive().unwrap();
-        third.shaken();
-        assert_eq!(third.prove(&space("t1")).unwrap_err().code, 429);
-        let _other = known(&guests, "t2");
+        let tracker = tracker(100, 100, 100, 2);
+        let mine = [1, 2].map(|_| known(&tracker, "t1"));
+        let third = tracker.accept().unwrap();
+        third.handshake_done();
+        assert_eq!(third.authenticated(&space("t1")).unwrap_err().code, 429);
+        let _other = known(&tracker, "t2");
         drop(mine);
-        assert_eq!(third.prove(&space("t1")), Ok(()));
-        assert_eq!(guests.lock().spaces[&space("t1")], 1);
+        assert_eq!(third.authenticated(&space("t1")), Ok(()));
+        assert_eq!(tracker.lock().spaces[&space("t1")], 1);
     }
 
     #[tokio::test]
     async fn when_everybody_is_known_who_comes_last_is_turned_away() {
-        let guests = guests(2, 100, 100, 100);
-        let _known = [known(&guests, "t1"), known(&guests, "t2")];
-        assert!(guests.arrive().is_none());
-        assert_eq!(guests.ended()[0], ("no_room", 1));
+        let tracker = tracker(2, 100, 100, 100);
+        let _known = [known(&tracker, "t1"), known(&tracker, "t2")];
+        assert!(tracker.accept().is_none());
+        assert_eq!(tracker.ended()[0], ("no_room", 1));
     }
 
     #[tokio::test]
     async fn nobody_is_kept_in_any_book_after_leaving() {
-        let guests = guests(100, 2, 2, 2);
+        let tracker = tracker(100, 2, 2, 2);
         for round in 0..200 {
-            let arrived: Vec<_> = (0..5).filter_map(|_| guests.arrive()).collect();
-            for (number, guest) in arrived.iter().enumerate() {
+            let arrived: Vec<_> = (0..5).filter_map(|_| tracker.accept()).collect();
+            for (number, connection) in arrived.iter().enumerate() {
                 if (round + number) % 2 == 0 {
-                    guest.shaken();
+                    connection.handshake_done();
                 }
                 if (round + number) % 3 == 0 {
-                    guest.prove(&space("t1")).ok();
+                    connection.authenticated(&space("t1")).ok();
                 }
             }
         }
-        let rooms = guests.lock();
-        assert_eq!(rooms.open, 0);
-        assert!(rooms.handshakes.is_empty() && rooms.strangers.is_empty());
-        assert!(rooms.spaces.is_empty());
+        let state = tracker.lock();
+        assert_eq!(state.open, 0);
+        assert!(state.handshakes.is_empty() && state.unauthenticated.is_empty());
+        assert!(state.spaces.is_empty());
     }
 
     #[tokio::test]
     async fn a_connection_ends_when_nothing_happens_on_it_but_not_under_a_watch() {
-        let guests = guests(10, 10, 10, 10);
-        let limits = guests.limits;
-        let (guest, stranger) = (known(&guests, "t1"), guests.arrive().unwrap());
+        let tracker = tracker(10, 10, 10, 10);
+        let limits = tracker.limits;
+        let (connection, unauthenticated_timeout) =
+            (known(&tracker, "t1"), tracker.accept().unwrap());
         let later = |time: Duration| Instant::now() + time + Duration::from_secs(1);
-        let judged = |guest: &TrackedConnection, time| match guest.judge(later(time)) {
-            Verdict::Stay(_) => "stay",
-            Verdict::Finish => "finish",
-            Verdict::Cut => "cut",
-        };
-        assert_eq!(judged(&stranger, Duration::ZERO), "stay");
-        assert_eq!(judged(&stranger, limits.stranger), "finish");
-        assert_eq!(judged(&guest, limits.stranger), "stay");
-        assert_eq!(judged(&guest, limits.idle), "finish");
-        let watch = guest.begin();
+        let action =
+            |connection: &TrackedConnection, time| match connection.check_timeouts(later(time)) {
+                ConnectionAction::CheckAgain(_) => "stay",
+                ConnectionAction::Drain => "finish",
+                ConnectionAction::Abort => "cut",
+            };
+        assert_eq!(action(&unauthenticated_timeout, Duration::ZERO), "stay");
+        assert_eq!(
+            action(&unauthenticated_timeout, limits.unauthenticated_timeout),
+            "finish"
+        );
+        assert_eq!(action(&connection, limits.unauthenticated_timeout), "stay");
+        assert_eq!(action(&connection, limits.idle), "finish");
+        let watch = connection.begin();
         watch.answer(true);
-        assert_eq!(judged(&guest, limits.idle * 10), "stay");
-        let list = guest.begin();
-        assert_eq!(judged(&guest, limits.stalled), "stay");
+        assert_eq!(action(&connection, limits.idle * 10), "stay");
+        let list = connection.begin();
+        assert_eq!(action(&connection, limits.stalled), "stay");
         list.answer(false);
-        assert_eq!(judged(&guest, Duration::ZERO), "stay");
-        assert_eq!(judged(&guest, limits.stalled), "cut");
+        assert_eq!(action(&connection, Duration::ZERO), "stay");
+        assert_eq!(action(&connection, limits.stalled), "cut");
         drop(list);
-        assert_eq!(judged(&guest, limits.stalled), "stay");
+        assert_eq!(action(&connection, limits.stalled), "stay");
         drop(watch);
-        assert_eq!(judged(&guest, limits.idle), "finish");
+        assert_eq!(action(&connection, limits.idle), "finish");
     }
 }

@@ -12,7 +12,7 @@ use crate::flow_control::FlowControl;
 use crate::status::Result;
 
 /// Does something that takes long, while other threads take over what this one had to do.
-pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+pub fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
@@ -26,13 +26,13 @@ pub fn aside<T>(work: impl FnOnce() -> T) -> T {
 /// # Errors
 ///
 /// If too many wait for that.
-pub async fn in_turn<T>(
-    shares: &FlowControl,
+pub async fn run_with_seat<T>(
+    flow_control: &FlowControl,
     space: &Space,
     work: impl FnOnce() -> T + Send,
 ) -> Result<T> {
-    let _seat = shares.toil(space).await?;
-    Ok(aside(work))
+    let _seat = flow_control.acquire_heavy(space).await?;
+    Ok(run_blocking(work))
 }
 
 #[cfg(test)]
@@ -46,7 +46,9 @@ mod tests {
     async fn while_something_takes_long_others_are_served() {
         let (send, receive) = mpsc::channel();
         let work =
-            tokio::spawn(async move { aside(|| receive.recv_timeout(Duration::from_secs(30))) });
+            tokio::spawn(
+                async move { run_blocking(|| receive.recv_timeout(Duration::from_secs(30))) },
+            );
         let other = tokio::spawn(async move { send.send(7) });
         assert_eq!(other.await.unwrap(), Ok(()));
         assert_eq!(work.await.unwrap(), Ok(7));

@@ -36,24 +36,24 @@ pub struct Pool {
 #[derive(Debug)]
 struct State {
     free: u32,
-    lanes: HashMap<Space, Lane>,
+    queues: HashMap<Space, SpaceQueue>,
     /// The spaces whose first in the queue may have a seat once enough are free.
-    turns: VecDeque<Space>,
+    ready: VecDeque<Space>,
     waiting: usize,
-    tickets: u64,
+    next_number: u64,
 }
 
 /// Those of one space.
 #[derive(Debug, Default)]
-struct Lane {
+struct SpaceQueue {
     used: u32,
-    queue: VecDeque<Ticket>,
+    queue: VecDeque<QueuedRequest>,
     /// Whether it is among the turns: its first would not exceed what one space may have.
-    has_turn: bool,
+    is_ready: bool,
 }
 
 #[derive(Debug)]
-struct Ticket {
+struct QueuedRequest {
     number: u64,
     cost: u32,
     seat: oneshot::Sender<Seat>,
@@ -69,13 +69,13 @@ pub struct Seat {
 
 /// What becomes of somebody who comes.
 #[derive(Debug)]
-pub enum Arrival {
+pub enum Acquisition {
     /// A seat was free.
-    Seated(Seat),
+    Acquired(Seat),
     /// None was: this is done when there is one.
     Waiting(Waiting),
     /// Too many wait already.
-    Refused,
+    Rejected,
 }
 
 /// A place in a queue. Who drops it leaves the queue.
@@ -106,10 +106,10 @@ impl Pool {
         let each = bound.each.clamp(1, total);
         let state = State {
             free: total,
-            lanes: HashMap::new(),
-            turns: VecDeque::new(),
+            queues: HashMap::new(),
+            ready: VecDeque::new(),
             waiting: 0,
-            tickets: 0,
+            next_number: 0,
         };
         Arc::new(Self {
             bound: Bound {
@@ -124,22 +124,22 @@ impl Pool {
 
     /// Takes `cost` seats for somebody of `space`, or a place in its queue. More than a space
     /// may have is as much as it may have.
-    pub fn arrive(self: &Arc<Self>, space: &Space, cost: u32) -> Arrival {
-        self.come(space, cost, self.bound.queue)
+    pub fn try_acquire(self: &Arc<Self>, space: &Space, cost: u32) -> Acquisition {
+        self.acquire_or_queue(space, cost, self.bound.queue)
     }
 
     /// The same for somebody who was let in before and cannot be refused any more.
-    pub fn come_again(self: &Arc<Self>, space: &Space, cost: u32) -> Arrival {
-        self.come(space, cost, usize::MAX)
+    pub fn try_reacquire(self: &Arc<Self>, space: &Space, cost: u32) -> Acquisition {
+        self.acquire_or_queue(space, cost, usize::MAX)
     }
 
     /// Counts a refusal: also that of somebody who has waited long enough.
-    pub fn refuse(&self) {
+    pub fn count_rejected(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What it looks like now.
-    pub fn glance(&self) -> SeatStats {
+    pub fn stats(&self) -> SeatStats {
         let state = self.lock();
         SeatStats {
             used: self.bound.total - state.free,
@@ -148,20 +148,20 @@ impl Pool {
         }
     }
 
-    fn come(self: &Arc<Self>, space: &Space, cost: u32, queue: usize) -> Arrival {
+    fn acquire_or_queue(self: &Arc<Self>, space: &Space, cost: u32, queue: usize) -> Acquisition {
         let cost = cost.clamp(1, self.bound.each);
         let mut state = self.lock();
         if state.take(space, cost, self.bound.each) {
             drop(state);
-            return Arrival::Seated(self.seat(space.clone(), cost));
+            return Acquisition::Acquired(self.seat(space.clone(), cost));
         }
-        let Some((number, seat)) = state.queue_up(space, cost, self.bound.each, queue) else {
+        let Some((number, seat)) = state.enqueue(space, cost, self.bound.each, queue) else {
             drop(state);
-            self.refuse();
-            return Arrival::Refused;
+            self.count_rejected();
+            return Acquisition::Rejected;
         };
         drop(state);
-        Arrival::Waiting(Waiting {
+        Acquisition::Waiting(Waiting {
             pool: Arc::clone(self),
             space: space.clone(),
             number,
@@ -183,10 +183,10 @@ impl Pool {
     fn seat_next(self: &Arc<Self>) {
         loop {
             let next = self.lock().next(self.bound.each);
-            let Some((space, ticket)) = next else {
+            let Some((space, queued)) = next else {
                 return;
             };
-            drop(ticket.seat.send(self.seat(space, ticket.cost)));
+            drop(queued.seat.send(self.seat(space, queued.cost)));
         }
     }
 
@@ -198,107 +198,115 @@ impl Pool {
 impl State {
     /// Takes seats at once, unless somebody waits who comes first.
     fn take(&mut self, space: &Space, cost: u32, each: u32) -> bool {
-        if self.free < cost || !self.turns.is_empty() {
+        if self.free < cost || !self.ready.is_empty() {
             return false;
         }
-        match self.lanes.entry(space.clone()) {
-            Entry::Vacant(lane) => {
-                lane.insert(Lane::default()).used = cost;
+        match self.queues.entry(space.clone()) {
+            Entry::Vacant(space_queue) => {
+                space_queue.insert(SpaceQueue::default()).used = cost;
             }
-            Entry::Occupied(mut lane) => {
-                let lane = lane.get_mut();
-                if !lane.queue.is_empty() || lane.used + cost > each {
+            Entry::Occupied(mut space_queue) => {
+                let space_queue = space_queue.get_mut();
+                if !space_queue.queue.is_empty() || space_queue.used + cost > each {
                     return false;
                 }
-                lane.used += cost;
+                space_queue.used += cost;
             }
         }
         self.free -= cost;
         true
     }
 
-    fn queue_up(
+    fn enqueue(
         &mut self,
         space: &Space,
         cost: u32,
         each: u32,
         queue: usize,
     ) -> Option<(u64, oneshot::Receiver<Seat>)> {
-        let waiting = self.lanes.get(space).map_or(0, |lane| lane.queue.len());
+        let waiting = self
+            .queues
+            .get(space)
+            .map_or(0, |space_queue| space_queue.queue.len());
         if waiting >= queue {
             return None;
         }
         let (seat, receiver) = oneshot::channel();
-        let number = self.tickets;
-        self.tickets += 1;
+        let number = self.next_number;
+        self.next_number += 1;
         self.waiting += 1;
-        let lane = self.lanes.entry(space.clone()).or_default();
-        lane.queue.push_back(Ticket { number, cost, seat });
-        self.settle(space, each);
+        let space_queue = self.queues.entry(space.clone()).or_default();
+        space_queue
+            .queue
+            .push_back(QueuedRequest { number, cost, seat });
+        self.update_ready(space, each);
         Some((number, receiver))
     }
 
     /// The next who gets a seat, which is taken for them.
-    fn next(&mut self, each: u32) -> Option<(Space, Ticket)> {
-        let lane = self.lanes.get_mut(self.turns.front()?)?;
-        if lane.queue.front()?.cost > self.free {
+    fn next(&mut self, each: u32) -> Option<(Space, QueuedRequest)> {
+        let space_queue = self.queues.get_mut(self.ready.front()?)?;
+        if space_queue.queue.front()?.cost > self.free {
             return None;
         }
-        let ticket = lane.queue.pop_front()?;
-        lane.used += ticket.cost;
-        lane.has_turn = false;
-        self.free -= ticket.cost;
+        let queued = space_queue.queue.pop_front()?;
+        space_queue.used += queued.cost;
+        space_queue.is_ready = false;
+        self.free -= queued.cost;
         self.waiting -= 1;
-        let space = self.turns.pop_front()?;
-        self.settle(&space, each);
-        Some((space, ticket))
+        let space = self.ready.pop_front()?;
+        self.update_ready(&space, each);
+        Some((space, queued))
     }
 
-    fn give_back(&mut self, space: Space, cost: u32, each: u32) {
+    fn release(&mut self, space: Space, cost: u32, each: u32) {
         self.free += cost;
-        let Entry::Occupied(mut entry) = self.lanes.entry(space) else {
+        let Entry::Occupied(mut entry) = self.queues.entry(space) else {
             return;
         };
-        let lane = entry.get_mut();
-        lane.used -= cost;
+        let space_queue = entry.get_mut();
+        space_queue.used -= cost;
         // Nearly always nobody waits: then it is done with one look.
-        if !lane.queue.is_empty() {
+        if !space_queue.queue.is_empty() {
             let space = entry.key().clone();
-            self.settle(&space, each);
-        } else if lane.used == 0 {
+            self.update_ready(&space, each);
+        } else if space_queue.used == 0 {
             entry.remove();
         }
     }
 
-    fn leave(&mut self, space: &Space, number: u64, each: u32) {
-        let Some(lane) = self.lanes.get_mut(space) else {
+    fn cancel(&mut self, space: &Space, number: u64, each: u32) {
+        let Some(space_queue) = self.queues.get_mut(space) else {
             return;
         };
-        let place = lane.queue.iter().position(|one| one.number == number);
+        let place = space_queue
+            .queue
+            .iter()
+            .position(|one| one.number == number);
         // Without a place it has a seat already, which is given back like any other.
         if let Some(place) = place {
-            lane.queue.remove(place);
+            space_queue.queue.remove(place);
             self.waiting -= 1;
-            self.settle(space, each);
+            self.update_ready(space, each);
         }
     }
 
     /// Makes true of a space what must be: it has a turn if and only if its first could sit
     /// down, and it is remembered if and only if there is something to remember.
-    fn settle(&mut self, space: &Space, each: u32) {
-        let Some(lane) = self.lanes.get_mut(space) else {
+    fn update_ready(&mut self, space: &Space, each: u32) {
+        let Some(space_queue) = self.queues.get_mut(space) else {
             return;
         };
-        let first = lane.queue.front();
-        let ready = first.is_some_and(|first| lane.used + first.cost <= each);
-        match (lane.has_turn, ready) {
-            (false, true) => self.turns.push_back(space.clone()),
-            (true, false) => self.turns.retain(|of| of != space),
+        let first = space_queue.queue.front();
+        let ready = first.is_some_and(|first| space_queue.used + first.cost <= each);
+        match (space_queue.is_ready, ready) {
+            (false, true) => self.ready.push_back(space.clone()),
+            (true, false) => self.ready.retain(|of| of != space),
             _ => {}
         }
-        lane.has_turn = ready;
-        if lane.used == 0 && lane.queue.is_empty() {
-            self.lanes.remove(space);
+        space_queue.is_ready = ready;
+        if space_queue.used == 0 && space_queue.queue.is_empty() {
+            self.queues.remove(space);
         }
     }
 }
@@ -307,8 +315,8 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         let space = std::mem::replace(&mut self.space, Space::System);
-        state.give_back(space, self.cost, self.pool.bound.each);
-        let waited_for = !state.turns.is_empty();
+        state.release(space, self.cost, self.pool.bound.each);
+        let waited_for = !state.ready.is_empty();
         drop(state);
         if waited_for {
             self.pool.seat_next();
@@ -328,7 +336,7 @@ impl Future for Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
-        state.leave(&self.space, self.number, self.pool.bound.each);
+        state.cancel(&self.space, self.number, self.pool.bound.each);
         drop(state);
         // Who stood behind it may need fewer seats.
         self.pool.seat_next();

@@ -51,12 +51,12 @@ pub enum Decision {
 /// A request that is not over.
 struct Open<'a> {
     sink: &'a Sink,
-    request: Asked<'a>,
+    request: ReceivedRequest<'a>,
     notes: Notes,
 }
 
 /// What was known of a request when it came.
-struct Asked<'a> {
+struct ReceivedRequest<'a> {
     id: &'a HeaderValue,
     parts: &'a Parts,
     peer: &'a Peer,
@@ -98,7 +98,7 @@ impl<'a> Record<'a> {
         };
         let received = Time::now();
         sink.room().await;
-        let request = Asked {
+        let request = ReceivedRequest {
             id,
             parts,
             peer,
@@ -122,7 +122,7 @@ impl<'a> Record<'a> {
     /// Who asks acts for somebody else.
     fn impersonates(&mut self, acting: &Acting) {
         self.note(|notes| {
-            notes.impersonated = Some(Arc::clone(&acting.whom));
+            notes.impersonated = Some(Arc::clone(&acting.principal));
             notes.constraint = acting.constraint;
         });
     }
@@ -144,16 +144,20 @@ impl<'a> Record<'a> {
 
     /// The same from what authorization returned, and why it did. A failure that is no
     /// prohibition decided nothing.
-    pub fn judged<T>(&mut self, judged: Result<T>, reason: impl FnOnce(&T) -> &str) -> Result<T> {
+    pub fn authorized<T>(
+        &mut self,
+        authorized: Result<T>,
+        reason: impl FnOnce(&T) -> &str,
+    ) -> Result<T> {
         if self.open.is_some() {
-            match &judged {
+            match &authorized {
                 Ok(granted) => self.decided(Decision::Allow {
                     reason: reason(granted).to_owned().into(),
                 }),
-                Err(refusal) => self.refused(refusal),
+                Err(error) => self.forbidden(error),
             }
         }
-        judged
+        authorized
     }
 
     /// Whom the caller acts for, if that is somebody else and they may.
@@ -164,14 +168,14 @@ impl<'a> Record<'a> {
         match &acting {
             Ok(Some(acting)) => self.impersonates(acting),
             Ok(None) => {}
-            Err(refusal) => self.refused(refusal),
+            Err(error) => self.forbidden(error),
         }
-        acting.map(|acting| acting.map(|acting| acting.whom))
+        acting.map(|acting| acting.map(|acting| acting.principal))
     }
 
-    fn refused(&mut self, refusal: &StatusError) {
-        if refusal.code == 403 {
-            let reason = refusal.message().to_owned().into();
+    fn forbidden(&mut self, error: &StatusError) {
+        if error.code == 403 {
+            let reason = error.message().to_owned().into();
             self.decided(Decision::Forbid { reason });
         }
     }
@@ -199,7 +203,7 @@ impl<'a> Record<'a> {
         open.write(match answered {
             Ok(code) if open.notes.is_watch() => Ending::Begun(code),
             Ok(code) => Ending::Done(code),
-            Err(refusal) => Ending::Refused(refusal),
+            Err(error) => Ending::Refused(error),
         });
     }
 
@@ -254,11 +258,11 @@ impl Notes {
 /// What a request is called in the log and in its answer: as the client calls it, if that
 /// is a name that can be searched for and tells nothing else.
 pub fn id(headers: &HeaderMap) -> HeaderValue {
-    const LONGEST: usize = 64;
+    const MAX_ID_LENGTH: usize = 64;
     let inner = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
     let sane = |id: &&HeaderValue| {
         let id = id.as_bytes();
-        (1..=LONGEST).contains(&id.len()) && id.iter().all(inner)
+        (1..=MAX_ID_LENGTH).contains(&id.len()) && id.iter().all(inner)
     };
     let given = headers.get("audit-id").filter(sane).cloned();
     given.unwrap_or_else(|| {

@@ -12,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::pipeline::client_certificates::Clients;
 use crate::pipeline::oidc::Provider;
-use crate::pipeline::service_account::{Accounts, Doubt, Unbelieved};
+use crate::pipeline::service_account::{Accounts, TokenError, VerifyError};
 use crate::registry::Registry;
 use crate::status::{Result, StatusError};
 
@@ -34,12 +34,12 @@ pub struct Authenticator {
 /// What a connection proved when it was made, and where it is from.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    proved: Proved,
+    identity: PeerIdentity,
     address: Option<IpAddr>,
 }
 
 #[derive(Clone, Debug, Default)]
-enum Proved {
+enum PeerIdentity {
     /// Nothing: no certificate was shown, or one that proves nothing.
     #[default]
     Nothing,
@@ -67,8 +67,8 @@ impl Peer {
 
     /// Who it is, if that is proved now.
     fn principal(&self, now: SystemTime) -> Option<&Result<Arc<Principal>>> {
-        match &self.proved {
-            Proved::Certified { principal, until } if now <= *until => Some(principal),
+        match &self.identity {
+            PeerIdentity::Certified { principal, until } if now <= *until => Some(principal),
             _ => None,
         }
     }
@@ -76,7 +76,7 @@ impl Peer {
 
 /// Whose token it is.
 #[derive(Debug)]
-pub struct Believed {
+pub struct AuthenticatedToken {
     /// Whose.
     pub principal: Arc<Principal>,
     /// For whom, of those that were asked for.
@@ -86,44 +86,44 @@ pub struct Believed {
 /// Why a token is nobody's.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
-pub struct Unknown {
+pub struct TokenRejected {
     why: String,
     /// The space that the token was made for, if this server made it.
     home: Option<Space>,
     /// What the holder is told, if it is not just that nobody knows them.
-    refusal: Option<Box<StatusError>>,
+    status: Option<Box<StatusError>>,
 }
 
-impl Unknown {
+impl TokenRejected {
     fn new(why: impl ToString) -> Self {
         Self {
             why: why.to_string(),
             home: None,
-            refusal: None,
+            status: None,
         }
     }
 
     /// Why, as it is told in a space: what is wrong with a token of another is not.
-    pub fn told_in(&self, spaces: &Spaces) -> &str {
+    pub fn message_in(&self, spaces: &Spaces) -> &str {
         match &self.home {
-            Some(home) if *spaces != Spaces::One(home.clone()) => NOBODYS,
+            Some(home) if *spaces != Spaces::One(home.clone()) => INVALID_TOKEN,
             _ => &self.why,
         }
     }
 }
 
 /// What is said of a token that nobody knows.
-const NOBODYS: &str = "invalid bearer token";
+const INVALID_TOKEN: &str = "invalid bearer token";
 
-impl From<Doubt> for Unknown {
+impl From<VerifyError> for TokenRejected {
     /// In the words of Kubernetes, where whoever does not know the token says so too.
-    fn from(doubt: Doubt) -> Self {
-        let why = match doubt.home {
-            Some(_) => format!("[{NOBODYS}, {doubt}]"),
-            None => doubt.to_string(),
+    fn from(error: VerifyError) -> Self {
+        let why = match error.home {
+            Some(_) => format!("[{INVALID_TOKEN}, {error}]"),
+            None => error.to_string(),
         };
         Self {
-            home: doubt.home,
+            home: error.home,
             ..Self::new(&why)
         }
     }
@@ -140,15 +140,15 @@ impl Authenticator {
             tracing::debug!(%error, "a client certificate is refused");
             Peer::default()
         };
-        let until = match clients.judge(shown, SystemTime::now()) {
+        let until = match clients.verify(shown, SystemTime::now()) {
             Ok(until) => until,
             Err(error) => return refused(&error),
         };
         let leaf = shown.first().map_or(&[][..], AsRef::as_ref);
         match insula_access::certificate::read(leaf) {
             Ok(credential) => Peer {
-                proved: Proved::Certified {
-                    principal: self.settle(credential),
+                identity: PeerIdentity::Certified {
+                    principal: self.resolve(credential),
                     until,
                 },
                 address: None,
@@ -181,11 +181,11 @@ impl Authenticator {
         let token = header
             .and_then(bearer)
             .ok_or_else(StatusError::unauthorized)?;
-        let believed = self.token(registry, token, &[]).await;
-        believed.map(|holder| holder.principal).map_err(|why| {
+        let authenticated = self.token(registry, token, &[]).await;
+        authenticated.map(|holder| holder.principal).map_err(|why| {
             tracing::debug!(%why, "a token is refused");
-            why.refusal
-                .map_or_else(StatusError::unauthorized, |refusal| *refusal)
+            why.status
+                .map_or_else(StatusError::unauthorized, |status| *status)
         })
     }
 
@@ -195,7 +195,7 @@ impl Authenticator {
         registry: &Registry,
         token: &str,
         audiences: &[String],
-    ) -> Result<Believed, Unknown> {
+    ) -> Result<AuthenticatedToken, TokenRejected> {
         let known = self.tokens.as_ref().and_then(|tokens| tokens.find(token));
         if let Some(credential) = known {
             return self.for_this_server(credential.clone(), audiences);
@@ -204,16 +204,16 @@ impl Authenticator {
         registry.await_own_writes().await;
         let now = jiff::Timestamp::now().as_second();
         match self.account(registry, token, audiences, now) {
-            Err(doubt) if doubt.why == Unbelieved::Foreign => {}
-            Ok(believed) => return Ok(believed),
-            Err(doubt) => return Err(doubt.into()),
+            Err(error) if error.why == TokenError::Foreign => {}
+            Ok(authenticated) => return Ok(authenticated),
+            Err(error) => return Err(error.into()),
         }
         let Some(provider) = &self.provider else {
-            return Err(Unknown::new(NOBODYS));
+            return Err(TokenRejected::new(INVALID_TOKEN));
         };
         match provider.authenticate(token, now).await {
             Ok(credential) => self.for_this_server(credential.as_ref().clone(), audiences),
-            Err(error) => Err(Unknown::new(format!("[{NOBODYS}, {error}]"))),
+            Err(error) => Err(TokenRejected::new(format!("[{INVALID_TOKEN}, {error}]"))),
         }
     }
 
@@ -223,9 +223,9 @@ impl Authenticator {
         token: &str,
         audiences: &[String],
         now: i64,
-    ) -> Result<Believed, Doubt> {
-        let foreign = || Doubt {
-            why: Unbelieved::Foreign,
+    ) -> Result<AuthenticatedToken, VerifyError> {
+        let foreign = || VerifyError {
+            why: TokenError::Foreign,
             home: None,
         };
         let accounts = self.accounts.as_ref().ok_or_else(foreign)?;
@@ -236,7 +236,7 @@ impl Authenticator {
             audiences
         };
         let holder = accounts.verifier.verify(registry, token, wanted, now)?;
-        Ok(Believed {
+        Ok(AuthenticatedToken {
             principal: Arc::new(holder.principal),
             audiences: holder.audiences,
         })
@@ -247,27 +247,27 @@ impl Authenticator {
         &self,
         credential: Credential,
         audiences: &[String],
-    ) -> Result<Believed, Unknown> {
-        let principal = self.settle(credential).map_err(|refusal| Unknown {
+    ) -> Result<AuthenticatedToken, TokenRejected> {
+        let principal = self.resolve(credential).map_err(|status| TokenRejected {
             // Who belongs nowhere is nobody, whoever asks about them.
-            why: NOBODYS.to_owned(),
+            why: INVALID_TOKEN.to_owned(),
             home: None,
-            refusal: Some(Box::new(refusal)),
+            status: Some(Box::new(status)),
         })?;
         let own = self.accounts.as_ref();
         let own = own.map(|accounts| accounts.verifier.audience().to_owned());
         let meant = |own: &String| audiences.is_empty() || audiences.contains(own);
         let own: Vec<String> = own.into_iter().filter(meant).collect();
         if own.is_empty() && !audiences.is_empty() {
-            return Err(Unknown::new(NOBODYS));
+            return Err(TokenRejected::new(INVALID_TOKEN));
         }
-        Ok(Believed {
+        Ok(AuthenticatedToken {
             principal,
             audiences: own,
         })
     }
 
-    fn settle(&self, credential: Credential) -> Result<Arc<Principal>> {
+    fn resolve(&self, credential: Credential) -> Result<Arc<Principal>> {
         let principal = resolve_principal(credential, self.default_tenant.as_ref());
         principal
             .map(Arc::new)

@@ -55,7 +55,7 @@ impl Deref for Caller<'_> {
 
 /// A decision, and what it rests on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct AccessDecision {
     /// Whether it may be done.
     pub allowed: bool,
     /// Which binding allows it, or what went wrong; often nothing.
@@ -102,17 +102,21 @@ impl Granted {
     }
 
     /// Whether the caller may do something else too, in the same space.
-    pub async fn may(&self, registry: &Registry, act: ResourceAttributes<'_>) -> Result<bool> {
-        let act = Attributes::Resource(act);
-        let verdict = decide(registry, &self.principal, &self.spaces, &act).await?;
-        Ok(verdict.allowed)
+    pub async fn is_allowed(
+        &self,
+        registry: &Registry,
+        attributes: ResourceAttributes<'_>,
+    ) -> Result<bool> {
+        let attributes = Attributes::Resource(attributes);
+        let decision = decide(registry, &self.principal, &self.spaces, &attributes).await?;
+        Ok(decision.allowed)
     }
 
     /// Refuses if the caller may not do something else too, in the same space.
-    pub async fn must(&self, registry: &Registry, also: ResourceAttributes<'_>) -> Result<()> {
-        let act = Attributes::Resource(also);
-        let verdict = decide(registry, &self.principal, &self.spaces, &act).await?;
-        if verdict.allowed {
+    pub async fn require(&self, registry: &Registry, also: ResourceAttributes<'_>) -> Result<()> {
+        let attributes = Attributes::Resource(also);
+        let decision = decide(registry, &self.principal, &self.spaces, &attributes).await?;
+        if decision.allowed {
             return Ok(());
         }
         let scope = scope(&self.principal, &self.spaces, also.namespace);
@@ -120,28 +124,28 @@ impl Granted {
             &self.principal,
             &also,
             &scope,
-            &verdict.reason,
+            &decision.reason,
         ))
     }
 
     /// Refuses what may no longer be done: rights are taken away while a watch is open.
-    pub fn still(&self, registry: &Registry) -> Result<()> {
+    pub fn recheck(&self, registry: &Registry) -> Result<()> {
         let (principal, spaces) = (&self.principal, &self.spaces);
-        if !service_account::still_there(registry, principal) {
+        if !service_account::account_exists(registry, principal) {
             return Err(StatusError::unauthorized());
         }
-        let asked = act(&self.path, self.name.as_deref());
-        let life = registry.cache().space_state(&principal.home);
-        let verdict = life.map_or_else(Verdict::default, |life| {
-            judge(
+        let asked = attributes(&self.path, self.name.as_deref());
+        let state = registry.cache().space_state(&principal.home);
+        let decision = state.map_or_else(AccessDecision::default, |state| {
+            evaluate(
                 registry,
-                &life,
+                &state,
                 principal,
                 spaces,
                 &Attributes::Resource(asked),
             )
         });
-        if verdict.allowed {
+        if decision.allowed {
             return Ok(());
         }
         let scope = scope(principal, spaces, asked.namespace);
@@ -149,7 +153,7 @@ impl Granted {
             principal,
             &asked,
             &scope,
-            &verdict.reason,
+            &decision.reason,
         ))
     }
 }
@@ -165,20 +169,20 @@ pub async fn authorize(
     path: ResourcePath,
     query: &Query,
 ) -> Result<Granted> {
-    let name = name_of(&path, query);
-    let act = act(&path, name.as_deref());
+    let name = requested_name(&path, query);
+    let attributes = attributes(&path, name.as_deref());
     let system_only = path.of().system_only;
     // Whatever a tenant's roles say.
     if system_only && !principal.is_system() {
         return Err(StatusError::forbidden(
             &principal,
-            &act,
-            &outside(&spaces),
+            &attributes,
+            &tenant_scope(&spaces),
             "",
         ));
     }
-    let reason = permit(registry, &principal, &spaces, &act).await?;
-    must_exist(registry, &spaces).await?;
+    let reason = permit(registry, &principal, &spaces, &attributes).await?;
+    require_space(registry, &spaces).await?;
     if system_only && matches!(spaces, Spaces::One(Space::Tenant(_))) {
         return Err(StatusError::no_such_resource());
     }
@@ -197,22 +201,33 @@ pub async fn permit(
     registry: &Registry,
     principal: &Principal,
     spaces: &Spaces,
-    act: &ResourceAttributes<'_>,
+    attributes: &ResourceAttributes<'_>,
 ) -> Result<String> {
-    if !enters_all(registry, principal, spaces).await? {
-        return Err(StatusError::forbidden(principal, act, &outside(spaces), ""));
-    }
-    let verdict = decide(registry, principal, spaces, &Attributes::Resource(*act)).await?;
-    if !verdict.allowed {
-        let scope = scope(principal, spaces, act.namespace);
+    if !may_enter_spaces(registry, principal, spaces).await? {
         return Err(StatusError::forbidden(
             principal,
-            act,
-            &scope,
-            &verdict.reason,
+            attributes,
+            &tenant_scope(spaces),
+            "",
         ));
     }
-    Ok(verdict.reason)
+    let decision = decide(
+        registry,
+        principal,
+        spaces,
+        &Attributes::Resource(*attributes),
+    )
+    .await?;
+    if !decision.allowed {
+        let scope = scope(principal, spaces, attributes.namespace);
+        return Err(StatusError::forbidden(
+            principal,
+            attributes,
+            &scope,
+            &decision.reason,
+        ));
+    }
+    Ok(decision.reason)
 }
 
 /// Refuses who may not read this path of a space, which is no object's. Roles know it
@@ -225,23 +240,23 @@ pub async fn authorize_path(
     path: &str,
 ) -> Result<String> {
     let spaces = Spaces::One(space.clone());
-    let within = enters(registry, principal, space).await?;
+    let within = may_enter_space(registry, principal, space).await?;
     let below = below_prefix(path);
-    let act = Attributes::NonResource { verb, path: below };
-    let verdict = match within {
-        true => decide(registry, principal, &spaces, &act).await?,
-        false => Verdict::default(),
+    let attributes = Attributes::NonResource { verb, path: below };
+    let decision = match within {
+        true => decide(registry, principal, &spaces, &attributes).await?,
+        false => AccessDecision::default(),
     };
-    if !verdict.allowed {
+    if !decision.allowed {
         return Err(StatusError::forbidden_path(
             principal,
             verb,
             path,
-            &verdict.reason,
+            &decision.reason,
         ));
     }
-    must_exist(registry, &spaces).await?;
-    Ok(verdict.reason)
+    require_space(registry, &spaces).await?;
+    Ok(decision.reason)
 }
 
 /// Whether the principal may do this in these spaces. Changes that were acknowledged by this
@@ -250,25 +265,25 @@ pub async fn decide(
     registry: &Registry,
     principal: &Principal,
     spaces: &Spaces,
-    act: &Attributes<'_>,
-) -> Result<Verdict> {
+    attributes: &Attributes<'_>,
+) -> Result<AccessDecision> {
     registry.await_own_writes().await;
-    let life = registry.find_space(&principal.home).await?;
-    Ok(life.map_or_else(Verdict::default, |life| {
-        judge(registry, &life, principal, spaces, act)
+    let state = registry.find_space(&principal.home).await?;
+    Ok(state.map_or_else(AccessDecision::default, |state| {
+        evaluate(registry, &state, principal, spaces, attributes)
     }))
 }
 
 /// The same with what the cache shows, for those who cannot wait.
-pub fn decide_now(
+pub fn decide_cached(
     registry: &Registry,
     principal: &Principal,
     spaces: &Spaces,
-    act: &Attributes<'_>,
-) -> Verdict {
-    let life = registry.cache().space_state(&principal.home);
-    life.map_or_else(Verdict::default, |life| {
-        judge(registry, &life, principal, spaces, act)
+    attributes: &Attributes<'_>,
+) -> AccessDecision {
+    let state = registry.cache().space_state(&principal.home);
+    state.map_or_else(AccessDecision::default, |state| {
+        evaluate(registry, &state, principal, spaces, attributes)
     })
 }
 
@@ -277,13 +292,13 @@ pub fn decide_within(
     registry: &Registry,
     space: &Space,
     who: User<'_>,
-    act: &Attributes<'_>,
-) -> Verdict {
-    let life = registry.cache().space_state(space);
-    life.map_or_else(Verdict::default, |life| {
-        policy::ask(registry.cache(), &life, space, |policy| {
-            let decision = policy.decide(who, act, Reach::Home);
-            Verdict {
+    attributes: &Attributes<'_>,
+) -> AccessDecision {
+    let state = registry.cache().space_state(space);
+    state.map_or_else(AccessDecision::default, |state| {
+        policy::ask(registry.cache(), &state, space, |policy| {
+            let decision = policy.decide(who, attributes, Reach::Home);
+            AccessDecision {
                 allowed: decision.is_allowed(),
                 reason: decision.reason().to_string(),
             }
@@ -299,32 +314,32 @@ pub async fn ask<R: Default>(
     question: impl FnOnce(&Policy, Reach) -> R,
 ) -> Result<R> {
     registry.await_own_writes().await;
-    let Some(life) = registry.find_space(&principal.home).await? else {
+    let Some(state) = registry.find_space(&principal.home).await? else {
         return Ok(R::default());
     };
     let reach = reach(principal, spaces);
     Ok(policy::ask(
         registry.cache(),
-        &life,
+        &state,
         &principal.home,
         |policy| question(policy, reach),
     ))
 }
 
-fn judge(
+fn evaluate(
     registry: &Registry,
-    life: &Arc<SpaceState>,
+    state: &Arc<SpaceState>,
     principal: &Principal,
     spaces: &Spaces,
-    act: &Attributes<'_>,
-) -> Verdict {
-    if !may_enter(principal, spaces) || !is_tied(principal, life) {
-        return Verdict::default();
+    attributes: &Attributes<'_>,
+) -> AccessDecision {
+    if !may_enter(principal, spaces) || !is_bound(principal, state) {
+        return AccessDecision::default();
     }
     let reach = reach(principal, spaces);
-    policy::ask(registry.cache(), &life, &principal.home, |policy| {
-        let decision = policy.decide(who(principal), act, reach);
-        Verdict {
+    policy::ask(registry.cache(), &state, &principal.home, |policy| {
+        let decision = policy.decide(who(principal), attributes, reach);
+        AccessDecision {
             allowed: decision.is_allowed(),
             reason: decision.reason().to_string(),
         }
@@ -348,32 +363,40 @@ fn reach(principal: &Principal, spaces: &Spaces) -> Reach {
 }
 
 /// Whether the principal is on the right side of every wall.
-async fn enters_all(registry: &Registry, principal: &Principal, spaces: &Spaces) -> Result<bool> {
+async fn may_enter_spaces(
+    registry: &Registry,
+    principal: &Principal,
+    spaces: &Spaces,
+) -> Result<bool> {
     match spaces {
-        Spaces::One(space) => enters(registry, principal, space).await,
+        Spaces::One(space) => may_enter_space(registry, principal, space).await,
         Spaces::All => Ok(may_enter(principal, spaces)),
     }
 }
 
 /// Whether the principal is on the right side of the wall, and of its own tenant.
-pub async fn enters(registry: &Registry, principal: &Principal, space: &Space) -> Result<bool> {
+pub async fn may_enter_space(
+    registry: &Registry,
+    principal: &Principal,
+    space: &Space,
+) -> Result<bool> {
     if !may_enter(principal, &Spaces::One(space.clone())) {
         return Ok(false);
     }
     if principal.is_system() {
         return Ok(true);
     }
-    let life = registry.find_space(space).await?;
-    Ok(life.is_some_and(|life| is_tied(principal, &life)))
+    let state = registry.find_space(space).await?;
+    Ok(state.is_some_and(|state| is_bound(principal, &state)))
 }
 
 /// Whether the principal belongs to this tenant, and not to a former one of its name.
-fn is_tied(principal: &Principal, life: &SpaceState) -> bool {
-    principal.is_system() || principal.tenant_binding.holds(&life.uid, life.created)
+fn is_bound(principal: &Principal, state: &SpaceState) -> bool {
+    principal.is_system() || principal.tenant_binding.holds(&state.uid, state.created)
 }
 
 /// Only those who may work in a space learn that there is none.
-async fn must_exist(registry: &Registry, spaces: &Spaces) -> Result<()> {
+async fn require_space(registry: &Registry, spaces: &Spaces) -> Result<()> {
     if let Spaces::One(space) = spaces
         && let Some(tenant) = space.tenant()
         && registry.find_space(space).await?.is_none()
@@ -384,7 +407,7 @@ async fn must_exist(registry: &Registry, spaces: &Spaces) -> Result<()> {
 }
 
 /// What a request for objects is to a policy. A namespace is in itself.
-pub fn act<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAttributes<'a> {
+pub fn attributes<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAttributes<'a> {
     let kind = path.of();
     let namespace = match path.kind.is(core_kind("namespaces")) {
         true => path.name.as_deref(),
@@ -402,7 +425,7 @@ pub fn act<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAttribu
 
 /// The name that a request is about: that in the path, or the one that a list chooses. Rules
 /// that name objects allow it.
-pub fn name_of(path: &ResourcePath, query: &Query) -> Option<String> {
+pub fn requested_name(path: &ResourcePath, query: &Query) -> Option<String> {
     if path.name.is_some() {
         return path.name.clone();
     }
@@ -414,13 +437,13 @@ pub fn name_of(path: &ResourcePath, query: &Query) -> Option<String> {
 
 fn scope(principal: &Principal, spaces: &Spaces, namespace: Option<&str>) -> String {
     match (reach(principal, spaces), namespace) {
-        (Reach::Elsewhere, _) => outside(spaces),
+        (Reach::Elsewhere, _) => tenant_scope(spaces),
         (Reach::Home, Some(namespace)) => format!("in the namespace \"{namespace}\""),
         (Reach::Home, None) => "at the cluster scope".to_owned(),
     }
 }
 
-fn outside(spaces: &Spaces) -> String {
+fn tenant_scope(spaces: &Spaces) -> String {
     match spaces {
         Spaces::All => "in all tenants".to_owned(),
         Spaces::One(space) => format!("in the tenant \"{space}\""),

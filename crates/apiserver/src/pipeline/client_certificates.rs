@@ -41,7 +41,7 @@ pub enum Untrusted {
     #[error("no certificate was shown")]
     Missing,
     /// There are too many.
-    #[error("more than {LONGEST} certificates were shown")]
+    #[error("more than {MAX_CHAIN_LENGTH} certificates were shown")]
     Long,
     /// It cannot be read.
     #[error("the certificate cannot be read")]
@@ -58,7 +58,7 @@ pub struct InvalidCa;
 
 /// How many certificates a client may show: with each the ways to a CA multiply, and
 /// nobody has proved anything yet.
-const LONGEST: usize = 10;
+const MAX_CHAIN_LENGTH: usize = 10;
 
 impl Clients {
     /// Trusts these CAs. If there are none, no client is asked for a certificate.
@@ -76,13 +76,13 @@ impl Clients {
     ///
     /// It must be from such a CA, be allowed for clients, be no CA itself, and hold now,
     /// and so must everything between. When one of them ends, so does the proof.
-    pub fn judge(
+    pub fn verify(
         &self,
         chain: &[CertificateDer<'_>],
         now: SystemTime,
     ) -> Result<SystemTime, Untrusted> {
         let (leaf, between) = chain.split_first().ok_or(Untrusted::Missing)?;
-        if chain.len() > LONGEST {
+        if chain.len() > MAX_CHAIN_LENGTH {
             return Err(Untrusted::Long);
         }
         let mut until = validity(leaf).ok_or(Untrusted::Form)?.until;
@@ -106,7 +106,7 @@ impl Clients {
 
     /// Asks for certificates in a handshake, and takes every one whose key the client has.
     pub fn asking(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(Asking(Arc::clone(&self.all)))
+        Arc::new(RequestingVerifier(Arc::clone(&self.all)))
     }
 }
 
@@ -125,9 +125,9 @@ impl Ca {
 
 /// Names the CAs to clients and verifies that a key is theirs; the certificate it takes.
 #[derive(Debug)]
-struct Asking(Arc<dyn ClientCertVerifier>);
+struct RequestingVerifier(Arc<dyn ClientCertVerifier>);
 
-impl ClientCertVerifier for Asking {
+impl ClientCertVerifier for RequestingVerifier {
     fn client_auth_mandatory(&self) -> bool {
         false
     }

@@ -18,7 +18,7 @@ use insula_core::{
 };
 use percent_encoding::percent_decode_str;
 
-pub use self::constrained::Asked;
+pub use self::constrained::ImpersonatedRequest;
 use crate::pipeline::authorize::decide;
 use crate::pipeline::service_account::AccountName;
 use crate::registry::Registry;
@@ -28,7 +28,7 @@ use crate::status::{Result, StatusError};
 #[derive(Debug)]
 pub struct Acting {
     /// Whom.
-    pub whom: Arc<Principal>,
+    pub principal: Arc<Principal>,
     /// The lesser right that allowed it; none if it was the right to everything.
     pub constraint: Option<&'static str>,
 }
@@ -46,7 +46,7 @@ struct Wanted {
 #[derive(Clone, Copy, Debug)]
 struct Part<'a> {
     /// What is asked of it.
-    act: ResourceAttributes<'a>,
+    attributes: ResourceAttributes<'a>,
     /// Whether it is the server's to give.
     reserved: bool,
 }
@@ -63,34 +63,38 @@ const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub async fn impersonate(
     registry: &Registry,
     caller: &Principal,
-    asked: Asked<'_>,
+    request: ImpersonatedRequest<'_>,
 ) -> Result<Option<Acting>> {
-    let Some(wanted) = Wanted::read(&asked.parts.headers)? else {
+    let Some(wanted) = Wanted::read(&request.parts.headers)? else {
         return Ok(None);
     };
     let refused = wanted.check(registry, caller).await.err();
-    let whom = wanted.of(caller);
+    let principal = wanted.of(caller);
     if let Some(refusal) = refused {
         // What the right to everything is refused for is told; that there are lesser rights
         // is nothing that a caller without them has asked about.
-        let Ok(whom) = whom else {
+        let Ok(principal) = principal else {
             return Err(refusal);
         };
-        let permitted = constrained::permits(registry, caller, &wanted, &whom, asked).await?;
+        let permitted =
+            constrained::permits(registry, caller, &wanted, &principal, request).await?;
         let constraint = Some(permitted.ok_or(refusal)?);
-        let whom = Arc::new(whom);
-        return Ok(Some(Acting { whom, constraint }));
+        let principal = Arc::new(principal);
+        return Ok(Some(Acting {
+            principal,
+            constraint,
+        }));
     }
     Ok(Some(Acting {
-        whom: Arc::new(whom?),
+        principal: Arc::new(principal?),
         constraint: None,
     }))
 }
 
 impl Wanted {
     fn read(headers: &HeaderMap) -> Result<Option<Self>> {
-        let asked = |name: &HeaderName| name.as_str().starts_with("impersonate-");
-        if !headers.keys().any(asked) {
+        let impersonates = |name: &HeaderName| name.as_str().starts_with("impersonate-");
+        if !headers.keys().any(impersonates) {
             return Ok(None);
         }
         let mut wanted = Self::default();
@@ -133,8 +137,8 @@ impl Wanted {
 
     /// Everything that a right is needed for, in the order of Kubernetes.
     fn parts(&self) -> Vec<Part<'_>> {
-        let free = |act| Part {
-            act,
+        let free = |attributes| Part {
+            attributes,
             reserved: false,
         };
         let account = AccountName::parse(&self.user);
@@ -144,14 +148,14 @@ impl Wanted {
                 ..impersonating("", "serviceaccounts", None, account.name)
             }),
             None => Part {
-                act: impersonating("", "users", None, &self.user),
+                attributes: impersonating("", "users", None, &self.user),
                 reserved: self.user.starts_with(RESERVED_PREFIX),
             },
         }];
         let uid = self.uid.iter();
         parts.extend(uid.map(|uid| free(impersonating(AUTHENTICATION, "uids", None, uid))));
         parts.extend(self.groups.iter().map(|group| Part {
-            act: impersonating("", "groups", None, group),
+            attributes: impersonating("", "groups", None, group),
             reserved: group.starts_with(RESERVED_PREFIX) || group.starts_with(TENANT_PREFIX),
         }));
         for (key, values) in &self.extra {
@@ -205,11 +209,11 @@ impl Wanted {
         let Some(account) = AccountName::parse(&self.user) else {
             return Vec::new();
         };
-        let asked = self.groups.iter();
-        let asked = asked.filter(|group| !group.starts_with(TENANT_PREFIX));
-        let asked: Vec<_> = asked.collect();
+        let requested = self.groups.iter();
+        let requested = requested.filter(|group| !group.starts_with(TENANT_PREFIX));
+        let requested: Vec<_> = requested.collect();
         let mut given = account.groups().to_vec();
-        given.retain(|group| asked.is_empty() || asked.contains(&group));
+        given.retain(|group| requested.is_empty() || requested.contains(&group));
         given
     }
 }
@@ -231,21 +235,24 @@ const fn impersonating<'a>(
 }
 
 async fn ask(registry: &Registry, caller: &Principal, part: Part<'_>) -> Result<()> {
-    let Part { act, reserved } = part;
+    let Part {
+        attributes,
+        reserved,
+    } = part;
     let home = Spaces::One(caller.home.clone());
-    let verdict = decide(registry, caller, &home, &Attributes::Resource(act)).await?;
-    if verdict.allowed && (!reserved || caller.is_system()) {
+    let decision = decide(registry, caller, &home, &Attributes::Resource(attributes)).await?;
+    if decision.allowed && (!reserved || caller.is_system()) {
         return Ok(());
     }
-    let scope = match act.namespace {
+    let scope = match attributes.namespace {
         Some(namespace) => format!("in the namespace \"{namespace}\""),
         None => "at the cluster scope".to_owned(),
     };
-    let why = match verdict.allowed {
+    let why = match decision.allowed {
         true => "names that begin with \"system:\" or \"tenant:\" are the server's to give",
-        false => &verdict.reason,
+        false => &decision.reason,
     };
-    Err(StatusError::forbidden(caller, &act, &scope, why))
+    Err(StatusError::forbidden(caller, &attributes, &scope, why))
 }
 
 fn unreadable(name: &HeaderName) -> StatusError {

@@ -186,7 +186,7 @@ impl Provider {
             let began = Instant::now();
             self.state.send_modify(|state| state.begin(began));
             let fetched = self.fetch().await;
-            self.tell(&fetched, trouble);
+            self.log_result(&fetched, trouble);
             trouble = fetched.is_err();
             self.state.send_modify(|state| state.end(fetched.ok()));
             let next = if trouble {
@@ -215,7 +215,7 @@ impl Provider {
     }
 
     /// Once when trouble begins, once when it ends.
-    fn tell(&self, fetched: &Result<KeySet, FetchError>, trouble: bool) {
+    fn log_result(&self, fetched: &Result<KeySet, FetchError>, trouble: bool) {
         let issuer = self.url();
         match fetched {
             Ok(_) if trouble => {

@@ -2,7 +2,7 @@
 
 mod claims;
 mod issuer;
-mod uses;
+mod token_uses;
 mod verify;
 
 pub use insula_access::jwt::NotASigningKey;
@@ -10,8 +10,8 @@ use insula_core::{Principal, Proof};
 
 pub use self::claims::{Account, Bound};
 pub use self::issuer::Issuer;
-pub use self::uses::{LAST_USED, Use, Uses, day};
-pub use self::verify::{Doubt, Holder, Unbelieved, Verifier};
+pub use self::token_uses::{LAST_USED, TokenUse, TokenUses, day};
+pub use self::verify::{Holder, TokenError, Verifier, VerifyError};
 use crate::registry::{Address, Registry};
 use insula_kinds::core_kind;
 
@@ -25,7 +25,7 @@ pub struct AccountName<'a> {
 }
 
 /// Where a secret keeps a token.
-pub const KEPT_TOKEN: &str = "token";
+pub const TOKEN_KEY: &str = "token";
 
 /// What issues tokens of service accounts, and believes them.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl<'a> AccountName<'a> {
 }
 
 /// Whether the account of a principal that is one is still there.
-pub fn still_there(registry: &Registry, principal: &Principal) -> bool {
+pub fn account_exists(registry: &Registry, principal: &Principal) -> bool {
     if principal.proof != Proof::ServiceAccount {
         return true;
     }

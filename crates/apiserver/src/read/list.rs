@@ -13,7 +13,7 @@ use crate::codec::view::{ListMeta, View};
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::registry::built_in;
-use crate::registry::continue_token::{Listed, Resume};
+use crate::registry::continue_token::{ListScope, Resume};
 use crate::registry::publish::{self, Sharing};
 use crate::registry::versions;
 use crate::request::query::{self, Query};
@@ -58,7 +58,7 @@ pub(super) struct Order {
 /// A page of a list that is requested.
 #[derive(Clone, Copy)]
 pub(super) struct PageRequest<'a> {
-    pub(super) list: Listed<'a>,
+    pub(super) list: ListScope<'a>,
     pub(super) selection: &'a Selection,
     pub(super) view: &'a View,
     /// The last object of the page before.
@@ -115,10 +115,10 @@ pub async fn collect(
         Spaces::One(space) => registry.cache().space_state(space),
         Spaces::All => None,
     };
-    let list = Listed {
+    let list = ListScope {
         kind: &path.kind,
         spaces: granted.spaces(),
-        life: life.as_ref().map_or("", |life| &life.uid),
+        tenant_uid: life.as_ref().map_or("", |life| &life.uid),
         namespace: path.namespace.as_deref(),
     };
     let mut limit = query.integer("limit")?.unwrap_or(0).max(0) as usize;
@@ -143,7 +143,7 @@ pub async fn collect(
 fn parameters(
     registry: &Registry,
     query: &Query,
-    list: Listed<'_>,
+    list: ListScope<'_>,
     limit: &mut usize,
 ) -> Result<(RevisionMatch, Option<Resume>)> {
     let (text, matching) = (
@@ -164,7 +164,7 @@ fn parameters(
         if revision.is_some() {
             *limit = 0;
         }
-        let resume = registry.tokens().read(list, token)?;
+        let resume = registry.continue_tokens().verify(list, token)?;
         let revision_match = resume
             .revision
             .map_or(RevisionMatch::Fresh, RevisionMatch::Exact);
@@ -276,7 +276,7 @@ async fn exactly(
                 after: after.print(),
                 left: None,
             };
-            StatusError::expired_token(registry.tokens().make(request.list, &now))
+            StatusError::expired_token(registry.continue_tokens().issue(request.list, &now))
         }
     })
 }
@@ -474,7 +474,7 @@ pub(super) fn choose(
 }
 
 /// Returns the page as a list, with its continue token.
-fn listing(registry: &Registry, list: Listed<'_>, found: Page) -> Listing {
+fn listing(registry: &Registry, list: ListScope<'_>, found: Page) -> Listing {
     let left = match found.left {
         Remaining::Known(count) => Some(count),
         Remaining::Nothing | Remaining::Uncounted => None,
@@ -489,7 +489,7 @@ fn listing(registry: &Registry, list: Listed<'_>, found: Page) -> Listing {
             after: last.order.print(),
             left,
         };
-        registry.tokens().make(list, &resume)
+        registry.continue_tokens().issue(list, &resume)
     });
     Listing {
         objects: found.objects.into_iter().map(|one| one.object).collect(),

@@ -16,7 +16,7 @@ use insula_custom::kind::Version;
 use insula_kinds::discovery::Custom as Discovered;
 use insula_kinds::{Object, kinds};
 
-use crate::flow_control::cpu_bound::aside;
+use crate::flow_control::cpu_bound::run_blocking;
 use crate::registry::definitions::Defined;
 use crate::registry::resource::{Custom, Resource};
 use crate::registry::{Address, Registry};
@@ -227,7 +227,7 @@ impl Registry {
             return Some(apis);
         }
         // A space may have hundreds of large definitions, and other readers wait meanwhile.
-        let apis = aside(|| {
+        let apis = run_blocking(|| {
             let derive = |stale: Option<Box<Arc<Apis>>>, _| {
                 Box::new(Arc::new(Apis::of(self, space, stale.map(|stale| *stale))))
             };

@@ -12,7 +12,7 @@ use crate::status::{Result, StatusError};
 
 /// Signs and checks continue tokens.
 #[derive(Debug)]
-pub struct Tokens {
+pub struct ContinueTokens {
     key: hmac::Key,
 }
 
@@ -29,13 +29,13 @@ pub struct Resume {
 
 /// The list that a token belongs to.
 #[derive(Clone, Copy, Debug)]
-pub struct Listed<'a> {
+pub struct ListScope<'a> {
     /// Of which kind.
     pub kind: &'a Resource,
     /// In which spaces.
     pub spaces: &'a Spaces,
     /// The UID of the space's tenant, if it is one space: names are given again.
-    pub life: &'a str,
+    pub tenant_uid: &'a str,
     /// In which namespace.
     pub namespace: Option<&'a str>,
 }
@@ -52,7 +52,7 @@ struct Wire {
     seal: String,
 }
 
-impl Tokens {
+impl ContinueTokens {
     /// Tokens of servers that share the secret are good for each other.
     pub fn new(secret: &[u8]) -> Self {
         // A key of its own, so that the secret may serve other purposes too.
@@ -64,7 +64,7 @@ impl Tokens {
     }
 
     /// The token that goes on there.
-    pub fn make(&self, list: Listed<'_>, resume: &Resume) -> String {
+    pub fn issue(&self, list: ListScope<'_>, resume: &Resume) -> String {
         let rv = resume.revision.map_or(-1, |revision| revision.get() as i64);
         let seal = hmac::sign(&self.key, &signed(list, rv, &resume.after, resume.left));
         let wire = Wire {
@@ -78,7 +78,7 @@ impl Tokens {
     }
 
     /// What a token says, if it was made for this list.
-    pub fn read(&self, list: Listed<'_>, token: &str) -> Result<Resume> {
+    pub fn verify(&self, list: ListScope<'_>, token: &str) -> Result<Resume> {
         let unreadable = |why: &str| {
             let message = format!("invalid continue token: continue key is not valid: {why}");
             StatusError::bad_request(message)
@@ -103,7 +103,7 @@ impl Tokens {
 }
 
 /// What is sealed: everything that makes the token this list's.
-fn signed(list: Listed<'_>, rv: i64, after: &str, left: Option<usize>) -> Vec<u8> {
+fn signed(list: ListScope<'_>, rv: i64, after: &str, left: Option<usize>) -> Vec<u8> {
     let space = match list.spaces {
         Spaces::All => "*".to_owned(),
         Spaces::One(Space::System) => "/".to_owned(),
@@ -112,7 +112,7 @@ fn signed(list: Listed<'_>, rv: i64, after: &str, left: Option<usize>) -> Vec<u8
     let parts = [
         &list.kind.qualified_resource(),
         &space,
-        list.life,
+        list.tenant_uid,
         list.namespace.unwrap_or("*"),
         after,
         &left.map(|left| left.to_string()).unwrap_or_default(),
@@ -169,15 +169,15 @@ mod tests {
 
     #[test]
     fn a_token_is_good_for_its_own_list_only() {
-        let tokens = Tokens::new(b"secret");
+        let tokens = ContinueTokens::new(b"secret");
         let pods = &Resource::from(kinds().find("", "v1", "pods").unwrap());
         let secrets = &Resource::from(kinds().find("", "v1", "secrets").unwrap());
         let t1 = Spaces::One(Space::parse("t1").unwrap());
         let t2 = Spaces::One(Space::parse("t2").unwrap());
-        let list = Listed {
+        let list = ListScope {
             kind: pods,
             spaces: &t1,
-            life: "uid-1",
+            tenant_uid: "uid-1",
             namespace: Some("default"),
         };
         let resume = Resume {
@@ -185,60 +185,63 @@ mod tests {
             after: "default/a".to_owned(),
             left: Some(3),
         };
-        let token = tokens.make(list, &resume);
-        assert_eq!(tokens.read(list, &token), Ok(resume.clone()));
+        let token = tokens.issue(list, &resume);
+        assert_eq!(tokens.verify(list, &token), Ok(resume.clone()));
         for other in [
-            Listed {
+            ListScope {
                 spaces: &t2,
                 ..list
             },
-            Listed {
+            ListScope {
                 spaces: &Spaces::All,
                 ..list
             },
-            Listed {
+            ListScope {
                 spaces: &Spaces::One(Space::System),
                 ..list
             },
-            Listed {
-                life: "uid-2",
+            ListScope {
+                tenant_uid: "uid-2",
                 ..list
             },
-            Listed {
+            ListScope {
                 kind: secrets,
                 ..list
             },
-            Listed {
+            ListScope {
                 namespace: None,
                 ..list
             },
-            Listed {
+            ListScope {
                 namespace: Some("other"),
                 ..list
             },
         ] {
-            let refusal = tokens.read(other, &token).unwrap_err();
+            let refusal = tokens.verify(other, &token).unwrap_err();
             assert_eq!(refusal.code, 400, "{other:?}");
         }
         assert_eq!(
-            Tokens::new(b"other").read(list, &token).unwrap_err().code,
+            ContinueTokens::new(b"other")
+                .verify(list, &token)
+                .unwrap_err()
+                .code,
             400
         );
     }
 
     #[test]
     fn a_forged_token_is_refused() {
-        let tokens = Tokens::new(b"secret");
+        let tokens = ContinueTokens::new(b"secret");
         let pods = &Resource::from(kinds().find("", "v1", "pods").unwrap());
-        let list = Listed {
+        let list = ListScope {
             kind: pods,
             spaces: &Spaces::One(Space::System),
-            life: "",
+            tenant_uid: "",
             namespace: None,
         };
         let forged = r#"{"v":"meta.k8s.io/v1","rv":248,"start":"/c1\u0000"}"#;
         for text in ["", "x", "!!", &URL_SAFE_NO_PAD.encode(forged)] {
-            assert_eq!(tokens.read(list, text).unwrap_err().code, 400, "{text}");
+            assert_eq!(tokens.verify(list, text).unwrap_err().code, 400, "{text}");
         }
     }
 }

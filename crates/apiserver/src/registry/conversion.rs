@@ -8,7 +8,7 @@ use insula_kinds::{Object, Value};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::egress::{CONVERSION, Call, LONGEST};
+use crate::egress::{Call, MAX_CONVERSION_BYTES, MAX_TIMEOUT};
 use crate::registry::Registry;
 use crate::registry::resource::Custom;
 use crate::request::context::RequestContext;
@@ -36,27 +36,27 @@ pub async fn convert(
     else {
         return Ok(objects);
     };
-    let asked = Asked::new(to, review_versions, &objects);
+    let request = ConversionRequest::new(to, review_versions, &objects);
     let call = Call {
         space: to.source(),
         client: &Client::read(client_config),
-        body: asked.question(&objects).to_string().into(),
-        patience: LONGEST,
-        largest: CONVERSION,
+        body: request.review(&objects).to_string().into(),
+        timeout: MAX_TIMEOUT,
+        max_bytes: MAX_CONVERSION_BYTES,
     };
     let post = registry.egress().post(&**registry.cache(), call);
     let answer = match context {
         Some(context) => context.without_seat(post).await?,
         None => post.await,
     };
-    let answer = answer.map_err(|error| asked.failed(error.why()))?;
+    let answer = answer.map_err(|error| request.failed(error.why()))?;
     let answer = serde_json::from_slice(&answer);
-    let answer: Value = answer.map_err(|error| asked.failed(&error.to_string()))?;
-    asked.read(&answer, objects)
+    let answer: Value = answer.map_err(|error| request.failed(&error.to_string()))?;
+    request.read(&answer, objects)
 }
 
 /// A question to a webhook.
-struct Asked<'a> {
+struct ConversionRequest<'a> {
     to: &'a Custom,
     version: &'a str,
     uid: String,
@@ -64,7 +64,7 @@ struct Asked<'a> {
     from: String,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ConversionRequest<'a> {
     fn new(to: &'a Custom, versions: &'a [String], objects: &[Object]) -> Self {
         let known = versions
             .iter()
@@ -91,7 +91,7 @@ impl<'a> Asked<'a> {
         self.to.version().kind.api_version()
     }
 
-    fn question(&self, objects: &[Object]) -> Value {
+    fn review(&self, objects: &[Object]) -> Value {
         json!({
             "kind": "ConversionReview",
             "apiVersion": self.api_version(),

@@ -21,7 +21,7 @@ use crate::status::Result;
 use insula_cache::{Shown, Stored};
 
 /// How many bytes of objects are made ready on the way: it takes about 20 ms for each megabyte.
-const MUCH: usize = 128 << 10;
+const CPU_BOUND_BYTES: usize = 128 << 10;
 
 impl Custom {
     /// The object as this version shows it. A conversion that only a webhook can do must have
@@ -40,7 +40,7 @@ impl Custom {
             if self.converts_by_webhook() {
                 return None;
             }
-            self.settle_stored(&mut tree);
+            self.normalize_stored(&mut tree);
             self.rename(&mut tree);
         }
         Some(self.keep(object, tree))
@@ -53,7 +53,7 @@ impl Custom {
     }
 
     /// Fills in what the version of the stored object says by now.
-    fn settle_stored(&self, tree: &mut Object) {
+    fn normalize_stored(&self, tree: &mut Object) {
         let version = version_of(tree).and_then(|version| self.named(version));
         if let Some(schema) = version.as_ref().and_then(|stored| stored.schema().ok()) {
             schema.fill(tree);
@@ -116,11 +116,11 @@ pub async fn prepare<'a>(
     let mut unknown: Vec<&Arc<Stored>> = objects
         .filter(|object| object.versions().find(form, object).is_none())
         .collect();
-    if unknown.iter().map(|object| object.weight()).sum::<usize>() > MUCH {
+    if unknown.iter().map(|object| object.weight()).sum::<usize>() > CPU_BOUND_BYTES {
         let show = || unknown.retain(|object| custom.try_show(object).is_none());
         match context {
             Some(context) => context.cpu_bound(show).await?,
-            None => cpu_bound::aside(show),
+            None => cpu_bound::run_blocking(show),
         }
     } else if custom.converts_by_webhook() {
         unknown.retain(|object| custom.try_show(object).is_none());
@@ -130,7 +130,7 @@ pub async fn prepare<'a>(
     }
     let trees = unknown.iter().map(|object| {
         let mut tree = object.tree();
-        custom.settle_stored(&mut tree);
+        custom.normalize_stored(&mut tree);
         tree
     });
     let converted = conversion::convert(registry, context, custom, trees.collect()).await?;

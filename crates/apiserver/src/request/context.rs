@@ -34,7 +34,7 @@ struct Notes {
 /// The seat of a request, and what is needed to acquire it again.
 #[derive(Debug)]
 struct HeldSeat {
-    shares: FlowControl,
+    flow_control: FlowControl,
     space: Space,
     work: Work,
     /// `None` while the request waits for a call that leaves the server.
@@ -111,13 +111,13 @@ impl RequestContext {
     /// If too many requests wait for one.
     pub async fn acquire_seat(
         &self,
-        shares: &FlowControl,
+        flow_control: &FlowControl,
         space: &Space,
         work: Work,
     ) -> Result<()> {
-        let seat = shares.enter(space, work).await?;
+        let seat = flow_control.acquire(space, work).await?;
         *self.seat.lock().await = Some(HeldSeat {
-            shares: shares.clone(),
+            flow_control: flow_control.clone(),
             space: space.clone(),
             work,
             seat: Some(seat),
@@ -144,7 +144,7 @@ impl RequestContext {
         if let Some(held) = self.seat.lock().await.as_mut()
             && held.seat.is_none()
         {
-            held.seat = Some(held.shares.enter(&held.space, held.work).await?);
+            held.seat = Some(held.flow_control.acquire(&held.space, held.work).await?);
         }
         Ok(result)
     }
@@ -160,11 +160,13 @@ impl RequestContext {
         let payer = held
             .as_ref()
             .filter(|held| !held.work.is_heavy())
-            .map(|held| (held.shares.clone(), held.space.clone()));
+            .map(|held| (held.flow_control.clone(), held.space.clone()));
         drop(held);
         match payer {
-            Some((shares, space)) => cpu_bound::in_turn(&shares, &space, work).await,
-            None => Ok(cpu_bound::aside(work)),
+            Some((flow_control, space)) => {
+                cpu_bound::run_with_seat(&flow_control, &space, work).await
+            }
+            None => Ok(cpu_bound::run_blocking(work)),
         }
     }
 
@@ -184,7 +186,7 @@ pub async fn cpu_bound<T>(
 ) -> Result<T> {
     match context {
         Some(context) => context.cpu_bound(work).await,
-        None => Ok(cpu_bound::aside(work)),
+        None => Ok(cpu_bound::run_blocking(work)),
     }
 }
 
@@ -195,16 +197,16 @@ mod tests {
 
     #[tokio::test]
     async fn request_holds_no_seat_while_it_waits_for_a_call() {
-        let shares = FlowControl::new(&Limits::default());
+        let flow_control = FlowControl::new(&Limits::default());
         let used = || {
-            let seat_stats = shares.seat_stats();
+            let seat_stats = flow_control.seat_stats();
             let writes = seat_stats.iter().find(|(name, _)| *name == "write");
-            writes.map(|(_, glance)| glance.used)
+            writes.map(|(_, stats)| stats.used)
         };
         let context = RequestContext::default();
         let work = Work::Write { objects: 1 };
         context
-            .acquire_seat(&shares, &Space::System, work)
+            .acquire_seat(&flow_control, &Space::System, work)
             .await
             .unwrap();
         assert_eq!(used(), Some(1));

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::flow_control::connection_tracker::{InFlight, TrackedConnection, Verdict};
+use crate::flow_control::connection_tracker::{ConnectionAction, InFlight, TrackedConnection};
 
 use crate::codec::body::Body;
 use crate::flow_control::Connections;
@@ -32,33 +32,33 @@ pub struct Ending(watch::Sender<()>);
 /// A body, and the request that it answers.
 pub struct Sent {
     body: Body,
-    visit: InFlight,
+    in_flight: InFlight,
     endless: bool,
 }
 
 /// How long a connection that is asked to end may take to do so.
-const LAST: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves one connection, in a task of its own, if there is room for it.
 pub fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, ending: &Ending) {
-    let Some(guest) = app.guests.arrive() else {
+    let Some(connection_handle) = app.connections.accept() else {
         return;
     };
-    let (tls, app, told) = (tls.clone(), Arc::clone(app), ending.0.subscribe());
+    let (tls, app, shutdown) = (tls.clone(), Arc::clone(app), ending.0.subscribe());
     tokio::spawn(async move {
         let limits = app.limits.connections;
         stream.set_nodelay(true).ok();
-        let shaken = tokio::select! {
-            shaken = tokio::time::timeout(limits.handshake, tls.accept(stream)) => shaken,
-            () = guest.displaced() => return,
+        let handshake = tokio::select! {
+            handshake = tokio::time::timeout(limits.handshake, tls.accept(stream)) => handshake,
+            () = connection_handle.evicted() => return,
         };
-        match shaken {
+        match handshake {
             Ok(Ok(stream)) => {
-                guest.shaken();
-                serve(stream, &app, &guest, told).await;
+                connection_handle.handshake_done();
+                serve(stream, &app, &connection_handle, shutdown).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
-            Err(_) => app.guests.too_slow(),
+            Err(_) => app.connections.count_too_slow(),
         }
     });
 }
@@ -74,8 +74,8 @@ impl Ending {
 async fn serve(
     stream: TlsStream<TcpStream>,
     app: &Arc<App>,
-    guest: &Arc<TrackedConnection>,
-    mut told: watch::Receiver<()>,
+    connection_handle: &Arc<TrackedConnection>,
+    mut shutdown: watch::Receiver<()>,
 ) {
     let shown = stream.get_ref().1.peer_certificates();
     let peer = app.authenticator.peer(shown);
@@ -85,28 +85,28 @@ async fn serve(
     };
     let from = Arc::new(Source {
         peer,
-        guest: Arc::clone(guest),
+        connection: Arc::clone(connection_handle),
     });
     let switched = Arc::new(Mutex::new(None));
     let service = service_fn(|mut request| {
         let (app, from) = (Arc::clone(app), Arc::clone(&from));
         let switched = Arc::clone(&switched);
-        let visit = guest.begin();
+        let in_flight = connection_handle.begin();
         async move {
-            let asked = websocket::Asked::of(&mut request);
+            let upgrade = websocket::UpgradeRequest::of(&mut request);
             let mut response = handler::serve(&app, &from, request).await;
-            if let Some(asked) = asked {
+            if let Some(upgrade) = upgrade {
                 let frames;
-                (response, frames) = asked.switch(response);
+                (response, frames) = upgrade.switch(response);
                 *switched.lock().unwrap_or_else(PoisonError::into_inner) = frames;
             }
-            Ok::<_, Infallible>(sent(response, visit))
+            Ok::<_, Infallible>(sent(response, in_flight))
         }
     });
     let builder = builder(&app.limits.connections);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    let mut look = pin!(tokio::time::sleep_until(first_look(guest)));
+    let mut next_check = pin!(tokio::time::sleep_until(first_check(connection_handle)));
     let mut ends = false;
     loop {
         tokio::select! {
@@ -116,23 +116,23 @@ async fn serve(
                 }
                 break;
             }
-            () = guest.displaced() => return,
-            _ = told.changed(), if !ends => {
+            () = connection_handle.evicted() => return,
+            _ = shutdown.changed(), if !ends => {
                 ends = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = look.as_mut() => {
+            () = next_check.as_mut() => {
                 let now = Instant::now();
-                match guest.judge(now) {
-                    Verdict::Stay(until) => look.as_mut().reset(until),
-                    Verdict::Finish if !ends => {
+                match connection_handle.check_timeouts(now) {
+                    ConnectionAction::CheckAgain(until) => next_check.as_mut().reset(until),
+                    ConnectionAction::Drain if !ends => {
                         ends = true;
                         connection.as_mut().graceful_shutdown();
-                        look.as_mut().reset(now + LAST);
+                        next_check.as_mut().reset(now + DRAIN_TIMEOUT);
                     }
-                    Verdict::Finish => return,
-                    Verdict::Cut => {
-                        app.guests.too_slow();
+                    ConnectionAction::Drain => return,
+                    ConnectionAction::Abort => {
+                        app.connections.count_too_slow();
                         return;
                     }
                 }
@@ -143,26 +143,29 @@ async fn serve(
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    send_frames(frames, guest).await;
+    send_frames(frames, connection_handle).await;
 }
 
 /// Sends the frames that HTTP has made way for, if it has. They end with their watch, which
 /// ends with the server.
-async fn send_frames(frames: Option<websocket::Frames>, guest: &Arc<TrackedConnection>) {
+async fn send_frames(
+    frames: Option<websocket::Frames>,
+    connection_handle: &Arc<TrackedConnection>,
+) {
     let Some(frames) = frames else {
         return;
     };
     tokio::select! {
         () = frames.send() => {}
-        () = guest.displaced() => {}
+        () = connection_handle.evicted() => {}
     }
 }
 
-fn first_look(guest: &TrackedConnection) -> Instant {
+fn first_check(connection_handle: &TrackedConnection) -> Instant {
     let now = Instant::now();
-    match guest.judge(now) {
-        Verdict::Stay(until) => until,
-        Verdict::Finish | Verdict::Cut => now,
+    match connection_handle.check_timeouts(now) {
+        ConnectionAction::CheckAgain(until) => until,
+        ConnectionAction::Drain | ConnectionAction::Abort => now,
     }
 }
 
@@ -193,13 +196,13 @@ fn builder(limits: &Connections) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-fn sent(response: Response<Body>, visit: InFlight) -> Response<Sent> {
+fn sent(response: Response<Body>, in_flight: InFlight) -> Response<Sent> {
     response.map(|body| {
         let endless = body.is_endless();
-        visit.answer(endless);
+        in_flight.answer(endless);
         Sent {
             body,
-            visit,
+            in_flight,
             endless,
         }
     })
@@ -217,7 +220,7 @@ impl http_body::Body for Sent {
         if !self.endless {
             // Asked for more, so the client takes it; while the body waits for its turn, it
             // is not the client who is slow.
-            self.visit.progress();
+            self.in_flight.progress();
         }
         polled
     }

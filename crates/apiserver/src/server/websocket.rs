@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 use crate::codec::body::Body;
 
 /// A request that asks for frames, if its answer is a watch.
-pub struct Asked {
+pub struct UpgradeRequest {
     accept: HeaderValue,
     upgrade: OnUpgrade,
 }
@@ -31,7 +31,7 @@ pub struct Frames {
 
 /// What a client says on a watch.
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum ClientMessage {
     /// Something that wants no answer.
     Nothing,
     /// It asks whether anybody is there.
@@ -47,14 +47,14 @@ const PING: u8 = 0x9;
 const PONG: u8 = 0xa;
 
 /// The last of the frames of a message, and the only one: there are no others here.
-const WHOLE: u8 = 0x80;
+const FIN: u8 = 0x80;
 
 /// Clients have nothing to say on a watch: more than this is somebody else's protocol.
-const LONGEST: usize = 4 << 10;
+const MAX_FRAME_BYTES: usize = 4 << 10;
 
 type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
 
-impl Asked {
+impl UpgradeRequest {
     /// What the request asks for, if it asks for frames.
     pub fn of<B>(request: &mut Request<B>) -> Option<Self> {
         let headers = request.headers();
@@ -153,14 +153,14 @@ fn next_event(piece: &mut Bytes, sized: bool) -> Option<Bytes> {
 /// Answers what the client said; whether there is somebody to go on for.
 async fn answer(writer: &mut WriteHalf<Upgraded>, said: &mut BytesMut) -> bool {
     loop {
-        match hear(said) {
-            Heard::Nothing => return true,
-            Heard::Ping(payload) => {
+        match parse_message(said) {
+            ClientMessage::Nothing => return true,
+            ClientMessage::Ping(payload) => {
                 if !write(writer, PONG, &payload).await || writer.flush().await.is_err() {
                     return false;
                 }
             }
-            Heard::End => {
+            ClientMessage::End => {
                 write(writer, CLOSE, &[]).await;
                 writer.flush().await.ok();
                 return false;
@@ -170,33 +170,33 @@ async fn answer(writer: &mut WriteHalf<Upgraded>, said: &mut BytesMut) -> bool {
 }
 
 /// The next thing of what was said that wants an answer.
-fn hear(said: &mut BytesMut) -> Heard {
+fn parse_message(said: &mut BytesMut) -> ClientMessage {
     loop {
         let &[first, second, ..] = &said[..] else {
-            return Heard::Nothing;
+            return ClientMessage::Nothing;
         };
         let short = usize::from(second & 0x7f);
         let (length, head) = match short {
-            126 if said.len() < 4 => return Heard::Nothing,
+            126 if said.len() < 4 => return ClientMessage::Nothing,
             126 => (usize::from(u16::from_be_bytes([said[2], said[3]])), 4),
-            127 => return Heard::End,
+            127 => return ClientMessage::End,
             short => (short, 2),
         };
         // Clients mask what they say.
-        if second & 0x80 == 0 || length > LONGEST {
-            return Heard::End;
+        if second & 0x80 == 0 || length > MAX_FRAME_BYTES {
+            return ClientMessage::End;
         }
         let whole = head + 4 + length;
         if said.len() < whole {
-            return Heard::Nothing;
+            return ClientMessage::Nothing;
         }
         let frame = said.split_to(whole);
         let (mask, payload) = frame[head..].split_at(4);
         let mask = mask.iter().cycle();
         let payload = payload.iter().zip(mask).map(|(byte, mask)| byte ^ mask);
         match first & 0x0f {
-            CLOSE => return Heard::End,
-            PING => return Heard::Ping(payload.collect()),
+            CLOSE => return ClientMessage::End,
+            PING => return ClientMessage::Ping(payload.collect()),
             _ => {}
         }
     }
@@ -210,7 +210,7 @@ async fn write(writer: &mut WriteHalf<Upgraded>, kind: u8, payload: &[u8]) -> bo
 
 /// What a frame begins with.
 fn head(kind: u8, length: usize) -> Vec<u8> {
-    let mut head = vec![WHOLE | kind];
+    let mut head = vec![FIN | kind];
     match (u8::try_from(length), u16::try_from(length)) {
         (Ok(short @ 0..=125), _) => head.push(short),
         (_, Ok(middle)) => {
@@ -294,23 +294,23 @@ mod tests {
         let ping = [0x89, 0x82, 1, 2, 3, 4, b'h' ^ mask[0], b'i' ^ mask[1]];
         let text = [0x81, 0x81, 1, 2, 3, 4, 0];
         for (said, wanted, left) in [
-            (&[][..], Heard::Nothing, 0),
-            (&[0x89], Heard::Nothing, 1),
-            (&ping[..7], Heard::Nothing, 7),
-            (&ping, Heard::Ping(b"hi".to_vec()), 0),
+            (&[][..], ClientMessage::Nothing, 0),
+            (&[0x89], ClientMessage::Nothing, 1),
+            (&ping[..7], ClientMessage::Nothing, 7),
+            (&ping, ClientMessage::Ping(b"hi".to_vec()), 0),
             (
                 &[&text[..], &ping[..]].concat(),
-                Heard::Ping(b"hi".to_vec()),
+                ClientMessage::Ping(b"hi".to_vec()),
                 0,
             ),
-            (&[0x88, 0x80, 1, 2, 3, 4], Heard::End, 0),
+            (&[0x88, 0x80, 1, 2, 3, 4], ClientMessage::End, 0),
             // Not masked, too long, far too long.
-            (&[0x81, 0x01, b'a'], Heard::End, 3),
-            (&[0x81, 0xfe, 0xff, 0xff], Heard::End, 4),
-            (&[0x81, 0xff, 0, 0], Heard::End, 4),
+            (&[0x81, 0x01, b'a'], ClientMessage::End, 3),
+            (&[0x81, 0xfe, 0xff, 0xff], ClientMessage::End, 4),
+            (&[0x81, 0xff, 0, 0], ClientMessage::End, 4),
         ] {
             let mut buffer = BytesMut::from(said);
-            assert_eq!(hear(&mut buffer), wanted, "{said:?}");
+            assert_eq!(parse_message(&mut buffer), wanted, "{said:?}");
             assert_eq!(buffer.len(), left, "{said:?}");
         }
     }

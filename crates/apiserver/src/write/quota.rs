@@ -21,8 +21,8 @@ use insula_kinds::quota::CountedResource;
 use insula_store::Transaction;
 
 use crate::pipeline::authorize::Caller;
+use crate::registry::fair_locks::FairLockGuard;
 use crate::registry::resource::Resource;
-use crate::registry::turns::Turn;
 use crate::registry::{Address, Registry};
 use crate::status::Result;
 use insula_cache::Stored;
@@ -51,8 +51,8 @@ pub struct Write<'a> {
 /// The turn of a write where something is limited, until it is dropped.
 #[derive(Debug, Default)]
 pub struct Turns {
-    _tenant: Option<Turn>,
-    _namespace: Option<Turn>,
+    _tenant: Option<FairLockGuard>,
+    _namespace: Option<FairLockGuard>,
 }
 
 impl Write<'_> {
@@ -62,11 +62,11 @@ impl Write<'_> {
         // Always in this order, so that nobody waits for who waits for them.
         if tenant::limited(self).is_some() {
             let place = (self.address.space.clone(), None);
-            turns._tenant = Some(self.registry.turns().take(place).await);
+            turns._tenant = Some(self.registry.namespace_locks().lock(place).await);
         }
         if let Some(namespace) = self.limited_namespace() {
             let place = (self.address.space.clone(), Some(namespace.into()));
-            turns._namespace = Some(self.registry.turns().take(place).await);
+            turns._namespace = Some(self.registry.namespace_locks().lock(place).await);
         }
         turns
     }

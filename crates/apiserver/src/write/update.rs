@@ -70,7 +70,7 @@ pub(super) async fn may_create(
         namespace: address.namespace.as_deref(),
         name: Some(&address.name),
     };
-    granted.must(registry, act).await
+    granted.require(registry, act).await
 }
 
 /// What is not there comes about, for the kinds that are written so.

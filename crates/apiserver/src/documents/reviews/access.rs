@@ -9,7 +9,7 @@ use insula_core::{
 use insula_kinds::{Object, Value, kinds};
 use serde_json::json;
 
-use crate::pipeline::authorize::{self, Granted, Verdict};
+use crate::pipeline::authorize::{self, AccessDecision, Granted};
 use crate::pipeline::service_account::AccountName;
 use crate::registry::Registry;
 use crate::status::{Result, StatusError};
@@ -60,7 +60,7 @@ pub async fn rules(registry: &Registry, granted: &Granted, review: &Object) -> R
     Ok(status)
 }
 
-fn status(verdict: Verdict) -> Value {
+fn status(verdict: AccessDecision) -> Value {
     let mut status = json!({"allowed": verdict.allowed});
     if !verdict.reason.is_empty() {
         status["reason"] = verdict.reason.into();
@@ -73,7 +73,7 @@ async fn judge(
     principal: &Principal,
     spaces: &Spaces,
     review: &Object,
-) -> Result<Verdict> {
+) -> Result<AccessDecision> {
     let at = |path: &[&str]| text(review, path).filter(|text| !text.is_empty());
     let spec = review.get("spec");
     if spec.is_some_and(|spec| spec.get("nonResourceAttributes").is_some()) {
@@ -93,7 +93,7 @@ async fn judge(
         name: attribute("name"),
     };
     if is_barred(principal, &act) {
-        return Ok(Verdict {
+        return Ok(AccessDecision {
             allowed: false,
             reason: "objects of this kind are in the system space only".to_owned(),
         });

@@ -15,16 +15,16 @@ fn pool(total: u32, each: u32, queue: usize) -> Arc<Pool> {
     Pool::new(Bound { total, each, queue })
 }
 
-fn waits(arrival: Arrival) -> Waiting {
+fn waits(arrival: Acquisition) -> Waiting {
     match arrival {
-        Arrival::Waiting(waiting) => waiting,
+        Acquisition::Waiting(waiting) => waiting,
         other => panic!("{other:?}"),
     }
 }
 
-fn sits(arrival: Arrival) -> Seat {
+fn sits(arrival: Acquisition) -> Seat {
     match arrival {
-        Arrival::Seated(seat) => seat,
+        Acquisition::Acquired(seat) => seat,
         other => panic!("{other:?}"),
     }
 }
@@ -32,14 +32,16 @@ fn sits(arrival: Arrival) -> Seat {
 #[test]
 fn who_comes_last_from_another_space_is_next_however_many_wait() {
     let pool = pool(1, 1, 100);
-    let first = sits(pool.arrive(&space(1), 1));
-    let mut flood: Vec<_> = (0..50).map(|_| waits(pool.arrive(&space(1), 1))).collect();
-    let mut neighbour = waits(pool.arrive(&space(2), 1));
+    let first = sits(pool.try_acquire(&space(1), 1));
+    let mut flood: Vec<_> = (0..50)
+        .map(|_| waits(pool.try_acquire(&space(1), 1)))
+        .collect();
+    let mut neighbour = waits(pool.try_acquire(&space(2), 1));
     drop(first);
     // The flood has had its share already.
     assert!((&mut flood[0]).now_or_never().is_none());
     let seat = (&mut neighbour).now_or_never().flatten().unwrap();
-    let mut third = waits(pool.arrive(&space(3), 1));
+    let mut third = waits(pool.try_acquire(&space(3), 1));
     drop(seat);
     // It has waited longest now, and then it is over again.
     let seat = (&mut flood[0]).now_or_never().flatten().unwrap();
@@ -51,21 +53,23 @@ fn who_comes_last_from_another_space_is_next_however_many_wait() {
 #[test]
 fn a_space_never_has_more_than_its_share_and_others_need_not_wait_for_it() {
     let pool = pool(4, 2, 100);
-    let _mine = [1, 2].map(|_| sits(pool.arrive(&space(1), 1)));
-    let _third = waits(pool.arrive(&space(1), 1));
-    let _other = sits(pool.arrive(&space(2), 2));
-    assert_eq!(pool.glance().used, 4);
+    let _mine = [1, 2].map(|_| sits(pool.try_acquire(&space(1), 1)));
+    let _third = waits(pool.try_acquire(&space(1), 1));
+    let _other = sits(pool.try_acquire(&space(2), 2));
+    assert_eq!(pool.stats().used, 4);
 }
 
 #[test]
 fn costly_work_is_not_overtaken_for_ever() {
     let pool = pool(4, 4, 100);
-    let mut small: Vec<_> = (0..4).map(|_| sits(pool.arrive(&space(1), 1))).collect();
-    let mut large = waits(pool.arrive(&space(2), 4));
+    let mut small: Vec<_> = (0..4)
+        .map(|_| sits(pool.try_acquire(&space(1), 1)))
+        .collect();
+    let mut large = waits(pool.try_acquire(&space(2), 4));
     for _ in 0..3 {
         small.pop();
         // It would fit, but it comes later.
-        drop(waits(pool.arrive(&space(3), 1)));
+        drop(waits(pool.try_acquire(&space(3), 1)));
         assert!((&mut large).now_or_never().is_none());
     }
     small.pop();
@@ -75,13 +79,16 @@ fn costly_work_is_not_overtaken_for_ever() {
 #[test]
 fn a_queue_has_an_end() {
     let pool = pool(1, 1, 2);
-    let _seat = sits(pool.arrive(&space(1), 1));
-    let _queue = [1, 2].map(|_| waits(pool.arrive(&space(1), 1)));
-    assert!(matches!(pool.arrive(&space(1), 1), Arrival::Refused));
+    let _seat = sits(pool.try_acquire(&space(1), 1));
+    let _queue = [1, 2].map(|_| waits(pool.try_acquire(&space(1), 1)));
+    assert!(matches!(
+        pool.try_acquire(&space(1), 1),
+        Acquisition::Rejected
+    ));
     // It is that space's queue that is full.
-    let _other = waits(pool.arrive(&space(2), 1));
+    let _other = waits(pool.try_acquire(&space(2), 1));
     assert_eq!(
-        pool.glance(),
+        pool.stats(),
         SeatStats {
             used: 1,
             waiting: 3,
@@ -93,13 +100,13 @@ fn a_queue_has_an_end() {
 #[test]
 fn a_seat_that_nobody_fetched_is_free_again() {
     let pool = pool(1, 1, 2);
-    let seat = sits(pool.arrive(&space(1), 1));
-    let waiting = waits(pool.arrive(&space(2), 1));
+    let seat = sits(pool.try_acquire(&space(1), 1));
+    let waiting = waits(pool.try_acquire(&space(2), 1));
     drop(seat);
-    assert_eq!(pool.glance().used, 1);
+    assert_eq!(pool.stats().used, 1);
     drop(waiting);
-    assert_eq!(pool.glance().used, 0);
-    assert!(pool.lock().lanes.is_empty());
+    assert_eq!(pool.stats().used, 0);
+    assert!(pool.lock().queues.is_empty());
 }
 
 #[derive(Clone, Debug)]
@@ -130,14 +137,14 @@ struct Model {
 impl Model {
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Arrive { space: of, cost } => match self.pool.arrive(&space(of), cost) {
-                Arrival::Seated(seat) => {
+            Step::Arrive { space: of, cost } => match self.pool.try_acquire(&space(of), cost) {
+                Acquisition::Acquired(seat) => {
                     // Nobody sits down while somebody waits who could.
                     assert_eq!(self.passed_by.len(), 0);
                     self.seated.push((of, seat));
                 }
-                Arrival::Waiting(waiting) => self.waiting.push((of, waiting)),
-                Arrival::Refused => {}
+                Acquisition::Waiting(waiting) => self.waiting.push((of, waiting)),
+                Acquisition::Rejected => {}
             },
             Step::Finish(which) if !self.seated.is_empty() => {
                 let which = which % self.seated.len();
@@ -174,7 +181,7 @@ impl Model {
         }
         self.waiting = left;
         let state = self.pool.lock();
-        let ready = |of: &usize| state.turns.contains(&space(*of));
+        let ready = |of: &usize| state.ready.contains(&space(*of));
         self.passed_by.retain(|of, _| ready(of));
         for of in 0..5 {
             if ready(&of) {
@@ -195,7 +202,7 @@ impl Model {
             let queued = queued.count();
             assert!(mine <= self.pool.bound.each);
             assert!(queued <= self.pool.bound.queue);
-            let known = state.lanes.contains_key(&space(of));
+            let known = state.queues.contains_key(&space(of));
             assert_eq!(known, mine > 0 || queued > 0);
         }
         for passed in self.passed_by.values() {
@@ -205,7 +212,7 @@ impl Model {
             }
         }
         // Nobody waits for nothing.
-        let first = state.turns.front().map(|of| &state.lanes[of].queue[0]);
+        let first = state.ready.front().map(|of| &state.queues[of].queue[0]);
         assert!(first.is_none_or(|first| first.cost > state.free));
     }
 }
@@ -230,7 +237,7 @@ proptest! {
         model.seated.clear();
         let state = model.pool.lock();
         prop_assert_eq!(state.free, model.pool.bound.total);
-        prop_assert!(state.lanes.is_empty() && state.turns.is_empty());
+        prop_assert!(state.queues.is_empty() && state.ready.is_empty());
     }
 }
 
@@ -243,17 +250,17 @@ async fn seats_never_leak_when_many_threads_come_and_go() {
         tasks.spawn(async move {
             for round in 0..200 {
                 let odd = number.wrapping_mul(31).wrapping_add(round * 17);
-                match pool.arrive(&space((number % 4) as usize), (odd % 3) as u32) {
-                    Arrival::Waiting(waiting) if odd % 5 == 0 => {
+                match pool.try_acquire(&space((number % 4) as usize), (odd % 3) as u32) {
+                    Acquisition::Waiting(waiting) if odd % 5 == 0 => {
                         tokio::task::yield_now().await;
                         drop(waiting);
                     }
-                    Arrival::Waiting(waiting) => drop(waiting.await),
-                    Arrival::Seated(seat) => {
+                    Acquisition::Waiting(waiting) => drop(waiting.await),
+                    Acquisition::Acquired(seat) => {
                         tokio::task::yield_now().await;
                         drop(seat);
                     }
-                    Arrival::Refused => tokio::task::yield_now().await,
+                    Acquisition::Rejected => tokio::task::yield_now().await,
                 }
             }
         });
@@ -261,7 +268,7 @@ async fn seats_never_leak_when_many_threads_come_and_go() {
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap();
     }
-    let glance = pool.glance();
-    assert_eq!((glance.used, glance.waiting), (0, 0));
-    assert!(pool.lock().lanes.is_empty());
+    let stats = pool.stats();
+    assert_eq!((stats.used, stats.waiting), (0, 0));
+    assert!(pool.lock().queues.is_empty());
 }

@@ -9,7 +9,7 @@ use insula_core::{ALL, Extra, Principal, SYSTEM, Space, Spaces, TenantName};
 use insula_kinds::time::{Precision, Time};
 use serde::Serialize;
 
-use super::{Asked, Decision, Notes, uri};
+use super::{Decision, Notes, ReceivedRequest, uri};
 use crate::pipeline::route::ResourcePath;
 use crate::status::StatusError;
 
@@ -127,40 +127,48 @@ struct Annotations<'a> {
 
 /// The longest that a client may make a name, a message or its agent in the log. Names in
 /// paths are not checked before somebody looks for them.
-const LONGEST: usize = 1024;
+const MAX_TEXT_BYTES: usize = 1024;
 
 /// The longest URI: selectors are long at times.
-const LONGEST_URI: usize = 4096;
+const MAX_URI_BYTES: usize = 4096;
 
 /// How Kubernetes ends what it has cut.
 const CUT: &str = "...TRUNCATED";
 
 impl<'a> Event<'a> {
     /// What is to be said at the time `now`.
-    pub fn new(asked: &Asked<'a>, notes: &'a Notes, ending: &Ending<'a>, now: Time) -> Self {
-        let agent = asked.parts.headers.get(USER_AGENT);
+    pub fn new(
+        request: &ReceivedRequest<'a>,
+        notes: &'a Notes,
+        ending: &Ending<'a>,
+        now: Time,
+    ) -> Self {
+        let agent = request.parts.headers.get(USER_AGENT);
         let agent = agent.map(|agent| String::from_utf8_lossy(agent.as_bytes()));
         Self {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
             level: "Metadata",
-            id: asked.id.to_str().unwrap_or_default(),
+            id: request.id.to_str().unwrap_or_default(),
             stage: ending.stage(),
-            uri: cut(uri::redacted(&asked.parts.uri), LONGEST_URI),
+            uri: cut(uri::redacted(&request.parts.uri), MAX_URI_BYTES),
             verb: match &notes.path {
                 Some(path) => Cow::Borrowed(path.verb.as_str()),
-                None => cut(asked.parts.method.as_str().to_ascii_lowercase().into(), 32),
+                None => cut(
+                    request.parts.method.as_str().to_ascii_lowercase().into(),
+                    32,
+                ),
             },
             user: notes.principal.as_deref().map(user).unwrap_or_default(),
             impersonated_user: notes.impersonated.as_deref().map(user),
             authentication_metadata: notes.constraint.map(|constraint| AuthenticationMetadata {
                 impersonation_constraint: constraint,
             }),
-            sources: asked.peer.address().map(|address| [address]),
-            user_agent: cut(agent.unwrap_or_default(), LONGEST),
+            sources: request.peer.address().map(|address| [address]),
+            user_agent: cut(agent.unwrap_or_default(), MAX_TEXT_BYTES),
             object_ref: notes.path.as_ref().map(|path| object_ref(path, notes)),
             response_status: status(ending, notes),
-            request_received_timestamp: asked.received.print(Precision::Micros),
+            request_received_timestamp: request.received.print(Precision::Micros),
             stage_timestamp: now.print(Precision::Micros),
             annotations: annotations(notes),
         }
@@ -209,7 +217,7 @@ fn user(principal: &Principal) -> User<'_> {
 
 fn object_ref<'a>(path: &'a ResourcePath, notes: &'a Notes) -> ObjectRef<'a> {
     let kind = path.of();
-    let short = |text: &'a String| cut(Cow::Borrowed(text.as_str()), LONGEST);
+    let short = |text: &'a String| cut(Cow::Borrowed(text.as_str()), MAX_TEXT_BYTES);
     ObjectRef {
         resource: &kind.resource,
         namespace: path.namespace.as_ref().map(short),
@@ -233,9 +241,9 @@ fn status<'a>(ending: &Ending<'a>, notes: &Notes) -> Status<'a> {
             status: "",
             ..failure(*code, "", "".into())
         },
-        Ending::Refused(refusal) => {
-            let message = told(refusal, notes).into();
-            failure(refusal.code, refusal.reason(), cut(message, LONGEST))
+        Ending::Refused(error) => {
+            let message = loggable_message(error, notes).into();
+            failure(error.code, error.reason(), cut(message, MAX_TEXT_BYTES))
         }
         // There is no such code in HTTP, but whoever reads logs knows it from proxies.
         Ending::Abandoned => {
@@ -249,11 +257,11 @@ fn status<'a>(ending: &Ending<'a>, notes: &Notes) -> Status<'a> {
 /// What may be said of a refusal. Once the body is read a message may repeat values that
 /// were sent, of Secrets and of whatever else, and so may a message about what was wrong
 /// with the request: there the reason has to do.
-fn told<'a>(refusal: &'a StatusError, notes: &Notes) -> &'a str {
-    match refusal.code {
+fn loggable_message<'a>(error: &'a StatusError, notes: &Notes) -> &'a str {
+    match error.code {
         400 | 422 => "",
         _ if notes.body_read => "",
-        _ => refusal.message(),
+        _ => error.message(),
     }
 }
 
@@ -281,7 +289,7 @@ fn other((key, value): &(String, String)) -> Option<(Cow<'_, str>, Cow<'_, str>)
     if ours.iter().any(|prefix| key.starts_with(prefix)) {
         return None;
     }
-    let short = |text| cut(Cow::Borrowed(text), LONGEST);
+    let short = |text| cut(Cow::Borrowed(text), MAX_TEXT_BYTES);
     Some((short(key.as_str()), short(value.as_str())))
 }
 
@@ -290,11 +298,11 @@ fn called(space: &Space) -> &str {
 }
 
 /// At most this much of a text, with a mark if that is not all of it.
-fn cut(text: Cow<'_, str>, most: usize) -> Cow<'_, str> {
-    if text.len() <= most {
+fn cut(text: Cow<'_, str>, max: usize) -> Cow<'_, str> {
+    if text.len() <= max {
         return text;
     }
-    let end = text.floor_char_boundary(most);
+    let end = text.floor_char_boundary(max);
     Cow::Owned(format!("{}{CUT}", &text[..end]))
 }
 
@@ -334,13 +342,13 @@ mod tests {
             seconds: 1_000_000_000,
             nanos: micros * 1000,
         };
-        let asked = Asked {
+        let request = ReceivedRequest {
             id: &id,
             parts: &parts,
             peer: &Peer::default().at("192.0.2.7".parse().unwrap()),
             received: moment(1),
         };
-        let line = Event::new(&asked, &notes, ending, moment(250_000)).line();
+        let line = Event::new(&request, &notes, ending, moment(250_000)).line();
         String::from_utf8(line).unwrap()
     }
 
@@ -403,7 +411,7 @@ mod tests {
                 // Nobody puts words into the log that a search takes for the server's.
                 assert!(!said.contains(r#""insula.dev/tenant":"#), "{said}");
                 let cut = event["userAgent"].as_str().unwrap_or("").ends_with(CUT);
-                assert_eq!(cut, agent.len() > LONGEST);
+                assert_eq!(cut, agent.len() > MAX_TEXT_BYTES);
             }
         }
     }
@@ -415,21 +423,21 @@ mod tests {
         let bad = StatusError::bad_request("canary");
         let invalid = StatusError::invalid_patch(&[]);
         let missing = StatusError::no_such_resource();
-        for (refusal, note, told) in [
+        for (error, note, loggable_message) in [
             (&missing, unread as fn(&mut Notes), true),
             (&missing, read, false),
             (&bad, unread, false),
             (&bad, read, false),
             (&invalid, unread, false),
         ] {
-            let said = line("/api/v1/pods", b"", note, &Ending::Refused(refusal));
+            let said = line("/api/v1/pods", b"", note, &Ending::Refused(error));
             let event: Value = serde_json::from_str(&said).unwrap();
             let status = &event["responseStatus"];
-            assert_eq!(status["code"], refusal.code);
+            assert_eq!(status["code"], error.code);
             assert_eq!(status["status"], "Failure");
-            assert_eq!(status["reason"], refusal.reason());
-            let expected = told.then(|| refusal.message());
-            assert_eq!(status["message"].as_str(), expected, "{refusal:?}");
+            assert_eq!(status["reason"], error.reason());
+            let expected = loggable_message.then(|| error.message());
+            assert_eq!(status["message"].as_str(), expected, "{error:?}");
         }
     }
 

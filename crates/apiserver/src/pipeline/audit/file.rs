@@ -20,7 +20,7 @@ pub struct LogFile {
 }
 
 /// How often it is looked at whether the file is still at its place.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl LogFile {
     /// Opens the file, or makes it for its owner only.
@@ -37,7 +37,7 @@ impl LogFile {
     /// Goes on in a new file if this one is no longer at its place. If none can be made,
     /// the lines go on into the old one: better there than nowhere.
     fn follow(&mut self) {
-        if self.looked.elapsed() < LOOK {
+        if self.looked.elapsed() < CHECK_INTERVAL {
             return;
         }
         self.looked = Instant::now();
@@ -112,7 +112,7 @@ mod tests {
 
     /// As if the file had last been looked at long ago.
     fn later(log: &mut LogFile) {
-        log.looked = Instant::now().checked_sub(2 * LOOK).unwrap();
+        log.looked = Instant::now().checked_sub(2 * CHECK_INTERVAL).unwrap();
     }
 
     #[test]

@@ -52,10 +52,10 @@ struct Queue {
 
 /// How much may wait to be written before requests wait too: some 5,000 events, which is
 /// little memory and a second or more for any disk that works.
-const ROOM: usize = 4 << 20;
+const MAX_QUEUED_BYTES: usize = 4 << 20;
 
 /// How much memory the queue keeps when there is little to do.
-const IDLE: usize = 64 << 10;
+const MAX_IDLE_CAPACITY: usize = 64 << 10;
 
 impl Sink {
     /// Appends to a file, which is made for its owner only if it is not there.
@@ -136,7 +136,7 @@ impl Shared {
 
     fn has_room(&self) -> bool {
         let queue = self.queue();
-        queue.lines.len() < ROOM || queue.closed
+        queue.lines.len() < MAX_QUEUED_BYTES || queue.closed
     }
 
     fn close(&self) {
@@ -148,7 +148,7 @@ impl Shared {
     /// Waits for lines and takes all of them; whether there were any, or it is over.
     fn take(&self, batch: &mut Vec<u8>) -> bool {
         batch.clear();
-        batch.shrink_to(IDLE);
+        batch.shrink_to(MAX_IDLE_CAPACITY);
         let idle = |queue: &mut Queue| queue.lines.is_empty() && !queue.closed;
         let waited = self.filled.wait_while(self.queue(), idle);
         let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +186,7 @@ impl<'a, W: Write> Writer<'a, W> {
             let (kept, lost) = (count(&batch[..written]), count(&batch[written..]));
             self.shared.written.fetch_add(kept, Ordering::Relaxed);
             self.shared.lost.fetch_add(lost, Ordering::Relaxed);
-            self.tell(failed.err());
+            self.log_result(failed.err());
         }
         if let Err(error) = self.out.flush() {
             tracing::debug!(%error, "the audit log could not be flushed");
@@ -218,7 +218,7 @@ impl<'a, W: Write> Writer<'a, W> {
     }
 
     /// Says when it begins to fail and when it works again; the counters say the rest.
-    fn tell(&mut self, error: Option<io::Error>) {
+    fn log_result(&mut self, error: Option<io::Error>) {
         let failed_before = std::mem::replace(&mut self.failing, error.is_some());
         match error {
             Some(error) => {
@@ -335,9 +335,12 @@ mod tests {
         while let Ok(()) = tokio::time::timeout(Duration::from_millis(50), sink.room()).await {
             sink.push(&line);
             pushed += 1;
-            assert!(pushed <= 2 * ROOM / line.len() + 1, "it takes without end");
+            assert!(
+                pushed <= 2 * MAX_QUEUED_BYTES / line.len() + 1,
+                "it takes without end"
+            );
         }
-        assert!(pushed >= ROOM / line.len());
+        assert!(pushed >= MAX_QUEUED_BYTES / line.len());
         // What was begun before is kept all the same.
         sink.push(&line);
         go.send(()).unwrap();

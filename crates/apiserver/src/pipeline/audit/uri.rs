@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn values_of_parameters_that_the_api_does_not_have_are_not_told() {
-        for (sent, told) in [
+        for (sent, loggable_message) in [
             ("/api", "/api"),
             ("/api?", "/api?"),
             ("/api?limit=5&continue=abc", "/api?limit=5&continue=abc"),
@@ -113,7 +113,7 @@ mod tests {
             ("*", "*"),
         ] {
             let uri: Uri = sent.parse().unwrap();
-            assert_eq!(redacted(&uri), told, "{sent}");
+            assert_eq!(redacted(&uri), loggable_message, "{sent}");
         }
     }
 }

@@ -85,7 +85,7 @@ fn with(
 
 /// What is wrong with a chain.
 fn wrong(clients: &Clients, chain: &[CertificateDer<'static>]) -> String {
-    clients.judge(chain, now()).unwrap_err().to_string()
+    clients.verify(chain, now()).unwrap_err().to_string()
 }
 
 #[test]
@@ -101,13 +101,13 @@ fn what_a_trusted_ca_issued_for_a_client_proves_its_holder_while_it_holds() {
     });
     for parameters in [leaf("alice"), any, both] {
         let chain = [root.sign(&parameters)];
-        assert_eq!(clients.judge(&chain, now()), Ok(now() + HOUR));
-        assert_eq!(clients.judge(&chain, now() + HOUR), Ok(now() + HOUR));
+        assert_eq!(clients.verify(&chain, now()), Ok(now() + HOUR));
+        assert_eq!(clients.verify(&chain, now() + HOUR), Ok(now() + HOUR));
         clients
-            .judge(&chain, now() + HOUR + HOUR / 3600)
+            .verify(&chain, now() + HOUR + HOUR / 3600)
             .unwrap_err();
         clients
-            .judge(&chain, now() - HOUR - HOUR / 3600)
+            .verify(&chain, now() - HOUR - HOUR / 3600)
             .unwrap_err();
     }
 }
@@ -180,8 +180,8 @@ fn what_proves_nothing_is_refused() {
         "the certificate cannot be read"
     );
     let mut long = vec![root.sign(&leaf("alice"))];
-    long.resize(LONGEST, root.der.clone());
-    assert_eq!(clients.judge(&long, now()), Ok(now() + HOUR));
+    long.resize(MAX_CHAIN_LENGTH, root.der.clone());
+    assert_eq!(clients.verify(&long, now()), Ok(now() + HOUR));
     long.push(root.der.clone());
     assert_eq!(
         wrong(&clients, &long),
@@ -189,7 +189,7 @@ fn what_proves_nothing_is_refused() {
     );
     // Only the leaf must be legible.
     let chain = [root.sign(&leaf("alice")), nonsense];
-    assert_eq!(clients.judge(&chain, now()), Ok(now() + HOUR));
+    assert_eq!(clients.verify(&chain, now()), Ok(now() + HOUR));
 }
 
 #[test]
@@ -209,14 +209,14 @@ fn what_is_shown_along_leads_to_a_ca_and_the_first_to_end_ends_the_proof() {
         // What leads nowhere is in nobody's way, above all when it has ended.
         (vec![alice(&between), ended.clone(), good.clone()], HOUR),
     ] {
-        assert_eq!(clients.judge(&chain, now()), Ok(now() + until));
+        assert_eq!(clients.verify(&chain, now()), Ok(now() + until));
     }
     for chain in [
         vec![alice(&between)],
         vec![alice(&past), ended.clone()],
         vec![good.clone(), alice(&between)],
     ] {
-        clients.judge(&chain, now()).unwrap_err();
+        clients.verify(&chain, now()).unwrap_err();
     }
 }
 
@@ -236,11 +236,11 @@ fn a_ca_that_does_not_hold_vouches_for_nobody() {
     for signer in [&old, &young] {
         let alone = trusting(&[signer]);
         let chain = [signer.sign(&leaf("alice"))];
-        assert_eq!(alone.judge(&chain, now()), Err(unknown.clone()));
-        clients.judge(&chain, now()).unwrap_err();
+        assert_eq!(alone.verify(&chain, now()), Err(unknown.clone()));
+        clients.verify(&chain, now()).unwrap_err();
     }
     let chain = [ending.sign(&leaf("alice"))];
-    assert_eq!(clients.judge(&chain, now()), Ok(now() + HOUR / 2));
+    assert_eq!(clients.verify(&chain, now()), Ok(now() + HOUR / 2));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use insula_access::rbac::{Attributes, ResourceAttributes};
 use insula_core::{MASTERS, Principal, RESERVED_PREFIX, Spaces};
 
 use super::{AUTHENTICATION, Wanted};
-use crate::pipeline::authorize::{act, decide, name_of};
+use crate::pipeline::authorize::{attributes, decide, requested_name};
 use crate::pipeline::locate::locate;
 use crate::pipeline::route::{Objects, Route, Unserved, below_prefix, unserved};
 use crate::pipeline::service_account::AccountName;
@@ -20,7 +20,7 @@ use crate::status::Result;
 
 /// What is asked, before it is known as whom.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct ImpersonatedRequest<'a> {
     /// The request.
     pub parts: &'a Parts,
     /// Its parameters.
@@ -29,30 +29,30 @@ pub struct Asked<'a> {
     pub route: &'a Result<Route>,
 }
 
-/// The right by which the caller may act for `whom` in what is asked, if there is one.
+/// The right by which the caller may act for `principal` in what is asked, if there is one.
 pub async fn permits(
     registry: &Registry,
     caller: &Principal,
     wanted: &Wanted,
-    whom: &Principal,
-    asked: Asked<'_>,
+    principal: &Principal,
+    request: ImpersonatedRequest<'_>,
 ) -> Result<Option<&'static str>> {
     let Some(Mode { name, verb }) = mode(wanted) else {
         return Ok(None);
     };
     let home = Spaces::One(caller.home.clone());
     for part in wanted.parts() {
-        let act = Attributes::Resource(ResourceAttributes {
+        let attributes = Attributes::Resource(ResourceAttributes {
             verb,
             group: AUTHENTICATION,
-            ..part.act
+            ..part.attributes
         });
         let theirs = part.reserved && !caller.is_system();
-        if theirs || !decide(registry, caller, &home, &act).await?.allowed {
+        if theirs || !decide(registry, caller, &home, &attributes).await?.allowed {
             return Ok(None);
         }
     }
-    let may = may_do(registry, caller, whom, name, asked).await?;
+    let may = may_do(registry, caller, principal, name, request).await?;
     Ok(may.then_some(verb))
 }
 
@@ -88,23 +88,23 @@ fn mode(wanted: &Wanted) -> Option<Mode> {
 async fn may_do(
     registry: &Registry,
     caller: &Principal,
-    whom: &Principal,
+    principal: &Principal,
     mode: &str,
-    asked: Asked<'_>,
+    request: ImpersonatedRequest<'_>,
 ) -> Result<bool> {
-    let (method, path) = (&asked.parts.method, asked.parts.uri.path());
+    let (method, path) = (&request.parts.method, request.parts.uri.path());
     let on = |verb: &str| format!("impersonate-on:{mode}:{verb}");
-    let nothing = match asked.route {
+    let nothing = match request.route {
         Ok(_) => Unserved::default(),
-        Err(_) => unserved(method, path, asked.query.flag("watch")),
+        Err(_) => unserved(method, path, request.query.flag("watch")),
     };
-    let (named, objects) = match asked.route {
+    let (named, objects) = match request.route {
         Ok(route) => (&route.named, route.target.path()),
         Err(_) => (&nothing.named, None),
     };
-    let name = objects.and_then(|path| name_of(path, asked.query));
-    let objects = objects.map(|path| act(path, name.as_deref()));
-    let objects = objects.or_else(|| nothing.objects.as_ref().map(Objects::act));
+    let name = objects.and_then(|path| requested_name(path, request.query));
+    let objects = objects.map(|path| attributes(path, name.as_deref()));
+    let objects = objects.or_else(|| nothing.objects.as_ref().map(Objects::attributes));
     let verb = match objects {
         Some(objects) => on(objects.verb),
         None => on(&method.as_str().to_ascii_lowercase()),
@@ -119,6 +119,6 @@ async fn may_do(
             path: below_prefix(path),
         },
     };
-    let spaces = locate(whom, named.clone());
+    let spaces = locate(principal, named.clone());
     Ok(decide(registry, caller, &spaces, &about).await?.allowed)
 }

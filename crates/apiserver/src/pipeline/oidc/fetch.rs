@@ -68,7 +68,7 @@ pub enum FetchError {
 }
 
 /// What a document may be long.
-const LARGEST: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// Where a provider describes itself.
 const DISCOVERY: &str = "/.well-known/openid-configuration";
@@ -164,7 +164,9 @@ async fn exchange(
         if response.status() != StatusCode::OK {
             return Err(FetchError::Status(response.status()));
         }
-        let body = Limited::new(response.into_body(), LARGEST).collect().await;
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES)
+            .collect()
+            .await;
         body.map(|body| body.to_bytes()).map_err(cut)
     };
     // The connection does the work; it is over when the answer is there.

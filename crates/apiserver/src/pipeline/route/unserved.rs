@@ -46,7 +46,7 @@ impl Objects {
     }
 
     /// What it is to a policy.
-    pub fn act(&self) -> ResourceAttributes<'_> {
+    pub fn attributes(&self) -> ResourceAttributes<'_> {
         ResourceAttributes {
             verb: self.verb,
             group: &self.group,

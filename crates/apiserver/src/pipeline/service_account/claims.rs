@@ -34,7 +34,7 @@ pub enum Bound {
     /// A pod, a secret or a node: the resource, and which one.
     Object(&'static str, Reference),
     /// The secret that the token is kept in.
-    Kept(String),
+    LegacySecret(String),
 }
 
 /// An object that a token names.
@@ -52,17 +52,17 @@ pub struct Reference {
 pub struct Incomplete;
 
 /// Who tokens that are kept in secrets say they are from.
-pub const KEPT_ISSUER: &str = "kubernetes/serviceaccount";
+pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
 /// What the claims of kept tokens begin with.
-const KEPT: &str = "kubernetes.io/serviceaccount/";
+const LEGACY_PREFIX: &str = "kubernetes.io/serviceaccount/";
 
 /// What a token can be bound to: the claim and the resource.
 pub const BINDINGS: [(&str, &str); 3] = [("pod", "pods"), ("secret", "secrets"), ("node", "nodes")];
 
 impl Account {
     /// From a token that was asked for.
-    pub fn of_requested(claims: &Claims) -> Result<Self, Incomplete> {
+    pub fn from_bound(claims: &Claims) -> Result<Self, Incomplete> {
         let own = claims.get("kubernetes.io").ok_or(Incomplete)?;
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let account = own.get("serviceaccount").and_then(Reference::read);
@@ -86,18 +86,18 @@ impl Account {
     }
 
     /// From a token that is kept in a secret.
-    pub fn of_kept(claims: &Claims) -> Result<Self, Incomplete> {
+    pub fn from_legacy(claims: &Claims) -> Result<Self, Incomplete> {
         let text = |member: &str| {
-            let value = claims.get(&format!("{KEPT}{member}"))?.as_str()?;
+            let value = claims.get(&format!("{LEGACY_PREFIX}{member}"))?.as_str()?;
             Some(value.to_owned()).filter(|value| !value.is_empty())
         };
         let read = Self {
-            space: space(claims.get(&format!("{KEPT}tenant")))?,
+            space: space(claims.get(&format!("{LEGACY_PREFIX}tenant")))?,
             tenant_uid: text("tenant.uid"),
             namespace: text("namespace").ok_or(Incomplete)?,
             name: text("service-account.name").ok_or(Incomplete)?,
             uid: text("service-account.uid").ok_or(Incomplete)?,
-            bound: Bound::Kept(text("secret.name").ok_or(Incomplete)?),
+            bound: Bound::LegacySecret(text("secret.name").ok_or(Incomplete)?),
             node: None,
             id: None,
         };
@@ -105,12 +105,13 @@ impl Account {
     }
 
     /// What a kept token says.
-    pub fn to_kept(&self, secret: &str) -> Value {
+    pub fn to_legacy_claims(&self, secret: &str) -> Value {
         let mut claims = json!({
-            "iss": KEPT_ISSUER,
+            "iss": LEGACY_ISSUER,
             "sub": self.user(),
         });
-        let mut put = |member: &str, value: &str| claims[format!("{KEPT}{member}")] = value.into();
+        let mut put =
+            |member: &str, value: &str| claims[format!("{LEGACY_PREFIX}{member}")] = value.into();
         put("namespace", &self.namespace);
         put("secret.name", secret);
         put("service-account.name", &self.name);

@@ -11,9 +11,9 @@ use insula_gotext::quote::QuotedList;
 use insula_kinds::{Value, kinds};
 use ring::digest::{SHA256, digest};
 
-use super::claims::{Account, Bound, Incomplete, KEPT_ISSUER, Reference};
-use super::uses::Uses;
-use super::{AccountName, Issuer, KEPT_TOKEN};
+use super::claims::{Account, Bound, Incomplete, LEGACY_ISSUER, Reference};
+use super::token_uses::TokenUses;
+use super::{AccountName, Issuer, TOKEN_KEY};
 use crate::registry::{Address, Registry};
 use insula_cache::Stored;
 use insula_kinds::core_kind;
@@ -23,13 +23,13 @@ use insula_kinds::core_kind;
 pub struct Verifier {
     keys: KeySet,
     issuer: String,
-    known: TokenCache<Known>,
-    uses: Uses,
+    signed_token: TokenCache<SignedToken>,
+    uses: TokenUses,
 }
 
 /// A token that the server signed.
 #[derive(Debug)]
-struct Known {
+struct SignedToken {
     account: Account,
     audiences: Vec<String>,
     /// When it holds; one that is kept in a secret holds for as long as it is there.
@@ -48,9 +48,9 @@ pub struct Holder {
 /// A token that is not believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
-pub struct Doubt {
+pub struct VerifyError {
     /// Why not.
-    pub why: Unbelieved,
+    pub why: TokenError,
     /// The space of the account that it was made for, if the server made it: what is wrong
     /// with it is nobody's business elsewhere.
     pub home: Option<Space>,
@@ -58,7 +58,7 @@ pub struct Doubt {
 
 /// Why a token is not believed, as reviews of tokens say it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unbelieved {
+pub enum TokenError {
     /// It is none of ours.
     #[error("invalid bearer token")]
     Foreign,
@@ -69,7 +69,7 @@ pub enum Unbelieved {
     #[error("invalid bearer token")]
     Incomplete(#[from] Incomplete),
     /// Its time is over, or has not begun.
-    #[error("{}", of_time(.0))]
+    #[error("{}", time_message(.0))]
     Time(TimeError),
     /// It is meant for others.
     #[error("token audiences {} is invalid for the target audiences {}", QuotedList(.found), QuotedList(.wanted))]
@@ -87,7 +87,7 @@ pub enum Unbelieved {
     Deleted(String),
     /// Its account is another of that name.
     #[error("service account UID ({is}) does not match claim ({said})")]
-    Other {
+    UidMismatch {
         /// The UID of the one that is there.
         is: String,
         /// The UID in the token.
@@ -98,7 +98,7 @@ pub enum Unbelieved {
     Gone,
 }
 
-fn of_time(error: &TimeError) -> &'static str {
+fn time_message(error: &TimeError) -> &'static str {
     match error {
         TimeError::Expired(_) => "service account token has expired",
         TimeError::NotYetValid(_) => "service account token is not valid yet",
@@ -112,8 +112,8 @@ impl Verifier {
         Self {
             keys: [issuer.public().clone()].into_iter().collect(),
             issuer: issuer.url().to_owned(),
-            known: TokenCache::default(),
-            uses: Uses::default(),
+            signed_token: TokenCache::default(),
+            uses: TokenUses::default(),
         }
     }
 
@@ -128,7 +128,7 @@ impl Verifier {
     }
 
     /// Which secrets' tokens were used today, and do not say so yet.
-    pub const fn uses(&self) -> &Uses {
+    pub const fn uses(&self) -> &TokenUses {
         &self.uses
     }
 
@@ -139,69 +139,73 @@ impl Verifier {
         token: &str,
         wanted: &[String],
         now: i64,
-    ) -> Result<Holder, Doubt> {
-        let found = self.known.find(token, now);
-        let known = match &found {
-            Some(known) => Arc::clone(known),
-            None => Arc::new(self.read(token).map_err(|why| Doubt { why, home: None })?),
+    ) -> Result<Holder, VerifyError> {
+        let found = self.signed_token.find(token, now);
+        let signed_token = match &found {
+            Some(signed_token) => Arc::clone(signed_token),
+            None => Arc::new(
+                self.read(token)
+                    .map_err(|why| VerifyError { why, home: None })?,
+            ),
         };
-        let doubt = |why| Doubt {
+        let error = |why| VerifyError {
             why,
-            home: Some(known.account.space.clone()),
+            home: Some(signed_token.account.space.clone()),
         };
-        known.holds_at(now).map_err(doubt)?;
+        signed_token.holds_at(now).map_err(error)?;
         if found.is_none() {
-            let expires = known.times.and_then(|times| times.expires);
+            let expires = signed_token.times.and_then(|times| times.expires);
             let expires = expires.unwrap_or(i64::MAX);
-            self.known.insert(token, expires, Arc::clone(&known));
+            self.signed_token
+                .insert(token, expires, Arc::clone(&signed_token));
         }
-        let audiences = known.audiences_of(wanted).map_err(doubt)?;
-        check_account(registry, &known.account).map_err(doubt)?;
-        if !lives(registry, &known.account, token) {
-            return Err(doubt(Unbelieved::Gone));
+        let audiences = signed_token.audiences_of(wanted).map_err(error)?;
+        check_account(registry, &signed_token.account).map_err(error)?;
+        if !binding_exists(registry, &signed_token.account, token) {
+            return Err(error(TokenError::Gone));
         }
-        if let Bound::Kept(secret) = &known.account.bound {
-            let address = address(&known.account, "secrets", secret);
+        if let Bound::LegacySecret(secret) = &signed_token.account.bound {
+            let address = address(&signed_token.account, "secrets", secret);
             self.uses.note(registry, address, now);
         }
         Ok(Holder {
-            principal: principal(&known.account),
+            principal: principal(&signed_token.account),
             audiences,
         })
     }
 
     /// What a token says that the server signed.
-    fn read(&self, token: &str) -> Result<Known, Unbelieved> {
+    fn read(&self, token: &str) -> Result<SignedToken, TokenError> {
         let signed = Signed::parse(token)?;
         let kept = match signed.claimed_issuer() {
-            Some(KEPT_ISSUER) => true,
+            Some(LEGACY_ISSUER) => true,
             Some(issuer) if issuer == self.issuer => false,
-            _ => return Err(Unbelieved::Foreign),
+            _ => return Err(TokenError::Foreign),
         };
         let claims = signed.verify(&self.keys)?;
         Ok(match kept {
-            true => Known {
-                account: Account::of_kept(claims)?,
+            true => SignedToken {
+                account: Account::from_legacy(claims)?,
                 audiences: vec![self.issuer.clone()],
                 times: None,
             },
-            false => requested(claims)?,
+            false => bound_token(claims)?,
         })
     }
 }
 
-impl Known {
-    fn holds_at(&self, now: i64) -> Result<(), Unbelieved> {
+impl SignedToken {
+    fn holds_at(&self, now: i64) -> Result<(), TokenError> {
         let held = self.times.map(|times| times.check(now));
-        held.transpose().map(drop).map_err(Unbelieved::Time)
+        held.transpose().map(drop).map_err(TokenError::Time)
     }
 
     /// Those of the wanted that it is for.
-    fn audiences_of(&self, wanted: &[String]) -> Result<Vec<String>, Unbelieved> {
+    fn audiences_of(&self, wanted: &[String]) -> Result<Vec<String>, TokenError> {
         let mut audiences = self.audiences.clone();
         audiences.retain(|audience| wanted.contains(audience));
         if audiences.is_empty() {
-            return Err(Unbelieved::Audience {
+            return Err(TokenError::Audience {
                 found: self.audiences.clone(),
                 wanted: wanted.to_vec(),
             });
@@ -210,13 +214,13 @@ impl Known {
     }
 }
 
-fn requested(claims: &Claims) -> Result<Known, Unbelieved> {
+fn bound_token(claims: &Claims) -> Result<SignedToken, TokenError> {
     let times = claims.times().map_err(|_| Incomplete)?;
     // No token is asked for that holds for ever.
     times.expires.ok_or(Incomplete)?;
     let audiences = claims.audiences().map_err(|_| Incomplete)?;
-    Ok(Known {
-        account: Account::of_requested(claims)?,
+    Ok(SignedToken {
+        account: Account::from_bound(claims)?,
         audiences: audiences.into_iter().map(str::to_owned).collect(),
         times: Some(times),
     })
@@ -224,37 +228,39 @@ fn requested(claims: &Claims) -> Result<Known, Unbelieved> {
 
 /// Refuses a token whose account is not there, or is another of its name, in this tenant or
 /// in a former one of that name.
-fn check_account(registry: &Registry, account: &Account) -> Result<(), Unbelieved> {
+fn check_account(registry: &Registry, account: &Account) -> Result<(), TokenError> {
     let life = registry.cache().space_state(&account.space);
     let same = |uid: &String| life.is_some_and(|life| *life.uid == **uid);
     if !account.tenant_uid.as_ref().is_none_or(same) {
-        return Err(Unbelieved::Gone);
+        return Err(TokenError::Gone);
     }
     let address = address(account, "serviceaccounts", &account.name);
     let found = registry.cached(&address);
-    let found = found.ok_or_else(|| Unbelieved::NoAccount(account.name.clone()))?;
+    let found = found.ok_or_else(|| TokenError::NoAccount(account.name.clone()))?;
     let is = found.uid().unwrap_or("");
     if is != account.uid {
-        return Err(Unbelieved::Other {
+        return Err(TokenError::UidMismatch {
             is: is.to_owned(),
             said: account.uid.clone(),
         });
     }
     match found.is_terminating() {
-        true => Err(Unbelieved::Deleted(address.within())),
+        true => Err(TokenError::Deleted(address.within())),
         false => Ok(()),
     }
 }
 
 /// Whether what the token is bound to is there.
-fn lives(registry: &Registry, account: &Account, token: &str) -> bool {
+fn binding_exists(registry: &Registry, account: &Account, token: &str) -> bool {
     let find = |resource, name: &str| registry.cached(&address(account, resource, name));
     match &account.bound {
         Bound::Account => true,
         Bound::Object(resource, Reference { name, uid }) => {
             find(resource, name).is_some_and(|found| is(&found, uid))
         }
-        Bound::Kept(secret) => find("secrets", secret).is_some_and(|secret| holds(&secret, token)),
+        Bound::LegacySecret(secret) => {
+            find("secrets", secret).is_some_and(|secret| holds(&secret, token))
+        }
     }
 }
 
@@ -266,7 +272,7 @@ fn is(object: &Stored, uid: &str) -> bool {
 /// Whether the secret holds this very token.
 fn holds(secret: &Stored, token: &str) -> bool {
     let tree = secret.tree();
-    let kept = tree.get("data").and_then(|data| data.get(KEPT_TOKEN));
+    let kept = tree.get("data").and_then(|data| data.get(TOKEN_KEY));
     let kept = kept.and_then(Value::as_str).unwrap_or("");
     let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, token);
     let invalid = tree

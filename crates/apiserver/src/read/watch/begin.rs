@@ -12,7 +12,7 @@ use crate::read::list::{PageRequest, merge_built_in};
 use crate::read::{SNAPSHOT_ATTEMPTS, Selection, history, not_older};
 use crate::registry::Registry;
 use crate::registry::built_in;
-use crate::registry::continue_token::Listed;
+use crate::registry::continue_token::ListScope;
 use crate::registry::publish::{self, Overlay, Sharing};
 use crate::status::Result;
 use insula_cache::{Collection, Cursor, Stored};
@@ -69,11 +69,11 @@ pub(super) async fn begin(
     }
     let namespace = granted.path().namespace.as_deref();
     let request = PageRequest {
-        list: Listed {
+        list: ListScope {
             kind: &granted.path().kind,
             spaces: granted.spaces(),
             // No continue token is made of this list.
-            life: "",
+            tenant_uid: "",
             namespace,
         },
         selection,

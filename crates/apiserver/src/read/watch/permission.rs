@@ -68,7 +68,7 @@ impl Permission {
             return Ok(());
         }
         self.checked = now;
-        let still = self.granted.still(&self.registry);
+        let still = self.granted.recheck(&self.registry);
         // Rights that end with their tenant were not revoked: the watch is over, not forbidden.
         match self.is_home_terminating() {
             true => still.map_err(|_| too_old(Lost::Closed, seen)),

@@ -52,7 +52,7 @@ impl Sources {
             events: self.collection.changed().notified(),
             published: published.map(|system| system.changed().notified()),
             progress: self.registry.cache().advanced().notified(),
-            shutdown: self.registry.closing().told().notified(),
+            shutdown: self.registry.closing().signal().notified(),
         }
     }
 }

@@ -41,7 +41,7 @@ async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Resul
             namespace: None,
             name: Some(name),
         };
-        if by.may(registry, act).await? {
+        if by.is_allowed(registry, act).await? {
             return Ok(());
         }
     }

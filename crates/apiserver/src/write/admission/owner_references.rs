@@ -34,7 +34,7 @@ async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Resul
             namespace: address.namespace.as_deref(),
             name: Some(&address.name),
         };
-        if !by.may(registry, act).await? {
+        if !by.is_allowed(registry, act).await? {
             let why = "cannot set an ownerRef on a resource you can't delete";
             return Err(StatusError::not_allowed(kind, &address.name, why));
         }
@@ -75,7 +75,7 @@ async fn may_hold(
         namespace: namespace.filter(|_| kind.namespaced()),
         name: Some(name),
     };
-    by.may(registry, act).await
+    by.is_allowed(registry, act).await
 }
 
 /// The kind of an owner. One that nobody knows may come to be known, and be held then.

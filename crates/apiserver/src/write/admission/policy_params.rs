@@ -53,7 +53,7 @@ async fn check_policy(registry: &Registry, by: Caller<'_>, change: Change<'_>) -
         namespace: Some("*"),
         name: Some("*"),
     };
-    if by.may(registry, act).await? {
+    if by.is_allowed(registry, act).await? {
         return Ok(());
     }
     let text = |member: &str| params.get(member).and_then(Value::as_str).unwrap_or("");
@@ -97,7 +97,7 @@ async fn check_binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) 
         namespace: text("namespace"),
         name: text("name"),
     };
-    if by.may(registry, act).await? {
+    if by.is_allowed(registry, act).await? {
         return Ok(());
     }
     let why = format!(

@@ -54,7 +54,7 @@ async fn role(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result
         namespace: address.namespace.as_deref(),
         name: Some(&address.name),
     };
-    if by.may(registry, act).await? {
+    if by.is_allowed(registry, act).await? {
         return Ok(());
     }
     let held = held(registry, by, address.namespace.as_deref()).await?;
@@ -112,7 +112,7 @@ async fn binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Res
         namespace,
         name: Some(name),
     };
-    if by.may(registry, act).await? {
+    if by.is_allowed(registry, act).await? {
         return Ok(());
     }
     let Some(life) = registry.find_space(&address.space).await? else {

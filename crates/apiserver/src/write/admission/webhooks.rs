@@ -30,7 +30,7 @@ pub use configured::Configured;
 use super::Admission;
 use super::certificate_requester::insula_extra;
 use super::lifecycle::Lifecycle;
-use crate::egress::{ANSWER, Call};
+use crate::egress::{Call, MAX_RESPONSE_BYTES};
 use crate::pipeline::authorize::Caller;
 use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry, namespace_address};
@@ -530,8 +530,8 @@ impl<'a> Act<'a> {
             space: &hook.owner,
             client: &hook.webhook.client,
             body: Bytes::from(review.body.clone()),
-            patience: hook.webhook.timeout,
-            largest: ANSWER,
+            timeout: hook.webhook.timeout,
+            max_bytes: MAX_RESPONSE_BYTES,
         };
         let answer = self
             .registry

@@ -6,7 +6,7 @@ use insula_cel::{AuthorizationRequest, Authorizer, Caller, Decision, Target};
 use insula_core::Spaces;
 
 use super::Act;
-use crate::pipeline::authorize::{Verdict, decide_now, decide_within};
+use crate::pipeline::authorize::{AccessDecision, decide_cached, decide_within};
 
 /// Decides for whoever sent a request, and for service accounts of its space.
 pub(super) struct Decider<'a>(pub &'a Act<'a>);
@@ -37,13 +37,13 @@ impl Authorizer for Decider<'_> {
 }
 
 impl Decider<'_> {
-    fn judge(&self, caller: &Caller, deed: &Deed<'_>) -> Verdict {
+    fn judge(&self, caller: &Caller, deed: &Deed<'_>) -> AccessDecision {
         let act = self.0;
         let space = &act.address.space;
         match caller {
             Caller::Requester => {
                 let spaces = Spaces::One(space.clone());
-                decide_now(act.registry, act.by.principal(), &spaces, deed)
+                decide_cached(act.registry, act.by.principal(), &spaces, deed)
             }
             Caller::ServiceAccount { namespace, name } => {
                 let user = format!("system:serviceaccount:{namespace}:{name}");

@@ -12,7 +12,7 @@ use insula_admission::webhook::Webhooks;
 use insula_core::Space;
 use insula_kinds::Object;
 
-use crate::flow_control::cpu_bound::aside;
+use crate::flow_control::cpu_bound::run_blocking;
 use crate::registry::Registry;
 use crate::registry::hooks::admission_kinds;
 use insula_cache::{Cache, Derived};
@@ -73,7 +73,7 @@ impl Registry {
             return Some(found);
         }
         // Expressions take long to compile, and other readers wait meanwhile.
-        let made = aside(|| {
+        let made = run_blocking(|| {
             let derive = |_: Option<Box<Arc<Configured>>>, _| {
                 Box::new(Arc::new(Configured::of(self.cache(), space)))
             };

@@ -36,7 +36,7 @@ pub struct Connections {
     /// Those in the middle of a TLS handshake.
     pub handshakes: usize,
     /// Those on which nobody has proved yet who they are.
-    pub strangers: usize,
+    pub unauthenticated: usize,
     /// Those of one space.
     pub each: u32,
     /// How long a handshake may take.
@@ -44,7 +44,7 @@ pub struct Connections {
     /// How long the headers of a request may take on HTTP/1, the wait for them included.
     pub headers: Duration,
     /// How long a connection of a stranger may be without a request.
-    pub stranger: Duration,
+    pub unauthenticated_timeout: Duration,
     /// How long one of somebody who is known may be.
     pub idle: Duration,
     /// How long an answer may lie here because its reader takes nothing of it.
@@ -92,13 +92,13 @@ impl Default for Connections {
             // A handshake is a millisecond of work and a round trip or two. Whoever comes
             // when so many are under way takes the place of the one that has taken longest.
             handshakes: 256,
-            strangers: 1_000,
+            unauthenticated: 1_000,
             // A node, a controller or a person has one or two.
             each: 2_000,
             handshake: Duration::from_secs(10),
             // On HTTP/1 this is also how long a client may keep a connection for later.
             headers: Duration::from_secs(30),
-            stranger: Duration::from_secs(30),
+            unauthenticated_timeout: Duration::from_secs(30),
             idle: Duration::from_secs(300),
             stalled: Duration::from_secs(60),
             // Kubernetes takes a megabyte; a token is 2 KiB, and proxies add little.

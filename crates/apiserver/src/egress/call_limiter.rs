@@ -8,20 +8,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Seats of each space. A space is remembered while it has calls under way.
 #[derive(Debug)]
-pub(super) struct Seats {
+pub(super) struct CallLimiter {
     each: usize,
     spaces: Mutex<HashMap<Space, Arc<Semaphore>>>,
 }
 
 /// A call that is under way.
-pub(super) struct Seat<'a> {
-    seats: &'a Seats,
+pub(super) struct CallPermit<'a> {
+    call_limiter: &'a CallLimiter,
     space: &'a Space,
     permit: Option<OwnedSemaphorePermit>,
     semaphore: Arc<Semaphore>,
 }
 
-impl Seats {
+impl CallLimiter {
     pub fn new(each: usize) -> Self {
         Self {
             each: each.max(1),
@@ -30,15 +30,15 @@ impl Seats {
     }
 
     /// Waits for a seat.
-    pub async fn take<'a>(&'a self, space: &'a Space) -> Seat<'a> {
+    pub async fn take<'a>(&'a self, space: &'a Space) -> CallPermit<'a> {
         let semaphore = {
             let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
             let new = || Arc::new(Semaphore::new(self.each));
             Arc::clone(spaces.entry(space.clone()).or_insert_with(new))
         };
         // Made first, so that whoever gives up waiting is forgotten as well.
-        let mut seat = Seat {
-            seats: self,
+        let mut seat = CallPermit {
+            call_limiter: self,
             space,
             permit: None,
             semaphore,
@@ -49,9 +49,9 @@ impl Seats {
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
-        let spaces = &self.seats.spaces;
+        let spaces = &self.call_limiter.spaces;
         let mut spaces = spaces.lock().unwrap_or_else(PoisonError::into_inner);
         self.permit = None;
         // The map's and this one: nobody else sits or waits, and nobody comes meanwhile.
@@ -77,16 +77,16 @@ mod tests {
 
     #[test]
     fn a_space_waits_for_its_own_calls_only_and_is_forgotten_with_the_last() {
-        let seats = Seats::new(2);
+        let call_limiter = CallLimiter::new(2);
         let one = Space::System;
         let other = Space::parse("t1").unwrap();
-        let first = now(seats.take(&one)).unwrap();
-        let second = now(seats.take(&one)).unwrap();
-        assert!(now(seats.take(&one)).is_none());
-        let third = now(seats.take(&other)).unwrap();
+        let first = now(call_limiter.take(&one)).unwrap();
+        let second = now(call_limiter.take(&one)).unwrap();
+        assert!(now(call_limiter.take(&one)).is_none());
+        let third = now(call_limiter.take(&other)).unwrap();
         drop(first);
-        let fourth = now(seats.take(&one)).unwrap();
+        let fourth = now(call_limiter.take(&one)).unwrap();
         drop((second, third, fourth));
-        assert!(seats.spaces.lock().unwrap().is_empty());
+        assert!(call_limiter.spaces.lock().unwrap().is_empty());
     }
 }

@@ -15,15 +15,15 @@ pub const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 
 /// Secrets whose tokens were used.
 #[derive(Debug, Default)]
-pub struct Uses {
+pub struct TokenUses {
     /// By where they are.
-    waiting: Mutex<HashMap<String, Use>>,
+    waiting: Mutex<HashMap<String, TokenUse>>,
     noted: Notify,
 }
 
 /// A use that the secret does not know of.
 #[derive(Clone, Debug)]
-pub struct Use {
+pub struct TokenUse {
     /// The secret.
     pub secret: Address,
     /// The day, as it is written.
@@ -31,14 +31,14 @@ pub struct Use {
 }
 
 /// The most secrets that wait to be written. One more is noted when it is used again.
-const MOST: usize = 1024;
+const MAX_PENDING: usize = 1024;
 
-const DAY: i64 = 86_400;
+const DAY_SECONDS: i64 = 86_400;
 
-impl Uses {
+impl TokenUses {
     /// The token in the secret is used now.
     pub(super) fn note(&self, registry: &Registry, secret: Address, now: i64) {
-        let days = [now, now.saturating_add(DAY)].map(day);
+        let days = [now, now.saturating_add(DAY_SECONDS)].map(day);
         let Some(found) = registry.cached(&secret) else {
             return;
         };
@@ -50,17 +50,17 @@ impl Uses {
         let [day, _] = days;
         let key = format!("{}/{}", secret.space, secret.within());
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < MOST || waiting.contains_key(&key) {
-            waiting.insert(key, Use { secret, day });
+        if waiting.len() < MAX_PENDING || waiting.contains_key(&key) {
+            waiting.insert(key, TokenUse { secret, day });
             self.noted.notify_one();
         }
     }
 
     /// Waits until there are some, and takes them.
-    pub async fn take(&self) -> Vec<Use> {
+    pub async fn take(&self) -> Vec<TokenUse> {
         loop {
             let noted = self.noted.notified();
-            let taken: Vec<Use> = {
+            let taken: Vec<TokenUse> = {
                 let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
                 std::mem::take(&mut *waiting).into_values().collect()
             };

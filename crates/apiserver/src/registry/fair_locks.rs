@@ -5,19 +5,19 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{Mutex as Turnstile, OwnedMutexGuard};
+use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard};
 
 use insula_cache::Place;
 
 /// All turns of one server.
 #[derive(Clone, Debug, Default)]
-pub struct Turnstiles {
-    places: Arc<Mutex<HashMap<Place, Arc<Turnstile<()>>>>>,
+pub struct FairLocks {
+    places: Arc<Mutex<HashMap<Place, Arc<FairMutex<()>>>>>,
 }
 
 /// The turn at a place, until it is dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub struct FairLockGuard {
     // Given back before the place is forgotten.
     _held: OwnedMutexGuard<()>,
     _waiting: Waiting,
@@ -26,25 +26,25 @@ pub struct Turn {
 /// Somebody who has a turn, or waits for it.
 #[derive(Debug)]
 struct Waiting {
-    at: Turnstiles,
+    at: FairLocks,
     place: Place,
-    turnstile: Option<Arc<Turnstile<()>>>,
+    mutex: Option<Arc<FairMutex<()>>>,
 }
 
-impl Turnstiles {
+impl FairLocks {
     /// Waits for the turn at a place, in the order in which it was asked for.
-    pub async fn take(&self, place: Place) -> Turn {
-        let turnstile = {
+    pub async fn lock(&self, place: Place) -> FairLockGuard {
+        let mutex = {
             let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(places.entry(place.clone()).or_default())
         };
         let waiting = Waiting {
             at: self.clone(),
             place,
-            turnstile: Some(Arc::clone(&turnstile)),
+            mutex: Some(Arc::clone(&mutex)),
         };
-        Turn {
-            _held: turnstile.lock_owned().await,
+        FairLockGuard {
+            _held: mutex.lock_owned().await,
             _waiting: waiting,
         }
     }
@@ -68,12 +68,12 @@ impl Drop for Waiting {
             .places
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        self.turnstile = None;
+        self.mutex = None;
         // Who comes takes it from the map, under the lock: if the map alone has it, nobody
         // waits.
         if places
             .get(&self.place)
-            .is_some_and(|turnstile| Arc::strong_count(turnstile) == 1)
+            .is_some_and(|mutex| Arc::strong_count(mutex) == 1)
         {
             places.remove(&self.place);
         }
@@ -95,42 +95,42 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_is_had_by_one_and_forgotten_after_the_last() {
-        let turns = Turnstiles::default();
-        let first = turns.take(place("a")).await;
+        let locks = FairLocks::default();
+        let first = locks.lock(place("a")).await;
         let second = tokio::spawn({
-            let turns = turns.clone();
-            async move { drop(turns.take(place("a")).await) }
+            let locks = locks.clone();
+            async move { drop(locks.lock(place("a")).await) }
         });
-        drop(turns.take(place("b")).await);
-        assert_eq!(turns.len(), 1);
+        drop(locks.lock(place("b")).await);
+        assert_eq!(locks.len(), 1);
         tokio::task::yield_now().await;
         assert!(!second.is_finished());
         drop(first);
         second.await.unwrap();
-        assert!(turns.is_empty());
+        assert!(locks.is_empty());
     }
 
     #[tokio::test]
     async fn who_gives_up_waiting_leaves_nothing_behind() {
-        let turns = Turnstiles::default();
-        let first = turns.take(place("a")).await;
+        let locks = FairLocks::default();
+        let first = locks.lock(place("a")).await;
         let brief = Duration::from_millis(1);
-        let given_up = tokio::time::timeout(brief, turns.take(place("a"))).await;
+        let given_up = tokio::time::timeout(brief, locks.lock(place("a"))).await;
         assert!(given_up.is_err());
         drop(first);
-        assert!(turns.is_empty());
+        assert!(locks.is_empty());
     }
 
     #[tokio::test]
     async fn a_place_is_left_when_the_holder_goes_before_who_gives_up() {
-        let turns = Turnstiles::default();
-        let first = turns.take(place("a")).await;
-        let mut second = Box::pin(turns.take(place("a")));
+        let locks = FairLocks::default();
+        let first = locks.lock(place("a")).await;
+        let mut second = Box::pin(locks.lock(place("a")));
         let mut context = Context::from_waker(Waker::noop());
         assert!(second.as_mut().poll(&mut context).is_pending());
         drop(first);
-        assert_eq!(turns.len(), 1);
+        assert_eq!(locks.len(), 1);
         drop(second);
-        assert!(turns.is_empty());
+        assert!(locks.is_empty());
     }
 }

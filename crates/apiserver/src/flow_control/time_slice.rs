@@ -2,7 +2,7 @@
 //!
 //! An answer that is already decided still has to be put together, encrypted and sent, and
 //! for a large one that is most of the work. So it takes a heavy seat for as long as its
-//! client keeps up, but never for longer than a [`SLICE`]: then it asks again, and waits if
+//! client keeps up, but never for longer than a [`SLICE_DURATION`]: then it asks again, and waits if
 //! somebody else does. A client that reads slowly holds a seat for one slice of a piece, not
 //! for the whole answer.
 
@@ -14,29 +14,29 @@ use std::time::Duration;
 use insula_core::Space;
 use tokio::task::AbortHandle;
 
-use super::pool::{Arrival, Pool, Seat, Waiting};
+use super::pool::{Acquisition, Pool, Seat, Waiting};
 
 /// How long a turn lasts: some megabytes, so that asking again costs nothing beside it.
-const SLICE: Duration = Duration::from_millis(5);
+const SLICE_DURATION: Duration = Duration::from_millis(5);
 
 /// Where an answer gets its turns.
 #[derive(Debug)]
-pub struct Turns {
+pub struct TimeSlices {
     pool: Arc<Pool>,
     space: Space,
-    turn: Turn,
+    slice: Slice,
 }
 
 /// Where an answer stands.
 #[derive(Debug, Default)]
-enum Turn {
+enum Slice {
     /// It has none.
     #[default]
-    Over,
+    Idle,
     /// It waits for one.
-    Waits(Waiting),
+    Waiting(Waiting),
     /// It has one.
-    Lasts(Lease),
+    Running(Lease),
 }
 
 /// A seat for a slice of time.
@@ -46,31 +46,32 @@ struct Lease {
     end: AbortHandle,
 }
 
-impl Turns {
+impl TimeSlices {
     /// Of this space.
     pub(super) const fn new(pool: Arc<Pool>, space: Space) -> Self {
         Self {
             pool,
             space,
-            turn: Turn::Over,
+            slice: Slice::Idle,
         }
     }
 
     /// Is ready while it is this answer's turn.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            match &mut self.turn {
-                Turn::Lasts(lease) if lease.lasts() => return Poll::Ready(()),
-                Turn::Lasts(_) => self.turn = Turn::Over,
-                Turn::Waits(waiting) => {
+            match &mut self.slice {
+                Slice::Running(lease) if lease.is_running() => return Poll::Ready(()),
+                Slice::Running(_) => self.slice = Slice::Idle,
+                Slice::Waiting(waiting) => {
                     let seat = ready!(Pin::new(waiting).poll(context));
-                    self.turn = seat.map_or(Turn::Over, |seat| Turn::Lasts(Lease::begin(seat)));
+                    self.slice =
+                        seat.map_or(Slice::Idle, |seat| Slice::Running(Lease::begin(seat)));
                 }
-                Turn::Over => {
-                    self.turn = match self.pool.come_again(&self.space, 1) {
-                        Arrival::Seated(seat) => Turn::Lasts(Lease::begin(seat)),
-                        Arrival::Waiting(waiting) => Turn::Waits(waiting),
-                        Arrival::Refused => return Poll::Ready(()),
+                Slice::Idle => {
+                    self.slice = match self.pool.try_reacquire(&self.space, 1) {
+                        Acquisition::Acquired(seat) => Slice::Running(Lease::begin(seat)),
+                        Acquisition::Waiting(waiting) => Slice::Waiting(waiting),
+                        Acquisition::Rejected => return Poll::Ready(()),
                     }
                 }
             }
@@ -85,7 +86,7 @@ impl Lease {
         // The answer itself is not asked for more while its client takes nothing, so that
         // somebody else has to look at the clock. There are as many of these as seats.
         let end = tokio::spawn(async move {
-            tokio::time::sleep(SLICE).await;
+            tokio::time::sleep(SLICE_DURATION).await;
             drop(take(&held));
         });
         Self {
@@ -94,7 +95,7 @@ impl Lease {
         }
     }
 
-    fn lasts(&self) -> bool {
+    fn is_running(&self) -> bool {
         let seat = self.seat.lock().unwrap_or_else(PoisonError::into_inner);
         seat.is_some()
     }
@@ -120,25 +121,25 @@ mod tests {
     use super::super::pool::Bound;
     use super::*;
 
-    fn two() -> (Arc<Pool>, Turns, Turns) {
+    fn two() -> (Arc<Pool>, TimeSlices, TimeSlices) {
         let pool = Pool::new(Bound {
             total: 1,
             each: 1,
             queue: 0,
         });
-        let turns = |name| Turns::new(Arc::clone(&pool), Space::parse(name).unwrap());
-        let (one, other) = (turns("t1"), turns("t2"));
+        let slices = |name| TimeSlices::new(Arc::clone(&pool), Space::parse(name).unwrap());
+        let (one, other) = (slices("t1"), slices("t2"));
         (pool, one, other)
     }
 
-    async fn turn(turns: &mut Turns) {
-        let turn = poll_fn(|context| turns.poll(context));
-        let in_time = tokio::time::timeout(Duration::from_secs(20), turn).await;
+    async fn slice(slices: &mut TimeSlices) {
+        let slice = poll_fn(|context| slices.poll(context));
+        let in_time = tokio::time::timeout(Duration::from_secs(20), slice).await;
         assert_eq!(in_time, Ok(()));
     }
 
-    fn has_turn(turns: &mut Turns) -> bool {
-        poll_fn(|context| turns.poll(context))
+    fn has_slice(slices: &mut TimeSlices) -> bool {
+        poll_fn(|context| slices.poll(context))
             .now_or_never()
             .is_some()
     }
@@ -146,31 +147,31 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_reads_nothing_holds_a_seat_for_one_slice() {
         let (_pool, mut slow, mut other) = two();
-        assert!(has_turn(&mut slow));
+        assert!(has_slice(&mut slow));
         // Nobody asks the slow one for more, and the other gets its turn all the same.
-        turn(&mut other).await;
-        assert!(!has_turn(&mut slow));
+        slice(&mut other).await;
+        assert!(!has_slice(&mut slow));
         drop(other);
-        assert!(has_turn(&mut slow));
+        assert!(has_slice(&mut slow));
     }
 
     #[tokio::test]
     async fn answers_of_two_spaces_take_turns() {
         let (_pool, mut one, mut other) = two();
         for _ in 0..3 {
-            turn(&mut one).await;
-            turn(&mut other).await;
+            slice(&mut one).await;
+            slice(&mut other).await;
         }
     }
 
     #[tokio::test]
     async fn an_answer_that_ends_gives_its_seat_back_at_once() {
         let (pool, mut one, mut other) = two();
-        assert!(has_turn(&mut one) && !has_turn(&mut other));
+        assert!(has_slice(&mut one) && !has_slice(&mut other));
         drop(one);
-        assert!(has_turn(&mut other));
+        assert!(has_slice(&mut other));
         drop(other);
-        let glance = pool.glance();
-        assert_eq!((glance.used, glance.waiting), (0, 0));
+        let stats = pool.stats();
+        assert_eq!((stats.used, stats.waiting), (0, 0));
     }
 }
