@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use insula_admission::webhook::{Client, Endpoint};
-use insula_apiserver::egress::{ANSWER, Backend, Call, CallError, Egress, Services, Settings};
+use insula_apiserver::egress::{
+    Backend, Call, CallError, Egress, MAX_RESPONSE_BYTES, Services, Settings,
+};
 use insula_core::Space;
 use insula_testkit::webhook::{FakeWebhook, Reply};
 use serde_json::json;
@@ -69,8 +71,8 @@ fn call<'a>(space: &'a Space, client: &'a Client) -> Call<'a> {
         space,
         client,
         body: Bytes::from_static(b"{\"a\":1}"),
-        patience: Duration::from_secs(10),
-        largest: ANSWER,
+        timeout: Duration::from_secs(10),
+        max_bytes: MAX_RESPONSE_BYTES,
     }
 }
 
@@ -248,7 +250,7 @@ async fn http_errors_use_client_go_messages() {
 
 #[tokio::test]
 async fn response_size_is_limited() {
-    let webhook = FakeWebhook::start(Reply::Text(200, "x".repeat(ANSWER + 1))).await;
+    let webhook = FakeWebhook::start(Reply::Text(200, "x".repeat(MAX_RESPONSE_BYTES + 1))).await;
     let webhook = webhook.unwrap();
     let (egress, space) = (egress(&["127.0.0.1"]), tenant("t1"));
     let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
@@ -256,9 +258,9 @@ async fn response_size_is_limited() {
     let url = webhook.url("/x?timeout=10s");
     let why = format!("Post \"{url}\": the answer is longer than 1048576 bytes");
     assert_eq!(refused.why(), why);
-    webhook.answer(Reply::Text(200, "x".repeat(ANSWER)));
+    webhook.answer(Reply::Text(200, "x".repeat(MAX_RESPONSE_BYTES)));
     let answer = post(&egress, &space, &client).await.unwrap();
-    assert_eq!(answer.len(), ANSWER);
+    assert_eq!(answer.len(), MAX_RESPONSE_BYTES);
 }
 
 #[tokio::test]
@@ -268,7 +270,7 @@ async fn calls_time_out() {
     let client = client_for(&webhook.url("/x"), Some(webhook.ca_pem()));
     let services = services(SERVER_ADDRESS.parse().unwrap());
     let mut call = call(&space, &client);
-    call.patience = Duration::from_millis(300);
+    call.timeout = Duration::from_millis(300);
     let refused = egress.post(&services, call).await.unwrap_err();
     let url = webhook.url("/x?timeout=1s");
     let why = format!("Post \"{url}\": context deadline exceeded");

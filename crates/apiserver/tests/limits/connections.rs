@@ -68,7 +68,7 @@ async fn incomplete_handshakes_time_out() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn connections_without_a_request_time_out() -> anyhow::Result<()> {
-    let server = start(connections(|limits| limits.stranger = SHORT)).await?;
+    let server = start(connections(|limits| limits.unauthenticated_timeout = SHORT)).await?;
     for protocol in ["http/1.1", "h2"] {
         let mut silent = server.dial(protocol).await?;
         read_until_closed(&mut silent).await?;
@@ -152,7 +152,7 @@ async fn stalled_readers_are_closed_but_idle_watches_are_not() -> anyhow::Result
 #[tokio::test]
 async fn idle_connections_are_closed_unless_they_have_a_watch() -> anyhow::Result<()> {
     let limits = connections(|limits| {
-        limits.stranger = SHORT;
+        limits.unauthenticated_timeout = SHORT;
         limits.idle = SHORT;
     });
     let server = start(limits).await?;
