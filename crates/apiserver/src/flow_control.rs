@@ -59,7 +59,7 @@ pub struct FlowControl {
     writes: Arc<Pool>,
     bodies: Arc<Pool>,
     watches: Arc<Pool>,
-    patience: Duration,
+    queue_timeout: Duration,
 }
 
 /// From how many objects on a read is heavy. An object of a list takes 1.6 us, or ten as a
@@ -82,7 +82,7 @@ impl FlowControl {
             writes: Pool::new(limits.writes),
             bodies: Pool::new(limits.bodies),
             watches: Pool::new(limits.watches),
-            patience: limits.patience,
+            queue_timeout: limits.queue_timeout,
         }
     }
 
@@ -93,7 +93,7 @@ impl FlowControl {
             Acquisition::Acquired(seat) => Ok(seat),
             Acquisition::Rejected => Err(StatusError::overloaded()),
             Acquisition::Waiting(waiting) => {
-                let seated = tokio::time::timeout(self.patience, waiting).await;
+                let seated = tokio::time::timeout(self.queue_timeout, waiting).await;
                 seated.ok().flatten().ok_or_else(|| {
                     pool.count_rejected();
                     StatusError::overloaded()
@@ -165,7 +165,7 @@ mod tests {
                 each: 1,
                 queue: 1,
             },
-            patience: Duration::from_millis(20),
+            queue_timeout: Duration::from_millis(20),
             ..Limits::default()
         }
     }

@@ -26,7 +26,7 @@ const SLOW_PACE: Pace = Pace {
     every: Duration::from_secs(3600),
     retry: Duration::from_secs(3600),
     apart: Duration::ZERO,
-    patience: TIMEOUT,
+    timeout: TIMEOUT,
 };
 
 /// All intervals are short.
@@ -34,7 +34,7 @@ const FAST_PACE: Pace = Pace {
     every: Duration::from_millis(50),
     retry: Duration::from_millis(50),
     apart: Duration::from_millis(50),
-    patience: TIMEOUT,
+    timeout: TIMEOUT,
 };
 
 /// An authenticator that trusts a fake provider, and the task that fetches its keys.
@@ -474,7 +474,7 @@ async fn withdrawn_keys_are_dropped_by_the_periodic_fetch() -> Result<()> {
 async fn hanging_provider_requests_time_out_and_are_retried() -> Result<()> {
     let fake = FakeProvider::start(Behaviour::Silent).await?;
     let pace = Pace {
-        patience: Duration::from_millis(200),
+        timeout: Duration::from_millis(200),
         ..FAST_PACE
     };
     let authenticator = Authenticator::start(&fake, pace)?;
@@ -490,7 +490,7 @@ async fn hanging_provider_requests_time_out_and_are_retried() -> Result<()> {
 async fn waiting_for_keys_times_out() -> Result<()> {
     let fake = FakeProvider::start(Behaviour::Good).await?;
     let pace = Pace {
-        patience: Duration::from_millis(500),
+        timeout: Duration::from_millis(500),
         ..SLOW_PACE
     };
     let authenticator = Authenticator::ready(&fake, pace).await?;

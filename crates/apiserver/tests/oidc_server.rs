@@ -29,7 +29,7 @@ const SLOW_PACE: Pace = Pace {
     every: Duration::from_secs(3600),
     retry: Duration::from_millis(50),
     apart: Duration::ZERO,
-    patience: TIMEOUT,
+    timeout: TIMEOUT,
 };
 
 /// A fake provider and a server that trusts it.

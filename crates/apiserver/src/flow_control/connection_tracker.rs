@@ -273,11 +273,11 @@ impl TrackedConnection {
         let limits = &self.tracker.limits;
         let requests = self.requests();
         if requests.requests.is_empty() {
-            let patience = match self.space.get() {
+            let queue_timeout = match self.space.get() {
                 Some(_) => limits.idle,
                 None => limits.unauthenticated_timeout,
             };
-            let until = requests.idle_since + patience;
+            let until = requests.idle_since + queue_timeout;
             return match until <= now {
                 true => ConnectionAction::Drain,
                 // What begins in the meantime must be looked at in time.

@@ -19,7 +19,7 @@ pub struct Limits {
     /// Open watches. Nobody waits for one to end.
     pub watches: Bound,
     /// How long a request waits for a seat.
-    pub patience: Duration,
+    pub queue_timeout: Duration,
     /// How long the first 64 KiB of a body may take, and how long it may take to begin.
     pub body_grace: Duration,
     /// How many bytes of a body must come in each second after that.
@@ -75,7 +75,7 @@ impl Default for Limits {
             bodies: bound(4096, 1024, 256),
             // A watch costs some kilobytes, and what its client does not read.
             watches: bound(50_000, 10_000, 0),
-            patience: Duration::from_secs(10),
+            queue_timeout: Duration::from_secs(10),
             body_grace: Duration::from_secs(10),
             // The largest body, 3 MiB, ends within the minute that a request has.
             body_rate: 64 << 10,

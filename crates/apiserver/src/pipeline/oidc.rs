@@ -41,7 +41,7 @@ pub struct Pace {
     /// At least this long after the last time, whatever tokens say about their keys.
     pub apart: Duration,
     /// How long a fetch may take.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Why a provider cannot be asked.
@@ -82,7 +82,7 @@ impl Default for Pace {
             every: Duration::from_secs(3600),
             retry: Duration::from_secs(10),
             apart: Duration::from_secs(10),
-            patience: Duration::from_secs(10),
+            timeout: Duration::from_secs(10),
         }
     }
 }
@@ -174,7 +174,7 @@ impl Provider {
         };
         let mut state = self.state.subscribe();
         let fetched = state.wait_for(|state| state.fetches() > after);
-        let fetched = timeout(self.pace.patience + MARGIN, fetched).await;
+        let fetched = timeout(self.pace.timeout + MARGIN, fetched).await;
         let newer = fetched.ok()?.ok()?.keys();
         newer.filter(|newer| !Arc::ptr_eq(newer, keys))
     }
@@ -202,7 +202,7 @@ impl Provider {
     }
 
     async fn fetch(&self) -> Result<KeySet, FetchError> {
-        let fetched = timeout(self.pace.patience, self.client.keys(self.url())).await;
+        let fetched = timeout(self.pace.timeout, self.client.keys(self.url())).await;
         fetched.map_err(|_| FetchError::Time)?
     }
 

@@ -290,7 +290,7 @@ async fn unauthenticated_connections_displace_each_other_only() -> anyhow::Resul
     let limits = connections(|limits| {
         limits.total = 8;
         limits.handshakes = 3;
-        limits.strangers = 3;
+        limits.unauthenticated = 3;
     });
     let server = start(limits).await?;
     let friend = server.tenant("t1").await?;

@@ -70,7 +70,7 @@ async fn full_queue_is_refused_while_other_tenants_are_served() -> anyhow::Resul
 async fn queued_requests_time_out_with_retry_after() -> anyhow::Result<()> {
     let limits = Limits {
         reads: bound(2, 1, 10),
-        patience: SHORT,
+        queue_timeout: SHORT,
         ..Limits::default()
     };
     let server = start(limits).await?;

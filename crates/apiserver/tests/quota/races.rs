@@ -45,7 +45,7 @@ async fn last_place_in_a_namespace_has_one_winner() -> anyhow::Result<()> {
         assert_eq!(race(&[&client], MAPS, &maps(), refusal).await?, 1);
         let both = json!({"configmaps": "2", "count/configmaps": "2"});
         assert_eq!(used(&client, "q1").await?, both);
-        assert!(server.registry().turns().is_empty());
+        assert!(server.registry().namespace_locks().is_empty());
     }
     Ok(())
 }

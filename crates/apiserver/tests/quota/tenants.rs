@@ -189,7 +189,7 @@ async fn last_place_of_a_tenant_has_one_winner() -> anyhow::Result<()> {
         );
         assert_eq!(here? + there?, 1);
         assert_eq!(usage(&server, "t1").await?.objects, most);
-        assert!(server.registry().turns().is_empty());
+        assert!(server.registry().namespace_locks().is_empty());
     }
     Ok(())
 }
