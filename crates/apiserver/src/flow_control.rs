@@ -1,17 +1,17 @@
-//! A fair share for every space, so that nobody's flood is somebody else's drought.
+//! Flow control: fair queues per space, so that one space's load does not delay another's.
 //!
-//! A request takes a [`Seat`] before it does its work and gives it back when its answer is
-//! made. Seats are of several sorts, because different things run out:
+//! A request acquires a [`Seat`] before it does its work and releases it when its response is
+//! built. There are several pools of seats, one per resource that can run out:
 //!
-//! - *reads* and *writes* mostly wait, for the store: many may do so at once.
-//! - *heavy* reads do not wait, they keep a core busy: as many run as leave one core free.
-//!   So do the bodies of large answers, which take [`TimeSlices`] of a few milliseconds.
-//! - *bodies* of requests lie in memory.
-//! - *watches* stay.
+//! - *reads* and *writes* mostly wait for the store, so many may run at once.
+//! - *heavy* reads keep a core busy: as many run as leave one core free. The bodies of large
+//!   responses use the same pool, in [`TimeSlices`] of a few milliseconds.
+//! - *bodies* of requests occupy memory.
+//! - *watches* are long-lived.
 //!
-//! Who is charged is the space that the caller belongs to. That is the space the request is
-//! about, except for the system's own people, who work in tenants' spaces too: they neither
-//! use up a tenant's share nor wait behind its queue.
+//! A request is charged to the home space of its caller. That is the requested space, except
+//! for system principals, who also work in tenants' spaces: they neither use a tenant's seats
+//! nor wait in its queue.
 
 pub mod connection_tracker;
 pub mod cpu_bound;
@@ -31,27 +31,27 @@ pub use time_slice::TimeSlices;
 use crate::status::{Result, StatusError};
 use pool::{Acquisition, Pool};
 
-/// What a request is about to do.
+/// The work of a request, from which its cost follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// To read so many objects.
+    /// A read.
     Read {
-        /// How many, or more than matter.
+        /// The number of objects, or an upper bound.
         objects: usize,
     },
-    /// To change so many objects.
+    /// A write.
     Write {
-        /// How many, or more than matter.
+        /// The number of objects, or an upper bound.
         objects: usize,
     },
-    /// To receive a body.
+    /// The transfer of a request body.
     Receive {
-        /// Its length, or the most that it may have.
+        /// The length of the body, or its upper bound.
         bytes: u64,
     },
 }
 
-/// All seats of a server.
+/// The seat pools of a server.
 #[derive(Clone, Debug)]
 pub struct FlowControl {
     reads: Arc<Pool>,
@@ -62,19 +62,19 @@ pub struct FlowControl {
     queue_timeout: Duration,
 }
 
-/// From how many objects on a read is heavy. An object of a list takes 1.6 us, or ten as a
-/// row of a table: so what is not heavy takes a millisecond at most.
+/// The number of objects from which a read is heavy. An object of a list takes 1.6 us, or ten
+/// as a row of a table, so a read below this bound takes a millisecond at most.
 pub const HEAVY: usize = 100;
 
-/// The seats of a write that changes many objects: it has about that many in the store at
-/// once, as Kubernetes counts the work of a request from one to ten.
+/// The most seats of one write: a write of many objects has about this many in the store at
+/// once. Kubernetes also counts one to ten seats per request.
 const MAX_WRITE_SEATS: u32 = 10;
 
-/// What one seat for bodies stands for.
+/// The bytes that one seat of the body pool stands for.
 const BODY_SEAT_BYTES: u64 = 64 << 10;
 
 impl FlowControl {
-    /// All seats are free.
+    /// Creates the pools, with all seats free.
     pub fn new(limits: &Limits) -> Self {
         Self {
             reads: Pool::new(limits.reads),
@@ -86,7 +86,7 @@ impl FlowControl {
         }
     }
 
-    /// A seat for this work, at once or when it is the space's turn.
+    /// Acquires the seats for this work, at once or when it is the space's turn.
     pub async fn acquire(&self, space: &Space, work: Work) -> Result<Seat> {
         let (pool, cost) = self.pool_and_cost(work);
         match pool.try_acquire(space, cost) {
@@ -102,12 +102,12 @@ impl FlowControl {
         }
     }
 
-    /// A seat for work that keeps a core busy, whatever it is about.
+    /// Acquires a seat for CPU-bound work.
     pub async fn acquire_heavy(&self, space: &Space) -> Result<Seat> {
         self.acquire(space, Work::Read { objects: HEAVY }).await
     }
 
-    /// The right to have one watch more.
+    /// Acquires the seat of a watch, without waiting.
     pub fn acquire_watch(&self, space: &Space) -> Result<Seat> {
         match self.watches.try_acquire(space, 1) {
             Acquisition::Acquired(seat) => Ok(seat),
@@ -115,12 +115,12 @@ impl FlowControl {
         }
     }
 
-    /// What a large answer takes turns with.
+    /// Returns the time slices in which a large response is sent.
     pub fn time_slices(&self, space: &Space) -> TimeSlices {
         TimeSlices::new(Arc::clone(&self.heavy), space.clone())
     }
 
-    /// Every sort of seats, by name.
+    /// Returns the statistics of every pool, by name.
     pub fn seat_stats(&self) -> [(&'static str, SeatStats); 5] {
         [
             ("read", self.reads.stats()),
@@ -148,7 +148,7 @@ impl FlowControl {
 }
 
 impl Work {
-    /// Whether it keeps a core busy.
+    /// Whether the work is CPU-bound.
     pub const fn is_heavy(self) -> bool {
         matches!(self, Self::Read { objects } if objects >= HEAVY)
     }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_paid_for_by_what_it_uses_up() {
+    fn cost_of_work_follows_from_the_resource_it_uses() {
         let flow_control = FlowControl::new(&Limits::default());
         let priced = |work| {
             let (pool, cost) = flow_control.pool_and_cost(work);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_too_long_or_in_too_long_a_queue_is_told_to_come_back() {
+    async fn request_gets_429_when_its_queue_is_full_or_its_wait_times_out() {
         let flow_control = Arc::new(FlowControl::new(&small()));
         let work = Work::Read { objects: HEAVY };
         let seat = flow_control.acquire(&Space::System, work).await.unwrap();
@@ -220,11 +220,11 @@ mod tests {
             flow_control.acquire(&Space::System, work),
             flow_control.acquire(&Space::System, work),
         );
-        for refused in [first, second] {
-            let refusal = refused.unwrap_err();
-            assert_eq!((refusal.code, refusal.retry_after), (429, Some(1)));
+        for rejected in [first, second] {
+            let error = rejected.unwrap_err();
+            assert_eq!((error.code, error.retry_after), (429, Some(1)));
             assert_eq!(
-                refusal.plain,
+                error.plain,
                 Some("Too many requests, please try again later.\n")
             );
         }

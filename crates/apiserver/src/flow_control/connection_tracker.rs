@@ -1,10 +1,10 @@
-//! Who is connected, and for how long they may stay.
+//! The open connections of the server, and when each is closed.
 //!
-//! A connection goes through three rooms: the handshake, the strangers', and that of its
-//! space, which it enters when a request on it has proved who asks. The first two are small,
-//! and whoever comes when they are full takes the place of the one who has been there
-//! longest: an honest client is through in an instant, so that it is a flood that displaces
-//! itself. Nobody displaces who is known.
+//! A connection passes through three groups: handshakes, unauthenticated connections, and
+//! those of its space, which it joins when a request on it is authenticated. The first two
+//! are small. When one is full, a new connection evicts the oldest: an honest client leaves
+//! these groups at once, so a flood evicts itself. Authenticated connections are never
+//! evicted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::flow_control::Connections;
 use crate::status::{Result, StatusError};
 
-/// Every connection of a server.
+/// Tracks every connection of a server.
 #[derive(Debug)]
 pub struct ConnectionTracker {
     limits: Connections,
@@ -47,7 +47,7 @@ struct Counters {
 pub struct TrackedConnection {
     tracker: Arc<ConnectionTracker>,
     number: u64,
-    /// Whose it is, once that was proved.
+    /// The space of the first authenticated request.
     space: OnceLock<Space>,
     requests: Mutex<Requests>,
     eviction: Notify,
@@ -61,7 +61,7 @@ struct Requests {
     idle_since: Instant,
 }
 
-/// A request that is not over.
+/// A request in flight.
 #[derive(Debug)]
 struct TrackedRequest {
     number: u64,
@@ -71,31 +71,31 @@ struct TrackedRequest {
 #[derive(Debug)]
 enum Stage {
     Processing,
-    /// Something of its answer was taken then.
+    /// The time at which the client last read part of the response.
     Sending(Instant),
     Watching,
 }
 
-/// A request on a connection; it is over when this value goes.
+/// A request on a connection, from its start until this value is dropped.
 #[derive(Debug)]
 pub struct InFlight {
     connection: Arc<TrackedConnection>,
     number: u64,
 }
 
-/// What is to become of a connection.
+/// What the connection's task does after a timeout check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionAction {
-    /// It may stay; look again then.
+    /// Keeps the connection and checks again at this time.
     CheckAgain(Instant),
-    /// It is to end after what is under way.
+    /// Closes the connection after the requests in flight.
     Drain,
-    /// It is to end now.
+    /// Closes the connection at once.
     Abort,
 }
 
 impl ConnectionTracker {
-    /// Nobody is there.
+    /// Creates a tracker without connections.
     pub fn new(limits: Connections) -> Arc<Self> {
         Arc::new(Self {
             limits,
@@ -104,8 +104,8 @@ impl ConnectionTracker {
         })
     }
 
-    /// A connection more, which begins with a handshake. `None` if there is no room, and
-    /// nobody who must make room.
+    /// Adds a connection, which begins with a handshake. Returns `None` if the server is full
+    /// and no connection can be evicted.
     pub fn accept(self: &Arc<Self>) -> Option<Arc<TrackedConnection>> {
         let mut state = self.lock();
         let mut evicted = Vec::new();
@@ -127,19 +127,19 @@ impl ConnectionTracker {
         Some(connection)
     }
 
-    /// Makes room because the machine has none: who has been a stranger longest goes.
+    /// Evicts the oldest unauthenticated connection, because the machine has no room for more.
     pub fn evict_oldest(&self) {
         let mut evicted = Vec::new();
         self.lock().evict_unauthenticated(&mut evicted);
         self.notify_evicted(evicted);
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub fn open(&self) -> usize {
         self.lock().open
     }
 
-    /// How many connections were ended before their time, by reason.
+    /// Returns how many connections the server closed early, by reason.
     pub fn ended(&self) -> [(&'static str, u64); 4] {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         [
@@ -150,7 +150,7 @@ impl ConnectionTracker {
         ]
     }
 
-    /// Counts one that was too slow.
+    /// Counts a connection that was closed because it was too slow.
     pub fn count_too_slow(&self) {
         self.counters.too_slow.fetch_add(1, Ordering::Relaxed);
     }
@@ -173,7 +173,7 @@ impl State {
             || self.evict(|state| &mut state.handshakes, evicted)
     }
 
-    /// Takes the one out of a room who has been in it longest.
+    /// Removes the oldest connection of a group.
     fn evict(
         &mut self,
         group: impl Fn(&mut Self) -> &mut BTreeMap<u64, Weak<TrackedConnection>>,
@@ -203,7 +203,7 @@ impl TrackedConnection {
         }
     }
 
-    /// The handshake is over.
+    /// Moves the connection from the handshakes to the unauthenticated connections.
     pub fn handshake_done(&self) {
         let mut state = self.tracker.lock();
         let Some(connection) = state.handshakes.remove(&self.number) else {
@@ -218,17 +218,17 @@ impl TrackedConnection {
         self.tracker.notify_evicted(evicted);
     }
 
-    /// Somebody of `space` has proved it on this connection. Whoever does so first counts.
+    /// Counts the connection for `space`, unless it already counts for a space.
     ///
-    /// If the space has too many already, the connection stays a stranger's: it may ask
-    /// again, and makes room for others if they need it.
+    /// If the space has too many connections, this one stays unauthenticated: its client may
+    /// retry, and it can be evicted.
     pub fn authenticated(&self, space: &Space) -> Result<()> {
         if self.space.get().is_some() {
             return Ok(());
         }
         let mut state = self.tracker.lock();
         if !state.unauthenticated.contains_key(&self.number) {
-            // Somebody else was first, or it was displaced and ends anyway.
+            // A concurrent request was authenticated first, or the connection was evicted.
             return Ok(());
         }
         let others = state.spaces.get(space).copied().unwrap_or(0);
@@ -242,12 +242,12 @@ impl TrackedConnection {
         }
         state.unauthenticated.remove(&self.number);
         state.spaces.insert(space.clone(), others + 1);
-        // Nobody else sets it: that takes the lock and a place among the strangers.
+        // Set only once: under the lock, after removal from the unauthenticated connections.
         self.space.get_or_init(|| space.clone());
         Ok(())
     }
 
-    /// A request begins.
+    /// Starts a request.
     pub fn begin(self: &Arc<Self>) -> InFlight {
         let mut requests = self.requests();
         requests.began += 1;
@@ -263,24 +263,24 @@ impl TrackedConnection {
         }
     }
 
-    /// Is done when it has to go at once.
+    /// Completes when the connection is evicted.
     pub async fn evicted(&self) {
         self.eviction.notified().await;
     }
 
-    /// Whether it may stay.
+    /// Decides whether the connection has been idle or stalled for too long.
     pub fn check_timeouts(&self, now: Instant) -> ConnectionAction {
         let limits = &self.tracker.limits;
         let requests = self.requests();
         if requests.requests.is_empty() {
-            let queue_timeout = match self.space.get() {
+            let idle_timeout = match self.space.get() {
                 Some(_) => limits.idle,
                 None => limits.unauthenticated_timeout,
             };
-            let until = requests.idle_since + queue_timeout;
+            let until = requests.idle_since + idle_timeout;
             return match until <= now {
                 true => ConnectionAction::Drain,
-                // What begins in the meantime must be looked at in time.
+                // A request that starts meanwhile must be checked in time.
                 false => ConnectionAction::CheckAgain(until.min(now + limits.stalled)),
             };
         }
@@ -294,7 +294,7 @@ impl TrackedConnection {
         match sent.min() {
             Some(at) if at + limits.stalled <= now => ConnectionAction::Abort,
             Some(at) => ConnectionAction::CheckAgain(at + limits.stalled),
-            // Whatever comes next comes after this.
+            // No response that starts later can stall before this time.
             None => ConnectionAction::CheckAgain(
                 now + limits.stalled.min(limits.unauthenticated_timeout),
             ),
@@ -320,7 +320,7 @@ impl Drop for TrackedConnection {
             return;
         }
         let in_handshake = state.handshakes.remove(&self.number).is_some();
-        // One that was displaced is in no room, and counted out.
+        // An evicted connection is in no group and no longer counted.
         if in_handshake || state.unauthenticated.remove(&self.number).is_some() {
             state.open -= 1;
         }
@@ -328,7 +328,7 @@ impl Drop for TrackedConnection {
 }
 
 impl InFlight {
-    /// The answer is made; an endless one may be read as slowly as its client likes.
+    /// Marks the response as started. An endless one may be read at any speed.
     pub fn answer(&self, endless: bool) {
         self.set_stage(match endless {
             true => Stage::Watching,
@@ -336,7 +336,7 @@ impl InFlight {
         });
     }
 
-    /// Something of the answer was taken.
+    /// Records that the client read part of the response.
     pub fn progress(&self) {
         self.set_stage(Stage::Sending(Instant::now()));
     }
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_shakes_hands_longest_makes_room() {
+    async fn oldest_handshake_is_evicted() {
         let tracker = tracker(100, 2, 100, 100);
         let all = [1, 2, 3].map(|_| tracker.accept().unwrap());
         assert_eq!(
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_of_strangers_displaces_strangers_and_nobody_who_is_known() {
+    async fn flood_of_unauthenticated_connections_evicts_only_itself() {
         let tracker = tracker(3, 100, 100, 100);
         let friend = known(&tracker, "t1");
         let flood: Vec<_> = (0..50)
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_space_has_so_many_connections_and_leaves_the_others_theirs() {
+    async fn connections_of_a_space_are_limited_without_affecting_other_spaces() {
         let tracker = tracker(100, 100, 100, 2);
         let mine = [1, 2].map(|_| known(&tracker, "t1"));
         let third = tracker.accept().unwrap();
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_everybody_is_known_who_comes_last_is_turned_away() {
+    async fn connection_is_rejected_when_all_others_are_authenticated() {
         let tracker = tracker(2, 100, 100, 100);
         let _known = [known(&tracker, "t1"), known(&tracker, "t2")];
         assert!(tracker.accept().is_none());
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_kept_in_any_book_after_leaving() {
+    async fn closed_connections_leave_no_state_behind() {
         let tracker = tracker(100, 2, 2, 2);
         for round in 0..200 {
             let arrived: Vec<_> = (0..5).filter_map(|_| tracker.accept()).collect();
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_ends_when_nothing_happens_on_it_but_not_under_a_watch() {
+    async fn idle_connection_is_closed_unless_it_has_a_watch() {
         let tracker = tracker(10, 10, 10, 10);
         let limits = tracker.limits;
         let (connection, unauthenticated_timeout) =

@@ -1,9 +1,9 @@
-//! Work that keeps a core busy, done where nobody else waits for it.
+//! CPU-bound work, off the threads that serve requests.
 //!
-//! What users define decides how long it takes to read a definition, to judge an object, to
-//! put a document together: up to a second. A thread that answers requests has no such time,
-//! and there are few of them. So such work is done beside them, and by no more at once than
-//! leave a core to everybody else.
+//! Compiling a definition, validating an object or building a document may take up to a
+//! second, depending on what users define. That is too long for one of the few threads that
+//! serve requests, so such work runs beside them, and no more of it at once than leaves one
+//! core free.
 
 use insula_core::Space;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -11,21 +11,21 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use crate::flow_control::FlowControl;
 use crate::status::Result;
 
-/// Does something that takes long, while other threads take over what this one had to do.
+/// Runs CPU-bound work while the runtime moves the other tasks of this thread elsewhere.
 pub fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
     match flavor {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        // There are no other threads.
+        // A current-thread runtime has no other threads.
         _ => work(),
     }
 }
 
-/// Does something that takes long when it is the space's turn.
+/// Runs CPU-bound work with a heavy seat of the space.
 ///
 /// # Errors
 ///
-/// If too many wait for that.
+/// If too many requests wait for such a seat.
 pub async fn run_with_seat<T>(
     flow_control: &FlowControl,
     space: &Space,
@@ -41,9 +41,9 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// With one thread, nobody could send what the work waits for if the work had the thread.
+    /// With one worker thread, the send could not run if the work blocked that thread.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn while_something_takes_long_others_are_served() {
+    async fn other_tasks_run_during_cpu_bound_work() {
         let (send, receive) = mpsc::channel();
         let work =
             tokio::spawn(

@@ -1,70 +1,70 @@
-//! How much of everything.
+//! The limits of the server.
 
 use std::time::Duration;
 
 use super::pool::Bound;
 
-/// Every bound of the server. Each default says where it comes from.
+/// Every limit of the server. The defaults give their reasons.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Reads of few objects. They wait for the store's revision at most, and up to three
-    /// seconds for one that has not happened yet.
+    /// Reads of few objects. They wait only for the store's revision, and up to three seconds
+    /// for a future one.
     pub reads: Bound,
-    /// Reads of many objects, and large answers on their way.
+    /// Reads of many objects, and large responses being sent.
     pub heavy: Bound,
-    /// Writes. They wait for one commit, which takes whatever waits by then.
+    /// Writes. They wait for one commit, which includes all writes that wait by then.
     pub writes: Bound,
     /// Bodies of requests that are being received or worked on, in units of 64 KiB.
     pub bodies: Bound,
-    /// Open watches. Nobody waits for one to end.
+    /// Open watches. A new watch does not wait for another to end.
     pub watches: Bound,
     /// How long a request waits for a seat.
     pub queue_timeout: Duration,
-    /// How long the first 64 KiB of a body may take, and how long it may take to begin.
+    /// How long a request body may take to start, and its first 64 KiB to arrive.
     pub body_grace: Duration,
-    /// How many bytes of a body must come in each second after that.
+    /// The least bytes per second of a body after that.
     pub body_rate: u32,
-    /// Connections.
+    /// The limits of connections.
     pub connections: Connections,
 }
 
-/// Bounds of connections.
+/// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Connections {
-    /// All that are open.
+    /// Open connections.
     pub total: usize,
-    /// Those in the middle of a TLS handshake.
+    /// Connections in a TLS handshake.
     pub handshakes: usize,
-    /// Those on which nobody has proved yet who they are.
+    /// Connections without an authenticated request.
     pub unauthenticated: usize,
-    /// Those of one space.
+    /// Connections of one space.
     pub each: u32,
     /// How long a handshake may take.
     pub handshake: Duration,
     /// How long the headers of a request may take on HTTP/1, the wait for them included.
     pub headers: Duration,
-    /// How long a connection of a stranger may be without a request.
+    /// How long an unauthenticated connection may be idle.
     pub unauthenticated_timeout: Duration,
-    /// How long one of somebody who is known may be.
+    /// How long an authenticated connection may be idle.
     pub idle: Duration,
-    /// How long an answer may lie here because its reader takes nothing of it.
+    /// How long a response may wait for a client that does not read.
     pub stalled: Duration,
     /// The most bytes of a request's headers.
     pub header_bytes: u32,
     /// The most headers of a request on HTTP/1; on HTTP/2 the bytes bound them.
     pub header_count: usize,
-    /// The most requests at once on one connection of HTTP/2.
+    /// The most concurrent requests on one HTTP/2 connection.
     pub streams: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
-        // One core is for everybody else, if there are two.
+        // One core is left for other work, if there are two.
         let heavy = cores.saturating_sub(1).max(1);
         Self {
-            // Each holds a few kilobytes while it waits. Half of all, so that it takes two
-            // tenants who wait for what never comes to hold up a third, for three seconds.
+            // Each holds a few kilobytes while it waits. One space gets half, so that only two
+            // tenants waiting for future revisions can delay a third, for three seconds.
             reads: bound(4096, 2048, 1024),
             // In turn, 256 lists of 10,000 objects take four seconds.
             heavy: bound(heavy, heavy, 256),
@@ -73,7 +73,7 @@ impl Default for Limits {
             // 256 MiB, of which one space has 64 MiB: 21 bodies of the largest size at once,
             // or a thousand small ones.
             bodies: bound(4096, 1024, 256),
-            // A watch costs some kilobytes, and what its client does not read.
+            // A watch costs some kilobytes, plus the events that its client has yet to read.
             watches: bound(50_000, 10_000, 0),
             queue_timeout: Duration::from_secs(10),
             body_grace: Duration::from_secs(10),
@@ -89,8 +89,8 @@ impl Default for Connections {
         Self {
             // Each costs about 50 KiB with its buffers: a gigabyte.
             total: 20_000,
-            // A handshake is a millisecond of work and a round trip or two. Whoever comes
-            // when so many are under way takes the place of the one that has taken longest.
+            // A handshake is a millisecond of work and a round trip or two. When so many are
+            // under way, a new one evicts the oldest.
             handshakes: 256,
             unauthenticated: 1_000,
             // A node, a controller or a person has one or two.
@@ -104,7 +104,7 @@ impl Default for Connections {
             // Kubernetes takes a megabyte; a token is 2 KiB, and proxies add little.
             header_bytes: 64 << 10,
             header_count: 100,
-            // What Go's servers allow, which is what clients of Kubernetes are used to.
+            // The limit of Go's servers, which Kubernetes clients expect.
             streams: 250,
         }
     }

@@ -1,8 +1,8 @@
-//! Seats that spaces share.
+//! A pool of seats that spaces share.
 //!
-//! Whoever comes while seats are free sits down at once. Otherwise everybody waits in the
-//! queue of their space, and a seat that gets free goes to the spaces in turn, however many
-//! wait in each. A space is remembered only while somebody of it sits or waits.
+//! A request gets a free seat at once. Otherwise it waits in the queue of its space, and a
+//! seat that becomes free goes to the spaces in round-robin order, regardless of the lengths
+//! of their queues. A space has state here only while one of its requests has a seat or waits.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -14,18 +14,18 @@ use std::task::{Context, Poll};
 use insula_core::Space;
 use tokio::sync::oneshot;
 
-/// How many seats there are, and for whom.
+/// The limits of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// All of them.
+    /// All seats.
     pub total: u32,
-    /// The most that one space has at a time.
+    /// The most seats of one space.
     pub each: u32,
-    /// The most requests of one space that wait.
+    /// The most waiting requests of one space.
     pub queue: usize,
 }
 
-/// Seats of one sort.
+/// A pool of seats of one sort.
 #[derive(Debug)]
 pub struct Pool {
     bound: Bound,
@@ -37,18 +37,18 @@ pub struct Pool {
 struct State {
     free: u32,
     queues: HashMap<Space, SpaceQueue>,
-    /// The spaces whose first in the queue may have a seat once enough are free.
+    /// The spaces whose first waiting request may get a seat once enough are free.
     ready: VecDeque<Space>,
     waiting: usize,
     next_number: u64,
 }
 
-/// Those of one space.
+/// The seats and the queue of one space.
 #[derive(Debug, Default)]
 struct SpaceQueue {
     used: u32,
     queue: VecDeque<QueuedRequest>,
-    /// Whether it is among the turns: its first would not exceed what one space may have.
+    /// Whether the space is in `ready`: its first waiting request fits into the space's limit.
     is_ready: bool,
 }
 
@@ -59,7 +59,7 @@ struct QueuedRequest {
     seat: oneshot::Sender<Seat>,
 }
 
-/// A seat, or several for costly work. It is given back when this value goes.
+/// A seat, or several for costly work. Dropping it releases them.
 #[derive(Debug)]
 pub struct Seat {
     pool: Arc<Pool>,
@@ -67,18 +67,18 @@ pub struct Seat {
     cost: u32,
 }
 
-/// What becomes of somebody who comes.
+/// The result of an attempt to acquire seats.
 #[derive(Debug)]
 pub enum Acquisition {
     /// A seat was free.
     Acquired(Seat),
-    /// None was: this is done when there is one.
+    /// No seat was free. The future completes when one is.
     Waiting(Waiting),
-    /// Too many wait already.
+    /// The queue of the space is full.
     Rejected,
 }
 
-/// A place in a queue. Who drops it leaves the queue.
+/// A place in a queue. Dropping it leaves the queue.
 #[derive(Debug)]
 pub struct Waiting {
     pool: Arc<Pool>,
@@ -87,21 +87,21 @@ pub struct Waiting {
     seat: oneshot::Receiver<Seat>,
 }
 
-/// What a pool looks like at one moment.
+/// The statistics of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeatStats {
-    /// Seats that are taken.
+    /// Seats in use.
     pub used: u32,
-    /// Requests that wait for one.
+    /// Requests that wait for a seat.
     pub waiting: usize,
-    /// Requests that were refused so far.
+    /// Requests that were rejected so far.
     pub refused: u64,
 }
 
 impl Pool {
-    /// All seats are free.
+    /// Creates a pool with all seats free.
     pub fn new(bound: Bound) -> Arc<Self> {
-        // A bound of nothing would refuse or hold up everybody for ever.
+        // A limit of zero would block every request for ever.
         let total = bound.total.max(1);
         let each = bound.each.clamp(1, total);
         let state = State {
@@ -122,23 +122,23 @@ impl Pool {
         })
     }
 
-    /// Takes `cost` seats for somebody of `space`, or a place in its queue. More than a space
-    /// may have is as much as it may have.
+    /// Acquires `cost` seats for a request of `space`, or a place in its queue. The cost is
+    /// capped at the limit of one space.
     pub fn try_acquire(self: &Arc<Self>, space: &Space, cost: u32) -> Acquisition {
         self.acquire_or_queue(space, cost, self.bound.queue)
     }
 
-    /// The same for somebody who was let in before and cannot be refused any more.
+    /// Like [`try_acquire`](Self::try_acquire), but never rejects: for a response in progress.
     pub fn try_reacquire(self: &Arc<Self>, space: &Space, cost: u32) -> Acquisition {
         self.acquire_or_queue(space, cost, usize::MAX)
     }
 
-    /// Counts a refusal: also that of somebody who has waited long enough.
+    /// Counts a rejected request, including one that timed out in the queue.
     pub fn count_rejected(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What it looks like now.
+    /// Returns the current statistics.
     pub fn stats(&self) -> SeatStats {
         let state = self.lock();
         SeatStats {
@@ -177,9 +177,10 @@ impl Pool {
         }
     }
 
-    /// Seats those whose turn it is, as far as there are seats.
+    /// Gives free seats to the next waiting requests.
     ///
-    /// They are told without the lock: who has gone in the meantime gives the seat back here.
+    /// The seats are sent without the lock: if the receiver is gone, dropping the seat locks
+    /// the pool again.
     fn seat_next(self: &Arc<Self>) {
         loop {
             let next = self.lock().next(self.bound.each);
@@ -196,7 +197,7 @@ impl Pool {
 }
 
 impl State {
-    /// Takes seats at once, unless somebody waits who comes first.
+    /// Takes seats at once, unless another request is first in line.
     fn take(&mut self, space: &Space, cost: u32, each: u32) -> bool {
         if self.free < cost || !self.ready.is_empty() {
             return false;
@@ -243,7 +244,7 @@ impl State {
         Some((number, receiver))
     }
 
-    /// The next who gets a seat, which is taken for them.
+    /// Removes the next request that gets seats from its queue, and takes them for it.
     fn next(&mut self, each: u32) -> Option<(Space, QueuedRequest)> {
         let space_queue = self.queues.get_mut(self.ready.front()?)?;
         if space_queue.queue.front()?.cost > self.free {
@@ -266,7 +267,7 @@ impl State {
         };
         let space_queue = entry.get_mut();
         space_queue.used -= cost;
-        // Nearly always nobody waits: then it is done with one look.
+        // Fast path: usually the queue is empty.
         if !space_queue.queue.is_empty() {
             let space = entry.key().clone();
             self.update_ready(&space, each);
@@ -283,7 +284,7 @@ impl State {
             .queue
             .iter()
             .position(|one| one.number == number);
-        // Without a place it has a seat already, which is given back like any other.
+        // A request that left the queue has a seat, which is released when it is dropped.
         if let Some(place) = place {
             space_queue.queue.remove(place);
             self.waiting -= 1;
@@ -291,8 +292,8 @@ impl State {
         }
     }
 
-    /// Makes true of a space what must be: it has a turn if and only if its first could sit
-    /// down, and it is remembered if and only if there is something to remember.
+    /// Restores the invariants of a space: it is ready if and only if its first waiting request
+    /// fits into its limit, and it has state if and only if it has seats or waiting requests.
     fn update_ready(&mut self, space: &Space, each: u32) {
         let Some(space_queue) = self.queues.get_mut(space) else {
             return;
@@ -325,7 +326,7 @@ impl Drop for Seat {
 }
 
 impl Future for Waiting {
-    /// `None` cannot be: the pool is there as long as somebody waits.
+    /// `None` cannot occur, because `Waiting` keeps the pool alive.
     type Output = Option<Seat>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -338,7 +339,7 @@ impl Drop for Waiting {
         let mut state = self.pool.lock();
         state.cancel(&self.space, self.number, self.pool.bound.each);
         drop(state);
-        // Who stood behind it may need fewer seats.
+        // The next request in the queue may need fewer seats.
         self.pool.seat_next();
     }
 }

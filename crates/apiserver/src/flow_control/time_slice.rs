@@ -1,10 +1,9 @@
-//! Turns of large answers.
+//! Time slices for sending large responses.
 //!
-//! An answer that is already decided still has to be put together, encrypted and sent, and
-//! for a large one that is most of the work. So it takes a heavy seat for as long as its
-//! client keeps up, but never for longer than a [`SLICE_DURATION`]: then it asks again, and waits if
-//! somebody else does. A client that reads slowly holds a seat for one slice of a piece, not
-//! for the whole answer.
+//! Encoding, encrypting and sending a large response is most of the work of its request. So
+//! the response holds a heavy seat while its client keeps up, but never for longer than
+//! [`SLICE_DURATION`]: then it acquires a seat again, and waits if other spaces do. A client
+//! that reads slowly holds a seat for one slice per chunk, not for the whole response.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,10 +15,10 @@ use tokio::task::AbortHandle;
 
 use super::pool::{Acquisition, Pool, Seat, Waiting};
 
-/// How long a turn lasts: some megabytes, so that asking again costs nothing beside it.
+/// How long a slice lasts: some megabytes, so that the cost of acquiring a seat is negligible.
 const SLICE_DURATION: Duration = Duration::from_millis(5);
 
-/// Where an answer gets its turns.
+/// The time slices of one response.
 #[derive(Debug)]
 pub struct TimeSlices {
     pool: Arc<Pool>,
@@ -27,19 +26,19 @@ pub struct TimeSlices {
     slice: Slice,
 }
 
-/// Where an answer stands.
+/// The state of a response's current slice.
 #[derive(Debug, Default)]
 enum Slice {
-    /// It has none.
+    /// The response has no seat.
     #[default]
     Idle,
-    /// It waits for one.
+    /// The response waits for a seat.
     Waiting(Waiting),
-    /// It has one.
+    /// The response has a seat.
     Running(Lease),
 }
 
-/// A seat for a slice of time.
+/// A seat that is released after one slice.
 #[derive(Debug)]
 struct Lease {
     seat: Arc<Mutex<Option<Seat>>>,
@@ -47,7 +46,7 @@ struct Lease {
 }
 
 impl TimeSlices {
-    /// Of this space.
+    /// Creates the time slices of a response to a caller of `space`.
     pub(super) const fn new(pool: Arc<Pool>, space: Space) -> Self {
         Self {
             pool,
@@ -56,7 +55,7 @@ impl TimeSlices {
         }
     }
 
-    /// Is ready while it is this answer's turn.
+    /// Is ready while the response has a seat.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             match &mut self.slice {
@@ -83,8 +82,8 @@ impl Lease {
     fn begin(seat: Seat) -> Self {
         let seat = Arc::new(Mutex::new(Some(seat)));
         let held = Arc::clone(&seat);
-        // The answer itself is not asked for more while its client takes nothing, so that
-        // somebody else has to look at the clock. There are as many of these as seats.
+        // The body is not polled while its client reads nothing, so a task of its own ends
+        // the slice. There are at most as many of these tasks as seats.
         let end = tokio::spawn(async move {
             tokio::time::sleep(SLICE_DURATION).await;
             drop(take(&held));
@@ -145,10 +144,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_reads_nothing_holds_a_seat_for_one_slice() {
+    async fn client_that_reads_nothing_holds_a_seat_for_one_slice() {
         let (_pool, mut slow, mut other) = two();
         assert!(has_slice(&mut slow));
-        // Nobody asks the slow one for more, and the other gets its turn all the same.
+        // The slow response is not polled, and the other still gets a slice.
         slice(&mut other).await;
         assert!(!has_slice(&mut slow));
         drop(other);
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_of_two_spaces_take_turns() {
+    async fn responses_of_two_spaces_alternate() {
         let (_pool, mut one, mut other) = two();
         for _ in 0..3 {
             slice(&mut one).await;
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_ends_gives_its_seat_back_at_once() {
+    async fn finished_response_releases_its_seat_at_once() {
         let (pool, mut one, mut other) = two();
         assert!(has_slice(&mut one) && !has_slice(&mut other));
         drop(one);

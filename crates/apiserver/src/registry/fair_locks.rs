@@ -1,6 +1,6 @@
-//! Turns at what only one can change at a time.
+//! Fair locks by namespace, for changes that must be made one at a time.
 //!
-//! A turn exists while somebody has it or waits for it, and is forgotten then.
+//! A lock exists only while it is held or waited for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,21 +9,21 @@ use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard};
 
 use insula_cache::Place;
 
-/// All turns of one server.
+/// The locks of one server.
 #[derive(Clone, Debug, Default)]
 pub struct FairLocks {
     places: Arc<Mutex<HashMap<Place, Arc<FairMutex<()>>>>>,
 }
 
-/// The turn at a place, until it is dropped.
+/// A held lock. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct FairLockGuard {
-    // Given back before the place is forgotten.
+    // Released before the entry is removed: fields drop in this order.
     _held: OwnedMutexGuard<()>,
     _waiting: Waiting,
 }
 
-/// Somebody who has a turn, or waits for it.
+/// A holder of a lock, or a waiter for it.
 #[derive(Debug)]
 struct Waiting {
     at: FairLocks,
@@ -32,7 +32,7 @@ struct Waiting {
 }
 
 impl FairLocks {
-    /// Waits for the turn at a place, in the order in which it was asked for.
+    /// Acquires the lock of a namespace or space, in the order of the calls.
     pub async fn lock(&self, place: Place) -> FairLockGuard {
         let mutex = {
             let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,13 +49,13 @@ impl FairLocks {
         }
     }
 
-    /// At how many places somebody has a turn.
+    /// Returns the number of locks that are held or waited for.
     pub fn len(&self) -> usize {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.len()
     }
 
-    /// Whether nobody has a turn anywhere.
+    /// Whether no lock is held or waited for.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -69,8 +69,7 @@ impl Drop for Waiting {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         self.mutex = None;
-        // Who comes takes it from the map, under the lock: if the map alone has it, nobody
-        // waits.
+        // Waiters clone the mutex under the map's lock, so a count of one means that none waits.
         if places
             .get(&self.place)
             .is_some_and(|mutex| Arc::strong_count(mutex) == 1)
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_turn_is_had_by_one_and_forgotten_after_the_last() {
+    async fn lock_is_exclusive_and_removed_after_the_last_holder() {
         let locks = FairLocks::default();
         let first = locks.lock(place("a")).await;
         let second = tokio::spawn({
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_waiting_leaves_nothing_behind() {
+    async fn cancelled_waiter_leaves_no_state_behind() {
         let locks = FairLocks::default();
         let first = locks.lock(place("a")).await;
         let brief = Duration::from_millis(1);
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_is_left_when_the_holder_goes_before_who_gives_up() {
+    async fn lock_is_removed_when_the_holder_leaves_before_a_cancelled_waiter() {
         let locks = FairLocks::default();
         let first = locks.lock(place("a")).await;
         let mut second = Box::pin(locks.lock(place("a")));
