@@ -1,4 +1,4 @@
-//! Objects behind the pipeline: the store for what is written, the cache for what is read.
+//! The objects of the server: written to the store, read from the cache.
 
 pub mod apis;
 pub mod built_in;
@@ -30,7 +30,7 @@ use crate::status::{Result, StatusError};
 use insula_cache::Keyed;
 use insula_cache::{Cache, Collection, SpaceState, Stored};
 
-/// Where objects are.
+/// Access to the objects of all spaces, and to what is needed to serve them.
 pub struct Registry {
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
@@ -41,11 +41,11 @@ pub struct Registry {
     egress: Egress,
     root_ca: Option<Arc<str>>,
     namespace_locks: FairLocks,
-    /// The revision of the last change that went through here.
+    /// The revision of the last change that this server committed.
     committed: AtomicU64,
 }
 
-/// That the server stops, for those who would go on for ever.
+/// The shutdown signal of the server, for watches and other endless work.
 #[derive(Debug, Default)]
 pub struct Closing {
     closed: AtomicBool,
@@ -53,21 +53,21 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// Whether it does.
+    /// Whether the server is shutting down.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Is notified when it does.
+    /// Returns the signal that is notified when the shutdown begins.
     pub const fn signal(&self) -> &Notify {
         &self.signal
     }
 }
 
-/// One object, whether it is there or not.
+/// The address of an object, whether or not it exists.
 #[derive(Clone, Debug)]
 pub struct Address {
-    /// The kind as which it is stored.
+    /// The resource in its storage version.
     pub kind: Resource,
     /// Its space.
     pub space: Space,
@@ -78,12 +78,12 @@ pub struct Address {
 }
 
 impl Address {
-    /// What is known of the kind.
+    /// Returns the kind's entry in the table.
     pub fn of(&self) -> &Kind {
         &self.kind
     }
 
-    /// `namespace/name` or `name`.
+    /// Returns the key within the collection: `namespace/name` or `name`.
     pub fn within(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{namespace}/{}", self.name),
@@ -91,7 +91,7 @@ impl Address {
         }
     }
 
-    /// The full path: what `metadata.selfLink` says.
+    /// Returns the full path, the value of `metadata.selfLink`.
     pub fn self_link(&self) -> String {
         let kind = self.of();
         let mut path = match kind.group.as_str() {
@@ -111,7 +111,7 @@ impl Address {
 }
 
 impl Registry {
-    /// Over a store and the cache that follows it.
+    /// Creates a registry over a store and the cache that follows it.
     pub fn new(
         store: Arc<dyn Store>,
         cache: Arc<Cache>,
@@ -140,52 +140,53 @@ impl Registry {
         self.closing.signal.notify_waiters();
     }
 
-    /// Whether the server stops.
+    /// Returns the shutdown signal.
     pub const fn closing(&self) -> &Closing {
         &self.closing
     }
 
-    /// The cache.
+    /// Returns the cache.
     pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Makes and checks continue tokens.
+    /// Returns the issuer of continue tokens.
     pub const fn continue_tokens(&self) -> &ContinueTokens {
         &self.tokens
     }
 
-    /// What users define, compiled.
+    /// Returns the compiled custom resource definitions.
     pub const fn definitions(&self) -> &Definitions {
         &self.definitions
     }
 
-    /// Calls webhooks.
+    /// Returns the client that calls webhooks.
     pub const fn egress(&self) -> &Egress {
         &self.egress
     }
 
-    /// What the server's certificate is verified with, in PEM: every namespace is told.
+    /// Returns the CA of the server's certificate, in PEM, which is published to every
+    /// namespace.
     pub fn root_ca(&self) -> Option<&str> {
         self.root_ca.as_deref()
     }
 
-    /// Turns at what only one can change at a time.
+    /// Returns the locks of namespaces, for changes that must be made one at a time.
     pub const fn namespace_locks(&self) -> &FairLocks {
         &self.namespace_locks
     }
 
-    /// How keys are made.
+    /// Returns the layout of the store's keys.
     pub const fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The key of an object.
+    /// Returns the key of an object in the store.
     pub fn key(&self, address: &Address) -> Key {
         let kind = address.of();
         let resource = ResourceName {
@@ -207,14 +208,14 @@ impl Registry {
         Ok(revision)
     }
 
-    /// Waits until the cache shows every change that this server itself has made: who takes
-    /// a right away is obeyed from the next request on, without a question to the store.
+    /// Waits until the cache shows every change that this server committed: a revoked right is
+    /// denied from the next request on, without a round trip to the store.
     pub async fn await_own_writes(&self) {
         let committed = Revision::new(self.committed.load(Ordering::Acquire));
         self.cache.await_applied(committed).await;
     }
 
-    /// The object as the cache has it, which may be behind; or as every space has it.
+    /// Returns the object from the cache, which may be stale, or the built-in object.
     pub fn cached(&self, address: &Address) -> Option<Arc<Stored>> {
         let collection = self.cache.find(&address.kind, &address.space);
         let stored = collection.and_then(|collection| collection.get(&address.within()));
@@ -222,23 +223,23 @@ impl Registry {
             if !built_in::are_some(&address.kind) {
                 return None;
             }
-            let life = self.cache.space_state(&address.space)?;
-            built_in::find(address, &life)
+            let state = self.cache.space_state(&address.space)?;
+            built_in::find(address, &state)
         })
     }
 
-    /// The object as it is, with everything that was acknowledged before the call.
+    /// Returns the object with every change that was acknowledged before the call.
     pub async fn fresh(&self, address: &Address) -> Result<Option<Arc<Stored>>> {
         self.catch_up().await?;
         Ok(self.cached(address))
     }
 
-    /// The collection of a kind in a space.
+    /// Returns the collection of a resource in a space.
     pub fn collection(&self, kind: impl Keyed, space: &Space) -> Arc<Collection> {
         self.cache.collection(kind, space)
     }
 
-    /// Carries out a transaction.
+    /// Commits a transaction to the store.
     pub async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
         let outcome = self.store.commit(transaction).await?;
         if let Outcome::Committed(revision) = &outcome {
@@ -247,7 +248,7 @@ impl Registry {
         Ok(outcome)
     }
 
-    /// The object that the store holds there, past the cache.
+    /// Returns the object from the store, bypassing the cache.
     pub async fn stored(&self, address: &Address) -> Result<Option<Arc<Stored>>> {
         let entry = self.store.get(&self.key(address)).await?;
         Ok(entry.map(|entry| {
@@ -263,15 +264,15 @@ impl Registry {
 /// The state of a tenant, from its object.
 #[derive(Clone, Debug)]
 pub struct TenantState {
-    /// The object.
+    /// The tenant object.
     pub object: Arc<Stored>,
-    /// Whether it is being deleted.
+    /// Whether the tenant is being deleted.
     pub terminating: bool,
 }
 
 impl Registry {
-    /// The space, after everything that was acknowledged before the call if the cache does
-    /// not have it.
+    /// Returns the state of a space. If the cache lacks it, waits for every change that was
+    /// acknowledged before the call.
     pub async fn find_space(&self, space: &Space) -> Result<Option<Arc<SpaceState>>> {
         if let Some(found) = self.cache.space_state(space) {
             return Ok(Some(found));
@@ -280,7 +281,7 @@ impl Registry {
         Ok(self.cache.space_state(space))
     }
 
-    /// The tenant's object, as the cache has it.
+    /// Returns the tenant from the cache, which may be stale.
     pub fn tenant(&self, name: &str) -> Option<TenantState> {
         let address = tenant_address(name);
         let object = self.cached(&address)?;
@@ -291,8 +292,8 @@ impl Registry {
         })
     }
 
-    /// The tenant's object, after everything that was acknowledged before the call if the
-    /// cache does not have it.
+    /// Returns the tenant. If the cache lacks it, waits for every change that was acknowledged
+    /// before the call.
     pub async fn find_tenant(&self, name: &str) -> Result<Option<TenantState>> {
         if let Some(found) = self.tenant(name) {
             return Ok(Some(found));
@@ -302,7 +303,7 @@ impl Registry {
     }
 }
 
-/// Where a tenant's object is.
+/// Returns the address of a tenant.
 pub fn tenant_address(name: &str) -> Address {
     Address {
         kind: core_kind("tenants").into(),
@@ -312,7 +313,7 @@ pub fn tenant_address(name: &str) -> Address {
     }
 }
 
-/// Where a namespace's object is.
+/// Returns the address of a namespace.
 pub fn namespace_address(space: &Space, name: &str) -> Address {
     Address {
         kind: core_kind("namespaces").into(),
@@ -322,12 +323,12 @@ pub fn namespace_address(space: &Space, name: &str) -> Address {
     }
 }
 
-/// What a missing tenant is answered with.
+/// Returns the 404 of a missing tenant.
 pub fn no_such_tenant(name: &str) -> StatusError {
     StatusError::not_found(kinds().get(core_kind("tenants")), name)
 }
 
-/// Whether the space serves a built-in kind: some are the system's only.
+/// Whether the space serves a built-in kind. Some kinds exist in the system space only.
 pub fn serves(space: &Space, kind: &Kind) -> bool {
     space.is_system() || !kind.system_only
 }

@@ -1,10 +1,9 @@
-//! The kinds that users define, as a space serves them: its own, and those that the system
-//! publishes to all.
+//! The custom resources that a space serves: its own, and those that the system publishes to
+//! all spaces.
 //!
-//! A space's own definition of a name wins, from the moment that it is established. What a space
-//! serves is derived from its definitions when somebody asks, like its policy, and is
-//! forgotten when nobody does; what a definition says is compiled once for all spaces that
-//! have the same.
+//! A space's own definition of a name takes precedence once it is established. The served
+//! resources are derived from the definitions on demand, like the RBAC policy, and dropped
+//! when they are unused. Equal definitions are compiled once for all spaces.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,31 +21,31 @@ use crate::registry::resource::{Custom, Resource};
 use crate::registry::{Address, Registry};
 use insula_cache::{Cache, CollectionKey, Derived, Stored, definitions, is_published};
 
-/// The kinds that users define, as one space serves them at one moment.
+/// The custom resources that one space serves, at one revision.
 #[derive(Debug)]
 pub struct Apis {
     offers: Vec<Offer>,
-    /// What came of each definition, so that it is read once, whatever becomes of others.
+    /// The result of each definition, so that a change of one does not re-read the others.
     read: HashMap<Source, Option<Offer>>,
-    /// The same for spaces that serve the same.
+    /// Equal for spaces that serve the same resources.
     fingerprint: u64,
 }
 
-/// A definition as it was at one moment: the space that it is in, its name and its revision.
+/// One revision of a definition: its space, its name and its revision.
 type Source = (Space, Arc<str>, Revision);
 
-/// What one definition makes a space serve.
+/// A definition that a space serves.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// What it says.
+    /// The compiled definition.
     pub defined: Arc<Defined>,
-    /// The space that the definition is in: this one, or the system's that publishes it.
+    /// The space of the definition: this one, or the system space that publishes it.
     pub source: Space,
     /// Whether the definition is being deleted.
     pub terminating: bool,
 }
 
-/// Where a definition is.
+/// Returns the address of a definition.
 pub fn definition_address(space: &Space, name: &str) -> Address {
     Address {
         kind: definitions().into(),
@@ -57,14 +56,14 @@ pub fn definition_address(space: &Space, name: &str) -> Address {
 }
 
 impl Apis {
-    /// The kind in this version, if it is served.
+    /// Returns the resource in this version, if it is served.
     pub fn find(&self, group: &str, version: &str, resource: &str) -> Option<Resource> {
         let offer = self.offer(group, resource)?;
         let version = offer.defined.version(version)?;
         offer.served(version)
     }
 
-    /// The kind that objects call so, if it is served.
+    /// Returns the resource of a `kind`, if it is served.
     pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<Resource> {
         let called = |offer: &&Offer| {
             let names = offer.defined.kind();
@@ -74,7 +73,7 @@ impl Apis {
         offer.served(offer.defined.version(version)?)
     }
 
-    /// Whatever serves the resource, in whichever version.
+    /// Returns the definition of a resource, in any version.
     pub fn offer(&self, group: &str, resource: &str) -> Option<&Offer> {
         let mut offers = self.offers.iter();
         offers.find(|offer| {
@@ -83,23 +82,24 @@ impl Apis {
         })
     }
 
-    /// All of it.
+    /// Returns all definitions that the space serves.
     pub fn offers(&self) -> &[Offer] {
         &self.offers
     }
 
-    /// The same for spaces that serve the same; zero if there is nothing but what all have.
+    /// Returns a number that is equal for spaces that serve the same resources, and zero if
+    /// the space serves only built-in ones.
     pub const fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 
-    /// All versions of all kinds that are served.
+    /// Returns all served versions of all resources.
     pub fn versions(&self) -> impl Iterator<Item = &Version> {
         let offers = self.offers.iter();
         offers.flat_map(|offer| offer.defined.definition().served())
     }
 
-    /// What is told of it.
+    /// Returns the entries for discovery.
     pub fn discovered(&self) -> impl Iterator<Item = Discovered<'_>> {
         self.offers.iter().flat_map(|offer| {
             let served = offer.defined.definition().served();
@@ -110,7 +110,8 @@ impl Apis {
         })
     }
 
-    /// Of what was there `before` only what changed is read again.
+    /// Derives the resources of a space. Definitions that are unchanged since `before` are not
+    /// read again.
     fn of(registry: &Registry, space: &Space, before: Option<Arc<Self>>) -> Self {
         let cache = registry.cache();
         let own = cache.find(definitions(), space);
@@ -146,7 +147,7 @@ impl Apis {
 }
 
 impl Offer {
-    /// What a definition makes its space serve: nothing before it is established.
+    /// Reads a definition. Returns `None` until it is established.
     fn of(registry: &Registry, source: &Space, definition: &Stored) -> Option<Self> {
         let tree = definition.tree();
         if !is_established(&tree) {
@@ -155,7 +156,7 @@ impl Offer {
         let defined = registry.definitions().get(&tree);
         let defined = defined.inspect_err(|error| {
             tracing::error!(%error, space = %source, name = definition.name(),
-                "a definition that was accepted cannot be read");
+                "stored definition rejected");
         });
         Some(Self {
             defined: defined.ok()?,
@@ -164,7 +165,7 @@ impl Offer {
         })
     }
 
-    /// The kind in one of its versions, if that is served.
+    /// Returns the resource in one version, if that is served.
     fn served(&self, version: usize) -> Option<Resource> {
         let custom = self.kind(version);
         custom.version().served.then_some(Resource::Custom(custom))
@@ -219,8 +220,7 @@ fn fingerprint(offers: &[Offer]) -> u64 {
 }
 
 impl Registry {
-    /// The kinds that users define, as the space serves them; nothing if there is no such
-    /// space.
+    /// Returns the custom resources of a space, or `None` if the space does not exist.
     pub fn apis(&self, space: &Space) -> Option<Arc<Apis>> {
         let state = self.cache().space_state(space)?;
         if let Some(apis) = self.cache().derived(&state, Derived::Apis, Arc::clone) {
@@ -237,7 +237,7 @@ impl Registry {
         Some(apis)
     }
 
-    /// The kind that objects of a space call so, if it is served there.
+    /// Returns the resource of a `kind`, if the space serves it.
     pub fn of_kind(
         &self,
         space: &Space,
@@ -252,7 +252,7 @@ impl Registry {
         }
     }
 
-    /// The kind of what a space keeps there, as it is stored, if it is served.
+    /// Returns the resource of a collection in its storage version, if the space serves it.
     pub fn kept(&self, space: &Space, mark: CollectionKey<'_>) -> Option<Resource> {
         match mark {
             CollectionKey::BuiltIn(id) => Some(id.into()),

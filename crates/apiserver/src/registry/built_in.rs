@@ -1,9 +1,8 @@
-//! Objects that every space has and no store: the roles and bindings that Kubernetes makes
-//! at its first start.
+//! Built-in objects: the RBAC roles and bindings that Kubernetes creates at its first start.
 //!
-//! Ten thousand tenants share one table. A space shows them as its own, with a UID and the
-//! time of its tenant; one that is changed in a space is stored there from then on, and
-//! shadows the table's. They cannot be deleted: nothing would bring them back.
+//! They are not stored: all tenants share one table. A space shows them as its own, with a UID
+//! and the creation time of its tenant. One that is changed in a space is stored there and
+//! shadows the table's. They cannot be deleted, because no controller would restore them.
 
 use std::sync::Arc;
 
@@ -19,25 +18,25 @@ use crate::registry::rbac_kinds;
 use crate::registry::resource::Resource;
 use insula_cache::{SpaceState, Stored};
 
-/// Whether there is one of this kind and key.
+/// Whether a built-in object has this kind and key.
 pub fn is_one(kind: &Resource, within: &str) -> bool {
     rbac_kind(kind).is_some_and(|kind| bootstrap::find(kind, within).is_some())
 }
 
-/// Whether there are any of this kind.
+/// Whether the kind has built-in objects.
 pub fn are_some(kind: &Resource) -> bool {
     rbac_kind(kind).is_some()
 }
 
-/// The one of this kind and key, as the space shows it.
+/// Returns the built-in object at an address, as the space shows it.
 pub fn find(address: &Address, life: &SpaceState) -> Option<Arc<Stored>> {
     let kind = rbac_kind(&address.kind)?;
     let found = bootstrap::find(kind, &address.within())?;
     Some(Arc::new(shown(&address.kind, &address.space, found, life)))
 }
 
-/// All of this kind whose keys begin with `prefix`, in the order of keys, as the space shows
-/// them.
+/// Returns the built-in objects of a kind with this key prefix, in key order, as the space
+/// shows them.
 pub fn all(kind: &Resource, space: &Space, prefix: &str, life: &SpaceState) -> Vec<Arc<Stored>> {
     let table: &[BuiltIn] = rbac_kind(kind).map_or(&[], bootstrap::objects);
     let chosen = table.iter().filter(|one| one.key().starts_with(prefix));
@@ -46,7 +45,7 @@ pub fn all(kind: &Resource, space: &Space, prefix: &str, life: &SpaceState) -> V
         .collect()
 }
 
-/// The one that an object of this kind is put over, if it is.
+/// Returns the built-in object that a stored object shadows, if any.
 pub fn shadowed(
     kind: KindId,
     space: &Space,
@@ -57,7 +56,7 @@ pub fn shadowed(
     Some(Arc::new(shown(&kind.into(), space, found, life)))
 }
 
-/// Stored objects and built-in ones in the order of their keys; what is stored shadows.
+/// Merges stored and built-in objects in key order. Stored objects shadow built-in ones.
 pub fn merge(stored: Vec<Arc<Stored>>, built_in: Vec<Arc<Stored>>) -> Vec<Arc<Stored>> {
     let mut all = stored;
     all.extend(built_in);
@@ -90,7 +89,7 @@ fn shown(kind: &Resource, space: &Space, one: &BuiltIn, life: &SpaceState) -> St
     Stored::built_in(one.key().into(), life.birth, &value)
 }
 
-/// The same at every look, and another in every space.
+/// Returns a stable UID that differs between spaces.
 fn uid(life: &SpaceState, resource: &str, key: &str) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     for part in [life.uid.as_bytes(), resource.as_bytes(), key.as_bytes()] {

@@ -1,5 +1,5 @@
-//! Continue tokens: they go on with one list, in one space, and nowhere else: not in the next
-//! space of that name either.
+//! Continue tokens of lists. A token is valid for one list in one space only, and not in a
+//! later space of the same name.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,37 +10,37 @@ use serde::{Deserialize, Serialize};
 use crate::registry::resource::Resource;
 use crate::status::{Result, StatusError};
 
-/// Signs and checks continue tokens.
+/// Issues and verifies continue tokens.
 #[derive(Debug)]
 pub struct ContinueTokens {
     key: hmac::Key,
 }
 
-/// Where a list goes on.
+/// The position at which a list continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resume {
-    /// The revision of the list; `None` goes on with what is there now.
+    /// The revision of the list; `None` continues at the current revision.
     pub revision: Option<Revision>,
     /// The last key that was sent.
     pub after: String,
-    /// How many come after it at that revision, if somebody counted.
+    /// The number of remaining objects at that revision, if it was counted.
     pub left: Option<usize>,
 }
 
-/// The list that a token belongs to.
+/// The list that a token is valid for.
 #[derive(Clone, Copy, Debug)]
 pub struct ListScope<'a> {
-    /// Of which kind.
+    /// The listed resource.
     pub kind: &'a Resource,
-    /// In which spaces.
+    /// The listed spaces.
     pub spaces: &'a Spaces,
-    /// The UID of the space's tenant, if it is one space: names are given again.
+    /// The UID of the space's tenant, if it is one space, because names are reused.
     pub tenant_uid: &'a str,
-    /// In which namespace.
+    /// The listed namespace.
     pub namespace: Option<&'a str>,
 }
 
-/// The same members as Kubernetes' own, and a seal.
+/// The members of a Kubernetes continue token, and a signature.
 #[derive(Serialize, Deserialize)]
 struct Wire {
     v: String,
@@ -53,9 +53,9 @@ struct Wire {
 }
 
 impl ContinueTokens {
-    /// Tokens of servers that share the secret are good for each other.
+    /// Creates an issuer. Servers that share the secret accept each other's tokens.
     pub fn new(secret: &[u8]) -> Self {
-        // A key of its own, so that the secret may serve other purposes too.
+        // A derived key, so that the secret may serve other purposes too.
         let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let own = hmac::sign(&secret, b"insula continue tokens");
         Self {
@@ -63,7 +63,7 @@ impl ContinueTokens {
         }
     }
 
-    /// The token that goes on there.
+    /// Returns the token that continues the list at this position.
     pub fn issue(&self, list: ListScope<'_>, resume: &Resume) -> String {
         let rv = resume.revision.map_or(-1, |revision| revision.get() as i64);
         let seal = hmac::sign(&self.key, &signed(list, rv, &resume.after, resume.left));
@@ -77,7 +77,7 @@ impl ContinueTokens {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).unwrap_or_default())
     }
 
-    /// What a token says, if it was made for this list.
+    /// Returns the position of a token, if it was issued for this list.
     pub fn verify(&self, list: ListScope<'_>, token: &str) -> Result<Resume> {
         let unreadable = |why: &str| {
             let message = format!("invalid continue token: continue key is not valid: {why}");
@@ -102,7 +102,7 @@ impl ContinueTokens {
     }
 }
 
-/// What is sealed: everything that makes the token this list's.
+/// Returns the signed bytes, which identify the list and the position.
 fn signed(list: ListScope<'_>, rv: i64, after: &str, left: Option<usize>) -> Vec<u8> {
     let space = match list.spaces {
         Spaces::All => "*".to_owned(),
@@ -125,7 +125,7 @@ fn signed(list: ListScope<'_>, rv: i64, after: &str, left: Option<usize>) -> Vec
     text
 }
 
-/// In the words of Go's decoder.
+/// Returns the message of Go's base64 decoder.
 fn not_base64(token: &str, error: base64::DecodeError) -> String {
     use base64::DecodeError::{InvalidByte, InvalidLastSymbol, InvalidLength, InvalidPadding};
     let at = match error {
@@ -135,7 +135,7 @@ fn not_base64(token: &str, error: base64::DecodeError) -> String {
     format!("illegal base64 data at input byte {at}")
 }
 
-/// In the words of Go's decoder, as far as anybody meets them.
+/// Returns the message of Go's JSON decoder in the common cases.
 fn not_json(bytes: &[u8]) -> String {
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None | Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9') => {
@@ -152,7 +152,7 @@ fn not_json(bytes: &[u8]) -> String {
     }
 }
 
-/// Compares without telling where they differ.
+/// Compares in constant time.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one
@@ -168,7 +168,7 @@ mod tests {
     use insula_kinds::kinds;
 
     #[test]
-    fn a_token_is_good_for_its_own_list_only() {
+    fn token_is_valid_for_its_own_list_only() {
         let tokens = ContinueTokens::new(b"secret");
         let pods = &Resource::from(kinds().find("", "v1", "pods").unwrap());
         let secrets = &Resource::from(kinds().find("", "v1", "secrets").unwrap());
@@ -217,8 +217,8 @@ mod tests {
                 ..list
             },
         ] {
-            let refusal = tokens.verify(other, &token).unwrap_err();
-            assert_eq!(refusal.code, 400, "{other:?}");
+            let error = tokens.verify(other, &token).unwrap_err();
+            assert_eq!(error.code, 400, "{other:?}");
         }
         assert_eq!(
             ContinueTokens::new(b"other")
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forged_token_is_refused() {
+    fn forged_token_is_rejected() {
         let tokens = ContinueTokens::new(b"secret");
         let pods = &Resource::from(kinds().find("", "v1", "pods").unwrap());
         let list = ListScope {

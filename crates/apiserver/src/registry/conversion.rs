@@ -1,4 +1,4 @@
-//! Objects from one version to another, by the webhook that a definition names.
+//! Conversion of custom objects by the webhook of their definition.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,15 @@ use crate::registry::resource::Custom;
 use crate::request::context::RequestContext;
 use crate::status::{Result, StatusError};
 
-/// The versions of the question that can be asked.
+/// The supported versions of `ConversionReview`.
 const KNOWN: [&str; 2] = ["v1", "v1beta1"];
 
-/// The objects in the version that is wanted, in their order.
+/// Converts objects to the version `to`, in their order.
 ///
-/// The webhook is a matter of the space that the definition is in: a tenant's is called as the
-/// tenant, and one that the system publishes as the system.
+/// The webhook is called on behalf of the definition's space: of the tenant for its own
+/// definition, and of the system for a published one.
 ///
-/// Meanwhile the request has no seat: others would wait as long as the webhook lets it.
+/// The request holds no seat meanwhile, because the webhook decides how long the call takes.
 pub async fn convert(
     registry: &Registry,
     context: Option<&RequestContext>,
@@ -55,12 +55,12 @@ pub async fn convert(
     request.read(&answer, objects)
 }
 
-/// A question to a webhook.
+/// A `ConversionReview` request.
 struct ConversionRequest<'a> {
     to: &'a Custom,
     version: &'a str,
     uid: String,
-    /// What errors call what is converted.
+    /// The API version and kind of the objects, as errors name them.
     from: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a definition says, compiled once for all who have the same.
+//! Compiled custom resource definitions, shared by all spaces with an equal definition.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -8,34 +8,34 @@ use insula_custom::{CompileError, Definition, Schema};
 use insula_kinds::{Kind, Object, Value};
 use ring::digest::{SHA256, digest};
 
-/// What tells a definition from all others.
+/// The digest that identifies a definition.
 pub type Id = [u8; 32];
 
-/// A definition, and its schemas once somebody needs them.
+/// A compiled definition. Its schemas are compiled on first use.
 pub struct Defined {
     id: Id,
     definition: Definition,
-    /// The place of the version that objects are stored in.
+    /// The index of the storage version.
     storage: usize,
     schemas: Vec<OnceLock<Result<Arc<Schema>, CompileError>>>,
-    /// How objects of each version are merged.
+    /// The merge schema of each version.
     merges: Vec<OnceLock<Arc<insula_ownership::Schema>>>,
 }
 
-/// All definitions that are in use, each once.
+/// The definitions in use, each compiled once.
 #[derive(Debug, Default)]
 pub struct Definitions {
     known: Mutex<HashMap<Id, Weak<Defined>>>,
-    /// Those that were asked for last, so that a space which falls asleep and wakes up does
-    /// not have everything compiled again.
+    /// The definitions that were compiled last, so that a space whose derived values were
+    /// dropped does not compile all of them again.
     recent: Mutex<VecDeque<Arc<Defined>>>,
 }
 
-/// How many definitions are kept though no space holds them.
+/// The number of definitions that are kept without a space that uses them.
 const RECENT: usize = 16;
 
 impl Definitions {
-    /// What a definition says, as its object has it.
+    /// Returns the compiled form of a definition object.
     pub fn get(&self, definition: &Object) -> Result<Arc<Defined>, DefinitionError> {
         let (spec, accepted) = parts(definition);
         let id = identify(spec, accepted);
@@ -62,7 +62,7 @@ impl Definitions {
         Ok(made)
     }
 
-    /// How many different ones are in use.
+    /// Returns the number of distinct definitions in use.
     pub fn count(&self) -> usize {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.values().filter(|one| one.strong_count() > 0).count()
@@ -88,38 +88,38 @@ impl Defined {
         })
     }
 
-    /// What tells it from all others.
+    /// Returns the digest that identifies it.
     pub const fn id(&self) -> &Id {
         &self.id
     }
 
-    /// What it says.
+    /// Returns the definition.
     pub const fn definition(&self) -> &Definition {
         &self.definition
     }
 
-    /// The kind in the version in which it is stored.
+    /// Returns the kind in its storage version.
     pub fn kind(&self) -> &Kind {
         &self.definition.versions[self.storage].kind
     }
 
-    /// The place of the version that objects are stored in.
+    /// Returns the index of the storage version.
     pub const fn storage(&self) -> usize {
         self.storage
     }
 
-    /// The place of a version.
+    /// Returns the index of a version.
     pub fn version(&self, name: &str) -> Option<usize> {
         let mut versions = self.definition.versions.iter();
         versions.position(|version| version.kind.version == name)
     }
 
-    /// Whether the schema of a version is at hand.
+    /// Whether the schema of a version is compiled.
     pub fn has_schema(&self, version: usize) -> bool {
         self.schemas[version].get().is_some()
     }
 
-    /// The schema of a version.
+    /// Returns the schema of a version, and compiles it on first use.
     pub fn schema(&self, version: usize) -> Result<&Arc<Schema>, &CompileError> {
         let slot = &self.schemas[version];
         let schema = slot.get_or_init(|| {
@@ -131,7 +131,7 @@ impl Defined {
 }
 
 impl Defined {
-    /// How objects of a version are merged.
+    /// Returns the merge schema of a version.
     pub fn merges(&self, version: usize) -> &insula_ownership::Schema {
         self.merges[version].get_or_init(|| {
             let json = &self.definition.versions[version].schema;
@@ -146,7 +146,7 @@ impl std::fmt::Debug for Defined {
     }
 }
 
-/// What the compiled form follows from.
+/// Returns the parts of the object that determine the compiled form.
 fn parts(definition: &Object) -> (&Value, &Value) {
     let spec = definition.get("spec").unwrap_or(&Value::Null);
     let status = definition.get("status");
@@ -154,7 +154,8 @@ fn parts(definition: &Object) -> (&Value, &Value) {
     (spec, accepted.unwrap_or(&Value::Null))
 }
 
-/// Nobody can make a definition that is taken for another's.
+/// Returns the SHA-256 of the definition. It is collision resistant, because tenants share
+/// compiled definitions.
 fn identify(spec: &Value, accepted: &Value) -> Id {
     let text = format!("{spec}\n{accepted}");
     let mut id = Id::default();

@@ -1,4 +1,4 @@
-//! What the cache asks while it applies changes.
+//! The hooks that the cache calls while it applies changes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use insula_kinds::{KindId, core_kind, kinds};
 use crate::registry::built_in;
 use crate::registry::rbac_kinds::rbac_kind;
 
-/// Which kinds the derived values of a space depend on, and its built-in objects.
+/// Maps kinds to the derived values that depend on them, and provides built-in objects.
 #[derive(Debug)]
 pub struct Hooks;
 
@@ -59,7 +59,7 @@ impl insula_cache::Hooks for Hooks {
 fn decides_access(kind: KindId, events: &[Arc<Event>]) -> bool {
     static ACCOUNTS: OnceLock<KindId> = OnceLock::new();
     let accounts = *ACCOUNTS.get_or_init(|| core_kind("serviceaccounts"));
-    // A service account that is new has no tokens yet; those of one that goes are over.
+    // A new service account has no tokens yet; deletion invalidates its tokens.
     let gone = |event: &Arc<Event>| match event.change {
         Change::Added => false,
         Change::Modified => event.object.is_terminating(),

@@ -1,4 +1,4 @@
-//! The kinds that a space serves.
+//! The resources that a space serves.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,16 +14,16 @@ use insula_kinds::{Kind, KindId, kinds};
 use crate::registry::definitions::Defined;
 use crate::status::{Result, StatusError};
 
-/// A kind in one version, as a space serves it.
+/// A resource in one version, as a space serves it.
 #[derive(Clone)]
 pub enum Resource {
-    /// One of those that every Kubernetes has.
+    /// A built-in resource.
     BuiltIn(KindId),
-    /// One that users define.
+    /// A custom resource.
     Custom(Custom),
 }
 
-/// A kind that users define, in one version.
+/// A custom resource in one version.
 #[derive(Clone)]
 pub struct Custom {
     defined: Arc<Defined>,
@@ -32,7 +32,7 @@ pub struct Custom {
 }
 
 impl Resource {
-    /// The kind as which its objects are stored.
+    /// Returns the resource in its storage version.
     pub fn storage(&self) -> Self {
         match self {
             Self::BuiltIn(id) => Self::BuiltIn(kinds().get(*id).storage()),
@@ -40,7 +40,7 @@ impl Resource {
         }
     }
 
-    /// Its place in the table, if it is one of those that every Kubernetes has.
+    /// Returns the ID in the table of kinds, if the resource is built in.
     pub const fn id(&self) -> Option<KindId> {
         match self {
             Self::BuiltIn(id) => Some(*id),
@@ -48,7 +48,7 @@ impl Resource {
         }
     }
 
-    /// What users define, if they did.
+    /// Returns the custom resource, if it is one.
     pub const fn custom(&self) -> Option<&Custom> {
         match self {
             Self::BuiltIn(_) => None,
@@ -56,7 +56,7 @@ impl Resource {
         }
     }
 
-    /// How its objects are merged.
+    /// Returns the merge schema of its objects.
     pub fn merges(&self) -> insula_ownership::Schema {
         match self {
             Self::BuiltIn(id) => insula_ownership::Schema::built_in(kinds().get(*id).type_id()),
@@ -64,14 +64,15 @@ impl Resource {
         }
     }
 
-    /// Whether it is this one of the table.
+    /// Whether it is this built-in resource.
     pub fn is(&self, id: KindId) -> bool {
         self.id() == Some(id)
     }
 }
 
 impl Custom {
-    /// The kind of a definition that is in this space, in the version at this place.
+    /// Creates the resource of a definition in the space `source`, in the version at this
+    /// index.
     pub const fn new(defined: Arc<Defined>, version: usize, source: Space) -> Self {
         Self {
             defined,
@@ -80,27 +81,27 @@ impl Custom {
         }
     }
 
-    /// The space that its definition is in.
+    /// Returns the space of its definition.
     pub const fn source(&self) -> &Space {
         &self.source
     }
 
-    /// What its definition says.
+    /// Returns its compiled definition.
     pub const fn defined(&self) -> &Arc<Defined> {
         &self.defined
     }
 
-    /// What its definition says of this version.
+    /// Returns its version in the definition.
     pub fn version(&self) -> &Version {
         &self.defined.definition().versions[self.version]
     }
 
-    /// The kind in the version in which its objects are stored.
+    /// Returns the resource in its storage version.
     pub fn storage(&self) -> Self {
         self.at(self.defined.storage())
     }
 
-    /// The kind in another version, if there is such a one.
+    /// Returns the resource in another version, if that exists.
     pub fn named(&self, version: &str) -> Option<Self> {
         self.defined
             .version(version)
@@ -111,27 +112,27 @@ impl Custom {
         Self::new(Arc::clone(&self.defined), version, self.source.clone())
     }
 
-    /// The schema of this version.
+    /// Returns the schema of this version.
     pub fn schema(&self) -> Result<&Arc<Schema>> {
         let schema = self.defined.schema(self.version);
         schema.map_err(StatusError::internal)
     }
 
-    /// Whether its schemas are at hand: of this version and of that in which it is stored.
+    /// Whether the schemas of this version and of the storage version are compiled.
     pub fn is_ready(&self) -> bool {
         let wanted = [self.version, self.defined.storage()];
         wanted.iter().all(|at| self.defined.has_schema(*at))
     }
 
-    /// Makes its schemas ready, which may take a second.
+    /// Compiles its schemas, which may take a second.
     pub fn make_ready(&self) {
         for at in [self.version, self.defined.storage()] {
-            // Whoever needs it is told what is wrong with it.
+            // An error is kept and reported by `schema`.
             self.defined.schema(at).ok();
         }
     }
 
-    /// What tells this version of this definition from all others.
+    /// Returns the hash that identifies this version of this definition.
     pub fn form(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.defined.id(), self.version).hash(&mut hasher);

@@ -1,10 +1,9 @@
-//! Objects of kinds that users define, in the form that a version gives them.
+//! Custom objects in the version that a client requests.
 //!
-//! An object is stored once, in the version that was the storage version then, by the schema
-//! of then. Whoever reads it sees it by the schema of now, in the version that they ask for:
-//! defaults filled in, what the schema does not know left out, converted if need be. What
-//! comes of that is kept beside the object as long as it lives; nearly always it is the
-//! object as it is, and that is all that is remembered.
+//! An object is stored in the storage version and by the schema at the time of the write. A
+//! client sees it by the current schema in the requested version: with defaults, without
+//! unknown fields, and converted if necessary. The result is cached beside the object. It
+//! usually equals the stored object, and then only that fact is recorded.
 
 use std::sync::Arc;
 
@@ -20,17 +19,18 @@ use crate::request::context::RequestContext;
 use crate::status::Result;
 use insula_cache::{Shown, Stored};
 
-/// How many bytes of objects are made ready on the way: it takes about 20 ms for each megabyte.
+/// The bytes of objects above which a conversion is CPU-bound work: a megabyte takes about
+/// 20 ms.
 const CPU_BOUND_BYTES: usize = 128 << 10;
 
 impl Custom {
-    /// The object as this version shows it. A conversion that only a webhook can do must have
-    /// been [prepared](prepare); what was not is shown as it is stored.
+    /// Returns the object in this version. A conversion by webhook must have been
+    /// [prepared](prepare); otherwise the object is returned as stored.
     pub fn show<'a>(&self, object: &'a Stored) -> Shown<'a> {
         self.try_show(object).unwrap_or(Shown::AsStored(object))
     }
 
-    /// The same; `None` if a webhook has to be asked first.
+    /// Returns the object in this version, or `None` if a webhook has to convert it first.
     fn try_show<'a>(&self, object: &'a Stored) -> Option<Shown<'a>> {
         if let Some(found) = object.versions().find(self.form(), object) {
             return Some(found);
@@ -46,13 +46,13 @@ impl Custom {
         Some(self.keep(object, tree))
     }
 
-    /// Takes note that an object, which is stored in this version, was settled by its schema
-    /// when it was written: it is shown as it is.
+    /// Records that an object in this version was normalized by the current schema when it was
+    /// written, so that it is returned as stored.
     pub fn note_written(&self, object: &Stored) {
         object.versions().note_as_stored(self.form());
     }
 
-    /// Fills in what the version of the stored object says by now.
+    /// Fills in the current defaults of the object's stored version.
     fn normalize_stored(&self, tree: &mut Object) {
         let version = version_of(tree).and_then(|version| self.named(version));
         if let Some(schema) = version.as_ref().and_then(|stored| stored.schema().ok()) {
@@ -65,20 +65,19 @@ impl Custom {
         version_of(tree) == Some(self.version().kind.version.as_str())
     }
 
-    /// Whether only a webhook knows what its objects are in another version.
+    /// Whether a webhook converts its objects.
     pub fn converts_by_webhook(&self) -> bool {
         let conversion = &self.defined().definition().conversion;
         matches!(conversion, Conversion::Webhook { .. })
     }
 
-    /// Makes it an object of this version, where versions differ in nothing but their names.
+    /// Sets the `apiVersion` to this version, for conversion strategy `None`.
     fn rename(&self, tree: &mut Object) {
         let version = self.version().kind.api_version();
         tree.insert("apiVersion".to_owned(), version.into());
     }
 
-    /// Makes of an object in this version what it shows: defaults filled in, what is unknown
-    /// left out.
+    /// Normalizes an object in this version: fills in defaults and prunes unknown fields.
     pub fn settle(&self, tree: &mut Object) {
         if let Ok(schema) = self.schema() {
             schema.fill(tree);
@@ -101,8 +100,8 @@ impl Custom {
     }
 }
 
-/// Makes the objects ready to be shown, if that takes longer than it takes to show them: much
-/// of it is done aside, and a webhook is asked for those that only it can convert, all at once.
+/// Prepares objects to be [shown](Custom::show): large amounts are processed as CPU-bound
+/// work, and the webhook converts all objects that need it in one call.
 pub async fn prepare<'a>(
     registry: &Registry,
     context: Option<&RequestContext>,
@@ -140,7 +139,7 @@ pub async fn prepare<'a>(
     Ok(())
 }
 
-/// An object of one version in another, by its schema.
+/// Converts an object to another version and normalizes it.
 pub async fn convert(
     registry: &Registry,
     context: Option<&RequestContext>,
