@@ -1,10 +1,10 @@
-//! Calls to webhooks: of admission, and those that convert objects.
+//! Calls to admission and conversion webhooks.
 //!
-//! Where a webhook is says a tenant, so that nothing here is believed: names are looked up
-//! once, and the connection goes to an address that was judged; what surrounds the server is
-//! nobody's target; no answer sends us elsewhere, is longer or takes longer than agreed; and
-//! nothing is sent that would open a door somewhere. Connections are kept for the next call
-//! by the same space to the same place in the same trust, and by nobody else.
+//! Tenants choose the addresses of webhooks, so nothing about them is trusted. A name is
+//! resolved once, and the connection goes to an address that was checked. Addresses around
+//! the server are no targets for tenants. Redirects are not followed, and responses are
+//! limited in size and time. No credentials are sent. An idle connection is reused only by
+//! the same space, for the same backend and the same CA bundle.
 
 mod address;
 mod call_limiter;
@@ -39,16 +39,16 @@ use pool::{Key, Pool};
 use target::Target;
 use tls::Trusts;
 
-/// How calls are made.
+/// The settings of calls.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Addresses that tenants may reach although they surround the server.
+    /// Addresses around the server that tenants may call nevertheless.
     pub allow: Vec<Cidr>,
-    /// Addresses that tenants may not reach, whatever else is said.
+    /// Addresses that tenants may never call. Takes precedence over `allow`.
     pub deny: Vec<Cidr>,
-    /// How many calls of one space are under way at once.
+    /// The most concurrent calls of one space.
     pub each: usize,
-    /// How many connections are kept for the next call, of all spaces.
+    /// The most idle connections, over all spaces.
     pub idle: usize,
 }
 
@@ -59,13 +59,13 @@ impl Default for Settings {
             deny: Vec::new(),
             // A call holds a connection and some kilobytes, and most take milliseconds.
             each: 64,
-            // Descriptors that nobody may need again.
+            // Each costs a file descriptor, perhaps without ever being reused.
             idle: 256,
         }
     }
 }
 
-/// Makes calls.
+/// The client that calls webhooks.
 pub struct Egress {
     rules: Rules,
     call_limiter: CallLimiter,
@@ -76,31 +76,31 @@ pub struct Egress {
 /// A call to a webhook.
 #[derive(Clone, Debug)]
 pub struct Call<'a> {
-    /// Whose configuration it is.
+    /// The space that configured the webhook.
     pub space: &'a Space,
-    /// Where the webhook is.
+    /// The address of the webhook.
     pub client: &'a Client,
-    /// What it is sent, in JSON.
+    /// The request body, in JSON.
     pub body: Bytes,
-    /// How long it may take: [`MAX_TIMEOUT`] at most.
+    /// The timeout, [`MAX_TIMEOUT`] at most.
     pub timeout: Duration,
-    /// How many bytes the answer may have.
+    /// The most bytes of the response.
     pub max_bytes: usize,
 }
 
-/// How many bytes the answer of a webhook of admission may have.
+/// The most bytes of an admission webhook's response.
 pub const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-/// How many bytes the answer of a webhook that converts may have.
+/// The most bytes of a conversion webhook's response.
 pub const MAX_CONVERSION_BYTES: usize = 3 << 20;
 
-/// How long a call may take at most.
+/// The longest timeout of a call.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 
 const AGENT: &str = "kube-apiserver-admission";
 
 impl Egress {
-    /// For a server that listens there.
+    /// Creates the client of a server that listens at `own`.
     pub fn new(settings: Settings, own: SocketAddr) -> Self {
         Self {
             rules: Rules::new(settings.allow, settings.deny, own),
@@ -110,11 +110,11 @@ impl Egress {
         }
     }
 
-    /// Posts the body, and gives the body of the answer. Services are those of the space.
+    /// Posts the body and returns the body of the response. Services are those of the space.
     ///
     /// # Errors
     ///
-    /// If there is no answer, or one with another code than 200 to 206.
+    /// If the call fails, or the status is not 200 to 206.
     pub async fn post(&self, services: &dyn Services, call: Call<'_>) -> Result<Bytes, CallError> {
         let timeout = call.timeout.min(MAX_TIMEOUT);
         let target = Target::of(&call.client.endpoint, timeout)?;
@@ -139,12 +139,12 @@ impl Egress {
         call: &Call<'_>,
         target: &Target<'_>,
     ) -> Result<Reply, CallError> {
-        let _seat = self.call_limiter.take(call.space).await;
+        let _permit = self.call_limiter.take(call.space).await;
         let backend = target.backend(services, call.space);
         let backend = backend.map_err(|why| target.failed(&why))?;
         let key = Key::of(call, target, &backend);
         while let Some(kept) = self.pool.take(&key) {
-            // Whoever hung up meanwhile has seen nothing of the call.
+            // A peer that closed the idle connection has seen nothing of the call.
             let Some(mut connection) = kept.ready().await else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! What a request carries, beside the object that it is about.
+//! The parts of a request: query, headers, body and context.
 
 pub mod context;
 pub mod negotiate;

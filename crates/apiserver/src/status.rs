@@ -1,5 +1,4 @@
-//! Why a request was refused, as clients are told: the one table of codes, reasons and
-//! wordings.
+//! The errors of requests: the one table of codes, reasons and messages.
 
 use std::borrow::Cow;
 
@@ -10,38 +9,38 @@ use serde_json::{Value, json};
 
 use insula_kinds::core_kind;
 
-/// A refusal: what becomes a `Status` object.
+/// An error that is sent to the client as a `Status` object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusError {
     /// The HTTP code.
     pub code: u16,
     reason: Cow<'static, str>,
     message: String,
-    /// Boxed, so that the way without refusals carries little.
+    /// Boxed, so that results without an error stay small.
     details: Option<Box<Value>>,
     proceed: Option<String>,
-    /// Seconds after which it makes sense to ask again.
+    /// Seconds after which the client may retry.
     pub retry_after: Option<u32>,
-    /// The body is this text instead of a `Status`.
+    /// A text that is sent instead of a `Status`.
     pub plain: Option<&'static str>,
-    /// What others have to do with it, if anybody has.
+    /// The parts that come from webhooks and policies, if any.
     others: Option<Box<Others>>,
 }
 
-/// What others have to do with a refusal.
+/// The parts of an error that come from webhooks and policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Others {
-    /// It is in their words.
+    /// Whether a webhook or policy wrote the message.
     words: bool,
-    /// What they want the caller to know.
+    /// Warnings for the client.
     warnings: Vec<String>,
 }
 
-/// What handlers answer.
+/// The result of handling a request.
 pub type Result<T, E = StatusError> = std::result::Result<T, E>;
 
 impl StatusError {
-    /// The `Status` object.
+    /// Returns the `Status` object.
     pub fn status(&self) -> Value {
         let mut metadata = json!({});
         if let Some(token) = &self.proceed {
@@ -64,27 +63,27 @@ impl StatusError {
         status
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The reason, empty if Kubernetes gives none.
+    /// Returns the reason, which is empty if Kubernetes gives none.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Whether the name is taken, as this server found out: others may say so, too.
+    /// Whether this server found that the name is taken. Webhooks may return the same reason.
     pub fn is_taken(&self) -> bool {
         self.reason == "AlreadyExists" && !self.others.as_ref().is_some_and(|others| others.words)
     }
 
-    /// What others want the caller to know.
+    /// Returns the warnings for the client.
     pub fn warnings(&self) -> &[String] {
         self.others.as_ref().map_or(&[], |others| &others.warnings)
     }
 
-    /// With what the caller should know beside: first this, then what is there already.
+    /// Puts warnings for the client before those that the error has already.
     #[must_use]
     pub fn warned(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
         let mut warnings: Vec<String> = warnings.into_iter().collect();
@@ -96,7 +95,7 @@ impl StatusError {
         self
     }
 
-    /// Somebody whom the space has asked does not admit it.
+    /// A webhook or policy of the space denied the request.
     pub fn not_admitted(refusal: insula_admission::Refusal) -> Self {
         let mut told = Self::new(refusal.code, "", refusal.message);
         told.reason = refusal.reason.into();
@@ -105,26 +104,26 @@ impl StatusError {
         told
     }
 
-    /// The causes in the details.
+    /// Returns the causes in the details.
     pub fn causes(&self) -> impl Iterator<Item = &Value> {
         let details = self.details.as_ref();
         let causes = details.and_then(|details| details.get("causes")?.as_array());
         causes.into_iter().flatten()
     }
 
-    /// The object is not there.
+    /// The object does not exist.
     pub fn not_found(kind: &Kind, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", kind.qualified_resource());
         Self::new(404, "NotFound", message).about(kind, name, &kind.resource)
     }
 
-    /// The path names nothing that is served.
+    /// The path names no served resource.
     pub fn no_such_resource() -> Self {
         let message = "the server could not find the requested resource";
         Self::new(404, "NotFound", message).empty_details()
     }
 
-    /// The path is nobody's.
+    /// The path does not exist.
     pub fn no_such_path() -> Self {
         let mut refusal = Self::new(404, "NotFound", "404 page not found");
         refusal.plain = Some("404 page not found\n");
@@ -137,7 +136,7 @@ impl StatusError {
         Self::new(409, "AlreadyExists", message).about(kind, name, &kind.resource)
     }
 
-    /// The name is taken by what is on its way out.
+    /// The name is taken by an object that is being deleted.
     pub fn still_exists(kind: &Kind, name: &str) -> Self {
         let mut refusal = Self::already_exists(kind, name);
         refusal.message.insert_str(0, "object is being deleted: ");
@@ -160,7 +159,7 @@ impl StatusError {
         Self::conflict(kind, name, why)
     }
 
-    /// The object has another UID than the caller means.
+    /// The UID of the object differs from the precondition.
     pub fn other_uid(kind: &Kind, name: &str, key: &[u8], asked: &str, is: &str) -> Self {
         let key = String::from_utf8_lossy(key);
         let why = format!(
@@ -171,7 +170,7 @@ impl StatusError {
         Self::conflict(kind, name, &why)
     }
 
-    /// The object is not in a state in which this can be done.
+    /// The state of the object does not permit the operation.
     pub fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
         let resource = kind.qualified_resource();
         let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
@@ -185,7 +184,7 @@ impl StatusError {
         Self::new(409, "Conflict", message).about(kind, name, &called)
     }
 
-    /// Others own what somebody wants to set.
+    /// Other field managers own applied fields.
     pub fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
         let mut refusal = Self::new(409, "Conflict", message);
         for (message, field) in causes {
@@ -205,9 +204,9 @@ impl StatusError {
         Self::new(409, "Conflict", message).about(kind, name, &kind.kind)
     }
 
-    /// The object is wrong.
+    /// The object is invalid.
     pub fn invalid(kind: &Kind, name: &str, errors: &[FieldError]) -> Self {
-        // Events of both groups are one kind, which is judged as that of the first.
+        // Events of both groups are one kind, validated as that of the core group.
         let kind = match kind.group == "events.k8s.io" {
             true => kinds().get(core_kind("events")),
             false => kind,
@@ -219,7 +218,7 @@ impl StatusError {
             .because(errors)
     }
 
-    /// The object is wrong; this one is named by its resource, not by its kind.
+    /// The object is invalid. The message names the resource instead of the kind.
     pub fn invalid_resource(kind: &Kind, name: &str, errors: &[FieldError]) -> Self {
         let of = kind.qualified_resource();
         let message = format!("{of} \"{name}\" is invalid: {}", validate::message(errors));
@@ -239,7 +238,7 @@ impl StatusError {
         refusal.because(errors)
     }
 
-    /// The parameters of the request are wrong; `options` is `ListOptions` and so on.
+    /// The query parameters are invalid. `options` is `ListOptions` and so on.
     pub fn invalid_options(options: &str, errors: &[FieldError]) -> Self {
         let found = validate::message(errors);
         let message = format!("{options}.meta.k8s.io \"\" is invalid: {found}");
@@ -248,7 +247,7 @@ impl StatusError {
         refusal.because(errors)
     }
 
-    /// What a patch made of the object is wrong.
+    /// The patched object is invalid.
     pub fn invalid_patch(errors: &[FieldError]) -> Self {
         let message = format!(" \"\" is invalid: {}", validate::message(errors));
         Self::new(422, "Invalid", message)
@@ -256,24 +255,24 @@ impl StatusError {
             .because(errors)
     }
 
-    /// A patch cannot be carried out.
+    /// The patch cannot be applied.
     pub fn unprocessable() -> Self {
         let message = "the server rejected our request due to an error in our request";
         Self::new(422, "Invalid", message).empty_details()
     }
 
-    /// The request makes no sense.
+    /// The request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// Nobody knows who asks.
+    /// The caller is not authenticated.
     pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// The caller may not do this to a resource; `scope` says where, `why` what stands in
-    /// the way if that is known.
+    /// The caller lacks the right to do this to a resource in `scope`; `why` is the reason, if
+    /// it is known.
     pub fn forbidden(
         principal: &Principal,
         act: &ResourceAttributes<'_>,
@@ -315,7 +314,7 @@ impl StatusError {
         refusal
     }
 
-    /// The caller may not do this to a path.
+    /// The caller lacks the right to a non-resource path.
     pub fn forbidden_path(principal: &Principal, verb: &str, path: &str, why: &str) -> Self {
         let user = &principal.user;
         let mut message = format!("forbidden: User \"{user}\" cannot {verb} path \"{path}\"");
@@ -326,19 +325,19 @@ impl StatusError {
         Self::new(403, "Forbidden", message).empty_details()
     }
 
-    /// The credential belongs nowhere.
+    /// The credential belongs to no tenant.
     pub fn no_tenant(why: &str) -> Self {
         Self::new(403, "Forbidden", format!("forbidden: {why}")).empty_details()
     }
 
-    /// The object may not be treated so, whoever asks.
+    /// The operation is forbidden for every caller.
     pub fn not_allowed(kind: &Kind, name: &str, why: &str) -> Self {
         let resource = kind.qualified_resource();
         let message = format!("{resource} \"{name}\" is forbidden: {why}");
         Self::new(403, "Forbidden", message).about(kind, name, &kind.resource)
     }
 
-    /// With a cause.
+    /// Adds a cause.
     #[must_use]
     pub fn cause(mut self, reason: &str, message: &str, field: &str) -> Self {
         let mut cause = json!({"reason": reason, "message": message});
@@ -355,19 +354,19 @@ impl StatusError {
         Self::new(405, "MethodNotAllowed", message).empty_details()
     }
 
-    /// No representation that the caller accepts is served.
+    /// No accepted media type is served.
     pub fn not_acceptable() -> Self {
         let message = "406: Not Acceptable\n\nAvailable representations: application/json, \
                        application/yaml, application/vnd.kubernetes.protobuf";
         Self::new(406, "NotAcceptable", message).empty_details()
     }
 
-    /// No form of the object that the caller accepts is served.
+    /// No accepted form of the object is served.
     pub fn no_such_form(message: impl Into<String>) -> Self {
         Self::new(406, "NotAcceptable", message)
     }
 
-    /// Nor is any other.
+    /// No accepted transformation of the object is served.
     pub fn no_such_transform() -> Self {
         Self::no_such_form(
             "only the following media types are accepted: application/json, application/yaml, \
@@ -375,7 +374,7 @@ impl StatusError {
         )
     }
 
-    /// The body is in a format that is not understood.
+    /// The media type of the body is not supported.
     pub fn unsupported_body() -> Self {
         let message = "the body of the request was in an unknown format - accepted media types \
                        include: application/json, application/yaml, \
@@ -383,14 +382,14 @@ impl StatusError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// The same of a kind that users define.
+    /// The media type of a custom object is not supported.
     pub fn unsupported_custom_body() -> Self {
         let message = "the body of the request was in an unknown format - accepted media types \
                        include: application/json, application/yaml";
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// The same of a patch of a kind that users define.
+    /// The media type of a patch of a custom object is not supported.
     pub fn unsupported_custom_patch() -> Self {
         let message = "the body of the request was in an unknown format - accepted media types \
                        include: application/json-patch+json, application/merge-patch+json, \
@@ -398,7 +397,7 @@ impl StatusError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// The patch is in a format that is not understood.
+    /// The media type of the patch is not supported.
     pub fn unsupported_patch() -> Self {
         Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").empty_details()
     }
@@ -409,12 +408,12 @@ impl StatusError {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    /// What was asked for is no longer kept.
+    /// The requested revision is compacted.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// A continue token is too old; this one goes on with what is there now.
+    /// The continue token is too old. The new one continues at the current revision.
     pub fn expired_token(token: String) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list \
             result. You can start a new list without the continue parameter, or use the continue \
@@ -427,7 +426,7 @@ impl StatusError {
         refusal
     }
 
-    /// The revision has not happened yet.
+    /// The requested revision is in the future.
     pub fn future(asked: Revision, current: Revision) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let mut refusal = Self::new(504, "Timeout", message).retry_after(1);
@@ -444,7 +443,7 @@ impl StatusError {
         Self::new(504, "Timeout", message).empty_details()
     }
 
-    /// Something that Kubernetes answers with 500 and no reason.
+    /// An error that Kubernetes returns with 500 and no reason.
     pub fn plain_error(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
@@ -461,13 +460,13 @@ impl StatusError {
         refusal
     }
 
-    /// The store cannot be reached; asking again makes sense.
+    /// The store cannot be reached. The client may retry.
     pub fn unavailable(error: impl ToString) -> Self {
         let message = format!("the store is not available: {}", error.to_string());
         Self::new(503, "ServiceUnavailable", message).retry_after(1)
     }
 
-    /// It would need a node.
+    /// The subresource would need a node.
     pub fn not_implemented(subresource: &str) -> Self {
         let message = format!(
             "{subresource} needs a node that runs the pod, and nothing runs pods in Insula: they \
@@ -476,25 +475,25 @@ impl StatusError {
         Self::new(501, "NotImplemented", message)
     }
 
-    /// Too much is asked at once.
+    /// The request would exceed a limit.
     pub fn too_many(message: impl Into<String>) -> Self {
         Self::new(429, "TooManyRequests", message)
     }
 
-    /// Others come first; asking again soon makes sense.
+    /// Flow control rejected the request. The client may retry soon.
     pub fn overloaded() -> Self {
         let mut refusal = Self::too_many("Too many requests, please try again later.");
         refusal.plain = Some("Too many requests, please try again later.\n");
         refusal.retry_after(1)
     }
 
-    /// The body came too slowly.
+    /// The body arrived too slowly.
     pub fn too_slow() -> Self {
         let message = "the body of the request did not arrive in time";
         Self::new(408, "Timeout", message)
     }
 
-    /// With the time after which to ask again.
+    /// Sets the seconds after which the client may retry.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
@@ -557,8 +556,8 @@ impl StatusError {
 }
 
 impl From<insula_store::Error> for StatusError {
-    /// What a store's failure means to a client. A write of which it is not known whether
-    /// it happened is told as such, never as a conflict.
+    /// Converts an error of the store. A write with an unknown outcome is reported as such,
+    /// never as a conflict.
     fn from(error: insula_store::Error) -> Self {
         use insula_store::Error;
         match error {

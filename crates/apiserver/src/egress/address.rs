@@ -1,4 +1,4 @@
-//! Which addresses may be called, and connections to those.
+//! The addresses that a space may call, and connections to them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,12 +9,12 @@ use tokio::net::{TcpStream, lookup_host};
 use super::cidr::Cidr;
 use super::service::Backend;
 
-/// Which addresses may be called by whom.
+/// The rules for the addresses that a space may call.
 #[derive(Debug)]
 pub(super) struct Rules {
     allow: Vec<Cidr>,
     deny: Vec<Cidr>,
-    /// Where this server listens.
+    /// The address of this server.
     own: SocketAddr,
 }
 
@@ -23,15 +23,15 @@ impl Rules {
         Self { allow, deny, own }
     }
 
-    /// A connection to what was found, and to nothing that it may become later. The error
-    /// is a sentence in the words of Go.
+    /// Connects to a backend. The name is resolved once, so that it cannot change between
+    /// check and connection. The error is a message of Go's.
     pub async fn connect(&self, space: &Space, backend: &Backend) -> Result<TcpStream, String> {
         let Backend::Host(host, port) = backend;
         let found = lookup_host((host.as_str(), *port)).await;
         let Ok(found) = found else {
             return Err(format!("dial tcp: lookup {host}: no such host"));
         };
-        // Who asks for a name is not told what it stands for, if they may not go there.
+        // The error hides the address that the name resolves to.
         let refused = || format!("dial tcp: {host}:{port}: address is not allowed");
         let mut last = refused();
         for address in found.filter(|address| self.allows(space, *address)) {
@@ -61,8 +61,8 @@ impl Rules {
                 .all(|ip| within(&self.allow, *ip) || !surrounds(*ip))
     }
 
-    /// Whether the other end is not this machine: a server that listens on all its addresses
-    /// does not know them, but a connection to oneself begins where it ends.
+    /// Whether the peer is another machine. A server that listens on all addresses does not
+    /// know its own, but both ends of a connection to itself have the same address.
     fn is_foreign(&self, space: &Space, stream: &TcpStream) -> bool {
         let (Ok(here), Ok(there)) = (stream.local_addr(), stream.peer_addr()) else {
             return false;
@@ -73,7 +73,7 @@ impl Rules {
     }
 }
 
-/// Every address that a packet for this one may reach: it may hold another.
+/// Returns every address that a packet for this one may reach, including an embedded one.
 fn reached(address: IpAddr) -> Vec<IpAddr> {
     let mut reached = vec![address.to_canonical()];
     if let IpAddr::V6(v6) = address
@@ -84,12 +84,12 @@ fn reached(address: IpAddr) -> Vec<IpAddr> {
     reached
 }
 
-/// The IPv4 address in one of IPv6 that is translated or tunnelled.
+/// Returns the IPv4 address that is embedded in a translated or tunnelled IPv6 address.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let parts = address.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match parts {
-        // IPv4-compatible, which is obsolete; `::` and `::1` are none.
+        // IPv4-compatible, which is obsolete; `::` and `::1` are not among them.
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 => Some(v4(high, low)),
         [0, 0, 0, 0, 0xffff, 0, high, low] => Some(v4(high, low)),
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(v4(high, low)),
@@ -98,8 +98,8 @@ fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether the address is of this machine or of what surrounds it, where a control plane
-/// and its neighbours trust each other; or no single machine's.
+/// Whether the address is loopback, private, link-local, multicast or reserved: there the
+/// control plane and its neighbours may trust each other.
 fn surrounds(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_surrounds_the_server_is_no_tenants_target() {
+    fn tenants_cannot_call_addresses_around_the_server() {
         let rules = rules(&[], &[]);
         for address in [
             "127.0.0.1:80",
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_allows_is_allowed_but_never_the_server_itself() {
+    fn allowed_addresses_can_be_called_except_the_server_itself() {
         let rules = rules(&["127.0.0.0/8", "10.1.0.0/16"], &["10.1.9.0/24", "8.8.8.8"]);
         for (address, expected) in [
             ("127.0.0.1:8443", true),

@@ -1,4 +1,4 @@
-//! How many calls a space has under way.
+//! The limit of concurrent calls per space.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use insula_core::Space;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Seats of each space. A space is remembered while it has calls under way.
+/// Limits the concurrent calls of each space. A space has state only while it has calls.
 #[derive(Debug)]
 pub(super) struct CallLimiter {
     each: usize,
     spaces: Mutex<HashMap<Space, Arc<Semaphore>>>,
 }
 
-/// A call that is under way.
+/// The permit of one call.
 pub(super) struct CallPermit<'a> {
     call_limiter: &'a CallLimiter,
     space: &'a Space,
@@ -29,23 +29,23 @@ impl CallLimiter {
         }
     }
 
-    /// Waits for a seat.
+    /// Waits for a permit.
     pub async fn take<'a>(&'a self, space: &'a Space) -> CallPermit<'a> {
         let semaphore = {
             let mut spaces = self.spaces.lock().unwrap_or_else(PoisonError::into_inner);
             let new = || Arc::new(Semaphore::new(self.each));
             Arc::clone(spaces.entry(space.clone()).or_insert_with(new))
         };
-        // Made first, so that whoever gives up waiting is forgotten as well.
-        let mut seat = CallPermit {
+        // Created first, so that dropping a cancelled wait cleans up as well.
+        let mut permit = CallPermit {
             call_limiter: self,
             space,
             permit: None,
             semaphore,
         };
-        // It is never closed.
-        seat.permit = Arc::clone(&seat.semaphore).acquire_owned().await.ok();
-        seat
+        // The semaphore is never closed.
+        permit.permit = Arc::clone(&permit.semaphore).acquire_owned().await.ok();
+        permit
     }
 }
 
@@ -54,7 +54,7 @@ impl Drop for CallPermit<'_> {
         let spaces = &self.call_limiter.spaces;
         let mut spaces = spaces.lock().unwrap_or_else(PoisonError::into_inner);
         self.permit = None;
-        // The map's and this one: nobody else sits or waits, and nobody comes meanwhile.
+        // The map's reference and this one: no other call holds or awaits a permit.
         if Arc::strong_count(&self.semaphore) <= 2 {
             spaces.remove(self.space);
         }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_waits_for_its_own_calls_only_and_is_forgotten_with_the_last() {
+    fn space_waits_for_its_own_calls_only_and_leaves_no_state_behind() {
         let call_limiter = CallLimiter::new(2);
         let one = Space::System;
         let other = Space::parse("t1").unwrap();

@@ -1,4 +1,4 @@
-//! Blocks of addresses.
+//! CIDR blocks.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -6,17 +6,17 @@ use std::str::FromStr;
 use insula_kinds::validate::check::parse_cidr;
 use ipnet::IpNet;
 
-/// A block of addresses, such as `10.0.0.0/8`.
+/// A CIDR block, such as `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr(IpNet);
 
-/// The text is no block of addresses.
+/// The text is not a CIDR block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is no block of addresses such as 10.0.0.0/8 or fd00::/8")]
 pub struct CidrError;
 
 impl Cidr {
-    /// Whether the address is in it.
+    /// Whether the block contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
@@ -25,7 +25,7 @@ impl Cidr {
 impl FromStr for Cidr {
     type Err = CidrError;
 
-    /// An address alone is the block of that address.
+    /// Parses a block. A single address is a block of one.
     fn from_str(text: &str) -> Result<Self, CidrError> {
         let block = match text.parse::<IpAddr>() {
             Ok(address) => Some(IpNet::from(address)),
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_holds_its_addresses_and_no_others() {
+    fn block_contains_exactly_its_addresses() {
         for (block, address, expected) in [
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "11.0.0.0", false),

@@ -1,5 +1,5 @@
-//! A connection to a webhook. It has no task of its own: whoever waits for an answer drives
-//! it, and while nobody does it lies still.
+//! A connection to a webhook. It has no task of its own: the call that awaits a response
+//! drives it.
 
 use std::io;
 use std::pin::Pin;
@@ -15,15 +15,15 @@ use tokio_rustls::TlsConnector;
 
 use super::tls;
 
-/// A connection on which nothing is under way.
+/// A connection without a request in flight.
 pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Whether nothing was sent on it yet.
+    /// Whether the connection is unused.
     new: bool,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub code: u16,
@@ -31,16 +31,16 @@ pub(super) struct Reply {
     pub body: Bytes,
 }
 
-/// There is no answer.
+/// A call that failed.
 pub(super) struct Failure {
-    /// Why, in the words of Go.
+    /// The error message, as Go words it.
     pub why: String,
-    /// Whether the other end hung up as we began, and has seen nothing.
+    /// Whether the peer closed a reused connection before it saw the request.
     pub unheard: bool,
 }
 
 impl Connection {
-    /// Shakes hands with whoever is at the other end. The error is a sentence of Go's.
+    /// Performs the TLS and HTTP handshakes. The error is a message of Go's.
     pub async fn open(stream: TcpStream, tls: &TlsConnector, host: &str) -> Result<Self, String> {
         stream.set_nodelay(true).ok();
         let name = ServerName::try_from(host.to_owned());
@@ -52,13 +52,13 @@ impl Connection {
             .map_err(|error| error.to_string())?;
         Ok(Self {
             sender,
-            // Whatever ends it, the answer knows.
+            // Errors of the connection are reported by the response.
             driver: Box::pin(async { connection.await.unwrap_or_default() }),
             new: true,
         })
     }
 
-    /// The connection, if it still is one.
+    /// Returns the connection, unless the peer has closed it.
     pub async fn ready(mut self) -> Option<Self> {
         let ready = tokio::select! {
             biased;
@@ -68,7 +68,7 @@ impl Connection {
         ready.then_some(self)
     }
 
-    /// Sends a request and reads the answer, which has no more bytes than that.
+    /// Sends a request and reads the response, up to `max_bytes`.
     pub async fn send(
         &mut self,
         request: http::Request<Full<Bytes>>,
@@ -95,7 +95,7 @@ impl Connection {
         tokio::pin!(answer);
         tokio::select! {
             answer = &mut answer => answer,
-            // Whatever ended it, the answer knows.
+            // Errors of the connection are reported by the response.
             () = &mut self.driver => answer.await,
         }
     }

@@ -1,18 +1,18 @@
-//! Why there is no answer.
+//! The errors of webhook calls.
 
-/// Why a webhook gave no answer, in Kubernetes' words.
+/// The error of a webhook call, as Kubernetes words it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// It cannot be called as it is configured.
+    /// The configuration of the webhook is unusable.
     #[error("could not get REST client: {0}")]
     Client(String),
-    /// It was called.
+    /// The call failed.
     #[error("failed to call webhook: {0}")]
     Call(String),
 }
 
 impl CallError {
-    /// What went wrong, without what was attempted.
+    /// Returns the cause without the prefix.
     pub fn why(&self) -> &str {
         match self {
             Self::Client(why) | Self::Call(why) => why,

@@ -1,4 +1,4 @@
-//! Connections that are kept for the next call.
+//! Idle connections that are kept for the next call.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -12,18 +12,18 @@ use super::connection::Connection;
 use super::service::Backend;
 use super::target::Target;
 
-/// How long a connection is kept: less than most servers keep theirs.
+/// How long an idle connection is kept: less than most servers keep theirs.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Connections, those that were used last at the end. Nothing runs for them: they are looked
-/// at when the next call is made, by whomever.
+/// Idle connections, the most recently used last. Expired ones are removed during the next
+/// call of any space.
 pub(super) struct Pool {
     most: usize,
     idle: Mutex<VecDeque<Idle>>,
 }
 
-/// Whose connection it is, where to, and in what trust. The name is not enough: what stands
-/// behind a service of one space is nothing to another.
+/// The space, backend and CA bundle of a connection. The authority alone is not enough:
+/// services of the same name in two spaces have different backends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     space: Space,
@@ -57,7 +57,7 @@ impl Pool {
         }
     }
 
-    /// A connection for the key, which may be none any more.
+    /// Takes a connection for the key, which the peer may have closed meanwhile.
     pub fn take(&self, key: &Key) -> Option<Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         drop_old(&mut idle);
@@ -65,7 +65,7 @@ impl Pool {
         Some(idle.remove(at)?.connection)
     }
 
-    /// Keeps a connection for the next call; the one that was used longest ago makes room.
+    /// Keeps a connection for the next call, in place of the least recently used if full.
     pub fn keep(&self, key: Key, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         drop_old(&mut idle);

@@ -1,9 +1,9 @@
-//! What stands behind a service.
+//! The backend of a service.
 //!
-//! There is no data plane here: nothing forwards what is sent to a service's address. So a
-//! service is what its objects say, in this order: the name that an `ExternalName` stands
-//! for; an address that an EndpointSlice of the service has ready; one that its Endpoints
-//! have; its cluster IP, for whoever has built a network that knows it.
+//! There is no data plane that forwards traffic for a service's address. So a service is
+//! resolved from its objects, in this order: the name of an `ExternalName`; a ready address
+//! of one of its EndpointSlices; an address of its Endpoints; its cluster IP, for networks
+//! that route it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use insula_kinds::{Object, Value, kinds};
 use insula_cache::{Cache, Stored};
 use insula_kinds::core_kind;
 
-/// Finds services.
+/// Resolves services.
 pub trait Services: Send + Sync {
-    /// What stands behind the port of a service of the space. The error is a sentence.
+    /// Returns the backend of a service's port in a space. The error is a message.
     fn resolve(
         &self,
         space: &Space,
@@ -26,14 +26,14 @@ pub trait Services: Send + Sync {
     ) -> Result<Backend, String>;
 }
 
-/// What a call is sent to.
+/// The backend of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// A host by its name or address, which is not judged yet.
+    /// A host by name or address, which is yet to be checked.
     Host(String, u16),
 }
 
-/// The label by which slices belong to a service.
+/// The label that assigns an EndpointSlice to a service.
 const SERVICE: &str = "kubernetes.io/service-name";
 
 impl Services for Cache {
@@ -73,7 +73,7 @@ fn belongs(slice: &Object, service: &str) -> bool {
     labels.and_then(|labels| labels.get(SERVICE)?.as_str()) == Some(service)
 }
 
-/// What objects say about a service.
+/// The objects of a service.
 struct Known {
     service: Object,
     slices: Vec<Object>,
@@ -110,7 +110,7 @@ impl Known {
 fn in_slice(slice: &Object, called: &str) -> Option<(String, u16)> {
     let port = named_port(slice.get("ports")?, called)?;
     let mut endpoints = list(slice.get("endpoints")?);
-    // Whoever does not say is ready.
+    // An endpoint without the condition is ready.
     let ready = endpoints.find(|one| one["conditions"]["ready"] != false)?;
     let address = list(&ready["addresses"]).next()?.as_str()?;
     Some((address.to_owned(), port))
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_is_what_its_objects_say_in_order() {
+    fn service_is_resolved_from_its_objects_in_order() {
         let service = json!({"spec": {
             "clusterIP": "10.0.0.9", "ports": [{"name": "web", "port": 443}],
         }});
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_nothing_is_said() {
+    fn unresolvable_service_has_an_error_message() {
         let headless = json!({"spec": {"clusterIP": "None", "ports": [{"port": 443}]}});
         let none = Err("no endpoints available for service \"s\"".to_owned());
         assert_eq!(resolved(headless, &[], Value::Null), none);

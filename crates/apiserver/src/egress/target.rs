@@ -1,4 +1,4 @@
-//! Where a call goes, as its URL says.
+//! The target of a call, from its URL or service reference.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use super::error::CallError;
 use super::service::{Backend, Services};
 
-/// What Go escapes in a path.
+/// The characters that Go escapes in a path.
 const PATH: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -27,13 +27,13 @@ const PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// Where a call goes.
+/// The target of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Target<'a> {
-    /// Whose certificate is expected: a name, or an address without brackets.
+    /// The name in the expected certificate, or an address without brackets.
     pub host: String,
     port: u16,
-    /// Host and port as they are sent.
+    /// The `Host` header.
     pub authority: String,
     /// Path and query.
     pub path: String,
@@ -47,7 +47,7 @@ struct Service<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Of a call that may take so long, which the webhook is told.
+    /// Parses an endpoint. The timeout is passed to the webhook in the query.
     pub fn of(endpoint: &'a Endpoint, timeout: Duration) -> Result<Self, CallError> {
         let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
         let with_query = |path: &str| format!("{}?timeout={seconds}s", clean(path));
@@ -86,7 +86,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// What the host stands for.
+    /// Resolves the host.
     pub fn backend(&self, services: &dyn Services, space: &Space) -> Result<Backend, String> {
         match self.service {
             Some(Service { namespace, name }) => {
@@ -96,7 +96,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The call failed.
+    /// Returns the error of a failed call.
     pub fn failed(&self, why: &str) -> CallError {
         let Self {
             authority, path, ..
@@ -114,7 +114,7 @@ fn split_port(authority: &str) -> (&str, u16) {
     (host.trim_matches(['[', ']']), port)
 }
 
-/// A path without steps that lead nowhere, escaped.
+/// Returns the normalized and escaped path.
 fn clean(path: &str) -> String {
     let mut steps = Vec::new();
     for step in path.split('/') {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_named_by_where_it_goes() {
+    fn call_error_names_its_url() {
         let service = Endpoint::Service {
             namespace: "ns".to_owned(),
             name: "svc".to_owned(),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_https_is_called() {
+    fn only_https_urls_are_called() {
         for text in [
             "http://a.test",
             "https://u@a.test",

@@ -1,4 +1,4 @@
-//! Who is believed to be a webhook.
+//! TLS to webhooks.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,17 +12,17 @@ use tokio_rustls::TlsConnector;
 use super::error::CallError;
 use super::trust::{Trust, roots};
 
-/// Configurations of TLS, by the bundle of CAs.
+/// TLS configurations by CA bundle.
 #[derive(Default)]
 pub(super) struct Trusts {
     made: Mutex<HashMap<Option<String>, TlsConnector>>,
 }
 
-/// How many configurations are remembered; they are soon made again.
+/// The most cached configurations. They are cheap to rebuild.
 const MAX_CACHED: usize = 256;
 
 impl Trusts {
-    /// One that believes whom the bundle vouches for, or whom the machine believes.
+    /// Returns a connector that trusts the CA bundle, or the machine's CAs without one.
     pub fn connector(&self, bundle: Option<&str>) -> Result<TlsConnector, CallError> {
         let key = bundle.map(str::to_owned);
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,12 +54,12 @@ fn connector(bundle: Option<&str>) -> Result<TlsConnector, CallError> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // Spaces that trust the same CA share this, and nothing of a session.
+    // Spaces with the same CA bundle share the connector, so sessions must not be resumed.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config).into())
 }
 
-/// Why a handshake failed, in the words of Go.
+/// Returns Go's message for a failed handshake.
 pub(super) fn failed(host: &str, error: &io::Error) -> String {
     let source = error
         .get_ref()
@@ -84,7 +84,7 @@ pub(super) fn failed(host: &str, error: &io::Error) -> String {
 
 fn certificate(host: &str, why: &CertificateError) -> String {
     match why {
-        // Another CA of the same name is another CA.
+        // A bad signature means another CA with the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "certificate signed by unknown authority".to_owned()
         }
@@ -103,7 +103,7 @@ fn certificate(host: &str, why: &CertificateError) -> String {
     }
 }
 
-/// The certificate is somebody else's. Names come as `DnsName("a")` and `IpAddress(…)`.
+/// Returns Go's message for a name mismatch. Names come as `DnsName("a")` and `IpAddress(…)`.
 fn named(host: &str, presented: &[String]) -> String {
     let inner = |name: &String, sort: &str| {
         let name = name.strip_prefix(sort)?.strip_suffix(')')?;

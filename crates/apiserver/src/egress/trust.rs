@@ -1,10 +1,10 @@
-//! Which certificate authorities a peer's certificate is verified with.
+//! The certificate authorities that a peer's certificate is verified with.
 
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-/// The authorities that vouch for a peer's name.
+/// The trusted certificate authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// Those that the machine trusts.

@@ -1,5 +1,5 @@
-//! The context of a request: what the client asked for beside the object, what is noted for
-//! the client and the audit log while the request is handled, and the seat that it holds.
+//! The context of a request: its options, the warnings and audit annotations that are
+//! collected while it is handled, and the seat that it holds.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,8 +13,8 @@ use crate::request::negotiate;
 use crate::request::query::Query;
 use crate::status::Result;
 
-/// The context of one request. It is made before the request is authorized, and every layer
-/// below the handler is passed it beside what was granted.
+/// The context of one request. It is created before the request is authorized and passed to
+/// every layer below the handler, beside [`Granted`](crate::pipeline::authorize::Granted).
 #[derive(Debug, Default)]
 pub struct RequestContext {
     field_manager: Option<String>,
@@ -125,12 +125,12 @@ impl RequestContext {
         Ok(())
     }
 
-    /// Gives the seat back.
+    /// Releases the seat.
     pub async fn release_seat(&self) {
         *self.seat.lock().await = None;
     }
 
-    /// Waits for a call that leaves the server. The seat is given back meanwhile, because the
+    /// Waits for a call that leaves the server. The seat is released meanwhile, because the
     /// peer decides how long that takes.
     ///
     /// # Errors
@@ -149,14 +149,14 @@ impl RequestContext {
         Ok(result)
     }
 
-    /// Runs CPU-bound work, in the turn of the space that pays for the request.
+    /// Runs CPU-bound work with a heavy seat of the space that the request is charged to.
     ///
     /// # Errors
     ///
-    /// If too many requests wait for a turn.
+    /// If too many requests wait for such a seat.
     pub async fn cpu_bound<T>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let held = self.seat.lock().await;
-        // A seat for heavy work is such a turn: waiting for another could wait for itself.
+        // A request with a heavy seat must not wait for another: it could wait for itself.
         let payer = held
             .as_ref()
             .filter(|held| !held.work.is_heavy())
@@ -175,11 +175,11 @@ impl RequestContext {
     }
 }
 
-/// Runs CPU-bound work of a request, or of the server itself, which needs no turn.
+/// Runs CPU-bound work of a request, or of the server itself, which needs no seat.
 ///
 /// # Errors
 ///
-/// If too many requests wait for a turn.
+/// If too many requests wait for a seat.
 pub async fn cpu_bound<T>(
     context: Option<&RequestContext>,
     work: impl FnOnce() -> T + Send,

@@ -1,4 +1,4 @@
-//! What the caller sends and accepts.
+//! Content negotiation: the media types that a client sends and accepts.
 
 use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
@@ -6,7 +6,7 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
 
-/// A format of bodies.
+/// A media type of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Media {
     /// `application/json`.
@@ -17,10 +17,10 @@ pub enum Media {
     Protobuf,
 }
 
-/// What is made of an object before it is sent.
+/// The form in which an object is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// Nothing.
+    /// The object itself.
     #[default]
     Whole,
     /// A table row.
@@ -31,14 +31,14 @@ pub enum Form {
     MetadataList,
 }
 
-/// What the caller accepts.
+/// The negotiated response format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// The format.
     pub media: Media,
     /// The form of objects.
     pub form: Form,
-    /// The version of `meta.k8s.io` that the form was asked for in.
+    /// The requested version of `meta.k8s.io` for the form.
     pub form_version: FormVersion,
     /// With line breaks.
     pub pretty: bool,
@@ -56,20 +56,20 @@ pub enum FormVersion {
     V1Beta1,
 }
 
-/// What is asked about, and so the forms that it can be shown in.
+/// The sort of response, which determines the forms that it can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Objects: whole, their metadata, or as a table.
     Objects,
-    /// Objects of a kind that users define: whole ones have no protobuf.
+    /// Custom objects, which have no protobuf form.
     Customs,
-    /// What is no row of any table: reviews, tokens, evictions.
+    /// Objects without a table: reviews, tokens, evictions.
     Untabled,
-    /// What has one form only: documents and refusals.
+    /// Responses with one form only: documents and errors.
     Plain,
 }
 
-/// What the request accepts, from its headers and parameters.
+/// Returns the format that the request accepts, from its headers and parameters.
 pub fn accepted(headers: &HeaderMap, query: &Query, asked: Asked) -> Result<Accepted> {
     let accept = accept(headers);
     let mut clauses = clauses(&accept);
@@ -92,7 +92,7 @@ pub fn accepted(headers: &HeaderMap, query: &Query, asked: Asked) -> Result<Acce
 }
 
 impl Asked {
-    /// Whether something of this sort is served so.
+    /// Whether a response of this sort has this media type and form.
     fn has(self, media: Media, form: Form) -> bool {
         match (self, form) {
             (Self::Customs, Form::Whole) => media != Media::Protobuf,
@@ -105,7 +105,7 @@ impl Asked {
     }
 }
 
-/// What refusals are sent in to those who accept nothing that refusals are served in.
+/// The format of errors for clients that accept no media type of errors.
 pub const RAW: Accepted = Accepted {
     media: Media::Json,
     form: Form::Whole,
@@ -114,8 +114,7 @@ pub const RAW: Accepted = Accepted {
     gzip: false,
 };
 
-/// The clause of `Accept` that asks for aggregated discovery, if any does before a plain
-/// one: whether it is wanted.
+/// Returns the media type of aggregated discovery, if `Accept` prefers it to plain discovery.
 pub fn wants_aggregated(headers: &HeaderMap) -> Option<Media> {
     let accept = accept(headers);
     for clause in clauses(&accept) {
@@ -135,7 +134,7 @@ pub fn wants_aggregated(headers: &HeaderMap) -> Option<Media> {
     None
 }
 
-/// What the program of the caller calls itself.
+/// Returns the `User-Agent` of the client.
 pub fn agent(headers: &HeaderMap) -> &str {
     let agent = headers.get(USER_AGENT);
     agent.and_then(|agent| agent.to_str().ok()).unwrap_or("")
@@ -150,7 +149,7 @@ pub enum OpenApiMedia {
     Protobuf,
 }
 
-/// The most wanted format of OpenAPI documents of a version, `v2` or `v3`, that is served.
+/// Returns the preferred served media type of OpenAPI documents of a version, `v2` or `v3`.
 pub fn openapi(headers: &HeaderMap, version: &str) -> Option<OpenApiMedia> {
     let accept = accept(headers);
     let clauses = clauses(&accept);
@@ -168,7 +167,7 @@ pub fn openapi(headers: &HeaderMap, version: &str) -> Option<OpenApiMedia> {
     })
 }
 
-/// All of `Accept`.
+/// Returns all `Accept` headers, joined.
 fn accept(headers: &HeaderMap) -> String {
     let accept = headers.get_all(ACCEPT).iter();
     let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
@@ -232,7 +231,7 @@ impl<'a> Clause<'a> {
         found.map(|(_, value)| *value)
     }
 
-    /// Whether it names a format, or any. That it may be any of one sort does not count.
+    /// Whether it names a known media type or `*/*`. A wildcard subtype does not count.
     fn is_known(&self) -> bool {
         self.media().is_some() && self.media != "application/*"
     }
@@ -246,7 +245,7 @@ impl<'a> Clause<'a> {
         }
     }
 
-    /// What it asks for beside a format; `None` if that is not served.
+    /// Returns the form that it requests, or `None` if that is not served.
     fn form(&self) -> Option<(Form, FormVersion)> {
         let named = ["as", "g", "v"].map(|name| self.parameter(name));
         let [kind, group, version] = named;
@@ -267,7 +266,7 @@ impl<'a> Clause<'a> {
         Some((form, version))
     }
 
-    /// Whether it asks for a stream or for a version of the server that there is not.
+    /// Whether it requests a stream or an unknown version of the server.
     fn is_odd(&self, media: Media) -> bool {
         let stream = self.parameter("stream").unwrap_or_default();
         let version = self.parameter("sv").unwrap_or_default();
@@ -291,7 +290,7 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The clauses, most wanted first.
+/// Returns the clauses in descending order of quality.
 fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<_> = accept.split(',').filter_map(Clause::parse).collect();
     clauses.sort_by(|one, other| other.quality.total_cmp(&one.quality));
@@ -300,7 +299,7 @@ fn clauses(accept: &str) -> Vec<Clause<'_>> {
 
 fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(value) = query.get("pretty").filter(|value| !value.is_empty()) {
-        // What Go takes for true.
+        // The values that Go parses as true.
         return ["1", "t", "T", "TRUE", "true", "True"].contains(&value);
     }
     let agent = headers
@@ -312,7 +311,7 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
         .any(|browser| agent.starts_with(browser))
 }
 
-/// Whether the answer may be compressed.
+/// Whether the client accepts gzip.
 pub fn gzip(headers: &HeaderMap) -> bool {
     let accepts = headers.get_all(ACCEPT_ENCODING).iter();
     let mut tokens = accepts
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_wanted_clause_that_can_be_served_wins() {
+    fn served_clause_with_the_highest_quality_wins() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         for (text, media, form) in [
             ("*/*", Media::Json, Form::Whole),
@@ -361,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_refused_in_two_ways() {
+    fn unserved_media_type_and_unserved_form_have_different_errors() {
         for text in ["application/*", "text/html", "garbage"] {
             assert_eq!(
                 accept_of(text),

@@ -1,4 +1,4 @@
-//! The parameters of a request.
+//! The query parameters of a request.
 
 use insula_core::Revision;
 use insula_kinds::FieldError;
@@ -12,7 +12,7 @@ use crate::status::{Result, StatusError};
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads `a=1&b=2`.
+    /// Parses `a=1&b=2`.
     pub fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
         Self(
@@ -25,30 +25,30 @@ impl Query {
         )
     }
 
-    /// The first value of a parameter; an empty one is as good as none.
+    /// Returns the first value of a parameter. An empty value counts as absent.
     pub fn get<'a>(&'a self, name: &str) -> Option<&'a str> {
         self.all(name).find(|value| !value.is_empty())
     }
 
-    /// Every value of a parameter.
+    /// Returns every value of a parameter.
     pub fn all<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a str> + use<'a, 'n> {
         let named = self.0.iter().filter(move |(found, _)| found == name);
         named.map(|(_, value)| value.as_str())
     }
 
-    /// Whether a parameter is there with any value but `false` and `0`.
+    /// Whether a parameter is present with a value other than `false` and `0`.
     pub fn flag(&self, name: &str) -> bool {
         let value = self.all(name).next();
         value.is_some_and(|value| !value.eq_ignore_ascii_case("false") && value != "0")
     }
 
-    /// Whether a parameter is there, and which of the two it says.
+    /// Returns the boolean value of a parameter, if it is present.
     pub fn choice(&self, name: &str) -> Option<bool> {
         self.all(name).next()?;
         Some(self.flag(name))
     }
 
-    /// A number.
+    /// Returns the integer value of a parameter, if it is present.
     pub fn integer(&self, name: &str) -> Result<Option<i64>> {
         let Some(text) = self.get(name) else {
             return Ok(None);
@@ -66,9 +66,9 @@ fn decode(text: &str) -> String {
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
-/// A resourceVersion in a parameter, or what is wrong with it.
+/// Parses a `resourceVersion` parameter. The error is the message for the client.
 pub fn revision(text: &str) -> Result<Revision, String> {
-    // Go's unsigned numbers have no sign at all.
+    // Go's unsigned integers accept no sign.
     let why = match text.parse::<u64>() {
         Ok(number) if !text.starts_with('+') => return Ok(Revision::new(number)),
         Ok(_) => "invalid syntax",
@@ -80,7 +80,7 @@ pub fn revision(text: &str) -> Result<Revision, String> {
     ))
 }
 
-/// Why a text is no number, as Go says it.
+/// Returns Go's message for an integer that cannot be parsed.
 fn go_reason(error: &std::num::ParseIntError) -> &'static str {
     use std::num::IntErrorKind::{NegOverflow, PosOverflow};
     match error.kind() {
@@ -89,10 +89,10 @@ fn go_reason(error: &std::num::ParseIntError) -> &'static str {
     }
 }
 
-/// How a write is to be carried out.
+/// The options of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Everything but the commit.
+    /// Does everything except the commit.
     pub dry_run: bool,
     /// What to do about unknown and duplicate fields.
     pub validation: FieldValidation,
@@ -103,15 +103,15 @@ pub struct WriteOptions {
 pub enum FieldValidation {
     /// Drop them.
     Ignore,
-    /// Drop them and say so.
+    /// Drop them and warn the client.
     #[default]
     Warn,
-    /// Refuse.
+    /// Reject the request.
     Strict,
 }
 
 impl WriteOptions {
-    /// Reads and checks them; `options` is the name that errors use, such as
+    /// Parses and validates the options. Errors name them as `options`, such as
     /// `CreateOptions`.
     pub fn read(query: &Query, options: &str) -> Result<Self> {
         let mut errors = Vec::new();
@@ -153,7 +153,7 @@ impl WriteOptions {
     }
 }
 
-/// Whether `dryRun` says `All`, which is all it can say.
+/// Whether `dryRun` is `All`, its only valid value.
 pub fn dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut Vec<FieldError>) -> bool {
     let values: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
     if values.iter().any(|value| *value != "All") {
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_is_set_by_anything_but_false_and_zero() {
+    fn flag_is_set_by_any_value_except_false_and_zero() {
         for (text, set) in [
             ("watch=true", true),
             ("watch=abc", true),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_refused_as_kubernetes_refuses_them() {
+    fn invalid_options_have_the_errors_of_kubernetes() {
         let refused = |text| {
             let options = WriteOptions::read(&Query::parse(text), "CreateOptions");
             options.unwrap_err().message().to_owned()

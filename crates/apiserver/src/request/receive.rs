@@ -1,4 +1,4 @@
-//! The body of a request, as it comes.
+//! Reading the body of a request.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,11 +10,10 @@ use tokio::time::Instant;
 use crate::flow_control::Limits;
 use crate::status::{Result, StatusError};
 
-/// The largest body.
+/// The most bytes of a request body.
 pub const MAX_BODY: usize = 3 << 20;
 
-/// Reads a body, but no more of it than any object may have, and only as long as it comes at
-/// the rate that it must.
+/// Reads a body of at most [`MAX_BODY`] bytes, as long as it arrives at the required rate.
 pub async fn receive<B>(body: B, limits: &Limits) -> Result<Bytes>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -41,7 +40,7 @@ where
     }
 }
 
-/// A body as it comes: most are of one piece, which is not copied.
+/// The received part of a body. Most bodies have one chunk, which is not copied.
 #[derive(Default)]
 struct Pieces {
     first: Bytes,
