@@ -1,5 +1,5 @@
-//! What happens to a request before its objects are read or written: where it goes, who sent
-//! it, and whether it is allowed.
+//! The stages of a request before its objects are read or written: routing, authentication,
+//! impersonation, authorization and audit.
 
 pub mod audit;
 pub mod authenticate;

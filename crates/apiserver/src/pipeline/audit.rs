@@ -1,10 +1,10 @@
-//! Who asked for what, and what became of it: one line for each request.
+//! The audit log: one event per request.
 //!
-//! A [`Record`] belongs to a request from its first moment. What becomes known on the way
-//! is noted in it, and however the request ends, one event is written: also if it is
-//! refused, if the client leaves before it is answered, and if answering it panics.
+//! Every request has a [`Record`] from its start. The stages of the pipeline add to it, and
+//! one event is written when the request ends: also if it fails, if the client disconnects
+//! before the response, and if the handler panics.
 //!
-//! No event has anything of a body in it, nor a header that proves who somebody is.
+//! No event contains any part of a body or a header with credentials.
 
 mod event;
 mod file;
@@ -28,34 +28,34 @@ use crate::pipeline::impersonate::Acting;
 use crate::pipeline::route::{Document, ResourcePath, Route, Target};
 use crate::status::{Result, StatusError};
 
-/// What is written about one request. Without a log it holds nothing and does nothing.
+/// The audit record of one request. Without an audit log it is empty.
 pub struct Record<'a> {
     open: Option<Open<'a>>,
 }
 
-/// Whether somebody may, and why.
+/// The decision of the authorization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// They may.
+    /// The request is allowed.
     Allow {
-        /// What allows it.
+        /// The binding that allows it.
         reason: Cow<'static, str>,
     },
-    /// They may not.
+    /// The request is denied.
     Forbid {
-        /// Why nothing allows it.
+        /// The message of the denial.
         reason: Cow<'static, str>,
     },
 }
 
-/// A request that is not over.
+/// A record whose event is yet to be written.
 struct Open<'a> {
     sink: &'a Sink,
     request: ReceivedRequest<'a>,
     notes: Notes,
 }
 
-/// What was known of a request when it came.
+/// The request as it was received.
 struct ReceivedRequest<'a> {
     id: &'a HeaderValue,
     parts: &'a Parts,
@@ -63,29 +63,28 @@ struct ReceivedRequest<'a> {
     received: Time,
 }
 
-/// What became known of a request on the way.
+/// The facts that the pipeline adds.
 #[derive(Debug, Default)]
 struct Notes {
     path: Option<ResourcePath>,
     spaces: Option<Spaces>,
     principal: Option<Arc<Principal>>,
     impersonated: Option<Arc<Principal>>,
-    /// The lesser right by which they act for somebody, if it was one.
+    /// The verb of constrained impersonation, if that was used.
     constraint: Option<&'static str>,
     decision: Option<Decision>,
     name: Option<String>,
-    /// What others want to be known: those who admit requests.
+    /// Annotations of admission plugins.
     annotations: Vec<(String, String)>,
-    /// Whatever is said from here on may repeat what was sent.
+    /// Whether messages may contain parts of the body.
     body_read: bool,
 }
 
 impl<'a> Record<'a> {
-    /// Begins to record a request, once there is room in the log.
+    /// Starts the record of a request, once there is room in the log.
     ///
-    /// Requests wait here while the log is behind, so that the event of whatever was begun
-    /// can be kept without waiting. Probes, which nobody proves anything for, neither wait
-    /// nor are recorded.
+    /// Requests wait here while the log is behind, so that the event of a started request can
+    /// be queued without waiting. Unauthenticated probes neither wait nor are recorded.
     pub async fn begin(
         sink: Option<&'a Sink>,
         id: &'a HeaderValue,
@@ -114,12 +113,12 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Who asks is known.
+    /// Records the caller.
     pub fn authenticated(&mut self, principal: &Arc<Principal>) {
         self.note(|notes| notes.principal = Some(Arc::clone(principal)));
     }
 
-    /// Who asks acts for somebody else.
+    /// Records the impersonated principal.
     fn impersonates(&mut self, acting: &Acting) {
         self.note(|notes| {
             notes.impersonated = Some(Arc::clone(&acting.principal));
@@ -127,23 +126,22 @@ impl<'a> Record<'a> {
         });
     }
 
-    /// What the request is about is known only now: a kind that users define.
+    /// Records the route of a custom resource, which is resolved after authentication.
     pub fn routed(&mut self, route: &Route) {
         self.note(|notes| notes.path = route.target.path().cloned());
     }
 
-    /// Which spaces the request is about is known.
+    /// Records the requested spaces.
     pub fn located(&mut self, spaces: &Spaces) {
         self.note(|notes| notes.spaces = Some(spaces.clone()));
     }
 
-    /// Whether they may is known.
+    /// Records the decision of the authorization.
     pub fn decided(&mut self, decision: Decision) {
         self.note(|notes| notes.decision = Some(decision));
     }
 
-    /// The same from what authorization returned, and why it did. A failure that is no
-    /// prohibition decided nothing.
+    /// Records the result of the authorization. Only a 403 counts as a denial.
     pub fn authorized<T>(
         &mut self,
         authorized: Result<T>,
@@ -160,7 +158,7 @@ impl<'a> Record<'a> {
         authorized
     }
 
-    /// Whom the caller acts for, if that is somebody else and they may.
+    /// Records the result of the impersonation, and returns the impersonated principal.
     pub fn impersonated(
         &mut self,
         acting: Result<Option<Acting>>,
@@ -180,22 +178,22 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The body is about to be read.
+    /// Records that the body is read from here on.
     pub fn reading(&mut self) {
         self.note(|notes| notes.body_read = true);
     }
 
-    /// The object has a name which the path does not say.
+    /// Records the name of an object that the path does not name.
     pub fn named(&mut self, name: &str) {
         self.note(|notes| notes.name = Some(name.to_owned()));
     }
 
-    /// Others want this to be known.
+    /// Records the annotations of admission plugins.
     pub fn annotated(&mut self, annotations: Vec<(String, String)>) {
         self.note(|notes| notes.annotations = annotations);
     }
 
-    /// The answer is about to be sent: with this code, or with this refusal.
+    /// Writes the event of a response with this code or error.
     pub fn answered(mut self, answered: Result<u16, &StatusError>) {
         let Some(open) = self.open.take() else {
             return;
@@ -215,7 +213,7 @@ impl<'a> Record<'a> {
 }
 
 impl Drop for Record<'_> {
-    /// The client has gone, or answering panicked. What was asked for may have been done.
+    /// Writes the event of an abandoned or panicked request, which may have taken effect.
     fn drop(&mut self) {
         let Some(open) = self.open.take() else {
             return;
@@ -255,8 +253,8 @@ impl Notes {
     }
 }
 
-/// What a request is called in the log and in its answer: as the client calls it, if that
-/// is a name that can be searched for and tells nothing else.
+/// Returns the audit ID of a request: the client's own if it is a plain name, so that it
+/// cannot inject anything into the log, or else a new one.
 pub fn id(headers: &HeaderMap) -> HeaderValue {
     const MAX_ID_LENGTH: usize = 64;
     let inner = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
@@ -272,7 +270,7 @@ pub fn id(headers: &HeaderMap) -> HeaderValue {
     })
 }
 
-/// What anybody may ask without saying who they are.
+/// Whether the request is an unauthenticated probe.
 fn is_probe(route: &Result<Route>) -> bool {
     let target = route.as_ref().map(|route| &route.target);
     matches!(
@@ -306,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn however_a_request_ends_there_is_one_event() {
+    async fn every_request_has_one_event_however_it_ends() {
         type End = fn(Record<'_>);
         let ends: [(End, &str, u64); 4] = [
             (|record| record.answered(Ok(200)), "ResponseComplete", 200),
@@ -344,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clients_own_id_is_taken_if_it_is_a_plain_name() {
+    fn audit_id_of_the_client_is_used_if_it_is_a_plain_name() {
         let long = "a".repeat(64);
         let longer = "a".repeat(65);
         for (given, taken) in [

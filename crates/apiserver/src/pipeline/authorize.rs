@@ -1,8 +1,8 @@
-//! May they? The tenant's wall first, then what is allowed inside the space.
+//! Authorization: first whether the principal may enter the space, then RBAC inside it.
 //!
-//! A principal's rights are those that its own space gives it. In its own space all bindings
-//! count; a principal of the system elsewhere has what ClusterRoleBindings of the system give
-//! it, whatever a tenant's bindings say about somebody of its name.
+//! A principal has the rights that its home space grants. There all bindings count. In other
+//! spaces, a system principal has the rights of the system's ClusterRoleBindings; a tenant's
+//! bindings for the same user name do not apply to it.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::status::{Result, StatusError};
 use insula_cache::SpaceState;
 use insula_kinds::core_kind;
 
-/// A request for objects that may be carried out.
+/// An authorized request for objects.
 ///
-/// Only [`authorize`] makes one, and every handler asks for one: what is carried out was
-/// authorized.
+/// Only [`authorize`] creates one, and every handler takes one, so that no request is handled
+/// without authorization.
 #[derive(Clone, Debug)]
 pub struct Granted {
     principal: Arc<Principal>,
     spaces: Spaces,
     path: ResourcePath,
-    /// The name that the request is about: in the path, or chosen by a list.
+    /// The requested name: from the path, or from the field selector of a list.
     name: Option<String>,
     reason: String,
 }
@@ -53,27 +53,27 @@ impl Deref for Caller<'_> {
     }
 }
 
-/// A decision, and what it rests on.
+/// The decision of an authorization, and its reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessDecision {
-    /// Whether it may be done.
+    /// Whether the action is allowed.
     pub allowed: bool,
-    /// Which binding allows it, or what went wrong; often nothing.
+    /// The binding that allows the action, or the reason of the denial; often empty.
     pub reason: String,
 }
 
 impl Granted {
-    /// Who asks.
+    /// Returns the caller's principal.
     pub fn principal(&self) -> &Arc<Principal> {
         &self.principal
     }
 
-    /// In which spaces.
+    /// Returns the requested spaces.
     pub const fn spaces(&self) -> &Spaces {
         &self.spaces
     }
 
-    /// In which space. Writes and reads of one object have one, by their routes.
+    /// Returns the requested space. Routes of writes and of single objects have one.
     pub fn space(&self) -> Result<&Space> {
         match &self.spaces {
             Spaces::One(space) => Ok(space),
@@ -81,7 +81,7 @@ impl Granted {
         }
     }
 
-    /// The one object that the path names, as it is stored.
+    /// Returns the address of the object that the path names.
     pub fn address(&self) -> Result<Address> {
         Ok(Address {
             kind: self.path.kind.storage(),
@@ -91,17 +91,17 @@ impl Granted {
         })
     }
 
-    /// What is asked.
+    /// Returns the requested path.
     pub const fn path(&self) -> &ResourcePath {
         &self.path
     }
 
-    /// Why it may be done.
+    /// Returns the reason of the authorization.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Whether the caller may do something else too, in the same space.
+    /// Whether the caller may do another action in the same spaces.
     pub async fn is_allowed(
         &self,
         registry: &Registry,
@@ -112,7 +112,7 @@ impl Granted {
         Ok(decision.allowed)
     }
 
-    /// Refuses if the caller may not do something else too, in the same space.
+    /// Fails unless the caller may do another action in the same spaces.
     pub async fn require(&self, registry: &Registry, also: ResourceAttributes<'_>) -> Result<()> {
         let attributes = Attributes::Resource(also);
         let decision = decide(registry, &self.principal, &self.spaces, &attributes).await?;
@@ -128,7 +128,7 @@ impl Granted {
         ))
     }
 
-    /// Refuses what may no longer be done: rights are taken away while a watch is open.
+    /// Authorizes the request again, because rights may be revoked while a watch is open.
     pub fn recheck(&self, registry: &Registry) -> Result<()> {
         let (principal, spaces) = (&self.principal, &self.spaces);
         if !service_account::account_exists(registry, principal) {
@@ -158,10 +158,10 @@ impl Granted {
     }
 }
 
-/// Refuses what the principal may not do.
+/// Authorizes a request for objects.
 ///
-/// A tenant learns nothing here about other spaces: one that is missing is refused like
-/// one that is somebody else's.
+/// A tenant learns nothing about other spaces: a missing space and another tenant's space
+/// have the same error.
 pub async fn authorize(
     registry: &Registry,
     principal: Arc<Principal>,
@@ -172,7 +172,7 @@ pub async fn authorize(
     let name = requested_name(&path, query);
     let attributes = attributes(&path, name.as_deref());
     let system_only = path.of().system_only;
-    // Whatever a tenant's roles say.
+    // A tenant's roles cannot grant system-only resources.
     if system_only && !principal.is_system() {
         return Err(StatusError::forbidden(
             &principal,
@@ -195,8 +195,8 @@ pub async fn authorize(
     })
 }
 
-/// Refuses who may not do this in these spaces, whether or not anything is there that it
-/// could be done to; else says why they may.
+/// Checks whether the principal may do an action in these spaces, whether or not the target
+/// exists, and returns the reason.
 pub async fn permit(
     registry: &Registry,
     principal: &Principal,
@@ -230,8 +230,8 @@ pub async fn permit(
     Ok(decision.reason)
 }
 
-/// Refuses who may not read this path of a space, which is no object's. Roles know it
-/// without a server prefix.
+/// Authorizes a request for a non-resource path of a space. Roles name the path without the
+/// server prefix.
 pub async fn authorize_path(
     registry: &Registry,
     principal: &Principal,
@@ -259,8 +259,8 @@ pub async fn authorize_path(
     Ok(decision.reason)
 }
 
-/// Whether the principal may do this in these spaces. Changes that were acknowledged by this
-/// server before are obeyed.
+/// Decides whether the principal may do an action in these spaces. Every change that this
+/// server acknowledged before is taken into account.
 pub async fn decide(
     registry: &Registry,
     principal: &Principal,
@@ -274,7 +274,7 @@ pub async fn decide(
     }))
 }
 
-/// The same with what the cache shows, for those who cannot wait.
+/// Like [`decide`], from the cache and without waiting.
 pub fn decide_cached(
     registry: &Registry,
     principal: &Principal,
@@ -287,7 +287,7 @@ pub fn decide_cached(
     })
 }
 
-/// Whether somebody of the space may do this in it, with what the cache shows.
+/// Decides from the cache whether a user of the space may do an action in it.
 pub fn decide_within(
     registry: &Registry,
     space: &Space,
@@ -306,7 +306,8 @@ pub fn decide_within(
     })
 }
 
-/// Asks the policy of the principal's own space, and what it reaches in these.
+/// Evaluates `question` against the policy of the principal's home space, and its reach in
+/// these spaces.
 pub async fn ask<R: Default>(
     registry: &Registry,
     principal: &Principal,
@@ -346,7 +347,7 @@ fn evaluate(
     })
 }
 
-/// Who asks, as a policy knows them.
+/// Returns the principal as the user of a policy.
 pub fn who(principal: &Principal) -> User<'_> {
     User {
         name: &principal.user,
@@ -354,7 +355,7 @@ pub fn who(principal: &Principal) -> User<'_> {
     }
 }
 
-/// How far the rights of a principal's own space go in these.
+/// Returns how far the rights of a principal's home space reach in these spaces.
 fn reach(principal: &Principal, spaces: &Spaces) -> Reach {
     match spaces {
         Spaces::One(space) if *space == principal.home => Reach::Home,
@@ -362,7 +363,7 @@ fn reach(principal: &Principal, spaces: &Spaces) -> Reach {
     }
 }
 
-/// Whether the principal is on the right side of every wall.
+/// Whether the principal may enter all of these spaces.
 async fn may_enter_spaces(
     registry: &Registry,
     principal: &Principal,
@@ -374,7 +375,7 @@ async fn may_enter_spaces(
     }
 }
 
-/// Whether the principal is on the right side of the wall, and of its own tenant.
+/// Whether the principal may enter the space, and belongs to its current tenant.
 pub async fn may_enter_space(
     registry: &Registry,
     principal: &Principal,
@@ -390,12 +391,13 @@ pub async fn may_enter_space(
     Ok(state.is_some_and(|state| is_bound(principal, &state)))
 }
 
-/// Whether the principal belongs to this tenant, and not to a former one of its name.
+/// Whether the principal belongs to this tenant, not to a former one of the same name.
 fn is_bound(principal: &Principal, state: &SpaceState) -> bool {
     principal.is_system() || principal.tenant_binding.holds(&state.uid, state.created)
 }
 
-/// Only those who may work in a space learn that there is none.
+/// Fails if a space does not exist. Called after authorization, so that other callers do not
+/// learn it.
 async fn require_space(registry: &Registry, spaces: &Spaces) -> Result<()> {
     if let Spaces::One(space) = spaces
         && let Some(tenant) = space.tenant()
@@ -406,7 +408,7 @@ async fn require_space(registry: &Registry, spaces: &Spaces) -> Result<()> {
     Ok(())
 }
 
-/// What a request for objects is to a policy. A namespace is in itself.
+/// Returns the RBAC attributes of a request. A namespace counts as inside itself.
 pub fn attributes<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> ResourceAttributes<'a> {
     let kind = path.of();
     let namespace = match path.kind.is(core_kind("namespaces")) {
@@ -423,8 +425,8 @@ pub fn attributes<'a>(path: &'a ResourcePath, name: Option<&'a str>) -> Resource
     }
 }
 
-/// The name that a request is about: that in the path, or the one that a list chooses. Rules
-/// that name objects allow it.
+/// Returns the requested name: from the path, or from the field selector of a list. Rules with
+/// `resourceNames` match it.
 pub fn requested_name(path: &ResourcePath, query: &Query) -> Option<String> {
     if path.name.is_some() {
         return path.name.clone();

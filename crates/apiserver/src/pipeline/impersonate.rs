@@ -1,9 +1,9 @@
-//! Acting for somebody else, with their rights and no others.
+//! Impersonation: a caller acts as another principal, with that principal's rights only.
 //!
-//! Who may do that is decided by the rules of the caller's own space, and whom they act for
-//! belongs to that space too. Names and groups that begin with `system:` mean something to
-//! the server itself: no tenant takes one on, except those of its own service accounts. Only
-//! somebody of the system acts for somebody of a tenant, by naming the group `tenant:{t}`.
+//! The RBAC policy of the caller's home space decides, and the impersonated principal belongs
+//! to that space too. Names and groups with the prefix `system:` have a meaning to the server:
+//! a tenant cannot impersonate them, except those of its own service accounts. A system
+//! principal can impersonate a principal of a tenant, by the group `tenant:{t}`.
 
 mod constrained;
 
@@ -24,16 +24,16 @@ use crate::pipeline::service_account::AccountName;
 use crate::registry::Registry;
 use crate::status::{Result, StatusError};
 
-/// Whom a caller acts for.
+/// The impersonated principal of a request.
 #[derive(Debug)]
 pub struct Acting {
-    /// Whom.
+    /// The principal.
     pub principal: Arc<Principal>,
-    /// The lesser right that allowed it; none if it was the right to everything.
+    /// The verb of constrained impersonation that allowed it; `None` for `impersonate`.
     pub constraint: Option<&'static str>,
 }
 
-/// Whom a request asks to act for.
+/// The requested identity, from the `Impersonate-*` headers.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
     user: String,
@@ -45,9 +45,9 @@ struct Wanted {
 /// A part of an identity.
 #[derive(Clone, Copy, Debug)]
 struct Part<'a> {
-    /// What is asked of it.
+    /// The attributes that must be allowed.
     attributes: ResourceAttributes<'a>,
-    /// Whether it is the server's to give.
+    /// Whether only system principals may impersonate it.
     reserved: bool,
 }
 
@@ -59,7 +59,7 @@ const ANONYMOUS: &str = "system:anonymous";
 
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// Whom the caller acts for in what is asked; `None` if that is nobody else.
+/// Returns the principal that the caller impersonates, if the request asks for that.
 pub async fn impersonate(
     registry: &Registry,
     caller: &Principal,
@@ -71,8 +71,8 @@ pub async fn impersonate(
     let refused = wanted.check(registry, caller).await.err();
     let principal = wanted.of(caller);
     if let Some(refusal) = refused {
-        // What the right to everything is refused for is told; that there are lesser rights
-        // is nothing that a caller without them has asked about.
+        // The error is that of plain impersonation: a caller without constrained rights did
+        // not ask for them.
         let Ok(principal) = principal else {
             return Err(refusal);
         };
@@ -108,7 +108,7 @@ impl Wanted {
                 "user" if user.is_none() => user = Some(value),
                 "uid" if wanted.uid.is_none() => wanted.uid = Some(value),
                 "group" => wanted.groups.push(value),
-                // A second user would be dropped in silence, and the wrong one act.
+                // Ignoring a second user could impersonate the wrong one.
                 "user" | "uid" => return Err(unreadable(name)),
                 _ => {
                     let key = name.as_str().strip_prefix(EXTRA);
@@ -127,7 +127,7 @@ impl Wanted {
         Ok(Some(wanted))
     }
 
-    /// Asks the rules of the caller's own space about each part.
+    /// Authorizes each part in the caller's home space.
     async fn check(&self, registry: &Registry, caller: &Principal) -> Result<()> {
         for part in self.parts() {
             ask(registry, caller, part).await?;
@@ -135,7 +135,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// Everything that a right is needed for, in the order of Kubernetes.
+    /// Returns the parts that need a right, in the order of Kubernetes.
     fn parts(&self) -> Vec<Part<'_>> {
         let free = |attributes| Part {
             attributes,
@@ -165,7 +165,7 @@ impl Wanted {
         parts
     }
 
-    /// Who that is, of the caller's space or of the one that is named.
+    /// Returns the principal, of the caller's space or of the named tenant.
     fn of(&self, caller: &Principal) -> Result<Principal> {
         let tenants = self.groups.iter();
         let mut tenants = tenants.filter_map(|group| group.strip_prefix(TENANT_PREFIX));
@@ -203,8 +203,8 @@ impl Wanted {
         Ok(principal)
     }
 
-    /// The groups that a service account has for being one: all of them, or those that were
-    /// asked for. To name a tenant is not to ask for a group.
+    /// Returns the implicit groups of a service account: all of them, or the requested ones.
+    /// The group that names a tenant does not count as requested.
     fn given(&self) -> Vec<String> {
         let Some(account) = AccountName::parse(&self.user) else {
             return Vec::new();

@@ -1,7 +1,7 @@
-//! Who may do what in a space: its roles and bindings, made ready while somebody asks.
+//! The RBAC policy of a space: its roles and bindings, compiled on demand.
 //!
-//! A policy is a reader of the space's logs like any watcher: what changed since it was last
-//! asked is put into it before it answers. When nobody asks, its memory is given back.
+//! A policy reads the event logs of the space like a watch: the changes since the last
+//! decision are applied before the next. An unused policy is dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use insula_core::Space;
 use crate::registry::rbac_kinds::{RBAC, table};
 use insula_cache::{Cache, Change, Cursor, Derived, SpaceState, Stored};
 
-/// A policy, and how far it has read.
+/// A compiled policy, and its positions in the event logs.
 pub struct Compiled {
     policy: Policy,
-    /// Where each kind's log is read on; none where nothing of the kind has been.
+    /// The position in the log of each kind; `None` if the kind has no collection yet.
     cursors: [Option<Cursor>; RBAC.len()],
 }
 
-/// How many events of a log are read at once.
+/// The number of events that are read at once.
 const BATCH: usize = 1024;
 
-/// Asks the policy of a space, with everything that the cache shows.
+/// Evaluates `question` against the policy of a space, as of the cache.
 pub fn ask<R>(
     cache: &Cache,
     state: &Arc<SpaceState>,
@@ -56,7 +56,7 @@ impl Compiled {
         }
     }
 
-    /// Reads what happened; `false` if some log has passed it.
+    /// Applies the new events. Returns `false` if a log no longer has them.
     fn read_on(&mut self, cache: &Cache, space: &Space) -> bool {
         for (at, (kind, id)) in RBAC.iter().map(|(kind, _)| *kind).zip(table()).enumerate() {
             let Some(collection) = cache.find(*id, space) else {
@@ -91,20 +91,20 @@ impl Compiled {
         true
     }
 
-    /// Reads everything. A log that is gone by then leaves nothing, which allows nothing.
+    /// Loads all objects. If a log is lost meanwhile, the policy stays empty and denies all.
     fn load(&mut self, cache: &Cache, space: &Space) {
         self.cursors = [None; RBAC.len()];
         if !self.read_on(cache, space) {
-            tracing::error!(%space, "the roles of a space could not be read");
+            tracing::error!(%space, "RBAC policy not loaded");
         }
     }
 
     fn put(&mut self, kind: RbacKind, object: &Stored) {
         match RbacObject::parse(kind, &object.body()) {
             Ok(parsed) => self.policy.put(parsed),
-            // It was validated when it was written. Without it less is allowed, not more.
+            // The object was validated when it was written. Without it, less is allowed.
             Err(error) => {
-                tracing::error!(%error, key = %object.key, "a role or binding cannot be read");
+                tracing::error!(%error, key = %object.key, "RBAC object rejected");
                 self.policy.remove(kind, object.namespace(), object.name());
             }
         }

@@ -14,7 +14,7 @@ use crate::request::query::Query;
 use crate::status::Result;
 
 /// The context of one request. It is created before the request is authorized and passed to
-/// every layer below the handler, beside [`Granted`](crate::pipeline::authorize::Granted).
+/// every layer below the handler, beside `Granted`.
 #[derive(Debug, Default)]
 pub struct RequestContext {
     field_manager: Option<String>,

@@ -15,19 +15,19 @@ use crate::status::StatusError;
 
 /// How a request ended.
 pub enum Ending<'a> {
-    /// It is answered from now on: a watch, which may last for hours.
+    /// The response of a watch started, which may last for hours.
     Begun(u16),
-    /// It was carried out.
+    /// The request succeeded.
     Done(u16),
-    /// It was refused.
+    /// The request failed.
     Refused(&'a StatusError),
-    /// The client did not wait for the answer.
+    /// The client disconnected before the response.
     Abandoned,
-    /// Answering it panicked.
+    /// The handler panicked.
     Panicked,
 }
 
-/// What is written about a request. The members are in the order of Kubernetes.
+/// The audit event. Its members are in the order of Kubernetes.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event<'a> {
@@ -120,23 +120,23 @@ struct Annotations<'a> {
     #[serde(rename = "insula.dev/tenant")]
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant: Option<&'a str>,
-    /// Those who write them cannot take the names of the others: theirs begin otherwise.
+    /// Annotations of admission plugins, which cannot have the names of the others.
     #[serde(flatten)]
     others: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
 }
 
-/// The longest that a client may make a name, a message or its agent in the log. Names in
-/// paths are not checked before somebody looks for them.
+/// The most bytes of a name, a message or a user agent. Names in paths are not validated
+/// before the object is looked up.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// The longest URI: selectors are long at times.
+/// The most bytes of a URI, which may contain long selectors.
 const MAX_URI_BYTES: usize = 4096;
 
-/// How Kubernetes ends what it has cut.
+/// The suffix of truncated texts, as in Kubernetes.
 const CUT: &str = "...TRUNCATED";
 
 impl<'a> Event<'a> {
-    /// What is to be said at the time `now`.
+    /// Creates the event at the time `now`.
     pub fn new(
         request: &ReceivedRequest<'a>,
         notes: &'a Notes,
@@ -174,12 +174,12 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// As a line of JSON, with its end.
+    /// Returns the event as a line of JSON.
     pub fn line(&self) -> Vec<u8> {
         let mut line = Vec::with_capacity(1024);
         if let Err(error) = serde_json::to_writer(&mut line, self) {
-            // Texts and numbers can always be written to memory.
-            tracing::error!(%error, "an audit event could not be written as JSON");
+            // Cannot occur: the event has only texts and numbers.
+            tracing::error!(%error, "audit event not encoded");
             line.clear();
         }
         line.push(b'\n');
@@ -245,7 +245,7 @@ fn status<'a>(ending: &Ending<'a>, notes: &Notes) -> Status<'a> {
             let message = loggable_message(error, notes).into();
             failure(error.code, error.reason(), cut(message, MAX_TEXT_BYTES))
         }
-        // There is no such code in HTTP, but whoever reads logs knows it from proxies.
+        // Not an HTTP code, but known from the logs of proxies.
         Ending::Abandoned => {
             let message = "the client left before it was answered; what it asked for may be done";
             failure(499, "ClientClosedRequest", message.into())
@@ -254,9 +254,8 @@ fn status<'a>(ending: &Ending<'a>, notes: &Notes) -> Status<'a> {
     }
 }
 
-/// What may be said of a refusal. Once the body is read a message may repeat values that
-/// were sent, of Secrets and of whatever else, and so may a message about what was wrong
-/// with the request: there the reason has to do.
+/// Returns the message of an error, unless it may repeat sent values, such as those of a
+/// Secret: that is possible once the body is read, and in errors about the request itself.
 fn loggable_message<'a>(error: &'a StatusError, notes: &Notes) -> &'a str {
     match error.code {
         400 | 422 => "",
@@ -283,7 +282,7 @@ fn annotations(notes: &Notes) -> Annotations<'_> {
     }
 }
 
-/// What others want to be known, bounded and under names that are theirs.
+/// Returns a truncated annotation of an admission plugin, unless its name is reserved.
 fn other((key, value): &(String, String)) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     let ours = ["authorization.k8s.io/", "insula.dev/"];
     if ours.iter().any(|prefix| key.starts_with(prefix)) {
@@ -297,7 +296,7 @@ fn called(space: &Space) -> &str {
     space.tenant().map_or(SYSTEM, TenantName::as_str)
 }
 
-/// At most this much of a text, with a mark if that is not all of it.
+/// Truncates a text to `max` bytes and marks it.
 fn cut(text: Cow<'_, str>, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return text;

@@ -1,4 +1,4 @@
-//! A log file that others move away.
+//! A log file that may be rotated by another program.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -6,24 +6,24 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A file that lines are appended to. When it is moved away or removed, a new one is made
-/// at its place.
+/// A file that lines are appended to. When it is moved or removed, a new one is created at
+/// its path.
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
     file: File,
     looked: Instant,
-    /// What was written last ended a line.
+    /// Whether the last write ended a line.
     whole: bool,
-    /// The place of the file could not be used when it was last looked at.
+    /// Whether the last attempt to reopen the path failed.
     displaced: bool,
 }
 
-/// How often it is looked at whether the file is still at its place.
+/// How often the path is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl LogFile {
-    /// Opens the file, or makes it for its owner only.
+    /// Opens the file, or creates it with access for its owner only.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
@@ -34,8 +34,8 @@ impl LogFile {
         })
     }
 
-    /// Goes on in a new file if this one is no longer at its place. If none can be made,
-    /// the lines go on into the old one: better there than nowhere.
+    /// Switches to a new file if this one is no longer at its path. If that fails, lines are
+    /// still written to the old one, so that none is lost.
     fn follow(&mut self) {
         if self.looked.elapsed() < CHECK_INTERVAL {
             return;
@@ -52,7 +52,7 @@ impl LogFile {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.displaced, true) {
-                    tracing::error!(%error, "the audit log was moved away and cannot be made anew");
+                    tracing::error!(%error, "rotated audit log not reopened");
                 }
             }
         }
@@ -88,13 +88,13 @@ fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let mut file = options.append(true).create(true).mode(0o600).open(path)?;
     if file.metadata()?.is_file() && ends_within_a_line(path) {
-        // Whoever wrote it was killed while it did.
+        // The previous process was killed during a write.
         file.write_all(b"\n")?;
     }
     Ok(file)
 }
 
-/// Whether the file ends in half a line. One that cannot be read is taken as it is.
+/// Whether the file ends in a partial line. An unreadable file counts as complete.
 fn ends_within_a_line(path: &Path) -> bool {
     let last = || {
         let mut file = File::open(path)?;
@@ -110,13 +110,13 @@ fn ends_within_a_line(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// As if the file had last been looked at long ago.
+    /// Makes the next check due.
     fn later(log: &mut LogFile) {
         log.looked = Instant::now().checked_sub(2 * CHECK_INTERVAL).unwrap();
     }
 
     #[test]
-    fn a_file_is_made_for_its_owner_and_appended_to() {
+    fn file_is_created_for_its_owner_and_appended_to() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
         for (before, after) in [
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_moved_away_is_followed_by_a_new_one_between_lines() {
+    fn moved_file_is_replaced_between_lines() {
         let folder = tempfile::tempdir().unwrap();
         let (path, moved) = (folder.path().join("a"), folder.path().join("a.1"));
         let read = |path: &Path| std::fs::read_to_string(path).unwrap();
@@ -154,7 +154,7 @@ mod tests {
         log.write_all(b"four\n").unwrap();
         assert_eq!(read(&path), "four\n");
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
-        // Removed, and another file put there by somebody else.
+        // Removed, and replaced by another program's file.
         for between in [None, Some("other\n")] {
             std::fs::remove_file(&path).unwrap();
             if let Some(between) = between {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn if_no_new_file_can_be_made_the_old_one_is_written() {
+    fn old_file_is_written_if_no_new_one_can_be_created() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("inner");
         std::fs::create_dir(&inner).unwrap();

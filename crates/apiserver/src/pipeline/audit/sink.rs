@@ -1,4 +1,4 @@
-//! Where events go: one thread writes them, and requests wait while it is behind.
+//! The sink of audit events: one thread writes them, and requests wait while it is behind.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -17,27 +17,27 @@ use super::file::LogFile;
 #[derive(Debug)]
 pub struct Sink {
     shared: Arc<Shared>,
-    /// Its other end is the thread's.
+    /// Closed when the thread ends, which holds the other end.
     ended: watch::Receiver<()>,
 }
 
-/// What became of events.
+/// The counters of the audit log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Those that were written.
+    /// Events that were written.
     pub written: u64,
-    /// Those that the log did not take.
+    /// Events that were lost.
     pub lost: u64,
-    /// How often writing failed.
+    /// Failed writes.
     pub errors: u64,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// There is something to write, or nothing any more.
+    /// Notifies the thread of new lines or of the end.
     filled: Condvar,
-    /// There is room again.
+    /// Notifies requests that there is room again.
     drained: Notify,
     written: AtomicU64,
     lost: AtomicU64,
@@ -50,20 +50,20 @@ struct Queue {
     closed: bool,
 }
 
-/// How much may wait to be written before requests wait too: some 5,000 events, which is
-/// little memory and a second or more for any disk that works.
+/// The queued bytes above which requests wait: some 5,000 events, which take little memory,
+/// and a working disk at most a second.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
 
-/// How much memory the queue keeps when there is little to do.
+/// The memory that an idle queue keeps.
 const MAX_IDLE_CAPACITY: usize = 64 << 10;
 
 impl Sink {
-    /// Appends to a file, which is made for its owner only if it is not there.
+    /// Appends to a file, which is created with access for its owner only.
     pub fn to_file(path: &Path) -> io::Result<Self> {
         Self::to(LogFile::open(path)?)
     }
 
-    /// Appends to whatever takes bytes. It is flushed when the log is closed.
+    /// Appends to a writer, which is flushed when the log is closed.
     pub fn to(out: impl Write + Send + 'static) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let (end, ended) = watch::channel(());
@@ -80,7 +80,7 @@ impl Sink {
     pub async fn room(&self) {
         while !self.shared.has_room() {
             let mut drained = pin!(self.shared.drained.notified());
-            // Looked at once more, as there may have been room since, and nobody said so.
+            // Checked again, because room may have appeared before the registration.
             drained.as_mut().enable();
             if !self.shared.has_room() {
                 drained.await;
@@ -88,7 +88,7 @@ impl Sink {
         }
     }
 
-    /// Adds a line. It does not wait: whoever begins something has waited for room.
+    /// Queues a line without waiting: requests wait for room at their start.
     pub fn push(&self, line: &[u8]) {
         let mut queue = self.shared.queue();
         if queue.closed {
@@ -103,14 +103,14 @@ impl Sink {
         }
     }
 
-    /// Takes no more, and waits until everything is written.
+    /// Closes the log and waits until all lines are written.
     pub async fn close(&self) {
         self.shared.close();
-        // Nothing is ever sent: it ends with the thread.
+        // No value is ever sent: the channel closes when the thread ends.
         self.ended.clone().changed().await.ok();
     }
 
-    /// What became of events so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -122,14 +122,14 @@ impl Sink {
 }
 
 impl Drop for Sink {
-    /// The thread still writes what is there.
+    /// Closes the log. The thread still writes the queued lines.
     fn drop(&mut self) {
         self.shared.close();
     }
 }
 
 impl Shared {
-    /// Nothing panics while it holds the queue.
+    /// The lock is never poisoned: no code panics while it holds the queue.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,7 +145,7 @@ impl Shared {
         self.drained.notify_waiters();
     }
 
-    /// Waits for lines and takes all of them; whether there were any, or it is over.
+    /// Waits for lines and takes all of them. Returns `false` once the log is closed and empty.
     fn take(&self, batch: &mut Vec<u8>) -> bool {
         batch.clear();
         batch.shrink_to(MAX_IDLE_CAPACITY);
@@ -159,11 +159,11 @@ impl Shared {
     }
 }
 
-/// What the thread has.
+/// The state of the writing thread.
 struct Writer<'a, W> {
     shared: &'a Shared,
     out: W,
-    /// A line was begun and could not be ended.
+    /// Whether the last line was written only in part.
     torn: bool,
     failing: bool,
 }
@@ -189,14 +189,14 @@ impl<'a, W: Write> Writer<'a, W> {
             self.log_result(failed.err());
         }
         if let Err(error) = self.out.flush() {
-            tracing::debug!(%error, "the audit log could not be flushed");
+            tracing::debug!(%error, "audit log not flushed");
         }
     }
 
-    /// Writes whole lines, and how much of them if it fails.
+    /// Writes whole lines, and returns how many bytes were written before an error.
     fn append(&mut self, lines: &[u8]) -> (usize, io::Result<()>) {
         if self.torn {
-            // What comes after half a line is a line of its own.
+            // End a partial line first.
             if let Err(error) = self.out.write_all(b"\n") {
                 return (0, Err(error));
             }
@@ -217,19 +217,19 @@ impl<'a, W: Write> Writer<'a, W> {
         (written, Ok(()))
     }
 
-    /// Says when it begins to fail and when it works again; the counters say the rest.
+    /// Logs the first failure and the recovery. The counters have the rest.
     fn log_result(&mut self, error: Option<io::Error>) {
         let failed_before = std::mem::replace(&mut self.failing, error.is_some());
         match error {
             Some(error) => {
                 self.shared.errors.fetch_add(1, Ordering::Relaxed);
                 if !failed_before {
-                    tracing::error!(%error, "the audit log cannot be written, events are lost");
+                    tracing::error!(%error, "audit events lost");
                 }
             }
             None if failed_before => {
                 let lost = self.shared.lost.load(Ordering::Relaxed);
-                tracing::warn!(lost, "the audit log is written again");
+                tracing::warn!(lost, "audit log recovered");
             }
             None => {}
         }
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_was_torn_spoils_no_other_and_what_is_lost_is_counted() {
+    async fn partial_line_damages_no_other_and_lost_events_are_counted() {
         let full = || Err(io::ErrorKind::StorageFull.into());
         let again = || Err(io::ErrorKind::Interrupted.into());
         let cases: [(Steps, &str, [u64; 3]); 6] = [
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// A disk that takes nothing until it is told to.
+    /// A disk that blocks until the test releases it.
     struct Slow {
         go: mpsc::Receiver<()>,
         written: Arc<Mutex<Vec<u8>>>,
@@ -309,7 +309,7 @@ mod tests {
 
     impl Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // Once whoever held it back is gone, it is fast.
+            // Fast once the test drops its end.
             self.go.recv().ok();
             self.written.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_the_disk_is_slow_there_is_no_room_and_nothing_is_lost() {
+    async fn slow_disk_delays_requests_and_loses_no_events() {
         let (go, held) = mpsc::channel();
         let kept = Arc::new(Mutex::new(Vec::new()));
         let slow = Slow {
@@ -341,7 +341,7 @@ mod tests {
             );
         }
         assert!(pushed >= MAX_QUEUED_BYTES / line.len());
-        // What was begun before is kept all the same.
+        // The event of a started request is kept nevertheless.
         sink.push(&line);
         go.send(()).unwrap();
         sink.room().await;

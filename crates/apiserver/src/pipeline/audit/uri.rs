@@ -1,11 +1,11 @@
-//! A request's URI, without the values that might be secrets.
+//! The URI of a request, without values that might be secrets.
 
 use std::borrow::Cow;
 
 use http::Uri;
 
-/// The parameters of the API. Others are nothing that the server reads: a token that was
-/// put into the URL by mistake, say, or the command line of an `exec`.
+/// The parameters of the API. Others may be secrets, such as a token in the URL by mistake,
+/// or the command line of an `exec`.
 const KNOWN: [&str; 34] = [
     "allowWatchBookmarks",
     "container",
@@ -43,10 +43,10 @@ const KNOWN: [&str; 34] = [
     "watch",
 ];
 
-/// What stands for a value that is not told.
+/// The replacement of a redacted value.
 const HIDDEN: &str = "****";
 
-/// Path and query as they were sent, but with the values of known parameters only.
+/// Returns path and query with the values of known parameters only.
 pub fn redacted(uri: &Uri) -> Cow<'_, str> {
     let query = uri.query().unwrap_or("");
     if query.split('&').all(is_known) {
@@ -67,7 +67,7 @@ fn is_known(parameter: &str) -> bool {
     parameter.is_empty() || KNOWN.contains(&name)
 }
 
-/// One without a value may be a value without a name.
+/// Redacts a parameter. One without `=` may itself be a secret.
 fn redact(parameter: &str, text: &mut String) {
     if is_known(parameter) {
         return text.push_str(parameter);
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_parameters_that_the_api_does_not_have_are_not_told() {
+    fn values_of_unknown_parameters_are_redacted() {
         for (sent, loggable_message) in [
             ("/api", "/api"),
             ("/api?", "/api?"),

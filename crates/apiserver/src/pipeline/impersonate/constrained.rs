@@ -1,9 +1,9 @@
-//! Acting for somebody in some things only.
+//! Constrained impersonation: impersonation for certain actions only.
 //!
-//! A right to impersonate is a right to everything that the other may do. This one is two:
-//! whom a caller may act for, and what it may do as them. `impersonate:{mode}` is asked of
-//! the parts of the identity, `impersonate-on:{mode}:{verb}` of what the request is about.
-//! The modes are those of Kubernetes, without those for nodes.
+//! Plain impersonation grants everything that the impersonated principal may do. Constrained
+//! impersonation needs two rights: `impersonate:{mode}` on the parts of the identity, and
+//! `impersonate-on:{mode}:{verb}` on the requested action. The modes are those of Kubernetes,
+//! without those for nodes.
 
 use http::request::Parts;
 use insula_access::rbac::{Attributes, ResourceAttributes};
@@ -18,18 +18,18 @@ use crate::registry::Registry;
 use crate::request::query::Query;
 use crate::status::Result;
 
-/// What is asked, before it is known as whom.
+/// The request of an impersonating caller.
 #[derive(Clone, Copy, Debug)]
 pub struct ImpersonatedRequest<'a> {
-    /// The request.
+    /// The head of the request.
     pub parts: &'a Parts,
-    /// Its parameters.
+    /// The query parameters.
     pub query: &'a Query,
-    /// What it names, if that is served.
+    /// The route, or the error if the path is not served.
     pub route: &'a Result<Route>,
 }
 
-/// The right by which the caller may act for `principal` in what is asked, if there is one.
+/// Returns the verb by which the caller may impersonate `principal` for this request, if any.
 pub async fn permits(
     registry: &Registry,
     caller: &Principal,
@@ -56,10 +56,10 @@ pub async fn permits(
     Ok(may.then_some(verb))
 }
 
-/// A way to act for somebody.
+/// A mode of constrained impersonation.
 struct Mode {
     name: &'static str,
-    /// What is asked of each part of the identity.
+    /// The verb that must be allowed on each part of the identity.
     verb: &'static str,
 }
 
@@ -73,7 +73,8 @@ const USER: Mode = Mode {
     verb: "impersonate:user-info",
 };
 
-/// An account is acted for as it is; of others every part can be chosen, but no master can.
+/// Returns the mode of an identity. A service account cannot be given other groups or extras;
+/// `system:masters` cannot be impersonated.
 fn mode(wanted: &Wanted) -> Option<Mode> {
     let plain = wanted.uid.is_none() && wanted.groups.is_empty() && wanted.extra.is_empty();
     if AccountName::parse(&wanted.user).is_some() {
@@ -84,7 +85,7 @@ fn mode(wanted: &Wanted) -> Option<Mode> {
     (!is_node && !wanted.groups.iter().any(refused)).then_some(USER)
 }
 
-/// Whether the caller may do this as somebody else, where they would.
+/// Whether the caller may do the requested action as `principal`.
 async fn may_do(
     registry: &Registry,
     caller: &Principal,
