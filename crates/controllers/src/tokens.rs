@@ -12,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use insula_apiserver::Registry;
 use insula_apiserver::pipeline::service_account::{
-    Account, Accounts, Bound, Issuer, TOKEN_KEY, LAST_USED, TokenUse, day,
+    Account, Accounts, Bound, Issuer, LAST_USED, TOKEN_KEY, TokenUse, day,
 };
 use insula_apiserver::registry::Address;
 use insula_apiserver::status::{Result, StatusError};
