@@ -1,4 +1,4 @@
-//! Who asks.
+//! Authentication: the principal of a request, from a client certificate or a bearer token.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::pipeline::service_account::{Accounts, TokenError, VerifyError};
 use crate::registry::Registry;
 use crate::status::{Result, StatusError};
 
-/// What proves who asks.
+/// Authenticates requests.
 #[derive(Debug, Default)]
 pub struct Authenticator {
-    /// Whose client certificates are trusted.
+    /// The trusted CAs of client certificates.
     pub clients: Option<Clients>,
-    /// Tokens that were given in a file.
+    /// The static tokens of a file.
     pub tokens: Option<TokenFile>,
-    /// What believes tokens of service accounts.
+    /// Verifies tokens of service accounts.
     pub accounts: Option<Arc<Accounts>>,
-    /// Who else's tokens are believed.
+    /// Verifies tokens of the OpenID Connect provider.
     pub provider: Option<Arc<Provider>>,
-    /// Where they belong whose credential names no tenant.
+    /// The space of credentials that name no tenant.
     pub default_tenant: Option<Space>,
 }
 
-/// What a connection proved when it was made, and where it is from.
+/// The peer of a connection: the identity of its client certificate, and its address.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     identity: PeerIdentity,
@@ -40,32 +40,32 @@ pub struct Peer {
 
 #[derive(Clone, Debug, Default)]
 enum PeerIdentity {
-    /// Nothing: no certificate was shown, or one that proves nothing.
+    /// None: the client sent no certificate, or an untrusted one.
     #[default]
     Nothing,
-    /// Who it is, for as long as the certificate holds: connections last longer.
+    /// The identity of a certificate, until it expires: connections may last longer.
     Certified {
-        /// Who, or why they belong nowhere.
+        /// The principal, or the error if it belongs to no tenant.
         principal: Result<Arc<Principal>>,
-        /// Until when.
+        /// The expiry of the certificate chain.
         until: SystemTime,
     },
 }
 
 impl Peer {
-    /// With the address that it is connected from.
+    /// Sets the remote address.
     #[must_use]
     pub const fn at(mut self, address: IpAddr) -> Self {
         self.address = Some(address.to_canonical());
         self
     }
 
-    /// The address that it is connected from.
+    /// Returns the remote address.
     pub const fn address(&self) -> Option<IpAddr> {
         self.address
     }
 
-    /// Who it is, if that is proved now.
+    /// Returns the principal of the certificate, if that is valid now.
     fn principal(&self, now: SystemTime) -> Option<&Result<Arc<Principal>>> {
         match &self.identity {
             PeerIdentity::Certified { principal, until } if now <= *until => Some(principal),
@@ -74,23 +74,23 @@ impl Peer {
     }
 }
 
-/// Whose token it is.
+/// An authenticated token.
 #[derive(Debug)]
 pub struct AuthenticatedToken {
-    /// Whose.
+    /// The principal of the token.
     pub principal: Arc<Principal>,
-    /// For whom, of those that were asked for.
+    /// The requested audiences that the token is valid for.
     pub audiences: Vec<String>,
 }
 
-/// Why a token is nobody's.
+/// The error of a rejected token.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct TokenRejected {
     why: String,
-    /// The space that the token was made for, if this server made it.
+    /// The space of the token's account, if this server issued it.
     home: Option<Space>,
-    /// What the holder is told, if it is not just that nobody knows them.
+    /// The error for the holder, if it is not 401.
     status: Option<Box<StatusError>>,
 }
 
@@ -103,7 +103,7 @@ impl TokenRejected {
         }
     }
 
-    /// Why, as it is told in a space: what is wrong with a token of another is not.
+    /// Returns the message for these spaces, which hides details of other spaces' tokens.
     pub fn message_in(&self, spaces: &Spaces) -> &str {
         match &self.home {
             Some(home) if *spaces != Spaces::One(home.clone()) => INVALID_TOKEN,
@@ -112,11 +112,11 @@ impl TokenRejected {
     }
 }
 
-/// What is said of a token that nobody knows.
+/// The message of an unknown token.
 const INVALID_TOKEN: &str = "invalid bearer token";
 
 impl From<VerifyError> for TokenRejected {
-    /// In the words of Kubernetes, where whoever does not know the token says so too.
+    /// Combines the errors of all authenticators, as Kubernetes does.
     fn from(error: VerifyError) -> Self {
         let why = match error.home {
             Some(_) => format!("[{INVALID_TOKEN}, {error}]"),
@@ -130,14 +130,14 @@ impl From<VerifyError> for TokenRejected {
 }
 
 impl Authenticator {
-    /// What the client's certificates prove, leaf first, once per connection. The handshake
-    /// has verified that the client has the key, and nothing else.
+    /// Verifies the client's certificate chain, leaf first, once per connection. The handshake
+    /// has verified only that the client holds the key.
     pub fn peer(&self, shown: Option<&[CertificateDer<'_>]>) -> Peer {
         let (Some(shown), Some(clients)) = (shown, &self.clients) else {
             return Peer::default();
         };
         let refused = |error: &dyn std::fmt::Display| {
-            tracing::debug!(%error, "a client certificate is refused");
+            tracing::debug!(%error, "client certificate rejected");
             Peer::default()
         };
         let until = match clients.verify(shown, SystemTime::now()) {
@@ -157,8 +157,8 @@ impl Authenticator {
         }
     }
 
-    /// Who asks: as the connection's certificate says, or as the request's token says. A
-    /// certificate that proves nothing is in no token's way.
+    /// Returns the principal of a request, from the connection's certificate or else the
+    /// bearer token. An untrusted certificate does not prevent the use of a token.
     pub async fn authenticate(
         &self,
         registry: &Registry,
@@ -173,7 +173,7 @@ impl Authenticator {
 
     async fn bearer(&self, registry: &Registry, headers: &HeaderMap) -> Result<Arc<Principal>> {
         let mut given = headers.get_all(AUTHORIZATION).iter();
-        // Of two, whoever forwarded the request may have meant the other.
+        // With two headers, a proxy may have meant the other one.
         let (Some(header), None) = (given.next(), given.next()) else {
             return Err(StatusError::unauthorized());
         };
@@ -183,13 +183,13 @@ impl Authenticator {
             .ok_or_else(StatusError::unauthorized)?;
         let authenticated = self.token(registry, token, &[]).await;
         authenticated.map(|holder| holder.principal).map_err(|why| {
-            tracing::debug!(%why, "a token is refused");
+            tracing::debug!(%why, "token rejected");
             why.status
                 .map_or_else(StatusError::unauthorized, |status| *status)
         })
     }
 
-    /// Whom a token belongs to, if it is for one of these audiences; none is this server.
+    /// Authenticates a token for one of these audiences. An empty list means this server.
     pub async fn token(
         &self,
         registry: &Registry,
@@ -200,7 +200,7 @@ impl Authenticator {
         if let Some(credential) = known {
             return self.for_this_server(credential.clone(), audiences);
         }
-        // An account that was deleted before is not believed now.
+        // The token of an account that was deleted before must be rejected.
         registry.await_own_writes().await;
         let now = jiff::Timestamp::now().as_second();
         match self.account(registry, token, audiences, now) {
@@ -242,14 +242,14 @@ impl Authenticator {
         })
     }
 
-    /// A token that does not say for whom it is is for this server.
+    /// Resolves a credential without audiences, which is valid for this server.
     fn for_this_server(
         &self,
         credential: Credential,
         audiences: &[String],
     ) -> Result<AuthenticatedToken, TokenRejected> {
         let principal = self.resolve(credential).map_err(|status| TokenRejected {
-            // Who belongs nowhere is nobody, whoever asks about them.
+            // In a token review, a principal without a tenant is unknown.
             why: INVALID_TOKEN.to_owned(),
             home: None,
             status: Some(Box::new(status)),

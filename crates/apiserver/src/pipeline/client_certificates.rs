@@ -1,13 +1,12 @@
-//! Certificates of clients: asked for when a connection is made, judged afterwards.
+//! Client certificates: requested in the handshake, verified afterwards.
 //!
-//! A certificate that is worth nothing does not end the handshake, as it does not in
-//! Kubernetes: its holder may have a token as well, and whoever has neither is told 401 and
-//! not left with a broken connection. So the handshake proves one thing only, that the
-//! client holds the key of what it shows. **Nothing that a client shows may be believed
-//! before it was [judged](Clients::judge).**
+//! As in Kubernetes, an untrusted certificate does not fail the handshake: the client may also
+//! have a token, and otherwise gets a 401 instead of a broken connection. So the handshake
+//! proves only that the client holds the key of its certificate. **A client certificate must
+//! not be trusted before it is [verified](Clients::verify).**
 //!
-//! Judging afterwards has a second reason. A session that is resumed brings along what was
-//! shown when it began, and the handshake verifies nothing again.
+//! There is a second reason: a resumed session carries the certificates of the original
+//! handshake, without verifying them again.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,34 +18,34 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 
-/// The CAs that certificates of clients are trusted from.
+/// The trusted CAs of client certificates.
 #[derive(Debug)]
 pub struct Clients {
     cas: Vec<Ca>,
     all: Arc<dyn ClientCertVerifier>,
 }
 
-/// One of them. A verifier does not ask whether a CA itself still holds, so each has its
-/// own and is asked in its time.
+/// A trusted CA. The verifier does not check the validity of the CA itself, so each CA has its
+/// own verifier, which is used only while the CA is valid.
 #[derive(Debug)]
 struct Ca {
     validity: Validity,
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-/// Why a certificate proves nothing.
+/// The error of an untrusted certificate.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Untrusted {
-    /// There is none.
+    /// No certificate.
     #[error("no certificate was shown")]
     Missing,
-    /// There are too many.
+    /// Too many certificates.
     #[error("more than {MAX_CHAIN_LENGTH} certificates were shown")]
     Long,
-    /// It cannot be read.
+    /// A malformed certificate.
     #[error("the certificate cannot be read")]
     Form,
-    /// It is from elsewhere, not for clients, or does not hold now.
+    /// A certificate of an unknown CA, not for clients, or not valid now.
     #[error("the certificate is not trusted: {0}")]
     Verify(rustls::Error),
 }
@@ -56,12 +55,12 @@ pub enum Untrusted {
 #[error("a CA for client certificates cannot be used")]
 pub struct InvalidCa;
 
-/// How many certificates a client may show: with each the ways to a CA multiply, and
-/// nobody has proved anything yet.
+/// The most certificates of a chain: the possible paths to a CA multiply with each, and the
+/// client is unauthenticated.
 const MAX_CHAIN_LENGTH: usize = 10;
 
 impl Clients {
-    /// Trusts these CAs. If there are none, no client is asked for a certificate.
+    /// Trusts these CAs. Returns `None` without any, and then no certificate is requested.
     pub fn new(cas: &[CertificateDer<'static>]) -> Result<Option<Self>, InvalidCa> {
         if cas.is_empty() {
             return Ok(None);
@@ -71,11 +70,11 @@ impl Clients {
         Ok(Some(Self { cas, all }))
     }
 
-    /// Until when a chain, leaf first, proves who its holder is. What is not the leaf may
-    /// lead to a CA that is trusted.
+    /// Verifies a chain, leaf first, and returns its expiry. The other certificates may be
+    /// intermediates.
     ///
-    /// It must be from such a CA, be allowed for clients, be no CA itself, and hold now,
-    /// and so must everything between. When one of them ends, so does the proof.
+    /// The leaf must be issued by a trusted CA, be allowed for clients, not be a CA, and be
+    /// valid now, and so must the intermediates. The chain expires with the first of them.
     pub fn verify(
         &self,
         chain: &[CertificateDer<'_>],
@@ -86,7 +85,7 @@ impl Clients {
             return Err(Untrusted::Long);
         }
         let mut until = validity(leaf).ok_or(Untrusted::Form)?.until;
-        // One that leads nowhere, and ends first, costs its holder a new connection.
+        // An unused certificate that expires first only costs the client a new connection.
         for other in between.iter().filter_map(|der| validity(der)) {
             if other.until >= now {
                 until = until.min(other.until);
@@ -104,7 +103,7 @@ impl Clients {
         proved.ok_or(refused)
     }
 
-    /// Asks for certificates in a handshake, and takes every one whose key the client has.
+    /// Returns the TLS verifier, which accepts every certificate whose key the client holds.
     pub fn asking(&self) -> Arc<dyn ClientCertVerifier> {
         Arc::new(RequestingVerifier(Arc::clone(&self.all)))
     }
@@ -123,7 +122,7 @@ impl Ca {
     }
 }
 
-/// Names the CAs to clients and verifies that a key is theirs; the certificate it takes.
+/// Sends the names of the CAs and verifies possession of the key, but not the certificate.
 #[derive(Debug)]
 struct RequestingVerifier(Arc<dyn ClientCertVerifier>);
 

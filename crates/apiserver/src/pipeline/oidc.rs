@@ -1,9 +1,8 @@
-//! The OpenID Connect provider: its keys, and whom its tokens make.
+//! Authentication by an OpenID Connect provider.
 //!
-//! Keys are fetched by one task, [`Provider::run`], and by nothing else. A request whose
-//! token is signed with a key that is not known asks that task for newer ones and waits; so
-//! requests that are given up do not interrupt a fetch, requests at the same time share one,
-//! and forged tokens cannot make more of them than the pace allows.
+//! Only one task, [`Provider::run`], fetches keys. A request with a token of an unknown key
+//! asks that task for newer ones and waits. So a cancelled request does not interrupt a fetch,
+//! concurrent requests share one, and forged tokens cannot cause more than the pace allows.
 
 mod fetch;
 mod refresh;
@@ -23,7 +22,7 @@ pub use self::fetch::{ClientError, FetchError};
 use crate::egress::trust::Trust;
 use crate::pipeline::oidc::refresh::{Next, State};
 
-/// A provider whose tokens are believed.
+/// A trusted OpenID Connect provider.
 pub struct Provider {
     issuer: Issuer,
     client: Client,
@@ -31,43 +30,43 @@ pub struct Provider {
     state: watch::Sender<State>,
 }
 
-/// How often the provider is asked for its keys.
+/// How often the keys of the provider are fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// When all is well.
+    /// The interval after a success.
     pub every: Duration,
-    /// After a failure.
+    /// The interval after a failure.
     pub retry: Duration,
-    /// At least this long after the last time, whatever tokens say about their keys.
+    /// The least interval between fetches that tokens of unknown keys cause.
     pub apart: Duration,
     /// How long a fetch may take.
     pub timeout: Duration,
 }
 
-/// Why a provider cannot be asked.
+/// The error of unusable settings.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// It is not to be trusted like this.
+    /// Invalid settings of the issuer.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// Its CA cannot be used.
+    /// An invalid CA.
     #[error(transparent)]
     Client(#[from] ClientError),
 }
 
-/// Why a token is refused.
+/// The error of a rejected token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The provider has not told its keys yet.
+    /// The keys of the provider are yet to be fetched.
     #[error("oidc: authenticator for issuer {0:?} is not initialized")]
     NotReady(String),
-    /// It is not good.
+    /// The token is invalid.
     #[error(transparent)]
     Refused(#[from] oidc::Error),
 }
 
-/// The provider's keys, and the tokens that were verified with them: when the keys change,
-/// nothing is left of what the old ones have proved.
+/// The keys of the provider, and the cache of tokens that were verified with them: changed
+/// keys come with an empty cache.
 struct Keys {
     set: KeySet,
     verified: TokenCache<Credential>,
@@ -88,12 +87,12 @@ impl Default for Pace {
 }
 
 impl Provider {
-    /// One that is asked nothing yet: that is what [`run`](Self::run) does.
+    /// Creates a provider. [`run`](Self::run) fetches its keys.
     pub fn new(settings: Settings, trust: &Trust) -> Result<Arc<Self>, SetupError> {
         Self::with_pace(settings, trust, Pace::default())
     }
 
-    /// The same, at another pace.
+    /// Creates a provider with another pace.
     pub fn with_pace(
         settings: Settings,
         trust: &Trust,
@@ -107,19 +106,19 @@ impl Provider {
         }))
     }
 
-    /// What the provider calls itself.
+    /// Returns the issuer URL.
     pub fn url(&self) -> &str {
         self.issuer.url()
     }
 
-    /// Waits until its keys are there for the first time.
+    /// Waits until the keys are fetched for the first time.
     pub async fn ready(&self) {
         let mut state = self.state.subscribe();
-        // The sender is ours: it cannot be gone.
+        // Cannot fail: the sender belongs to `self`.
         state.wait_for(State::is_ready).await.ok();
     }
 
-    /// Whom a token makes at `now`, in seconds since 1970.
+    /// Authenticates a token at `now`, in seconds since 1970.
     pub async fn authenticate(&self, token: &str, now: i64) -> Result<Arc<Credential>, Error> {
         let known = self.state.borrow().keys();
         if let Some(keys) = &known
@@ -140,7 +139,7 @@ impl Provider {
         Ok(credential)
     }
 
-    /// What a token says, and the keys that prove it: these or newer ones.
+    /// Verifies a token, with these keys or newer ones, and returns its claims and the keys.
     async fn verify<'a>(
         &self,
         signed: &'a Signed<'_>,
@@ -157,14 +156,14 @@ impl Provider {
         }
     }
 
-    /// Keys that came after these, for a token that is signed with none of them: those that
-    /// are there by now, or come with the next fetch, if that is due.
+    /// Returns newer keys for a token that none of these has signed: already fetched ones, or
+    /// those of the next fetch, if that is due.
     async fn newer_than(&self, keys: &Arc<Keys>) -> Option<Arc<Keys>> {
         let mut next = Next::Later;
         self.state.send_if_modified(|state| {
             let before = state.is_asked();
             next = state.ask(keys, self.pace.apart);
-            // A flood wakes the task once, and not those who wait.
+            // Many requests wake the task once, and not each other.
             state.is_asked() && !before
         });
         let after = match next {
@@ -179,7 +178,7 @@ impl Provider {
         newer.filter(|newer| !Arc::ptr_eq(newer, keys))
     }
 
-    /// Fetches keys, at once and again and again. It ends when it is dropped.
+    /// Fetches keys periodically until it is dropped.
     pub async fn run(&self) -> Infallible {
         let mut trouble = false;
         loop {
@@ -206,25 +205,27 @@ impl Provider {
         fetched.map_err(|_| FetchError::Time)?
     }
 
-    /// When somebody asked and the last time is long enough ago.
+    /// Waits until a request needs newer keys and the least interval has passed.
     async fn asked(&self, began: Instant) {
         let mut state = self.state.subscribe();
-        // The sender is ours: it cannot be gone.
+        // Cannot fail: the sender belongs to `self`.
         state.wait_for(State::is_asked).await.ok();
         sleep_until(began + self.pace.apart).await;
     }
 
-    /// Once when trouble begins, once when it ends.
+    /// Logs the first failure and the recovery.
     fn log_result(&self, fetched: &Result<KeySet, FetchError>, trouble: bool) {
         let issuer = self.url();
         match fetched {
             Ok(_) if trouble => {
-                tracing::info!(issuer, "the OpenID provider's keys are there again")
+                tracing::info!(issuer, "OpenID provider recovered")
             }
-            Ok(keys) => tracing::debug!(issuer, keys = keys.keys().len(), "keys were fetched"),
-            Err(error) if trouble => tracing::debug!(issuer, %error, "still no keys"),
+            Ok(keys) => tracing::debug!(issuer, keys = keys.keys().len(), "OpenID keys fetched"),
+            Err(error) if trouble => {
+                tracing::debug!(issuer, %error, "OpenID keys still not fetched")
+            }
             Err(error) => {
-                tracing::warn!(issuer, %error, "the OpenID provider's keys cannot be fetched");
+                tracing::warn!(issuer, %error, "OpenID keys not fetched");
             }
         }
     }

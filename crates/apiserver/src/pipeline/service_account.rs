@@ -1,4 +1,4 @@
-//! Service accounts: what they are called, and their tokens.
+//! Service accounts: their names and tokens.
 
 mod claims;
 mod issuer;
@@ -15,31 +15,31 @@ pub use self::verify::{Holder, TokenError, Verifier, VerifyError};
 use crate::registry::{Address, Registry};
 use insula_kinds::core_kind;
 
-/// What a service account is called as a user.
+/// The name of a service account, which is encoded in its user name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccountName<'a> {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: &'a str,
-    /// Its name in there.
+    /// The name.
     pub name: &'a str,
 }
 
-/// Where a secret keeps a token.
+/// The key of the token in a Secret.
 pub const TOKEN_KEY: &str = "token";
 
-/// What issues tokens of service accounts, and believes them.
+/// Issues and verifies tokens of service accounts.
 #[derive(Debug)]
 pub struct Accounts {
-    /// Signs.
+    /// Signs tokens.
     pub issuer: Issuer,
-    /// Verifies.
+    /// Verifies tokens.
     pub verifier: Verifier,
-    /// Where others find the server.
+    /// The external URL of the server.
     pub url: String,
 }
 
 impl Accounts {
-    /// Of this issuer, on the server at `url`.
+    /// Creates the accounts of an issuer, on the server at `url`.
     pub fn new(issuer: Issuer, url: &str) -> Self {
         Self {
             verifier: Verifier::new(&issuer),
@@ -55,26 +55,25 @@ const PREFIX: &str = "system:serviceaccount:";
 const ALL: &str = "system:serviceaccounts";
 
 impl<'a> AccountName<'a> {
-    /// The account whose user name this is.
+    /// Parses the user name of a service account.
     pub fn parse(user: &'a str) -> Option<Self> {
         let (namespace, name) = user.strip_prefix(PREFIX)?.split_once(':')?;
         let plain = |text: &str| !text.is_empty() && !text.contains([':', '/']);
         (plain(namespace) && plain(name)).then_some(Self { namespace, name })
     }
 
-    /// The user name. It says nothing of the tenant: inside a space everything is as in a
-    /// cluster.
+    /// Returns the user name. It omits the tenant: a space looks like a cluster from inside.
     pub fn user(self) -> String {
         format!("{PREFIX}{}:{}", self.namespace, self.name)
     }
 
-    /// The groups that the server gives it.
+    /// Returns the implicit groups.
     pub fn groups(self) -> [String; 2] {
         [ALL.to_owned(), format!("{ALL}:{}", self.namespace)]
     }
 }
 
-/// Whether the account of a principal that is one is still there.
+/// Whether the principal's service account still exists; `true` for other principals.
 pub fn account_exists(registry: &Registry, principal: &Principal) -> bool {
     if principal.proof != Proof::ServiceAccount {
         return true;
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_is_called_by_its_namespace_and_name_and_nothing_else_is_one() {
+    fn user_name_of_an_account_contains_namespace_and_name() {
         let account = AccountName::parse("system:serviceaccount:ns:robot").unwrap();
         assert_eq!((account.namespace, account.name), ("ns", "robot"));
         assert_eq!(account.user(), "system:serviceaccount:ns:robot");

@@ -15,7 +15,7 @@ fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-/// A CA that holds from an hour before until two hours after now.
+/// A CA that is valid from an hour before until two hours after now.
 fn ca(name: &str) -> CertificateParams {
     let mut parameters = leaf(name);
     parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -25,7 +25,7 @@ fn ca(name: &str) -> CertificateParams {
     parameters
 }
 
-/// A client that does so until an hour after now.
+/// A client certificate that is valid until an hour after now.
 fn leaf(name: &str) -> CertificateParams {
     let mut parameters = CertificateParams::default();
     parameters.distinguished_name.push(DnType::CommonName, name);
@@ -35,7 +35,7 @@ fn leaf(name: &str) -> CertificateParams {
     parameters
 }
 
-/// Somebody who signs.
+/// A CA with its key.
 struct Signer {
     der: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
@@ -83,13 +83,13 @@ fn with(
     parameters
 }
 
-/// What is wrong with a chain.
+/// Returns the error of a chain.
 fn wrong(clients: &Clients, chain: &[CertificateDer<'static>]) -> String {
     clients.verify(chain, now()).unwrap_err().to_string()
 }
 
 #[test]
-fn what_a_trusted_ca_issued_for_a_client_proves_its_holder_while_it_holds() {
+fn client_certificate_of_a_trusted_ca_is_accepted_while_it_is_valid() {
     let root = Signer::root(ca("root"));
     let clients = trusting(&[&root]);
     let any = with(leaf("alice"), |of| of.extended_key_usages.clear());
@@ -113,7 +113,7 @@ fn what_a_trusted_ca_issued_for_a_client_proves_its_holder_while_it_holds() {
 }
 
 #[test]
-fn what_proves_nothing_is_refused() {
+fn untrusted_chains_are_rejected() {
     let root = Signer::root(ca("root"));
     // Of the same name, so that only the signature tells them apart.
     let foreign = Signer::root(ca("root"));
@@ -193,7 +193,7 @@ fn what_proves_nothing_is_refused() {
 }
 
 #[test]
-fn what_is_shown_along_leads_to_a_ca_and_the_first_to_end_ends_the_proof() {
+fn chain_with_intermediates_expires_with_its_first_certificate() {
     let root = Signer::root(ca("root"));
     let clients = trusting(&[&root]);
     let between = Signer::under(ca("between"), &root);
@@ -206,7 +206,7 @@ fn what_is_shown_along_leads_to_a_ca_and_the_first_to_end_ends_the_proof() {
     for (chain, until) in [
         (vec![alice(&between), good.clone()], HOUR),
         (vec![alice(&short), ending.clone()], HOUR / 2),
-        // What leads nowhere is in nobody's way, above all when it has ended.
+        // An unrelated certificate does no harm, even an expired one.
         (vec![alice(&between), ended.clone(), good.clone()], HOUR),
     ] {
         assert_eq!(clients.verify(&chain, now()), Ok(now() + until));
@@ -221,7 +221,7 @@ fn what_is_shown_along_leads_to_a_ca_and_the_first_to_end_ends_the_proof() {
 }
 
 #[test]
-fn a_ca_that_does_not_hold_vouches_for_nobody() {
+fn certificates_of_an_expired_ca_are_rejected() {
     let old = Signer::root(with(ca("old"), |of| {
         of.not_after = (now() - HOUR / 2).into()
     }));
@@ -244,7 +244,7 @@ fn a_ca_that_does_not_hold_vouches_for_nobody() {
 }
 
 #[test]
-fn without_a_ca_nobody_is_asked_and_what_is_none_is_refused() {
+fn no_certificate_is_requested_without_a_ca_and_an_invalid_ca_is_rejected() {
     assert!(Clients::new(&[]).unwrap().is_none());
     let nonsense = CertificateDer::from(b"nonsense".to_vec());
     let error = Clients::new(&[nonsense]).unwrap_err().to_string();

@@ -1,5 +1,5 @@
-//! Documents of a provider, over HTTPS: nothing is sent that anybody could use, and little
-//! is believed.
+//! The HTTPS client for a provider's documents. It sends no credentials, follows no redirects
+//! and limits the size of responses.
 
 use std::io;
 use std::sync::Arc;
@@ -19,61 +19,61 @@ use tokio_rustls::client::TlsStream;
 
 use crate::egress::trust::{Trust, roots};
 
-/// Gets documents.
+/// Fetches documents.
 pub struct Client {
     tls: TlsConnector,
 }
 
-/// Why nothing can be fetched at all.
+/// The error of an unusable client configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// There is no certificate in what was given.
+    /// The CA contains no certificate.
     #[error("the OpenID provider's CA is not a certificate in PEM")]
     Authority,
-    /// TLS does not work like this.
+    /// TLS cannot be configured.
     #[error("TLS to the OpenID provider cannot be set up")]
     Tls(#[from] rustls::Error),
 }
 
-/// Why there are no keys.
+/// The error of a fetch.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// A URL is not one to fetch from.
+    /// An unsupported URL.
     #[error("{0:?} is not an https URL without user")]
     Url(String),
-    /// The provider is not there, or is somebody else.
+    /// The provider is unreachable, or its certificate is not trusted.
     #[error("the provider cannot be reached: {0}")]
     Connect(io::Error),
-    /// It does not speak HTTP.
+    /// The response is not HTTP.
     #[error("the provider's answer is not HTTP: {0}")]
     Http(hyper::Error),
-    /// It answers something else. Where it would send us is not where we were told to ask.
+    /// An unexpected status. Redirects are not followed.
     #[error("the provider answers {0}")]
     Status(StatusCode),
-    /// It answers more than anybody needs to say.
+    /// The response is too large.
     #[error("the provider's answer is longer than 1 MiB")]
     Size,
-    /// It takes too long.
+    /// The response took too long.
     #[error("the provider did not answer in time")]
     Time,
-    /// It does not describe itself.
+    /// The discovery document lacks required members.
     #[error("the provider's discovery document does not name issuer and jwks_uri")]
     Discovery,
-    /// It describes somebody else.
+    /// The discovery document names another issuer.
     #[error("the provider calls itself {0:?}")]
     Issuer(String),
-    /// Its keys are none.
+    /// The keys are malformed.
     #[error("the provider's keys cannot be read: {0}")]
     Keys(KeySetError),
 }
 
-/// What a document may be long.
+/// The most bytes of a document.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-/// Where a provider describes itself.
+/// The path of the discovery document.
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 
-/// What a provider says about itself, as far as we need it.
+/// The required members of the discovery document.
 #[derive(Deserialize)]
 struct Discovery {
     issuer: String,
@@ -81,7 +81,7 @@ struct Discovery {
 }
 
 impl Client {
-    /// One that believes those.
+    /// Creates a client that trusts these CAs.
     pub fn new(trust: &Trust) -> Result<Self, ClientError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
@@ -93,7 +93,7 @@ impl Client {
         })
     }
 
-    /// The keys of a provider that calls itself so.
+    /// Fetches the keys of an issuer.
     pub async fn keys(&self, issuer: &str) -> Result<KeySet, FetchError> {
         let url = format!("{}{DISCOVERY}", issuer.strip_suffix('/').unwrap_or(issuer));
         let said = self.get(&url).await?;
@@ -126,7 +126,7 @@ impl Client {
     }
 }
 
-/// Where a document is.
+/// The parsed URL of a document.
 struct Target {
     host: String,
     port: u16,
@@ -141,7 +141,7 @@ impl Target {
         if url.scheme_str() != Some("https") || authority.as_str().contains('@') {
             return None;
         }
-        // A URL has brackets around an IPv6 address, a socket has not.
+        // URLs have brackets around an IPv6 address, sockets do not.
         let host = authority.host().trim_matches(['[', ']']);
         Some(Self {
             host: host.to_owned(),
@@ -169,11 +169,11 @@ async fn exchange(
             .await;
         body.map(|body| body.to_bytes()).map_err(cut)
     };
-    // The connection does the work; it is over when the answer is there.
+    // The connection is driven until the response is complete.
     tokio::pin!(answer, connection);
     tokio::select! {
         answer = &mut answer => answer,
-        // Whatever ended it, the answer knows.
+        // Errors of the connection are reported by the response.
         _ = &mut connection => answer.await,
     }
 }
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_https_without_a_user_is_fetched_from() {
+    fn only_https_urls_without_a_user_are_fetched() {
         let parse = |url| {
             let target = Target::parse(url)?;
             Some((target.host, target.port, target.authority, target.path))
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ca_that_is_none_is_not_taken_for_no_ca() {
+    fn invalid_ca_is_an_error() {
         for pem in [
             "",
             "nonsense",

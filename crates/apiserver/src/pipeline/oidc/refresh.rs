@@ -1,4 +1,4 @@
-//! What requests and the fetching task tell each other.
+//! The state that requests share with the task that fetches keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,32 +8,32 @@ use tokio::time::Instant;
 
 use super::Keys;
 
-/// Which keys there are, and whether others come.
+/// The current keys, and the state of the fetches.
 #[derive(Default)]
 pub struct State {
-    /// The last that were fetched.
+    /// The last fetched keys.
     keys: Option<Arc<Keys>>,
     /// When the last fetch began.
     began: Option<Instant>,
     fetching: bool,
-    /// Somebody needs newer keys.
+    /// Whether a request needs newer keys.
     asked: bool,
-    /// How many have ended.
+    /// The number of finished fetches.
     fetches: u64,
 }
 
-/// Where newer keys are.
+/// The availability of newer keys.
 pub enum Next {
-    /// They are here already.
+    /// Newer keys are fetched already.
     Here(Arc<Keys>),
-    /// They come with the fetch after this many.
+    /// Newer keys come with the fetch after this many.
     Soon { after: u64 },
-    /// They may come, but not before it is time.
+    /// The next fetch is not due yet.
     Later,
 }
 
 impl State {
-    /// The last keys that were fetched.
+    /// Returns the last fetched keys.
     pub fn keys(&self) -> Option<Arc<Keys>> {
         self.keys.clone()
     }
@@ -43,12 +43,12 @@ impl State {
         self.keys.is_some()
     }
 
-    /// How many fetches have ended.
+    /// Returns the number of finished fetches.
     pub const fn fetches(&self) -> u64 {
         self.fetches
     }
 
-    /// Whether somebody needs newer keys.
+    /// Whether a request needs newer keys.
     pub const fn is_asked(&self) -> bool {
         self.asked
     }
@@ -64,7 +64,7 @@ impl State {
         if self.fetching {
             return Next::Soon { after };
         }
-        // Also if it is too early: who comes back later finds them.
+        // Also if it is too early, so that a later retry finds them.
         self.asked = true;
         match self.began.is_none_or(|began| began.elapsed() >= apart) {
             true => Next::Soon { after },
@@ -72,15 +72,15 @@ impl State {
         }
     }
 
-    /// A fetch begins, for all who asked so far.
+    /// Starts a fetch for all requests so far.
     pub const fn begin(&mut self, now: Instant) {
         self.began = Some(now);
         self.fetching = true;
         self.asked = false;
     }
 
-    /// A fetch ended. The last keys stay if it failed, and with them what they verified if
-    /// it brought the same.
+    /// Ends a fetch. The last keys stay if it failed, and so does their token cache if the
+    /// keys are unchanged.
     pub fn end(&mut self, fetched: Option<KeySet>) {
         self.fetching = false;
         self.fetches += 1;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_stay_until_there_are_others() {
+    fn keys_stay_until_other_keys_are_fetched() {
         let mut state = State::default();
         fetched(&mut state, None);
         assert!(state.keys().is_none());
@@ -133,14 +133,14 @@ mod tests {
         let second = state.keys().unwrap();
         assert_eq!(second.set, KeySet::default());
         assert_eq!(state.fetches(), 5);
-        // Who comes with the old ones is given the new ones, and nobody is asked.
+        // A request with the old keys gets the new ones without a fetch.
         let next = state.ask(&first, APART);
         assert!(matches!(next, Next::Here(keys) if Arc::ptr_eq(&keys, &second)));
         assert!(!state.is_asked());
     }
 
     #[test]
-    fn who_asks_takes_part_in_a_fetch_that_is_under_way_or_due() {
+    fn request_joins_a_fetch_that_is_under_way_or_due() {
         let mut state = State::default();
         fetched(&mut state, Some(some_keys()));
         let keys = state.keys().unwrap();

@@ -1,73 +1,73 @@
-//! What a token of a service account says.
+//! The claims of service account tokens.
 
 use insula_access::jwt::Claims;
 use insula_core::Space;
 use insula_kinds::Value;
 use serde_json::json;
 
-/// Whose token it is, and what it lives with.
+/// The account of a token, and the object that the token is bound to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The space of the account.
     pub space: Space,
-    /// The UID of that space's tenant: the next tenant of its name has another.
+    /// The UID of the space's tenant, because names are reused.
     pub tenant_uid: Option<String>,
     /// The account's namespace.
     pub namespace: String,
-    /// Its name in there.
+    /// The account's name.
     pub name: String,
-    /// Its UID.
+    /// The account's UID.
     pub uid: String,
-    /// What the token is bound to.
+    /// The object that the token is bound to.
     pub bound: Bound,
-    /// The object's node, as a pod's token says it.
+    /// The node of the bound pod.
     pub node: Option<Reference>,
-    /// The token's own name.
+    /// The token's ID.
     pub id: Option<String>,
 }
 
-/// What a token lives with, beside its account.
+/// The object that a token is bound to, beside its account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Nothing.
+    /// Only the account.
     Account,
-    /// A pod, a secret or a node: the resource, and which one.
+    /// A pod, a secret or a node: its resource and reference.
     Object(&'static str, Reference),
-    /// The secret that the token is kept in.
+    /// The name of the Secret that stores a legacy token.
     LegacySecret(String),
 }
 
 /// An object that a token names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its UID; tokens of pods may not know that of their node.
+    /// The UID, which may be empty for the node of a pod.
     pub uid: String,
 }
 
-/// A token lacks what every token of a service account has.
+/// A token lacks required claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the token does not say whose it is")]
 pub struct Incomplete;
 
-/// Who tokens that are kept in secrets say they are from.
+/// The issuer of legacy tokens, which are stored in Secrets.
 pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
-/// What the claims of kept tokens begin with.
+/// The prefix of the claims of legacy tokens.
 const LEGACY_PREFIX: &str = "kubernetes.io/serviceaccount/";
 
-/// What a token can be bound to: the claim and the resource.
+/// The claims and resources of objects that a token can be bound to.
 pub const BINDINGS: [(&str, &str); 3] = [("pod", "pods"), ("secret", "secrets"), ("node", "nodes")];
 
 impl Account {
-    /// From a token that was asked for.
+    /// Parses the claims of a token from a TokenRequest.
     pub fn from_bound(claims: &Claims) -> Result<Self, Incomplete> {
         let own = claims.get("kubernetes.io").ok_or(Incomplete)?;
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let account = own.get("serviceaccount").and_then(Reference::read);
         let Reference { name, uid } = account.ok_or(Incomplete)?;
-        // A pod's comes first, and its node is no second binding.
+        // The pod comes first: its node is not a second binding.
         let bound = BINDINGS.iter().find_map(|(claim, resource)| {
             let bound = Reference::read(own.get(claim)?);
             Some(bound.map(|bound| Bound::Object(resource, bound)))
@@ -85,7 +85,7 @@ impl Account {
         read.checked(claims)
     }
 
-    /// From a token that is kept in a secret.
+    /// Parses the claims of a legacy token.
     pub fn from_legacy(claims: &Claims) -> Result<Self, Incomplete> {
         let text = |member: &str| {
             let value = claims.get(&format!("{LEGACY_PREFIX}{member}"))?.as_str()?;
@@ -104,7 +104,7 @@ impl Account {
         read.checked(claims)
     }
 
-    /// What a kept token says.
+    /// Returns the claims of a legacy token in a Secret.
     pub fn to_legacy_claims(&self, secret: &str) -> Value {
         let mut claims = json!({
             "iss": LEGACY_ISSUER,
@@ -123,7 +123,7 @@ impl Account {
         claims
     }
 
-    /// What the account is called as a user.
+    /// Returns the user name of the account.
     pub fn user(&self) -> String {
         super::AccountName {
             namespace: &self.namespace,
@@ -132,7 +132,7 @@ impl Account {
         .user()
     }
 
-    /// Names agree with the subject, and a tenant's token says which tenant's.
+    /// Checks that the names match the subject, and that a tenant's token has the tenant's UID.
     fn checked(self, claims: &Claims) -> Result<Self, Incomplete> {
         let named = !self.uid.is_empty() && claims.text("sub") == Some(&self.user());
         let tied = self.space.is_system() || self.tenant_uid.is_some();
@@ -152,7 +152,7 @@ impl Reference {
     }
 }
 
-/// The space that a token names. The system's is named by silence only.
+/// Returns the space that a token names. Only a missing claim means the system space.
 fn space(named: Option<&Value>) -> Result<Space, Incomplete> {
     let Some(named) = named else {
         return Ok(Space::System);

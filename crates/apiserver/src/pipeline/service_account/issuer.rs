@@ -1,11 +1,11 @@
-//! What signs tokens of service accounts.
+//! The issuer of service account tokens.
 
 use insula_access::jwt::{NotASigningKey, PublicKey, Signer};
 use insula_kinds::Value;
 
 use crate::status::{Result, StatusError};
 
-/// Signs tokens, under a name.
+/// Signs tokens as an issuer.
 #[derive(Debug)]
 pub struct Issuer {
     signer: Signer,
@@ -13,7 +13,7 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// Signs with `key`, in PKCS #8, as the issuer that calls itself `url`.
+    /// Creates the issuer `url`, which signs with `key` in PKCS #8.
     pub fn new(key: &[u8], url: &str) -> Result<Self, NotASigningKey> {
         Ok(Self {
             signer: Signer::new(key)?,
@@ -21,17 +21,17 @@ impl Issuer {
         })
     }
 
-    /// What it calls itself.
+    /// Returns the URL of the issuer.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What its tokens are verified with.
+    /// Returns the public key of its tokens.
     pub const fn public(&self) -> &PublicKey {
         self.signer.public()
     }
 
-    /// A token that says this.
+    /// Returns a signed token with these claims.
     pub fn sign(&self, claims: &Value) -> Result<String> {
         self.signer.sign(claims).map_err(StatusError::internal)
     }

@@ -1,7 +1,6 @@
-//! When tokens that are kept in secrets were last used.
+//! The last uses of legacy tokens, which are recorded by day in a label of their Secret.
 //!
-//! The secret says so, by the day, in a label. Whoever verifies a token must not wait until
-//! that is written: what is to be written is noted here, and a loop writes it.
+//! Verification must not wait for that write, so uses are queued here for a controller.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,36 +12,36 @@ use crate::registry::{Address, Registry};
 /// The label with the day on which the token was last used.
 pub const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 
-/// Secrets whose tokens were used.
+/// The Secrets of recently used tokens.
 #[derive(Debug, Default)]
 pub struct TokenUses {
-    /// By where they are.
+    /// By space and key.
     waiting: Mutex<HashMap<String, TokenUse>>,
     noted: Notify,
 }
 
-/// A use that the secret does not know of.
+/// A use that is yet to be recorded in the Secret.
 #[derive(Clone, Debug)]
 pub struct TokenUse {
-    /// The secret.
+    /// The address of the Secret.
     pub secret: Address,
-    /// The day, as it is written.
+    /// The day, as the value of the label.
     pub day: String,
 }
 
-/// The most secrets that wait to be written. One more is noted when it is used again.
+/// The most queued Secrets. Another is queued at its next use.
 const MAX_PENDING: usize = 1024;
 
 const DAY_SECONDS: i64 = 86_400;
 
 impl TokenUses {
-    /// The token in the secret is used now.
+    /// Queues the use of a Secret's token.
     pub(super) fn note(&self, registry: &Registry, secret: Address, now: i64) {
         let days = [now, now.saturating_add(DAY_SECONDS)].map(day);
         let Some(found) = registry.cached(&secret) else {
             return;
         };
-        // Clocks differ: one that is ahead need not be put back every time.
+        // Clocks of servers differ: a label of tomorrow is not set back.
         let said = found.label(LAST_USED);
         if said.is_some_and(|said| days.iter().any(|day| day == said)) {
             return;
@@ -56,7 +55,7 @@ impl TokenUses {
         }
     }
 
-    /// Waits until there are some, and takes them.
+    /// Waits for uses and takes all of them.
     pub async fn take(&self) -> Vec<TokenUse> {
         loop {
             let noted = self.noted.notified();
@@ -72,7 +71,7 @@ impl TokenUses {
     }
 }
 
-/// The day, as `2026-01-31`.
+/// Formats a day in UTC, as `2026-01-31`.
 pub fn day(seconds: i64) -> String {
     let time = jiff::Timestamp::from_second(seconds).unwrap_or_default();
     let text = time.to_string();
@@ -84,7 +83,7 @@ mod tests {
     use super::day;
 
     #[test]
-    fn a_day_is_that_of_greenwich() {
+    fn day_is_in_utc() {
         assert_eq!(day(0), "1970-01-01");
         assert_eq!(day(1_767_225_599), "2025-12-31");
         assert_eq!(day(1_767_225_600), "2026-01-01");

@@ -1,7 +1,7 @@
-//! Believing a token of a service account.
+//! Verification of service account tokens.
 //!
-//! That the server signed it is verified once and remembered for a while. That its account,
-//! and whatever else it lives with, is still there is asked every time.
+//! The signature is verified once and cached. The existence of the account and of the bound
+//! object is checked every time.
 
 use std::sync::Arc;
 
@@ -32,68 +32,68 @@ pub struct Verifier {
 struct SignedToken {
     account: Account,
     audiences: Vec<String>,
-    /// When it holds; one that is kept in a secret holds for as long as it is there.
+    /// The validity; `None` for a legacy token, which is valid while its Secret exists.
     times: Option<Times>,
 }
 
-/// Who holds a token, and for whom it is meant.
+/// The principal and audiences of a verified token.
 #[derive(Debug)]
 pub struct Holder {
-    /// Who.
+    /// The principal.
     pub principal: Principal,
-    /// For whom, of those that were asked for.
+    /// The requested audiences that the token is valid for.
     pub audiences: Vec<String>,
 }
 
-/// A token that is not believed.
+/// The error of a rejected token, and the space that may see it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct VerifyError {
-    /// Why not.
+    /// The error.
     pub why: TokenError,
-    /// The space of the account that it was made for, if the server made it: what is wrong
-    /// with it is nobody's business elsewhere.
+    /// The space of the account, if the server issued the token. Other spaces must not see
+    /// the error.
     pub home: Option<Space>,
 }
 
-/// Why a token is not believed, as reviews of tokens say it.
+/// The error of a rejected token, as token reviews report it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It is none of ours.
+    /// Another issuer's token.
     #[error("invalid bearer token")]
     Foreign,
-    /// Its signature or form is wrong.
+    /// A wrong signature or a malformed token.
     #[error("invalid bearer token")]
     Forged(#[from] insula_access::jwt::Error),
-    /// It lacks what every token has.
+    /// A token without required claims.
     #[error("invalid bearer token")]
     Incomplete(#[from] Incomplete),
-    /// Its time is over, or has not begun.
+    /// An expired token, or one that is not valid yet.
     #[error("{}", time_message(.0))]
     Time(TimeError),
-    /// It is meant for others.
+    /// A token for other audiences.
     #[error("token audiences {} is invalid for the target audiences {}", QuotedList(.found), QuotedList(.wanted))]
     Audience {
-        /// For whom.
+        /// The audiences of the token.
         found: Vec<String>,
-        /// And not for these.
+        /// The requested audiences.
         wanted: Vec<String>,
     },
-    /// Its account is not there.
+    /// A missing account.
     #[error("serviceaccounts {} not found", insula_gotext::quote(.0))]
     NoAccount(String),
-    /// Its account is being deleted.
+    /// An account that is being deleted.
     #[error("service account {0} has been deleted")]
     Deleted(String),
-    /// Its account is another of that name.
+    /// An account of the same name with another UID.
     #[error("service account UID ({is}) does not match claim ({said})")]
     UidMismatch {
-        /// The UID of the one that is there.
+        /// The UID of the existing account.
         is: String,
         /// The UID in the token.
         said: String,
     },
-    /// What else it lives with is gone.
+    /// The tenant or the bound object no longer exists.
     #[error("service account token has been invalidated")]
     Gone,
 }
@@ -107,7 +107,7 @@ fn time_message(error: &TimeError) -> &'static str {
 }
 
 impl Verifier {
-    /// Of the tokens that the issuer signs.
+    /// Creates a verifier of the issuer's tokens.
     pub fn new(issuer: &Issuer) -> Self {
         Self {
             keys: [issuer.public().clone()].into_iter().collect(),
@@ -117,22 +117,22 @@ impl Verifier {
         }
     }
 
-    /// The keys that others verify our tokens with.
+    /// Returns the published keys.
     pub const fn keys(&self) -> &KeySet {
         &self.keys
     }
 
-    /// Whom tokens are for that say nothing else: this server.
+    /// Returns the default audience, this server.
     pub fn audience(&self) -> &str {
         &self.issuer
     }
 
-    /// Which secrets' tokens were used today, and do not say so yet.
+    /// Returns the uses of legacy tokens that are yet to be recorded.
     pub const fn uses(&self) -> &TokenUses {
         &self.uses
     }
 
-    /// Who holds the token, if it is for one of these audiences and lives at `now`.
+    /// Verifies a token for one of these audiences at the time `now`.
     pub fn verify(
         &self,
         registry: &Registry,
@@ -174,7 +174,7 @@ impl Verifier {
         })
     }
 
-    /// What a token says that the server signed.
+    /// Verifies the signature and parses the claims.
     fn read(&self, token: &str) -> Result<SignedToken, TokenError> {
         let signed = Signed::parse(token)?;
         let kept = match signed.claimed_issuer() {
@@ -200,7 +200,7 @@ impl SignedToken {
         held.transpose().map(drop).map_err(TokenError::Time)
     }
 
-    /// Those of the wanted that it is for.
+    /// Returns the requested audiences that the token is valid for.
     fn audiences_of(&self, wanted: &[String]) -> Result<Vec<String>, TokenError> {
         let mut audiences = self.audiences.clone();
         audiences.retain(|audience| wanted.contains(audience));
@@ -216,7 +216,7 @@ impl SignedToken {
 
 fn bound_token(claims: &Claims) -> Result<SignedToken, TokenError> {
     let times = claims.times().map_err(|_| Incomplete)?;
-    // No token is asked for that holds for ever.
+    // Tokens from a TokenRequest always expire.
     times.expires.ok_or(Incomplete)?;
     let audiences = claims.audiences().map_err(|_| Incomplete)?;
     Ok(SignedToken {
@@ -226,8 +226,8 @@ fn bound_token(claims: &Claims) -> Result<SignedToken, TokenError> {
     })
 }
 
-/// Refuses a token whose account is not there, or is another of its name, in this tenant or
-/// in a former one of that name.
+/// Fails if the account does not exist, or is another of the same name, in this tenant or in a
+/// former one of the same name.
 fn check_account(registry: &Registry, account: &Account) -> Result<(), TokenError> {
     let life = registry.cache().space_state(&account.space);
     let same = |uid: &String| life.is_some_and(|life| *life.uid == **uid);
@@ -250,7 +250,7 @@ fn check_account(registry: &Registry, account: &Account) -> Result<(), TokenErro
     }
 }
 
-/// Whether what the token is bound to is there.
+/// Whether the object that the token is bound to exists.
 fn binding_exists(registry: &Registry, account: &Account, token: &str) -> bool {
     let find = |resource, name: &str| registry.cached(&address(account, resource, name));
     match &account.bound {
@@ -264,12 +264,12 @@ fn binding_exists(registry: &Registry, account: &Account, token: &str) -> bool {
     }
 }
 
-/// Whether it is the object with this UID, and stays.
+/// Whether the object has this UID and is not being deleted.
 fn is(object: &Stored, uid: &str) -> bool {
     object.uid() == Some(uid) && !object.is_terminating()
 }
 
-/// Whether the secret holds this very token.
+/// Whether the Secret stores this token.
 fn holds(secret: &Stored, token: &str) -> bool {
     let tree = secret.tree();
     let kept = tree.get("data").and_then(|data| data.get(TOKEN_KEY));
@@ -282,7 +282,7 @@ fn holds(secret: &Stored, token: &str) -> bool {
                 .get("kubernetes.io/legacy-token-invalid-since")
         })
         .and_then(Value::as_str);
-    // By their digests, so that the time it takes tells nothing about the token.
+    // Comparing digests leaks nothing about the token through timing.
     let same =
         digest(&SHA256, kept.as_bytes()).as_ref() == digest(&SHA256, encoded.as_bytes()).as_ref();
     same && invalid.is_none_or(str::is_empty) && !secret.is_terminating()
