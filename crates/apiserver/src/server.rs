@@ -1,4 +1,4 @@
-//! A server: what it is made of, and an end without loss.
+//! The server: its options, its listener and its graceful shutdown.
 
 mod connection;
 pub mod tls;
@@ -35,40 +35,39 @@ use crate::server::tls::Certificates;
 use crate::write::bootstrap_objects;
 use insula_cache::Feed;
 
-/// What a server is made of.
+/// The options of a server.
 pub struct Options {
-    /// Where it listens, bound already.
+    /// The bound listener.
     pub listener: std::net::TcpListener,
-    /// What it shows clients; whoever keeps a handle may replace it.
+    /// The server certificate, which can be replaced through a shared handle.
     pub certificates: Arc<Certificates>,
-    /// The CAs that client certificates are trusted from.
+    /// The trusted CAs of client certificates.
     pub client_cas: Vec<CertificateDer<'static>>,
-    /// Tokens that are trusted.
+    /// The static tokens.
     pub tokens: Option<TokenFile>,
-    /// Where they belong whose credential names no tenant; a tenant is made if it is not
-    /// there.
+    /// The space of credentials that name no tenant. A missing tenant is created.
     pub default_tenant: Option<Space>,
-    /// What all keys begin with.
+    /// The layout of the store's keys.
     pub layout: Layout,
     /// Signs and verifies tokens of service accounts.
     pub accounts: Option<Accounts>,
-    /// Who else's tokens are believed.
+    /// Verifies tokens of an OpenID Connect provider.
     pub provider: Option<Arc<Provider>>,
-    /// Seals continue tokens; servers that share a store share it.
+    /// The key of continue tokens, shared by the servers of a store.
     pub secret: Vec<u8>,
-    /// Where every request is written down, if anywhere.
+    /// The audit log, if any.
     pub audit: Option<audit::Sink>,
-    /// How much of everything, for one and for all.
+    /// The limits of the server.
     pub limits: Limits,
-    /// Where webhooks may be.
+    /// The settings of webhook calls.
     pub egress: egress::Settings,
-    /// What the server's certificate is verified with, in PEM, to be told to every namespace.
+    /// The CA of the server's certificate, in PEM, which is published to every namespace.
     pub root_ca: Option<String>,
-    /// Descriptions that OpenAPI documents are served with.
+    /// The descriptions in OpenAPI documents.
     pub descriptions: Option<Descriptions>,
 }
 
-/// A server that is ready to be told to serve.
+/// A server that is ready to serve.
 pub struct Server {
     listener: TcpListener,
     tls: TlsAcceptor,
@@ -76,20 +75,20 @@ pub struct Server {
     feed: Feed,
 }
 
-/// Why a server could not start, or stopped.
+/// The error of a server that could not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Its address could not be used.
+    /// The listener failed.
     #[error("cannot listen: {0}")]
     Listen(#[from] io::Error),
-    /// Its certificate, key or CAs cannot be used.
+    /// The certificate, key or CAs are unusable.
     #[error("the TLS settings cannot be used: {0}")]
     Tls(#[from] tls::Error),
     /// The store failed.
     #[error("the store cannot be read: {0}")]
     Store(#[from] insula_store::Error),
-    /// What every space needs could not be put into the store.
+    /// The bootstrap objects could not be created.
     #[error("the system space could not be prepared: {0}")]
     Bootstrap(String),
 }
@@ -98,7 +97,7 @@ pub enum Error {
 const GRACE: Duration = Duration::from_secs(10);
 
 impl Server {
-    /// Reads the store.
+    /// Loads the store into the cache and assembles the server.
     pub async fn start(store: Arc<dyn Store>, options: Options) -> Result<Self, Error> {
         let clients = Clients::new(&options.client_cas).map_err(tls::Error::from)?;
         let tls = tls::acceptor(options.certificates, clients.as_ref())?;
@@ -158,22 +157,22 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Its objects, for those who work in the same process.
+    /// Returns the registry, for controllers in the same process.
     pub fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.app.registry)
     }
 
-    /// What signs tokens of service accounts, if anything does, for the same.
+    /// Returns the issuer of service account tokens, for controllers in the same process.
     pub fn accounts(&self) -> Option<Arc<Accounts>> {
         self.app.accounts.clone()
     }
 
-    /// Serves until `stop` is done; `ready` is called when it answers.
+    /// Serves until `stop` completes. Calls `ready` when the server accepts requests.
     pub async fn serve(
         self,
         ready: impl FnOnce(),
@@ -203,8 +202,8 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => connect(stream, &tls, &app, &ending),
                     Err(error) => {
-                        // Out of file handles, most likely: others must end first.
-                        tracing::warn!(%error, "a connection could not be accepted");
+                        // Most likely out of file descriptors.
+                        tracing::warn!(%error, "connection not accepted");
                         app.connections.evict_oldest();
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
@@ -223,11 +222,11 @@ impl Server {
             provider.abort();
         }
         if tokio::time::timeout(GRACE, ending.all()).await.is_err() {
-            tracing::warn!("some requests did not end in time");
+            tracing::warn!("requests aborted at shutdown");
         }
         close_audit(&app).await;
         feed.abort();
-        // It holds the store until it is really over.
+        // The feed holds the store until its task has ended.
         if !feed.is_finished() {
             feed.await.ok();
         }
@@ -236,7 +235,7 @@ impl Server {
 }
 
 async fn prepare(app: &App) -> Result<(), Error> {
-    let failed = |refusal: crate::status::StatusError| Error::Bootstrap(refusal.to_string());
+    let failed = |error: crate::status::StatusError| Error::Bootstrap(error.to_string());
     let now = insula_kinds::time::now();
     bootstrap_objects::bootstrap(&app.registry, &now)
         .await
@@ -249,12 +248,12 @@ async fn prepare(app: &App) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whoever is answered from here on has outlived the time that requests have to end.
+/// Closes the audit log. Requests that end later have exceeded the shutdown period.
 async fn close_audit(app: &App) {
     let Some(audit) = &app.audit else {
         return;
     };
     if tokio::time::timeout(GRACE, audit.close()).await.is_err() {
-        tracing::error!("the end of the audit log could not be written in time");
+        tracing::error!("audit log not closed in time");
     }
 }

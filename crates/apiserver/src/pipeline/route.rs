@@ -1,4 +1,4 @@
-//! From a path to what it names. Nothing is looked up that belongs to a space.
+//! Routing: from a path to its target, without looking at any space.
 
 mod unserved;
 
@@ -12,30 +12,30 @@ use crate::registry::resource::Resource;
 use crate::request::negotiate::Asked;
 use crate::status::{Result, StatusError};
 
-/// What a request names.
+/// The route of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The spaces that the path names, if it names any.
     pub named: Option<Spaces>,
-    /// What is asked for there.
+    /// The target in these spaces.
     pub target: Target,
 }
 
-/// What is asked for.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Objects.
     Resource(ResourcePath),
-    /// Something about the server.
+    /// A document of the server.
     Document(Document),
 }
 
-/// Objects of a kind.
+/// The path of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourcePath {
-    /// Their kind.
+    /// The resource.
     pub kind: Resource,
-    /// What is to be done.
+    /// The verb.
     pub verb: Verb,
     /// The namespace in the path.
     pub namespace: Option<String>,
@@ -45,7 +45,7 @@ pub struct ResourcePath {
     pub subresource: Option<String>,
 }
 
-/// Something about the server.
+/// A document of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
     /// `/api`.
@@ -73,16 +73,16 @@ pub enum Document {
     Health(&'static str),
     /// `/metrics`.
     Metrics,
-    /// `/.well-known/openid-configuration`: who issues tokens of service accounts.
+    /// `/.well-known/openid-configuration`: the issuer of service account tokens.
     Issuer,
-    /// `/openid/v1/jwks`: what they are verified with.
+    /// `/openid/v1/jwks`: the keys of service account tokens.
     Keys,
     /// `/`.
     Index,
 }
 
 impl Document {
-    /// Every path that leads to one. What begins with a check's name is that check.
+    /// The paths of all documents. Paths below a health check are that check.
     pub const PATHS: [&'static str; 16] = [
         "/",
         "/api",
@@ -102,8 +102,8 @@ impl Document {
         "/openid/v1/jwks",
     ];
 
-    /// Whether anybody may read it, who they are or are not: probes have no credentials, and
-    /// neither have those who verify tokens that they were shown.
+    /// Whether the document is public: probes have no credentials, and neither have third
+    /// parties that verify tokens.
     pub const fn is_open(&self) -> bool {
         matches!(
             self,
@@ -111,7 +111,7 @@ impl Document {
         )
     }
 
-    /// Whether it has the schemas of kinds.
+    /// Whether the document contains the schemas of kinds.
     pub const fn has_schemas(&self) -> bool {
         matches!(
             self,
@@ -121,7 +121,7 @@ impl Document {
 }
 
 impl Target {
-    /// The objects that are asked for, if it is objects.
+    /// Returns the path of the requested objects, if the target is objects.
     pub const fn path(&self) -> Option<&ResourcePath> {
         match self {
             Self::Resource(path) => Some(path),
@@ -131,12 +131,12 @@ impl Target {
 }
 
 impl ResourcePath {
-    /// The kind's entry in the table.
+    /// Returns the kind's entry in the table.
     pub fn of(&self) -> &Kind {
         &self.kind
     }
 
-    /// What it asks about, for whoever decides in which form that is shown.
+    /// Returns the sort of response, for content negotiation.
     pub fn asked(&self) -> Asked {
         if self.kind.custom().is_some() {
             return Asked::Customs;
@@ -144,7 +144,7 @@ impl ResourcePath {
         let tabled = match self.subresource.as_deref() {
             None => !self.kind.columns.is_empty(),
             Some("scale") => true,
-            // Kubernetes has no rows for the status of these.
+            // Kubernetes has no table for the status of these.
             Some("status") => !matches!(
                 self.kind.kind.as_str(),
                 "APIService" | "CustomResourceDefinition" | "ResourceClaim"
@@ -172,8 +172,8 @@ pub fn route(method: &Method, path: &str, watch: bool) -> Result<Route> {
     }
 }
 
-/// The segments of a path. One slash may end it, but no segment inside is empty: if it were
-/// skipped, `/namespaces/{nothing}/pods` would be the namespace called `pods`.
+/// Splits a path into segments. A trailing slash is allowed, an empty segment is not: if it
+/// were skipped, `/namespaces//pods` would be the namespace `pods`.
 fn segments(path: &str) -> Result<Vec<String>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -183,7 +183,7 @@ fn segments(path: &str) -> Result<Vec<String>> {
     path.split('/').map(decode).collect()
 }
 
-/// A path below a server prefix names that space, and may say so once more but no other.
+/// Adds the space of a server prefix to a route, which must not name another space.
 fn inside(route: Route, prefix: Space) -> Result<Route> {
     match &route.named {
         None => {}
@@ -196,7 +196,7 @@ fn inside(route: Route, prefix: Space) -> Result<Route> {
     })
 }
 
-/// The path without a server prefix: what roles call it.
+/// Returns the path without a server prefix, as roles name it.
 pub fn below_prefix(path: &str) -> &str {
     let Some((_, rest)) = path
         .strip_prefix("/tenants/")
@@ -254,7 +254,7 @@ fn resources(group: &str, version: &str) -> Result<Document> {
     })
 }
 
-/// Groups that Kubernetes itself has answer for all of their paths.
+/// Returns the error of an unknown version. It differs for built-in groups.
 fn no_such_version(group: &str) -> StatusError {
     match kinds().has_group(group) {
         true => StatusError::no_such_resource(),
@@ -300,13 +300,13 @@ fn resource(
     })
 }
 
-/// Whether users can define kinds of this group: what is there depends on the space.
+/// Whether the group may have custom resources, which depend on the space.
 fn is_custom(group: &str) -> bool {
     group.contains('.')
 }
 
-/// Whether the group has a resource that is called `tenants`, with this subresource. Users
-/// may define one with any of those that they can define.
+/// Whether the group has a resource `tenants` with this subresource. A custom resource may
+/// have any custom subresource.
 fn tenants_have(group: &str, version: &str, subresource: &str) -> bool {
     if is_custom(group) && !kinds().serves(group, version) {
         return matches!(subresource, "status" | "scale");
@@ -316,7 +316,7 @@ fn tenants_have(group: &str, version: &str, subresource: &str) -> bool {
     tenants.is_some_and(|kind| kind.subresource(subresource).is_some())
 }
 
-/// What the segments after group and version say, whatever kinds there are.
+/// The parsed segments after group and version, regardless of the known kinds.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape<'a> {
     named: Option<Spaces>,
@@ -327,8 +327,8 @@ struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// `below_tenants` says whether the group has a resource that is called `tenants` with
-    /// such a subresource.
+    /// Parses the segments. `below_tenants` returns whether the group has a resource `tenants`
+    /// with a subresource.
     fn read(
         group: &str,
         segments: &[&'a str],
@@ -352,7 +352,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// `tenants/{t}/…` names a space, unless it is the path of an object called `tenants`.
+/// Takes `tenants/{t}/…`, which names a space unless it is a path of the resource `tenants`.
 fn take_space<'a, 'b>(
     segments: &'b [&'a str],
     below_tenants: &dyn Fn(&str) -> bool,
@@ -375,7 +375,7 @@ fn take_space<'a, 'b>(
     Ok((Some(Spaces::One(space)), rest))
 }
 
-/// `namespaces/{n}/…` names a namespace, unless it is the path of the namespace itself.
+/// Takes `namespaces/{n}/…`, which names a namespace unless it is the namespace's own path.
 fn take_namespace<'a, 'b>(
     group: &str,
     segments: &'b [&'a str],
@@ -401,7 +401,7 @@ fn verb(method: &Method, named: bool, watch: bool) -> Result<Verb> {
     })
 }
 
-/// Whether the kind serves this at all.
+/// Fails if the kind does not serve the path and verb.
 fn check(path: &ResourcePath, named: Option<&Spaces>) -> Result<()> {
     let kind = path.of();
     if path.namespace.is_some() && !kind.namespaced() {
@@ -434,7 +434,7 @@ fn check(path: &ResourcePath, named: Option<&Spaces>) -> Result<()> {
     Ok(())
 }
 
-/// A segment as text. One that holds a slash once decoded names nothing.
+/// Decodes a segment. One that contains a slash once decoded is rejected.
 fn decode(segment: &str) -> Result<String> {
     if segment.is_empty() {
         return Err(StatusError::no_such_path());
@@ -451,10 +451,10 @@ fn decode(segment: &str) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// The kinds of other groups are made while the server runs, so what counts is the
-    /// grammar: here a group has `tenants` of its own, with a status and a scale.
+    /// Custom resources depend on the space, so only the grammar is tested: here a group has
+    /// its own `tenants`, with a status and a scale.
     #[test]
-    fn a_resource_of_another_group_may_be_called_tenants() {
+    fn resource_of_another_group_may_be_named_tenants() {
         let below = |name: &str| matches!(name, "status" | "scale");
         let t1 = Some(Spaces::One(Space::parse("t1").unwrap()));
         let shape = |named: &Option<Spaces>, namespace, name, subresource| Shape {

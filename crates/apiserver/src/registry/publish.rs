@@ -1,13 +1,13 @@
-//! Definitions that the system publishes, as tenants see them: objects of their own spaces,
-//! which they can read and cannot change.
+//! Published definitions: custom resource definitions of the system that tenants see as
+//! read-only objects of their own spaces.
 //!
-//! They are stored once. A tenant that has a definition of the same name sees its own.
+//! They are stored once. A tenant with a definition of the same name sees its own.
 //!
 //! ```text
-//! overlay     as they change, beside the tenant's own
-//! sharing     which tenants are meant by who looks at the objects of all
+//! overlay     watches of published and own definitions
+//! sharing     which tenants a list of all spaces includes
 //! holders     which tenants have objects
-//! rules       what tenants may not do to them, and the system not while they are used
+//! rules       what tenants must not change, and the system not while tenants have objects
 //! ```
 
 mod holders;
@@ -32,12 +32,12 @@ use crate::registry::{Address, Registry};
 use insula_cache::is_published;
 use insula_cache::{Cache, Lost, Stored};
 
-/// Whether the system may show objects of this kind in this space.
+/// Whether published objects of this kind are visible in this space.
 pub fn concerns(kind: &Resource, space: &Space) -> bool {
     kind.is(insula_cache::definitions()) && !space.is_system()
 }
 
-/// The published definition that is seen at an address where nothing is stored.
+/// Returns the published definition at an address without a stored object.
 pub fn find(registry: &Registry, address: &Address) -> Option<Arc<Stored>> {
     if !concerns(&address.kind, &address.space) {
         return None;
@@ -48,14 +48,14 @@ pub fn find(registry: &Registry, address: &Address) -> Option<Arc<Stored>> {
 }
 
 impl Registry {
-    /// The object that is seen at an address, as the cache has it: what is stored there, what
-    /// every space has there, or what the system publishes.
+    /// Returns the object at an address from the cache: the stored, the built-in or the
+    /// published one.
     pub fn seen(&self, address: &Address) -> Option<Arc<Stored>> {
         self.cached(address).or_else(|| find(self, address))
     }
 }
 
-/// The definitions that a tenant sees, as they were right after `revision`, in key order.
+/// Returns the definitions that a tenant sees as of `revision`, in key order.
 pub fn at(cache: &Cache, space: &Space, revision: Revision) -> Result<Vec<Arc<Stored>>, Lost> {
     let system = cache.collection(insula_cache::definitions(), &Space::System);
     let mut all = match cache.find(insula_cache::definitions(), space) {
@@ -73,14 +73,14 @@ pub fn at(cache: &Cache, space: &Space, revision: Revision) -> Result<Vec<Arc<St
     Ok(all)
 }
 
-/// Whether the tenant itself has this definition.
+/// Whether the definition is the tenant's own.
 pub fn is_own(registry: &Registry, space: &Space, definition: &Stored) -> bool {
     let own = registry.cached(&definition_address(space, definition.name()));
     own.is_some_and(|own| own.uid() == definition.uid())
 }
 
-/// A definition of the system as an object of a tenant's space: the same but for where it is.
-/// Definitions are large and tenants many, so the text is not read, only added to.
+/// Returns a definition of the system as an object of a tenant's space. Definitions are large
+/// and tenants many, so the JSON is edited in place instead of parsed.
 pub(crate) fn shown(definition: &Stored, space: &Space) -> Arc<Stored> {
     const MARK: &[u8] = br#""selfLink":""#;
     let body = &definition.body();
@@ -90,7 +90,7 @@ pub(crate) fn shown(definition: &Stored, space: &Space) -> Arc<Stored> {
         r#""tenant":"{tenant}","selfLink":"{}","#,
         address.self_link()
     );
-    // Nothing but names comes before it, and they have no quotes.
+    // Only names precede it, and they contain no quotes.
     let link = memmem::find(body, MARK);
     let (start, end) = match link {
         Some(start) => {
@@ -114,7 +114,7 @@ mod tests {
     const SYSTEM: &str = r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"foos.ex.io","selfLink":"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/foos.ex.io","uid":"u-1","annotations":{"multi-tenancy.k8s.io/published":"true","a":"\"selfLink\":\"x\","}},"spec":{}}"#;
 
     #[test]
-    fn a_published_definition_differs_in_nothing_but_its_place() {
+    fn published_definition_differs_only_in_tenant_and_self_link() {
         let system = Stored::new("foos.ex.io".into(), Revision::new(7), SYSTEM.as_bytes());
         let tenant = Space::parse("t1").unwrap();
         let (mut seen, mut wanted) = (shown(&system, &tenant).tree(), system.tree());

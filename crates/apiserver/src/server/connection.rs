@@ -1,4 +1,4 @@
-//! One connection: TLS, the bounds of HTTP, and an end in time.
+//! A connection: its TLS handshake, its HTTP limits and its timeouts.
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -25,23 +25,23 @@ use crate::flow_control::Connections;
 use crate::handler::{self, App, Source};
 use crate::server::websocket;
 
-/// What tells all connections to end, and knows when they have.
+/// Signals the shutdown to all connections, and knows when they have ended.
 #[derive(Debug, Default)]
 pub struct Ending(watch::Sender<()>);
 
-/// A body, and the request that it answers.
+/// A response body, and the request in flight that it belongs to.
 pub struct Sent {
     body: Body,
     in_flight: InFlight,
     endless: bool,
 }
 
-/// How long a connection that is asked to end may take to do so.
+/// How long a connection may take to drain.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves one connection, in a task of its own, if there is room for it.
 pub fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, ending: &Ending) {
-    let Some(connection_handle) = app.connections.accept() else {
+    let Some(connection_entry) = app.connections.accept() else {
         return;
     };
     let (tls, app, shutdown) = (tls.clone(), Arc::clone(app), ending.0.subscribe());
@@ -50,21 +50,21 @@ pub fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, ending: &En
         stream.set_nodelay(true).ok();
         let handshake = tokio::select! {
             handshake = tokio::time::timeout(limits.handshake, tls.accept(stream)) => handshake,
-            () = connection_handle.evicted() => return,
+            () = connection_entry.evicted() => return,
         };
         match handshake {
             Ok(Ok(stream)) => {
-                connection_handle.handshake_done();
-                serve(stream, &app, &connection_handle, shutdown).await;
+                connection_entry.handshake_done();
+                serve(stream, &app, &connection_entry, shutdown).await;
             }
-            Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+            Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
             Err(_) => app.connections.count_too_slow(),
         }
     });
 }
 
 impl Ending {
-    /// Tells every connection to end after what is under way, and waits until all have.
+    /// Drains every connection, and waits until all have ended.
     pub async fn all(self) {
         self.0.send(()).ok();
         self.0.closed().await;
@@ -74,7 +74,7 @@ impl Ending {
 async fn serve(
     stream: TlsStream<TcpStream>,
     app: &Arc<App>,
-    connection_handle: &Arc<TrackedConnection>,
+    connection_entry: &Arc<TrackedConnection>,
     mut shutdown: watch::Receiver<()>,
 ) {
     let shown = stream.get_ref().1.peer_certificates();
@@ -85,13 +85,13 @@ async fn serve(
     };
     let from = Arc::new(Source {
         peer,
-        connection: Arc::clone(connection_handle),
+        connection: Arc::clone(connection_entry),
     });
     let switched = Arc::new(Mutex::new(None));
     let service = service_fn(|mut request| {
         let (app, from) = (Arc::clone(app), Arc::clone(&from));
         let switched = Arc::clone(&switched);
-        let in_flight = connection_handle.begin();
+        let in_flight = connection_entry.begin();
         async move {
             let upgrade = websocket::UpgradeRequest::of(&mut request);
             let mut response = handler::serve(&app, &from, request).await;
@@ -106,24 +106,24 @@ async fn serve(
     let builder = builder(&app.limits.connections);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    let mut next_check = pin!(tokio::time::sleep_until(first_check(connection_handle)));
+    let mut next_check = pin!(tokio::time::sleep_until(first_check(connection_entry)));
     let mut ends = false;
     loop {
         tokio::select! {
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended");
+                    tracing::debug!(%error, "connection closed");
                 }
                 break;
             }
-            () = connection_handle.evicted() => return,
+            () = connection_entry.evicted() => return,
             _ = shutdown.changed(), if !ends => {
                 ends = true;
                 connection.as_mut().graceful_shutdown();
             }
             () = next_check.as_mut() => {
                 let now = Instant::now();
-                match connection_handle.check_timeouts(now) {
+                match connection_entry.check_timeouts(now) {
                     ConnectionAction::CheckAgain(until) => next_check.as_mut().reset(until),
                     ConnectionAction::Drain if !ends => {
                         ends = true;
@@ -143,37 +143,33 @@ async fn serve(
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    send_frames(frames, connection_handle).await;
+    send_frames(frames, connection_entry).await;
 }
 
-/// Sends the frames that HTTP has made way for, if it has. They end with their watch, which
-/// ends with the server.
-async fn send_frames(
-    frames: Option<websocket::Frames>,
-    connection_handle: &Arc<TrackedConnection>,
-) {
+/// Sends the frames of a watch after the upgrade to WebSocket, if there was one. They end with
+/// the watch, which ends with the server.
+async fn send_frames(frames: Option<websocket::Frames>, connection_entry: &Arc<TrackedConnection>) {
     let Some(frames) = frames else {
         return;
     };
     tokio::select! {
         () = frames.send() => {}
-        () = connection_handle.evicted() => {}
+        () = connection_entry.evicted() => {}
     }
 }
 
-fn first_check(connection_handle: &TrackedConnection) -> Instant {
+fn first_check(connection_entry: &TrackedConnection) -> Instant {
     let now = Instant::now();
-    match connection_handle.check_timeouts(now) {
+    match connection_entry.check_timeouts(now) {
         ConnectionAction::CheckAgain(until) => until,
         ConnectionAction::Drain | ConnectionAction::Abort => now,
     }
 }
 
-/// What HTTP allows on a connection.
+/// Returns the HTTP settings of a connection.
 ///
-/// Streams that the client resets before they are looked at, frames that continue headers,
-/// empty frames of data and streams that are reset because of errors are bounded by h2 itself;
-/// its defaults are said here where they matter, so that nobody has to trust them.
+/// Rapid resets, continuation frames, empty data frames and error resets are limited by h2
+/// itself. The defaults that matter are set here explicitly.
 fn builder(limits: &Connections) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
@@ -181,7 +177,7 @@ fn builder(limits: &Connections) -> auto::Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .header_read_timeout(limits.headers)
         .max_headers(limits.header_count)
-        // Headers must fit into it.
+        // The headers must fit into this buffer.
         .max_buf_size((limits.header_bytes as usize).max(8192));
     builder
         .http2()
@@ -218,8 +214,8 @@ impl http_body::Body for Sent {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if !self.endless {
-            // Asked for more, so the client takes it; while the body waits for its turn, it
-            // is not the client who is slow.
+            // The body is polled only when the client reads. While it waits for a time slice,
+            // the client is not slow.
             self.in_flight.progress();
         }
         polled

@@ -1,4 +1,4 @@
-//! TLS: what the server shows, and what it asks of clients.
+//! The TLS configuration of the server.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,28 +13,28 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::pipeline::client_certificates::{Clients, InvalidCa};
 
-/// What the server shows clients. It can be replaced while the server runs: connections
-/// that are open go on, and those that come see the new one.
+/// The server certificate. It can be replaced while the server runs: open connections stay,
+/// and new ones see the new certificate.
 pub struct Certificates {
     shown: RwLock<Arc<CertifiedKey>>,
 }
 
-/// Why something cannot be used for TLS.
+/// The error of unusable TLS settings.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The certificate to show, or its key.
+    /// An unusable certificate or key.
     #[error("the certificate and its key cannot be used: {0}")]
     Certificate(#[source] rustls::Error),
-    /// A CA for clients.
+    /// An unusable CA of client certificates.
     #[error(transparent)]
     ClientCa(#[from] InvalidCa),
-    /// The rest.
+    /// Another TLS error.
     #[error("TLS cannot be set up: {0}")]
     Setup(#[source] rustls::Error),
 }
 
 impl Certificates {
-    /// Shows this chain, leaf first, with the key of the leaf.
+    /// Uses this chain, leaf first, with the key of the leaf.
     pub fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -43,7 +43,7 @@ impl Certificates {
         Ok(Self { shown })
     }
 
-    /// Shows another from now on; if it cannot be used, the old one stays.
+    /// Replaces the certificate. If the new one is unusable, the old one stays.
     pub fn replace(
         &self,
         chain: Vec<CertificateDer<'static>>,
@@ -54,7 +54,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// What is shown now, leaf first.
+    /// Returns the current chain, leaf first.
     pub fn chain(&self) -> Vec<CertificateDer<'static>> {
         self.current().cert.clone()
     }
@@ -77,8 +77,8 @@ impl fmt::Debug for Certificates {
     }
 }
 
-/// Accepts connections: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1. Clients may show a
-/// certificate; what it is worth is asked afterwards, with [`Clients::judge`].
+/// Returns an acceptor for TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1. Client certificates are
+/// optional and verified after the handshake, with [`Clients::verify`].
 pub fn acceptor(
     certificates: Arc<Certificates>,
     clients: Option<&Clients>,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_does_not_belong_together_is_refused_and_the_old_one_stays() {
+    fn mismatched_certificate_and_key_are_rejected_and_the_old_pair_stays() {
         let (first, second) = (pair(), pair());
         let certificates = Certificates::new(first.0.clone(), first.1.clone_key()).unwrap();
         for (chain, key) in [

@@ -1,4 +1,4 @@
-//! Watches over WebSocket, one event in each frame: what browsers can follow.
+//! Watches over WebSocket for browsers, one event per frame.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,28 +15,28 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 
 use crate::codec::body::Body;
 
-/// A request that asks for frames, if its answer is a watch.
+/// A request to upgrade to WebSocket, which is granted for watches.
 pub struct UpgradeRequest {
     accept: HeaderValue,
     upgrade: OnUpgrade,
 }
 
-/// A watch whose events are sent as frames, once the connection is theirs.
+/// A watch that sends its events as frames after the upgrade.
 pub struct Frames {
     upgrade: OnUpgrade,
     body: Body,
-    /// Messages that begin with their length, not lines.
+    /// Whether events are length-prefixed messages instead of lines.
     sized: bool,
 }
 
-/// What a client says on a watch.
+/// A message of the client.
 #[derive(Debug, PartialEq, Eq)]
 enum ClientMessage {
-    /// Something that wants no answer.
+    /// No message that needs a reply.
     Nothing,
-    /// It asks whether anybody is there.
+    /// A ping.
     Ping(Vec<u8>),
-    /// It has gone, or says what cannot be understood.
+    /// A close, or a malformed frame.
     End,
 }
 
@@ -46,16 +46,16 @@ const CLOSE: u8 = 0x8;
 const PING: u8 = 0x9;
 const PONG: u8 = 0xa;
 
-/// The last of the frames of a message, and the only one: there are no others here.
+/// The bit of the final frame of a message. Every message here has one frame.
 const FIN: u8 = 0x80;
 
-/// Clients have nothing to say on a watch: more than this is somebody else's protocol.
+/// The most bytes of a client's frame: clients send only control frames on a watch.
 const MAX_FRAME_BYTES: usize = 4 << 10;
 
 type Upgraded = TokioIo<hyper::upgrade::Upgraded>;
 
 impl UpgradeRequest {
-    /// What the request asks for, if it asks for frames.
+    /// Returns the upgrade that a request asks for, if any.
     pub fn of<B>(request: &mut Request<B>) -> Option<Self> {
         let headers = request.headers();
         let asks = has(headers, &CONNECTION, "upgrade")
@@ -70,7 +70,7 @@ impl UpgradeRequest {
         })
     }
 
-    /// A watch becomes frames; every other answer stays as it is.
+    /// Switches a watch to WebSocket. Other responses are unchanged.
     pub fn switch(self, response: Response<Body>) -> (Response<Body>, Option<Frames>) {
         if response.status() != StatusCode::OK || !response.body().is_endless() {
             return (response, None);
@@ -125,7 +125,7 @@ impl Frames {
     }
 }
 
-/// Writes every event of a piece; whether it could be done.
+/// Writes every event of a chunk. Returns whether that succeeded.
 async fn write_events(writer: &mut WriteHalf<Upgraded>, mut piece: Bytes, sized: bool) -> bool {
     let kind = if sized { BINARY } else { TEXT };
     while let Some(event) = next_event(&mut piece, sized) {
@@ -136,7 +136,7 @@ async fn write_events(writer: &mut WriteHalf<Upgraded>, mut piece: Bytes, sized:
     writer.flush().await.is_ok()
 }
 
-/// The next event of a piece, which has whole ones only.
+/// Takes the next event of a chunk, which has whole events only.
 fn next_event(piece: &mut Bytes, sized: bool) -> Option<Bytes> {
     if piece.is_empty() {
         return None;
@@ -150,7 +150,7 @@ fn next_event(piece: &mut Bytes, sized: bool) -> Option<Bytes> {
     Some(piece.split_to(end))
 }
 
-/// Answers what the client said; whether there is somebody to go on for.
+/// Replies to the client's messages. Returns whether the connection stays open.
 async fn answer(writer: &mut WriteHalf<Upgraded>, said: &mut BytesMut) -> bool {
     loop {
         match parse_message(said) {
@@ -169,7 +169,7 @@ async fn answer(writer: &mut WriteHalf<Upgraded>, said: &mut BytesMut) -> bool {
     }
 }
 
-/// The next thing of what was said that wants an answer.
+/// Takes the next message that needs a reply.
 fn parse_message(said: &mut BytesMut) -> ClientMessage {
     loop {
         let &[first, second, ..] = &said[..] else {
@@ -182,7 +182,7 @@ fn parse_message(said: &mut BytesMut) -> ClientMessage {
             127 => return ClientMessage::End,
             short => (short, 2),
         };
-        // Clients mask what they say.
+        // Frames of clients must be masked.
         if second & 0x80 == 0 || length > MAX_FRAME_BYTES {
             return ClientMessage::End;
         }
@@ -202,13 +202,13 @@ fn parse_message(said: &mut BytesMut) -> ClientMessage {
     }
 }
 
-/// Writes a frame; whether it could be done.
+/// Writes a frame. Returns whether that succeeded.
 async fn write(writer: &mut WriteHalf<Upgraded>, kind: u8, payload: &[u8]) -> bool {
     let head = head(kind, payload.len());
     writer.write_all(&head).await.is_ok() && writer.write_all(payload).await.is_ok()
 }
 
-/// What a frame begins with.
+/// Returns the header of a frame.
 fn head(kind: u8, length: usize) -> Vec<u8> {
     let mut head = vec![FIN | kind];
     match (u8::try_from(length), u16::try_from(length)) {
@@ -225,7 +225,7 @@ fn head(kind: u8, length: usize) -> Vec<u8> {
     head
 }
 
-/// The proof that the server has understood.
+/// Returns the value of `Sec-WebSocket-Accept`.
 fn accept(key: &[u8]) -> String {
     const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     let mut digest = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
@@ -242,8 +242,8 @@ fn has(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
     tokens.any(|token| token.trim().eq_ignore_ascii_case(wanted))
 }
 
-/// Whether it is no page of somebody else's that asks. Browsers show certificates to whatever
-/// server a page names, and let pages read frames of any.
+/// Whether the request has no foreign `Origin`. Browsers send client certificates to every
+/// server that a page names, and let the page read the frames.
 fn is_own(headers: &HeaderMap, uri: &Uri) -> bool {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(origin) = text(ORIGIN) else {
@@ -260,13 +260,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_proof_is_that_of_the_standard() {
+    fn accept_value_is_that_of_the_rfc() {
         let proof = accept(b"dGhlIHNhbXBsZSBub25jZQ==");
         assert_eq!(proof, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 
     #[test]
-    fn the_length_takes_as_many_bytes_as_it_needs() {
+    fn frame_header_has_the_shortest_length_encoding() {
         for (length, wanted) in [
             (0, &[0x81, 0][..]),
             (125, &[0x81, 125]),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_say_is_understood_or_ends_it() {
+    fn client_frames_are_parsed_or_close_the_connection() {
         let mask = [1, 2, 3, 4];
         let ping = [0x89, 0x82, 1, 2, 3, 4, b'h' ^ mask[0], b'i' ^ mask[1]];
         let text = [0x81, 0x81, 1, 2, 3, 4, 0];
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_others_are_not_answered_in_frames() {
+    fn foreign_origins_are_not_upgraded() {
         for (origin, own) in [
             (None, true),
             (Some("https://server:6443"), true),

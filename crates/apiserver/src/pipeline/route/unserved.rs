@@ -1,5 +1,5 @@
-//! What a path would be about if something served it: what is asked of those who may not
-//! even learn that nothing does.
+//! The attributes of a path that is not served. The caller must be authorized for it before
+//! it learns that it gets a 404.
 
 use http::Method;
 use insula_access::rbac::ResourceAttributes;
@@ -9,16 +9,16 @@ use super::{ResourcePath, Shape, check, segments, tenants_have};
 use crate::registry::apis::Apis;
 use crate::status::{Result, StatusError};
 
-/// A request that names nothing.
+/// A request for a path that is not served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unserved {
-    /// The spaces that its path names, if it names any.
+    /// The spaces that the path names, if any.
     pub named: Option<Spaces>,
-    /// The objects that it would be about; none if it has not the form of such a path.
+    /// The objects that the path would name; `None` if it is no resource path.
     pub objects: Option<Objects>,
 }
 
-/// Objects of a kind that nobody knows, or in a form that is not served.
+/// Objects of an unknown resource, or of an unserved version or subresource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Objects {
     verb: &'static str,
@@ -31,7 +31,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// The path to objects of a kind that users define, if the space serves such a one.
+    /// Returns the path of custom objects, if the space serves the resource.
     pub fn defined(&self, apis: &Apis, named: Option<&Spaces>) -> Option<Result<ResourcePath>> {
         let kind = apis.find(&self.group, &self.version, &self.resource)?;
         let path = Verb::parse(self.verb).map(|verb| ResourcePath {
@@ -45,7 +45,7 @@ impl Objects {
         Some(path.and_then(|path| check(&path, named).map(|()| path)))
     }
 
-    /// What it is to a policy.
+    /// Returns the RBAC attributes.
     pub fn attributes(&self) -> ResourceAttributes<'_> {
         ResourceAttributes {
             verb: self.verb,
@@ -58,7 +58,7 @@ impl Objects {
     }
 }
 
-/// Reads what it can of a request that names nothing.
+/// Parses a request for a path that is not served.
 pub fn unserved(method: &Method, path: &str, watch: bool) -> Unserved {
     let Ok(segments) = segments(path) else {
         return Unserved::default();
@@ -108,7 +108,7 @@ fn objects(
     Some((shape.named, objects))
 }
 
-/// What Kubernetes takes the method for, on one object or on many.
+/// Returns the verb of a method, on one object or on a collection.
 fn verb(method: &Method, named: bool, watch: bool) -> &'static str {
     match (method.as_str(), named) {
         ("GET" | "HEAD", _) if watch => "watch",

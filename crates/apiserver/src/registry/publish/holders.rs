@@ -1,4 +1,4 @@
-//! Which tenants have objects of what the system publishes.
+//! The tenants that have objects of a published definition.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use crate::registry::Registry;
 use crate::registry::apis::definition_address;
 use insula_cache::CollectionKey;
 
-/// Tenants, and how many objects of a definition of the system each has.
+/// The tenants with objects of a published definition, and the number of objects of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holders(Vec<(Space, usize)>);
 
-/// How many tenants are named.
+/// The most tenants that a message names.
 const NAMED: usize = 3;
 
 impl Holders {
-    /// Of the definition with this name, as the cache has it.
+    /// Counts the objects of the definition with this name, in the cache.
     pub fn of(registry: &Registry, definition: &str) -> Self {
         let Some((resource, group)) = definition.split_once('.') else {
             return Self(Vec::new());
@@ -63,7 +63,7 @@ impl fmt::Display for Holders {
     }
 }
 
-/// So many things.
+/// A count and its noun.
 pub struct Count(pub usize, pub &'static str);
 
 impl fmt::Display for Count {
@@ -74,8 +74,8 @@ impl fmt::Display for Count {
     }
 }
 
-/// How many objects of the system's definition of this name a tenant has. If its own is
-/// established, they are that one's.
+/// Returns the number of a tenant's objects of the published definition with this name. It is
+/// zero if the tenant's own definition is established.
 pub fn held(registry: &Registry, space: &Space, definition: &str) -> usize {
     let mark = definition.split_once('.');
     let mark = mark.map(|(resource, group)| CollectionKey::Custom { group, resource });

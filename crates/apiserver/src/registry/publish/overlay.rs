@@ -1,4 +1,4 @@
-//! Definitions as a tenant sees them change: its own log and the system's, as one.
+//! The merged event log of a tenant's own definitions and the published ones.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use super::shown;
 use insula_cache::is_published;
 use insula_cache::{Cache, Change, Collection, Cursor, Event, Lost, Stored};
 
-/// The system's log beside a tenant's.
+/// The event log of the system's definitions, merged with a tenant's.
 ///
-/// A change to a definition of the system is one to the tenant's view if it is published and
-/// the tenant has none of that name; a tenant's own comes about in place of what was seen
-/// before. Both questions are about the moment of the change, which the logs remember.
+/// The tenant sees a change of a system definition if that is published and the tenant has
+/// none of the same name. A tenant's own definition replaces the published one. Both are
+/// decided as of the revision of the change, from the logs.
 #[derive(Debug)]
 pub struct Overlay {
     space: Space,
@@ -22,8 +22,7 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// What happened after `revision` to the definitions that the system publishes to a
-    /// tenant, whose own are `own`.
+    /// Starts after `revision`, for a tenant with the definitions `own`.
     pub fn after(
         cache: &Cache,
         space: &Space,
@@ -39,19 +38,18 @@ impl Overlay {
         })
     }
 
-    /// Is notified when something happens to definitions of the system.
+    /// Returns the system's definitions, to be notified of changes.
     pub fn system(&self) -> &Arc<Collection> {
         &self.system
     }
 
-    /// Whether one log has more than everything that happened up to `applied`: until the
-    /// other has it too, nobody knows what comes first.
+    /// Whether a log has events after `applied`. Their order is unknown until both logs have
+    /// reached that revision.
     pub fn is_ahead(&self, applied: Revision) -> bool {
         self.own.last().max(self.system.last()) > applied
     }
 
-    /// Moves to `events` what the tenant sees happen since the cursors, up to `applied`. Up
-    /// to there both logs are whole.
+    /// Appends the events that the tenant sees up to `applied`, where both logs are complete.
     pub fn read_on(
         &mut self,
         own: &mut Cursor,
@@ -72,7 +70,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// What a change of the system's is to the tenant.
+    /// Converts an event of the system's log to the tenant's view.
     fn of_system(&self, event: &Event) -> Result<Option<Arc<Event>>, Lost> {
         let before = event
             .before
@@ -95,8 +93,8 @@ impl Overlay {
         Ok(Some(Arc::new(Event::new(at, change, object, before))))
     }
 
-    /// What a change of the tenant's own is to the tenant, which may have seen the system's
-    /// before, or see it from now on.
+    /// Converts an event of the tenant's log, which may replace or reveal a published
+    /// definition.
     fn of_tenant(&self, event: Arc<Event>) -> Result<Arc<Event>, Lost> {
         if event.change == Change::Modified {
             return Ok(event);
@@ -109,8 +107,8 @@ impl Overlay {
         };
         let (object, before): (_, Arc<Stored>) = match event.before.clone() {
             None => (Arc::clone(&event.object), behind),
-            // Told at the revision at which it is seen again: whoever goes on watching from
-            // an event must not be led back to what came before it.
+            // Has the revision of the change: a watch that resumes from an event must not see
+            // an older revision.
             Some(own) => (Arc::new(behind.deleted(at)), own),
         };
         let event = Event::new(at, Change::Modified, object, Some(before));

@@ -1,4 +1,4 @@
-//! What may not happen to definitions that are published.
+//! The restrictions on changes of published definitions.
 
 use insula_core::Revision;
 use insula_kinds::{FieldError, Kind, Object, Value, kinds};
@@ -12,20 +12,20 @@ use crate::status::{Result, StatusError};
 use insula_cache::{PUBLISHED, is_published};
 use insula_cache::{Stored, without_revision};
 
-/// What somebody tried to do to what a tenant does not have itself.
+/// The attempted operation on an object that is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Change it.
+    /// An update or patch.
     Change,
-    /// Delete it.
+    /// A deletion.
     Delete,
 }
 
-/// Groups that are the server's own, with everything below them.
+/// The reserved groups of the server, including their subdomains.
 const OURS: [&str; 3] = ["multi-tenancy.k8s.io", "insula.dev", "insula.io"];
 
-/// Why something cannot be done to an object that is not stored: it is not there, or it is
-/// the system's.
+/// Returns the error of an operation on an object that is not stored: it does not exist, or
+/// it is a published one.
 pub fn absent(registry: &Registry, kind: &Kind, address: &Address, act: Act) -> StatusError {
     let name = &address.name;
     if find(registry, address).is_none() {
@@ -41,19 +41,19 @@ pub fn absent(registry: &Registry, kind: &Kind, address: &Address, act: Act) -> 
     StatusError::not_allowed(kind, name, why)
 }
 
-/// Refuses a new definition that must not come about, whatever else is right about it.
+/// Checks whether a new definition may be created.
 pub async fn admit(registry: &Registry, address: &Address, object: &Object) -> Result<()> {
     if !address.kind.is(insula_cache::definitions()) {
         return Ok(());
     }
-    refuse_our_groups(address, object)?;
+    check_group(address, object)?;
     if address.space.is_system() {
         return Ok(());
     }
     registry.catch_up().await?;
     match held(registry, &address.space, &address.name) {
         0 => Ok(()),
-        // What a former definition of the tenant's own left behind is in nobody's way.
+        // Objects that remain of a former definition of the tenant do no harm.
         _ if find(registry, address).is_none() => Ok(()),
         count => {
             let why = format!(
@@ -66,13 +66,13 @@ pub async fn admit(registry: &Registry, address: &Address, object: &Object) -> R
     }
 }
 
-/// What the server itself serves cannot be defined, and neither can what it may come to serve.
-fn refuse_our_groups(address: &Address, object: &Object) -> Result<()> {
+/// Fails for groups that the server serves or reserves.
+fn check_group(address: &Address, object: &Object) -> Result<()> {
     let spec = object.get("spec");
     let group = spec
         .and_then(|spec| spec.get("group"))
         .and_then(Value::as_str);
-    // Without a dot it is no group that anybody can define, which is said elsewhere.
+    // A group without a dot is rejected by the validation of definitions.
     let group = group.filter(|group| group.contains('.')).unwrap_or("");
     let below = |domain: &str| {
         let rest = group.strip_suffix(domain);
@@ -86,7 +86,7 @@ fn refuse_our_groups(address: &Address, object: &Object) -> Result<()> {
     Ok(())
 }
 
-/// Whether a change takes from all tenants what they were served.
+/// Whether an update withdraws a published definition.
 pub fn is_withdrawal(address: &Address, old: &Object, new: &Object) -> bool {
     address.space.is_system()
         && address.kind.is(insula_cache::definitions())
@@ -94,7 +94,7 @@ pub fn is_withdrawal(address: &Address, old: &Object, new: &Object) -> bool {
         && annotation(new) != Some("true")
 }
 
-/// Refuses to withdraw what tenants have objects of.
+/// Fails if tenants have objects of a definition that is to be withdrawn.
 pub async fn check_withdrawal(registry: &Registry, address: &Address) -> Result<()> {
     registry.catch_up().await?;
     match Holders::of(registry, &address.name) {
@@ -103,9 +103,9 @@ pub async fn check_withdrawal(registry: &Registry, address: &Address) -> Result<
     }
 }
 
-/// Looks again after it was withdrawn at `revision`: whatever came about before that is known
-/// by then, and nothing came about since, because creations check the definition. If there is
-/// anything, the definition becomes again what it was before.
+/// Checks again after the withdrawal at `revision`. The cache then has every object that was
+/// created before, and none is created afterwards, because creations check the definition. If
+/// there are objects, the definition is restored.
 pub async fn confirm_withdrawal(
     registry: &Registry,
     address: &Address,
@@ -125,7 +125,7 @@ pub async fn confirm_withdrawal(
     Err(in_use(address, &holders))
 }
 
-/// Publishes what others have changed meanwhile, and keeps what they did.
+/// Publishes a definition again that was changed meanwhile, and keeps the changes.
 async fn publish_again(registry: &Registry, address: &Address) -> Result<()> {
     while let Some(current) = registry.fresh(address).await? {
         if is_published(&current) {
@@ -162,7 +162,7 @@ fn in_use(address: &Address, holders: &Holders) -> StatusError {
     StatusError::invalid(&address.kind, &address.name, &[error])
 }
 
-/// What whoever deletes a definition should know.
+/// Returns the warning for the deletion of a published definition.
 pub async fn deletion_warning(registry: &Registry, address: &Address) -> Result<Option<String>> {
     if !address.space.is_system() || !address.kind.is(insula_cache::definitions()) {
         return Ok(None);
@@ -184,12 +184,12 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_servers_own_groups_cannot_be_defined() {
+    fn reserved_groups_cannot_be_defined() {
         let address = crate::registry::apis::definition_address(&Space::System, "foos.x");
         let refused = |group: &str| {
             let object = json!({"spec": {"group": group}});
             let object = object.as_object().cloned().unwrap_or_default();
-            refuse_our_groups(&address, &object).map_err(|refusal| refusal.code)
+            check_group(&address, &object).map_err(|error| error.code)
         };
         for group in [
             "rbac.authorization.k8s.io",
@@ -203,7 +203,7 @@ mod tests {
         ] {
             assert_eq!(refused(group), Err(403), "{group}");
         }
-        // Those without a dot are refused as no group at all.
+        // Groups without a dot are rejected by validation.
         for group in [
             "ex.io",
             "peninsula.io",

@@ -1,4 +1,4 @@
-//! Whose objects are meant by who looks at those of all spaces.
+//! The spaces that a list or watch of all spaces includes.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,9 +12,8 @@ use crate::registry::resource::Resource;
 use insula_cache::is_published;
 use insula_cache::{Cache, Lost, Stored};
 
-/// The spaces that share a definition of the system: the system's, and if it is published
-/// those of tenants that have none of their own. What others call by the same name is
-/// something else.
+/// The spaces that share a definition of the system: the system space, and if it is published,
+/// the tenants without their own definition of that name.
 #[derive(Debug)]
 pub struct Sharing<'a> {
     cache: &'a Cache,
@@ -22,14 +21,14 @@ pub struct Sharing<'a> {
 }
 
 impl<'a> Sharing<'a> {
-    /// The spaces that are meant by a look at all, if there is a choice.
+    /// Returns the filter of a request for custom objects of all spaces.
     pub fn of(cache: &'a Cache, kind: &Resource, spaces: &Spaces) -> Option<Self> {
         let custom = kind.custom().filter(|_| *spaces == Spaces::All)?;
         let name = custom.defined().kind().qualified_resource();
         Some(Self { cache, name })
     }
 
-    /// Whether the space was one of them right after `revision`.
+    /// Whether the space shared the definition as of `revision`.
     pub fn includes(&self, space: &Space, revision: Revision) -> Result<bool, Lost> {
         if space.is_system() {
             return Ok(true);
@@ -42,7 +41,7 @@ impl<'a> Sharing<'a> {
         Ok(!own.is_some_and(|own| condition::holds(&own.tree(), condition::ESTABLISHED)))
     }
 
-    /// Whether the object's space was one of them when this was its last change.
+    /// Whether the object's space shared the definition at the object's revision.
     pub fn includes_object(&self, object: &Stored) -> Result<bool, Lost> {
         match space_of(object) {
             Some(space) => self.includes(&space, object.revision),
@@ -50,7 +49,7 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// Keeps of objects at `revision` those that are in one of them.
+    /// Retains the objects of spaces that share the definition as of `revision`.
     pub fn retain<T>(
         &self,
         objects: &mut Vec<T>,
@@ -76,7 +75,7 @@ impl<'a> Sharing<'a> {
     }
 }
 
-/// The space of an object, by its own word.
+/// Returns the space of an object, from its metadata.
 fn space_of(object: &Stored) -> Option<Space> {
     #[derive(serde::Deserialize)]
     struct Top<'a> {
