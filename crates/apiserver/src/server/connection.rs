@@ -41,7 +41,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves one connection, in a task of its own, if there is room for it.
 pub fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, ending: &Ending) {
-    let Some(connection_entry) = app.connections.accept() else {
+    let Some(tracked) = app.connections.accept() else {
         return;
     };
     let (tls, app, shutdown) = (tls.clone(), Arc::clone(app), ending.0.subscribe());
@@ -50,12 +50,12 @@ pub fn connect(stream: TcpStream, tls: &TlsAcceptor, app: &Arc<App>, ending: &En
         stream.set_nodelay(true).ok();
         let handshake = tokio::select! {
             handshake = tokio::time::timeout(limits.handshake, tls.accept(stream)) => handshake,
-            () = connection_entry.evicted() => return,
+            () = tracked.evicted() => return,
         };
         match handshake {
             Ok(Ok(stream)) => {
-                connection_entry.handshake_done();
-                serve(stream, &app, &connection_entry, shutdown).await;
+                tracked.handshake_done();
+                serve(stream, &app, &tracked, shutdown).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
             Err(_) => app.connections.count_too_slow(),
@@ -74,7 +74,7 @@ impl Ending {
 async fn serve(
     stream: TlsStream<TcpStream>,
     app: &Arc<App>,
-    connection_entry: &Arc<TrackedConnection>,
+    tracked: &Arc<TrackedConnection>,
     mut shutdown: watch::Receiver<()>,
 ) {
     let shown = stream.get_ref().1.peer_certificates();
@@ -85,13 +85,13 @@ async fn serve(
     };
     let from = Arc::new(Source {
         peer,
-        connection: Arc::clone(connection_entry),
+        connection: Arc::clone(tracked),
     });
     let switched = Arc::new(Mutex::new(None));
     let service = service_fn(|mut request| {
         let (app, from) = (Arc::clone(app), Arc::clone(&from));
         let switched = Arc::clone(&switched);
-        let in_flight = connection_entry.begin();
+        let in_flight = tracked.begin();
         async move {
             let upgrade = websocket::UpgradeRequest::of(&mut request);
             let mut response = handler::serve(&app, &from, request).await;
@@ -106,7 +106,7 @@ async fn serve(
     let builder = builder(&app.limits.connections);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    let mut next_check = pin!(tokio::time::sleep_until(first_check(connection_entry)));
+    let mut next_check = pin!(tokio::time::sleep_until(first_check(tracked)));
     let mut ends = false;
     loop {
         tokio::select! {
@@ -116,14 +116,14 @@ async fn serve(
                 }
                 break;
             }
-            () = connection_entry.evicted() => return,
+            () = tracked.evicted() => return,
             _ = shutdown.changed(), if !ends => {
                 ends = true;
                 connection.as_mut().graceful_shutdown();
             }
             () = next_check.as_mut() => {
                 let now = Instant::now();
-                match connection_entry.check_timeouts(now) {
+                match tracked.check_timeouts(now) {
                     ConnectionAction::CheckAgain(until) => next_check.as_mut().reset(until),
                     ConnectionAction::Drain if !ends => {
                         ends = true;
@@ -143,24 +143,24 @@ async fn serve(
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    send_frames(frames, connection_entry).await;
+    send_frames(frames, tracked).await;
 }
 
 /// Sends the frames of a watch after the upgrade to WebSocket, if there was one. They end with
 /// the watch, which ends with the server.
-async fn send_frames(frames: Option<websocket::Frames>, connection_entry: &Arc<TrackedConnection>) {
+async fn send_frames(frames: Option<websocket::Frames>, tracked: &Arc<TrackedConnection>) {
     let Some(frames) = frames else {
         return;
     };
     tokio::select! {
         () = frames.send() => {}
-        () = connection_entry.evicted() => {}
+        () = tracked.evicted() => {}
     }
 }
 
-fn first_check(connection_entry: &TrackedConnection) -> Instant {
+fn first_check(tracked: &TrackedConnection) -> Instant {
     let now = Instant::now();
-    match connection_entry.check_timeouts(now) {
+    match tracked.check_timeouts(now) {
         ConnectionAction::CheckAgain(until) => until,
         ConnectionAction::Drain | ConnectionAction::Abort => now,
     }
