@@ -2,21 +2,21 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | `table` | pure: who uses what, what is to be done next, who is to be woken |
+//! | `state` | pure: who uses what, what is to be done next, who is to be woken |
 //! | `entry` | one session and who uses it |
 //! | `line` | whether an endpoint answers |
-//! | `hall` | how many use an endpoint, and whose they are |
-//! | `crowd` | who waits, in the order they came |
+//! | `limits` | how many use an endpoint, and whose they are |
+//! | `queue` | who waits, in the order they came |
 
-mod crowd;
+mod concurrency;
+mod endpoint_health;
 mod entry;
-mod hall;
-mod line;
 #[cfg(test)]
 mod model;
-mod table;
+mod state;
 #[cfg(test)]
 mod tests;
+mod wait_queue;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -33,7 +33,7 @@ use tracing::debug;
 use crate::credential::{Credential, Fingerprint, Source};
 use crate::endpoint::{Endpoint, Trust};
 use crate::reason::Reason;
-use table::{Act, Answer, Table};
+use state::{Action, Answer, PoolState};
 
 /// What a session is for. Two objects share one only if all of this is the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,25 +87,25 @@ pub struct LoginError {
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How long a login, a check or a logout may take.
-    pub patience: Duration,
+    pub request_timeout: Duration,
     /// After how long without use a session is checked before it is used.
     pub check_after: Duration,
     /// How old a session may become.
     pub lifetime: Duration,
     /// How long a credential that was not taken is not tried again.
-    pub refused_for: Duration,
+    pub refused_backoff: Duration,
     /// The first and the longest pause before an endpoint that did not answer is tried again.
-    pub unreachable_for: (Duration, Duration),
+    pub unreachable_backoff: (Duration, Duration),
     /// How many may use one endpoint at the same time, and three times as many all of them. Of
     /// one owner (a space, or a namespace with Secrets of its own) it is as many, and half of
     /// that at one endpoint; logins are half of it at most. A quarter of those who work is
     /// right.
-    pub at_once: usize,
+    pub max_per_endpoint: usize,
 }
 
 /// Why there is no session now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotNow {
+pub enum Unavailable {
     /// It is being opened or checked, or too many use the endpoint: whoever asked is woken.
     Wait,
     /// It could not be opened, and is not tried before this long.
@@ -113,7 +113,7 @@ pub enum NotNow {
         /// Why.
         error: LoginError,
         /// When to ask again. Whoever asked may be woken before, if the endpoint answers.
-        again_in: Duration,
+        retry_after: Duration,
     },
 }
 
@@ -124,7 +124,7 @@ pub enum NotNow {
 pub struct Sessions<C: Connector> {
     connector: C,
     settings: Settings,
-    table: Mutex<Table<C::Session>>,
+    state: Mutex<PoolState<C::Session>>,
     /// What is being done; none any more once all is closed.
     tasks: Mutex<Option<JoinSet<()>>>,
     /// Where it is done.
@@ -134,7 +134,7 @@ pub struct Sessions<C: Connector> {
 }
 
 /// A session in use. It is not closed before this is dropped.
-pub struct Held<C: Connector> {
+pub struct HeldSession<C: Connector> {
     sessions: Arc<Sessions<C>>,
     key: Arc<Key>,
     id: u64,
@@ -142,7 +142,7 @@ pub struct Held<C: Connector> {
 }
 
 /// How long each of the two steps of closing may take: what is being opened, then logouts.
-const CLOSING: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl<C: Connector> Sessions<C> {
     /// None are open.
@@ -150,7 +150,7 @@ impl<C: Connector> Sessions<C> {
         Arc::new(Self {
             connector,
             settings,
-            table: Mutex::new(Table::new(settings)),
+            state: Mutex::new(PoolState::new(settings)),
             tasks: Mutex::new(Some(JoinSet::new())),
             handle: OnceLock::new(),
             woken: Notify::new(),
@@ -166,40 +166,42 @@ impl<C: Connector> Sessions<C> {
     /// If there is none now. Whoever is to wait is woken, and asks again or is released then.
     pub fn get(
         self: &Arc<Self>,
-        asker: &Arc<str>,
+        requester: &Arc<str>,
         key: Key,
         credential: &Credential,
-    ) -> Result<Held<C>, NotNow> {
+    ) -> Result<HeldSession<C>, Unavailable> {
         if let (None, Ok(here)) = (self.handle.get(), Handle::try_current()) {
             // Whoever was faster has set the same.
             let _ = self.handle.set(here);
         }
-        match self.with(|table, now| table.ask(asker, key, credential, now)) {
-            Answer::Use { key, id, session } => Ok(Held {
+        match self.update(|state, now| state.acquire(requester, key, credential, now)) {
+            Answer::Use { key, id, session } => Ok(HeldSession {
                 sessions: Arc::clone(self),
                 key,
                 id,
                 session,
             }),
-            Answer::Wait => Err(NotNow::Wait),
-            Answer::Failed { error, again_in } => Err(NotNow::Failed { error, again_in }),
+            Answer::Wait => Err(Unavailable::Wait),
+            Answer::Failed { error, retry_after } => {
+                Err(Unavailable::Failed { error, retry_after })
+            }
         }
     }
 
     /// Whoever asked before uses none any more.
-    pub fn release(self: &Arc<Self>, asker: &str) {
-        self.with(|table, now| table.release(asker, now));
+    pub fn release(self: &Arc<Self>, requester: &str) {
+        self.update(|state, now| state.release(requester, now));
     }
 
     /// Who is to ask again. It ends when all is closed.
-    pub fn wakes(self: &Arc<Self>) -> BoxStream<'static, Arc<str>> {
+    pub fn wakeups(self: &Arc<Self>) -> BoxStream<'static, Arc<str>> {
         let sessions = Arc::clone(self);
         stream::unfold(sessions, |sessions| async move {
             loop {
                 let (woken, next, closed) = sessions
-                    .with(|table, now| (table.wake(now), table.next_wake(), table.is_closed()));
+                    .update(|state, now| (state.wake(now), state.next_wake(), state.is_closed()));
                 match (woken, next) {
-                    (Some(asker), _) => return Some((asker, sessions)),
+                    (Some(requester), _) => return Some((requester, sessions)),
                     (None, _) if closed => return None,
                     (None, Some(at)) => {
                         // Somebody else may have to be woken before.
@@ -215,12 +217,12 @@ impl<C: Connector> Sessions<C> {
     /// Closes all, and opens none any more. What is in use is closed when it is not any more,
     /// or after a while. It ends within seconds, whatever the other sides do.
     pub async fn close(self: &Arc<Self>) {
-        let patience = self.settings.patience.min(CLOSING);
-        self.with(|table, now| table.close(now));
+        let request_timeout = self.settings.request_timeout.min(CLOSE_TIMEOUT);
+        self.update(|state, now| state.close(now));
         self.woken.notify_one();
-        if timeout(patience, self.quiet()).await.is_err() {
-            self.with(|table, now| table.close_held(now));
-            if timeout(patience, self.quiet()).await.is_err() {
+        if timeout(request_timeout, self.idle()).await.is_err() {
+            self.update(|state, now| state.close_held(now));
+            if timeout(request_timeout, self.idle()).await.is_err() {
                 debug!("some sessions could not be closed in time");
             }
         }
@@ -237,23 +239,26 @@ impl<C: Connector> Sessions<C> {
     /// How many sessions are open, and how many logins, refusals and failures there were, in
     /// the text form of Prometheus.
     pub fn metrics(&self) -> String {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.metrics()
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.metrics()
     }
 
     /// Lets the table decide, and does what it says. The lock is held for neither.
-    fn with<T>(self: &Arc<Self>, decide: impl FnOnce(&mut Table<C::Session>, Instant) -> T) -> T {
-        let (decided, acts, wakes, closed) = {
-            let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+    fn update<T>(
+        self: &Arc<Self>,
+        decide: impl FnOnce(&mut PoolState<C::Session>, Instant) -> T,
+    ) -> T {
+        let (decided, actions, wakeups, closed) = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();
-            let decided = decide(&mut table, now);
-            let wakes = table.next_wake().is_some_and(|at| at <= now);
-            (decided, table.acts(), wakes, table.is_closed())
+            let decided = decide(&mut state, now);
+            let wakeups = state.next_wake().is_some_and(|at| at <= now);
+            (decided, state.take_actions(), wakeups, state.is_closed())
         };
-        for act in acts {
-            self.start(act);
+        for action in actions {
+            self.start(action);
         }
-        if wakes {
+        if wakeups {
             self.woken.notify_one();
         }
         if closed {
@@ -262,7 +267,7 @@ impl<C: Connector> Sessions<C> {
         decided
     }
 
-    fn start(self: &Arc<Self>, act: Act<C::Session>) {
+    fn start(self: &Arc<Self>, action: Action<C::Session>) {
         let Some(handle) = self.handle.get() else {
             // Nobody has asked from where tasks can run, so there is nothing to be done.
             return;
@@ -273,14 +278,14 @@ impl<C: Connector> Sessions<C> {
         };
         while tasks.try_join_next().is_some() {}
         let sessions = Arc::clone(self);
-        tasks.spawn_on(async move { sessions.act(act).await }, handle);
+        tasks.spawn_on(async move { sessions.action(action).await }, handle);
     }
 
     /// Does one thing, in bounded time, and says what became of it, also if the connector
     /// panics: whoever waits for it would wait for ever.
-    async fn act(self: Arc<Self>, act: Act<C::Session>) {
-        match act {
-            Act::LogIn {
+    async fn action(self: Arc<Self>, action: Action<C::Session>) {
+        match action {
+            Action::LogIn {
                 attempt,
                 credential,
             } => {
@@ -288,50 +293,50 @@ impl<C: Connector> Sessions<C> {
                 let login = self
                     .connector
                     .log_in(&key.endpoint, &key.trust, &credential);
-                let opened = self.bounded(login).await;
-                self.with(|table, now| table.logged_in(&attempt, opened, now));
+                let opened = self.with_timeout(login).await;
+                self.update(|state, now| state.logged_in(&attempt, opened, now));
             }
-            Act::Check { attempt, session } => {
-                let alive = self.bounded(self.connector.is_alive(&session)).await;
-                self.with(|table, now| table.checked(&attempt, alive, now));
+            Action::Check { attempt, session } => {
+                let alive = self.with_timeout(self.connector.is_alive(&session)).await;
+                self.update(|state, now| state.checked(&attempt, alive, now));
             }
-            Act::LogOut { key, session } => {
+            Action::LogOut { key, session } => {
                 let logout = self.connector.log_out(&session);
-                if let Err(error) = self.bounded(logout.map(Ok)).await {
+                if let Err(error) = self.with_timeout(logout.map(Ok)).await {
                     debug!(%error, "a session could not be closed");
                 }
-                self.with(|table, now| table.logged_out(&key, now));
+                self.update(|state, now| state.logged_out(&key, now));
             }
         }
     }
 
-    async fn bounded<T>(
+    async fn with_timeout<T>(
         &self,
         work: impl Future<Output = Result<T, LoginError>>,
     ) -> Result<T, LoginError> {
-        let patience = self.settings.patience;
-        match timeout(patience, AssertUnwindSafe(work).catch_unwind()).await {
+        let request_timeout = self.settings.request_timeout;
+        match timeout(request_timeout, AssertUnwindSafe(work).catch_unwind()).await {
             Ok(Ok(done)) => done,
             Ok(Err(_)) => Err(unreachable(
                 "what it answers cannot be dealt with".to_owned(),
             )),
             Err(_) => Err(unreachable(format!(
-                "it did not answer within {patience:?}"
+                "it did not answer within {request_timeout:?}"
             ))),
         }
     }
 
     /// Ends when nothing is open, and nothing being opened or closed.
-    async fn quiet(&self) {
+    async fn idle(&self) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let quiet = {
-                let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-                table.is_quiet()
+            let idle = {
+                let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.is_idle()
             };
-            if quiet {
+            if idle {
                 return;
             }
             changed.await;
@@ -339,38 +344,39 @@ impl<C: Connector> Sessions<C> {
     }
 }
 
-impl<C: Connector> std::ops::Deref for Held<C> {
+impl<C: Connector> std::ops::Deref for HeldSession<C> {
     type Target = C::Session;
     fn deref(&self) -> &Self::Target {
         &self.session
     }
 }
 
-impl<C: Connector> Held<C> {
+impl<C: Connector> HeldSession<C> {
     /// The other side does not know this session any more: the next who asks gets a new one.
-    pub fn is_dead(&self) {
+    pub fn mark_dead(&self) {
         self.sessions
-            .with(|table, now| table.dead(&self.key, self.id, now));
+            .update(|state, now| state.session_lost(&self.key, self.id, now));
     }
 
     /// The other side did not answer. The next who asks for anything there has to wait until
     /// it was found out whether it does; nobody who works finds that out.
-    pub fn did_not_answer(&self) {
+    pub fn mark_unresponsive(&self) {
         self.sessions
-            .with(|table, now| table.suspect(&self.key, now));
+            .update(|state, now| state.mark_suspect(&self.key, now));
     }
 
     /// The other side did what it was asked, which is more than to let somebody in: what was
     /// held against it is forgotten.
-    pub fn answered(&self) {
-        self.sessions.with(|table, now| table.trust(&self.key, now));
+    pub fn mark_responsive(&self) {
+        self.sessions
+            .update(|state, now| state.clear_suspect(&self.key, now));
     }
 }
 
-impl<C: Connector> Drop for Held<C> {
+impl<C: Connector> Drop for HeldSession<C> {
     fn drop(&mut self) {
         self.sessions
-            .with(|table, now| table.dropped(&self.key, self.id, now));
+            .update(|state, now| state.release_session(&self.key, self.id, now));
     }
 }
 

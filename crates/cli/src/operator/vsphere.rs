@@ -177,7 +177,7 @@ async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(),
             .map_or(Ok(Vec::new()), authorities)?,
         ..Settings::new(process::name(), follow(file, &default_bound))
     };
-    settings.sessions.patience = work.vcenter_timeout;
+    settings.sessions.request_timeout = work.vcenter_timeout;
     settings.default_bound = default_bound;
     let life = life.begin(AGENT, &settings.health).await?;
     insula_vsphere::operator::run(life.client.clone(), settings, stop.recv()).await;

@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::LoginError;
-use super::crowd::Crowd;
+use super::wait_queue::WaitQueue;
 
 /// What is known of a key. There is never more than one session for it: a new one is opened
 /// only when the old one is closed, or not known any more at the other side.
 pub(super) struct Entry<S> {
     pub phase: Phase<S>,
     /// Who uses it, or would.
-    pub askers: HashSet<Arc<str>>,
+    pub requesters: HashSet<Arc<str>>,
     /// Who is woken when what is being done is done.
-    pub waiting: Crowd,
+    pub waiting: WaitQueue,
     /// It is left alone for a while, though its endpoint may answer others.
     pub pause: Option<Pause>,
     /// How many times in a row it was answered, and yet there is no session.
@@ -43,7 +43,7 @@ pub(super) struct Open<S> {
     pub session: Arc<S>,
     pub since: Instant,
     /// When it was last seen in use.
-    pub used: Instant,
+    pub last_used: Instant,
     /// How many hold it.
     pub held: usize,
 }
@@ -59,8 +59,8 @@ impl<S> Entry<S> {
     pub fn new() -> Self {
         Self {
             phase: Phase::Idle,
-            askers: HashSet::new(),
-            waiting: Crowd::default(),
+            requesters: HashSet::new(),
+            waiting: WaitQueue::default(),
             pause: None,
             failures: 0,
         }
@@ -83,9 +83,9 @@ impl<S> Entry<S> {
     }
 
     /// Nothing is to be remembered of it.
-    pub fn is_void(&self, now: Instant) -> bool {
+    pub fn is_unused(&self, now: Instant) -> bool {
         matches!(self.phase, Phase::Idle)
-            && self.askers.is_empty()
+            && self.requesters.is_empty()
             && self.pause.as_ref().is_none_or(|pause| pause.until <= now)
     }
 }
@@ -96,6 +96,6 @@ impl<S> Open<S> {
     }
 
     pub fn was_idle_for(&self, long: Duration, now: Instant) -> bool {
-        self.held == 0 && now.duration_since(self.used) >= long
+        self.held == 0 && now.duration_since(self.last_used) >= long
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::table::{Act, Answer, Table};
+use super::state::{Action, Answer, PoolState};
 use super::{Key, LoginError, Settings};
 use crate::credential::{Credential, Fingerprint, Hidden, Source};
 use crate::endpoint::{Endpoint, Trust};
@@ -15,12 +15,12 @@ use crate::reason::Reason;
 
 pub(super) fn settings() -> Settings {
     Settings {
-        patience: Duration::from_secs(10),
+        request_timeout: Duration::from_secs(10),
         check_after: Duration::from_secs(60),
         lifetime: Duration::from_secs(600),
-        refused_for: Duration::from_secs(180),
-        unreachable_for: (Duration::from_secs(1), Duration::from_secs(30)),
-        at_once: 3,
+        refused_backoff: Duration::from_secs(180),
+        unreachable_backoff: (Duration::from_secs(1), Duration::from_secs(30)),
+        max_per_endpoint: 3,
     }
 }
 
@@ -76,7 +76,7 @@ fn some_key(at: usize) -> (Key, Credential) {
 #[derive(Clone, Debug)]
 enum Op {
     Ask {
-        asker: usize,
+        requester: usize,
         key: usize,
     },
     /// Whoever is to be woken asks again.
@@ -90,7 +90,7 @@ enum Op {
     Suspect(usize),
     Trust(usize),
     End {
-        act: usize,
+        action: usize,
         how: usize,
     },
     Pass(u64),
@@ -98,7 +98,7 @@ enum Op {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
-        8 => (0..8usize, 0..7usize).prop_map(|(asker, key)| Op::Ask { asker, key }),
+        8 => (0..8usize, 0..7usize).prop_map(|(requester, key)| Op::Ask { requester, key }),
         8 => Just(Op::Woken),
         2 => (0..8usize).prop_map(Op::Release),
         5 => any::<usize>().prop_map(Op::Drop),
@@ -106,7 +106,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => any::<usize>().prop_map(Op::Forget),
         1 => any::<usize>().prop_map(Op::Suspect),
         1 => any::<usize>().prop_map(Op::Trust),
-        8 => (any::<usize>(), 0..8usize).prop_map(|(act, how)| Op::End { act, how }),
+        8 => (any::<usize>(), 0..8usize).prop_map(|(action, how)| Op::End { action, how }),
         3 => prop::sample::select(vec![100, 1_000, 5_000, 61_000, 200_000, 700_000]).prop_map(Op::Pass),
     ];
     prop::collection::vec(op, 1..120)
@@ -120,9 +120,9 @@ struct Hold {
 
 /// The other side, those who ask, and what they were told.
 struct World {
-    table: Table<u64>,
+    state: PoolState<u64>,
     now: Instant,
-    begun: Vec<Act<u64>>,
+    begun: Vec<Action<u64>>,
     /// Sessions that the other side knows, and whose they are.
     open: BTreeMap<u64, Key>,
     next: u64,
@@ -135,22 +135,22 @@ struct World {
     logins: usize,
     asks: usize,
     deaths: usize,
-    at_once: usize,
+    max_per_endpoint: usize,
 }
 
-fn asker(at: usize) -> Arc<str> {
+fn requester(at: usize) -> Arc<str> {
     format!("{at}").into()
 }
 
 impl World {
-    fn new(at_once: usize, check_after: u64) -> Self {
+    fn new(max_per_endpoint: usize, check_after: u64) -> Self {
         Self {
-            table: Table::new(Settings {
-                at_once,
+            state: PoolState::new(Settings {
+                max_per_endpoint,
                 check_after: Duration::from_secs(check_after),
                 ..settings()
             }),
-            at_once,
+            max_per_endpoint,
             now: Instant::now(),
             begun: Vec::new(),
             open: BTreeMap::new(),
@@ -168,17 +168,17 @@ impl World {
 
     fn apply(&mut self, op: &Op) {
         match op {
-            Op::Ask { asker, key } => self.ask(*asker, *key),
+            Op::Ask { requester, key } => self.acquire(*requester, *key),
             Op::Woken => {
-                if let Some(name) = self.table.wake(self.now) {
+                if let Some(name) = self.state.wake(self.now) {
                     let at: usize = name.parse().unwrap();
                     let key = self.wants[&at];
                     self.woken(at);
-                    self.ask(at, key);
+                    self.acquire(at, key);
                 }
             }
             Op::Release(at) => {
-                self.table.release(&asker(*at), self.now);
+                self.state.release(&requester(*at), self.now);
                 self.wants.remove(at);
                 self.told_to_wait.remove(at);
                 self.told_to_hope.remove(at);
@@ -189,7 +189,7 @@ impl World {
                     let (key, id, session) = (Arc::clone(&hold.key), hold.id, *hold.session);
                     self.open.remove(&session);
                     self.deaths += 1;
-                    self.table.dead(&key, id, self.now);
+                    self.state.session_lost(&key, id, self.now);
                 }
             }
             Op::Forget(at) => {
@@ -202,16 +202,16 @@ impl World {
             Op::Suspect(at) => {
                 if let Some(hold) = self.pick(*at) {
                     let key = Arc::clone(&hold.key);
-                    self.table.suspect(&key, self.now);
+                    self.state.mark_suspect(&key, self.now);
                 }
             }
             Op::Trust(at) => {
                 if let Some(hold) = self.pick(*at) {
                     let key = Arc::clone(&hold.key);
-                    self.table.trust(&key, self.now);
+                    self.state.clear_suspect(&key, self.now);
                 }
             }
-            Op::End { act, how } => self.end(*act, *how),
+            Op::End { action, how } => self.end(*action, *how),
             Op::Pass(ms) => self.now += Duration::from_millis(*ms),
         }
         self.begin();
@@ -222,15 +222,15 @@ impl World {
         self.held.get(at % self.held.len().max(1))
     }
 
-    fn ask(&mut self, at: usize, wanted: usize) {
+    fn acquire(&mut self, at: usize, wanted: usize) {
         self.asks += 1;
         let (key, credential) = some_key(wanted);
         self.wants.insert(at, wanted);
         self.told_to_wait.remove(&at);
         self.told_to_hope.remove(&at);
         match self
-            .table
-            .ask(&asker(at), key.clone(), &credential, self.now)
+            .state
+            .acquire(&requester(at), key.clone(), &credential, self.now)
         {
             Answer::Use {
                 key: held,
@@ -247,8 +247,8 @@ impl World {
             Answer::Wait => {
                 self.told_to_wait.insert(at);
             }
-            Answer::Failed { again_in, .. } => {
-                assert!(again_in > Duration::ZERO);
+            Answer::Failed { retry_after, .. } => {
+                assert!(retry_after > Duration::ZERO);
                 self.told_to_hope.insert(at);
             }
         }
@@ -262,15 +262,15 @@ impl World {
     fn drop(&mut self, at: usize) {
         if !self.held.is_empty() {
             let hold = self.held.swap_remove(at % self.held.len());
-            self.table.dropped(&hold.key, hold.id, self.now);
+            self.state.release_session(&hold.key, hold.id, self.now);
         }
     }
 
     /// What the table wants done is allowed, or it is a mistake.
     fn begin(&mut self) {
-        for act in self.table.acts() {
-            match &act {
-                Act::LogIn { attempt, .. } => {
+        for action in self.state.take_actions() {
+            match &action {
+                Action::LogIn { attempt, .. } => {
                     self.logins += 1;
                     let key = attempt.key();
                     let account = (key.endpoint.clone(), key.fingerprint.clone());
@@ -284,13 +284,13 @@ impl World {
                         "two sessions for one key"
                     );
                 }
-                Act::Check { .. } => {}
-                Act::LogOut { session, .. } => {
+                Action::Check { .. } => {}
+                Action::LogOut { session, .. } => {
                     let held = self.held.iter().any(|hold| hold.session == *session);
                     assert!(!held, "closes what is held");
                 }
             }
-            self.begun.push(act);
+            self.begun.push(action);
         }
     }
 
@@ -298,7 +298,7 @@ impl World {
         if self.begun.is_empty() {
             return;
         }
-        let act = self.begun.swap_remove(at % self.begun.len());
+        let action = self.begun.swap_remove(at % self.begun.len());
         let trouble = match how {
             0 => Some(error(Reason::InvalidCredentials)),
             1 => Some(error(Reason::Unreachable)),
@@ -309,15 +309,15 @@ impl World {
             }),
             _ => None,
         };
-        match act {
-            Act::LogIn { attempt, .. } => {
+        match action {
+            Action::LogIn { attempt, .. } => {
                 let key = attempt.key().clone();
                 let opened = match trouble {
                     Some(error) => {
                         if error.reason == Reason::InvalidCredentials {
                             let account = (key.endpoint.clone(), key.fingerprint.clone());
                             self.refused
-                                .insert(account, self.now + settings().refused_for);
+                                .insert(account, self.now + settings().refused_backoff);
                         }
                         Err(error)
                     }
@@ -327,34 +327,34 @@ impl World {
                         Ok(self.next)
                     }
                 };
-                self.table.logged_in(&attempt, opened, self.now);
+                self.state.logged_in(&attempt, opened, self.now);
             }
-            Act::Check { attempt, session } => {
+            Action::Check { attempt, session } => {
                 let alive = match trouble {
                     Some(error) if error.reason != Reason::InvalidCredentials => Err(error),
                     _ => Ok(self.open.contains_key(&session)),
                 };
-                self.table.checked(&attempt, alive, self.now);
+                self.state.checked(&attempt, alive, self.now);
             }
-            Act::LogOut { key, session } => {
+            Action::LogOut { key, session } => {
                 self.open.remove(&session);
-                self.table.logged_out(&key, self.now);
+                self.state.logged_out(&key, self.now);
             }
         }
     }
 
     /// What holds at any time.
     fn check(&self) {
-        assert_eq!(self.table.hoping_in_vain(), 0, "they hope in vain");
+        assert_eq!(self.state.stuck_awaiting_recovery(), 0, "they hope in vain");
         let mut busy: HashSet<&Key> = HashSet::new();
         let mut seats: HashMap<&Endpoint, usize> = HashMap::new();
-        for act in &self.begun {
-            let key = match act {
-                Act::LogIn { attempt, .. } | Act::Check { attempt, .. } => {
+        for action in &self.begun {
+            let key = match action {
+                Action::LogIn { attempt, .. } | Action::Check { attempt, .. } => {
                     *seats.entry(&attempt.key().endpoint).or_default() += 1;
                     attempt.key()
                 }
-                Act::LogOut { key, .. } => key,
+                Action::LogOut { key, .. } => key,
             };
             assert!(busy.insert(key), "two things are done with one key");
         }
@@ -362,13 +362,19 @@ impl World {
             *seats.entry(&hold.key.endpoint).or_default() += 1;
         }
         assert!(
-            seats.values().all(|taken| *taken <= self.at_once),
+            seats.values().all(|taken| *taken <= self.max_per_endpoint),
             "too many at once"
         );
         let of_tenant = self.held.iter().filter(|hold| hold.key.space.is_some());
         let of_tenant = of_tenant.count();
-        assert!(of_tenant <= self.at_once.max(2), "a tenant has too many");
-        assert!(self.held.len() <= self.at_once * 3, "too many work");
+        assert!(
+            of_tenant <= self.max_per_endpoint.max(2),
+            "a tenant has too many"
+        );
+        assert!(
+            self.held.len() <= self.max_per_endpoint * 3,
+            "too many work"
+        );
         for (session, key) in &self.open {
             let used = self
                 .wants
@@ -383,20 +389,20 @@ impl World {
     /// Everything ends well from now on: then nobody waits.
     fn calm(&mut self) {
         for _ in 0..10_000 {
-            if let Some(at) = self.table.wake(self.now) {
+            if let Some(at) = self.state.wake(self.now) {
                 let at: usize = at.parse().unwrap();
                 self.woken(at);
                 let key = self.wants[&at];
-                self.ask(at, key);
+                self.acquire(at, key);
             } else if !self.begun.is_empty() {
                 self.end(0, 7);
             } else if !self.held.is_empty() {
                 self.drop(0);
-            } else if let Some(at) = self.table.next_wake() {
+            } else if let Some(at) = self.state.next_wake() {
                 self.now = at;
             } else {
                 assert_eq!(self.told_to_wait, BTreeSet::new(), "they wait for ever");
-                assert_eq!(self.table.waiting(), 0);
+                assert_eq!(self.state.waiting(), 0);
                 return;
             }
             self.begin();
@@ -410,8 +416,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn r1_whatever_happens_nobody_waits_for_ever_and_nothing_stays_open_that_nobody_uses(ops in ops(), at_once in 1..4usize, check_after in prop::sample::select(vec![0, 60])) {
-        let mut world = World::new(at_once, check_after);
+    fn r1_whatever_happens_nobody_waits_for_ever_and_nothing_stays_open_that_nobody_uses(ops in ops(), max_per_endpoint in 1..4usize, check_after in prop::sample::select(vec![0, 60])) {
+        let mut world = World::new(max_per_endpoint, check_after);
         for op in &ops {
             world.apply(op);
         }
@@ -424,16 +430,16 @@ proptest! {
         prop_assert_eq!(&world.open, &BTreeMap::new());
         world.apply(&Op::Pass(3_600_000));
         world.apply(&Op::Release(0));
-        prop_assert_eq!(world.table.weight(), [0; 7]);
+        prop_assert_eq!(world.state.sizes(), [0; 7]);
     }
 
     #[test]
-    fn r1_whatever_happened_closing_leaves_nothing_open(ops in ops(), at_once in 1..4usize, check_after in prop::sample::select(vec![0, 60])) {
-        let mut world = World::new(at_once, check_after);
+    fn r1_whatever_happened_closing_leaves_nothing_open(ops in ops(), max_per_endpoint in 1..4usize, check_after in prop::sample::select(vec![0, 60])) {
+        let mut world = World::new(max_per_endpoint, check_after);
         for op in &ops {
             world.apply(op);
         }
-        world.table.close(world.now);
+        world.state.close(world.now);
         for _ in 0..2 {
             world.begin();
             while !world.begun.is_empty() {
@@ -448,7 +454,7 @@ proptest! {
         while !world.begun.is_empty() {
             world.end(0, 7);
         }
-        prop_assert!(world.table.is_quiet());
+        prop_assert!(world.state.is_idle());
         prop_assert_eq!(&world.open, &BTreeMap::new());
     }
 }

@@ -112,7 +112,7 @@ impl Connector for Fake {
 struct Test {
     fake: Fake,
     sessions: Arc<Sessions<Fake>>,
-    wakes: BoxStream<'static, Arc<str>>,
+    wakeups: BoxStream<'static, Arc<str>>,
 }
 
 fn test() -> Test {
@@ -124,11 +124,11 @@ fn test_with(change: impl FnOnce(&mut Settings)) -> Test {
     change(&mut how);
     let fake = Fake::default();
     let sessions = Sessions::new(fake.clone(), how);
-    let wakes = sessions.wakes();
+    let wakeups = sessions.wakeups();
     Test {
         fake,
         sessions,
-        wakes,
+        wakeups,
     }
 }
 
@@ -144,33 +144,38 @@ async fn pass(long: Duration) {
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Test {
-    fn ask(&self, asker: usize, host: &str, password: &str) -> Result<Held<Fake>, NotNow> {
+    fn acquire(
+        &self,
+        requester: usize,
+        host: &str,
+        password: &str,
+    ) -> Result<HeldSession<Fake>, Unavailable> {
         let (key, credential) = key(host, Trust::Verified, password);
-        self.sessions.get(&name(asker), key, &credential)
+        self.sessions.get(&name(requester), key, &credential)
     }
 
     /// Asks until there is an answer that is not to wait. Others that are woken meanwhile are
     /// put back by asking no more: they are not of this test.
     async fn wait(
         &mut self,
-        asker: usize,
+        requester: usize,
         host: &str,
         password: &str,
-    ) -> Result<Held<Fake>, LoginError> {
+    ) -> Result<HeldSession<Fake>, LoginError> {
         loop {
-            match self.ask(asker, host, password) {
+            match self.acquire(requester, host, password) {
                 Ok(held) => return Ok(held),
-                Err(NotNow::Failed { error, .. }) => return Err(error),
-                Err(NotNow::Wait) => self.woken(asker).await,
+                Err(Unavailable::Failed { error, .. }) => return Err(error),
+                Err(Unavailable::Wait) => self.woken(requester).await,
             }
         }
     }
 
-    async fn woken(&mut self, asker: usize) {
-        let wanted = name(asker);
+    async fn woken(&mut self, requester: usize) {
+        let wanted = name(requester);
         let long = Duration::from_secs(60);
         loop {
-            let next = timeout(long, self.wakes.next()).await;
+            let next = timeout(long, self.wakeups.next()).await;
             let next = next.expect("somebody waits and is not woken");
             if next == Some(wanted.clone()) {
                 return;
@@ -179,17 +184,17 @@ impl Test {
     }
 }
 
-fn waits(got: Result<Held<Fake>, NotNow>) {
+fn waits(got: Result<HeldSession<Fake>, Unavailable>) {
     match got {
-        Err(NotNow::Wait) => {}
+        Err(Unavailable::Wait) => {}
         Err(other) => panic!("{other:?}"),
         Ok(_) => panic!("got one"),
     }
 }
 
-fn fails(got: Result<Held<Fake>, NotNow>) -> (Reason, Duration) {
+fn fails(got: Result<HeldSession<Fake>, Unavailable>) -> (Reason, Duration) {
     match got {
-        Err(NotNow::Failed { error, again_in }) => (error.reason, again_in),
+        Err(Unavailable::Failed { error, retry_after }) => (error.reason, retry_after),
         Err(other) => panic!("{other:?}"),
         Ok(_) => panic!("got one"),
     }
@@ -199,14 +204,14 @@ fn fails(got: Result<Held<Fake>, NotNow>) -> (Reason, Duration) {
 async fn c6_fifty_who_ask_at_once_make_one_login_and_all_are_woken() {
     let mut test = test();
     for at in 0..50 {
-        waits(test.ask(at, "vc", "a"));
+        waits(test.acquire(at, "vc", "a"));
     }
     for _ in 0..50 {
-        timeout(SECOND, test.wakes.next()).await.unwrap().unwrap();
+        timeout(SECOND, test.wakeups.next()).await.unwrap().unwrap();
     }
     for round in 0..10 {
         for at in 0..50 {
-            let held = test.ask(at, "vc", "a");
+            let held = test.acquire(at, "vc", "a");
             assert!(held.is_ok(), "{round} {at}");
         }
     }
@@ -219,18 +224,18 @@ async fn c6_however_many_held_a_session_that_died_there_is_one_new_login() {
     drop(test.wait(0, "vc", "a").await.unwrap());
     pass(SECOND).await;
     let held: Vec<_> = (0..3)
-        .map(|at| test.ask(at, "vc", "a").ok().unwrap())
+        .map(|at| test.acquire(at, "vc", "a").ok().unwrap())
         .collect();
     test.fake.forget_all();
     for one in &held {
-        one.is_dead();
+        one.mark_dead();
     }
-    waits(test.ask(0, "vc", "a").or_else(|_| {
+    waits(test.acquire(0, "vc", "a").or_else(|_| {
         drop(held);
-        test.ask(0, "vc", "a")
+        test.acquire(0, "vc", "a")
     }));
     for at in 1..10 {
-        waits(test.ask(at, "vc", "a"));
+        waits(test.acquire(at, "vc", "a"));
     }
     for at in 0..10 {
         drop(test.wait(at, "vc", "a").await.unwrap());
@@ -246,7 +251,7 @@ async fn c6_a_server_that_forgets_every_session_is_not_flooded() {
         match test.wait(0, "vc", "a").await {
             Ok(held) => {
                 test.fake.forget_all();
-                held.is_dead();
+                held.mark_dead();
             }
             Err(error) => {
                 assert_eq!(error.message, "the session ended as soon as it was opened");
@@ -285,11 +290,11 @@ async fn x4_a_password_that_is_wrong_is_tried_rarely_and_a_changed_one_at_once()
     for second in 0..600 {
         pass(SECOND).await;
         for at in 0..20 {
-            if let Ok(_) | Err(NotNow::Wait) = test.ask(at, "vc", "wrong") {
+            if let Ok(_) | Err(Unavailable::Wait) = test.acquire(at, "vc", "wrong") {
                 assert!(second > 100);
             }
         }
-        while test.wakes.next().now_or_never().is_some() {}
+        while test.wakeups.next().now_or_never().is_some() {}
     }
     assert_eq!(test.fake.logins("vc"), 4);
     drop(test.wait(0, "vc", "right").await.unwrap());
@@ -316,7 +321,7 @@ async fn c6_an_endpoint_that_hangs_keeps_nobody_else_and_is_tried_by_one_at_a_ti
     let mut test = test();
     let began = Instant::now();
     for at in 0..100 {
-        waits(test.ask(at, "hangs", &format!("p{}", at % 20)));
+        waits(test.acquire(at, "hangs", &format!("p{}", at % 20)));
     }
     drop(test.wait(100, "vc", "a").await.unwrap());
     assert!(
@@ -329,9 +334,9 @@ async fn c6_an_endpoint_that_hangs_keeps_nobody_else_and_is_tried_by_one_at_a_ti
     while began.elapsed() < Duration::from_secs(600) {
         pass(SECOND).await;
         for at in 0..100 {
-            assert!(test.ask(at, "hangs", &format!("p{}", at % 20)).is_err());
+            assert!(test.acquire(at, "hangs", &format!("p{}", at % 20)).is_err());
         }
-        while test.wakes.next().now_or_never().is_some() {}
+        while test.wakeups.next().now_or_never().is_some() {}
     }
     // Pauses of 1, 2, 4, 8, 16 and then 30 seconds, after 10 seconds of patience each.
     let tries = test.fake.logins("hangs");
@@ -345,12 +350,12 @@ async fn an_account_that_is_never_answered_does_not_keep_others_from_an_endpoint
     let told = test.wait(0, "vc", "hangs").await.err().unwrap();
     assert_eq!(told.message, "it did not answer within 10s");
     let after = SECOND + Duration::from_millis(50);
-    assert_eq!(fails(test.ask(1, "vc", "a")).1, after);
+    assert_eq!(fails(test.acquire(1, "vc", "a")).1, after);
     // Whoever is never answered always comes first, but is not let find out twice in a row.
     for round in 0..20 {
-        drop(test.ask(0, "vc", "hangs"));
+        drop(test.acquire(0, "vc", "hangs"));
         pass(SECOND).await;
-        assert!(test.ask(0, "vc", "hangs").is_err());
+        assert!(test.acquire(0, "vc", "hangs").is_err());
         let began = Instant::now();
         drop(test.wait(1, "vc", "a").await.unwrap());
         assert!(began.elapsed() <= SECOND, "{round}: {:?}", began.elapsed());
@@ -364,8 +369,11 @@ async fn a_certificate_that_is_not_believed_is_not_tried_at_once_again() {
     let mut test = test();
     let told = test.wait(0, "untrusted", "a").await.err();
     assert_eq!(told, Some(error(Reason::CertificateNotTrusted)));
-    let (reason, again_in) = fails(test.ask(0, "untrusted", "b"));
-    assert_eq!((reason, again_in), (Reason::CertificateNotTrusted, SECOND));
+    let (reason, retry_after) = fails(test.acquire(0, "untrusted", "b"));
+    assert_eq!(
+        (reason, retry_after),
+        (Reason::CertificateNotTrusted, SECOND)
+    );
     assert_eq!(test.fake.logins("untrusted"), 1);
 }
 
@@ -374,10 +382,10 @@ async fn no_more_than_allowed_use_an_endpoint_and_everybody_has_their_turn() {
     let mut test = test();
     drop(test.wait(0, "vc", "a").await.unwrap());
     let mut held: Vec<_> = (0..3)
-        .map(|at| test.ask(at, "vc", "a").ok().unwrap())
+        .map(|at| test.acquire(at, "vc", "a").ok().unwrap())
         .collect();
     for at in 3..20 {
-        waits(test.ask(at, "vc", "a"));
+        waits(test.acquire(at, "vc", "a"));
     }
     // Two of those who wait go, also one who was called.
     test.sessions.release(&name(3));
@@ -386,13 +394,13 @@ async fn no_more_than_allowed_use_an_endpoint_and_everybody_has_their_turn() {
         if at == 7 {
             test.sessions.release(&name(7));
             test.woken(8).await;
-            held.push(test.ask(8, "vc", "a").ok().unwrap());
+            held.push(test.acquire(8, "vc", "a").ok().unwrap());
         } else if at != 8 {
             test.woken(at).await;
-            held.push(test.ask(at, "vc", "a").ok().unwrap());
+            held.push(test.acquire(at, "vc", "a").ok().unwrap());
         } else {
             // The seat is kept for who was called.
-            waits(test.ask(8, "vc", "a"));
+            waits(test.acquire(8, "vc", "a"));
         }
     }
     assert_eq!(test.fake.logins("vc"), 1);
@@ -408,7 +416,7 @@ async fn c6_a_session_that_was_idle_is_checked_once_and_opened_anew_if_it_is_ove
             test.fake.forget_all();
         }
         for at in 0..10 {
-            waits(test.ask(at, "vc", "a"));
+            waits(test.acquire(at, "vc", "a"));
         }
         for at in 0..10 {
             drop(test.wait(at, "vc", "a").await.unwrap());
@@ -427,7 +435,7 @@ async fn x7_a_session_that_is_too_old_is_closed_before_the_next_is_opened() {
     drop(test.wait(0, "vc", "a").await.unwrap());
     for _ in 0..11 {
         pass(Duration::from_secs(55)).await;
-        let held = test.ask(0, "vc", "a");
+        let held = test.acquire(0, "vc", "a");
         if let Ok(held) = held {
             drop(held);
         }
@@ -452,7 +460,7 @@ async fn a_session_that_is_held_is_not_closed_however_many_leave_it() {
 #[tokio::test(start_paused = true)]
 async fn a_login_that_ends_after_everybody_left_is_undone() {
     let test = test();
-    waits(test.ask(0, "slow", "a"));
+    waits(test.acquire(0, "slow", "a"));
     test.sessions.release(&name(0));
     pass(Duration::from_secs(6)).await;
     assert_eq!((test.fake.logins("slow"), test.fake.open()), (1, 0));
@@ -461,8 +469,8 @@ async fn a_login_that_ends_after_everybody_left_is_undone() {
 #[tokio::test(start_paused = true)]
 async fn others_are_woken_though_whoever_began_the_login_left() {
     let mut test = test();
-    waits(test.ask(0, "slow", "a"));
-    waits(test.ask(1, "slow", "a"));
+    waits(test.acquire(0, "slow", "a"));
+    waits(test.acquire(1, "slow", "a"));
     test.sessions.release(&name(0));
     drop(test.wait(1, "slow", "a").await.unwrap());
     assert_eq!(test.fake.logins("slow"), 1);
@@ -482,10 +490,10 @@ async fn whoever_was_not_answered_makes_nobody_else_find_out_the_same_way() {
     let mut test = test();
     let held = test.wait(0, "vc", "a").await.unwrap();
     drop(test.wait(1, "vc", "b").await.unwrap());
-    held.did_not_answer();
+    held.mark_unresponsive();
     drop(held);
-    waits(test.ask(1, "vc", "b"));
-    waits(test.ask(2, "vc", "c"));
+    waits(test.acquire(1, "vc", "b"));
+    waits(test.acquire(2, "vc", "c"));
     drop(test.wait(2, "vc", "c").await.unwrap());
     drop(test.wait(1, "vc", "b").await.unwrap());
     assert_eq!(test.fake.0.checks.load(Ordering::SeqCst), 1);
@@ -541,7 +549,7 @@ async fn o04_nothing_is_shared_between_spaces_sources_or_contents() {
                 .get(&name(at), key.clone(), &credential(password))
             {
                 Ok(held) => break assert!(seen.insert(*held)),
-                Err(NotNow::Wait) => test.woken(at).await,
+                Err(Unavailable::Wait) => test.woken(at).await,
                 Err(other) => panic!("{other:?}"),
             }
         }
@@ -562,8 +570,8 @@ async fn r1_closing_ends_in_time_and_leaves_no_session_whatever_the_other_sides_
     }
     drop(test.wait(5, "no-logout", "a").await.unwrap());
     let held = test.wait(6, "vc3", "a").await.unwrap();
-    waits(test.ask(7, "hangs", "a"));
-    waits(test.ask(8, "vc4", "a"));
+    waits(test.acquire(7, "hangs", "a"));
+    waits(test.acquire(8, "vc4", "a"));
     let began = Instant::now();
     test.sessions.close().await;
     assert!(
@@ -575,9 +583,9 @@ async fn r1_closing_ends_in_time_and_leaves_no_session_whatever_the_other_sides_
     let left: Vec<_> = test.fake.0.open.lock().unwrap().values().cloned().collect();
     assert_eq!(left, ["no-logout"]);
     assert_eq!(test.fake.0.trying.load(Ordering::SeqCst), 0);
-    assert_eq!(fails(test.ask(9, "vc", "a")).0, Reason::Unreachable);
+    assert_eq!(fails(test.acquire(9, "vc", "a")).0, Reason::Unreachable);
     drop(held);
-    while test.wakes.next().await.is_some() {}
+    while test.wakeups.next().await.is_some() {}
     assert!(test.sessions.tasks.lock().unwrap().is_none());
 }
 
@@ -600,7 +608,7 @@ async fn every_figure_has_a_line() {
     let held = test.wait(0, "vc", "a").await.unwrap();
     drop(test.wait(1, "vc", "wrong").await);
     drop(test.wait(2, "untrusted", "a").await);
-    waits(test.ask(3, "hangs", "a"));
+    waits(test.acquire(3, "hangs", "a"));
     test.sessions.release(&name(0));
     drop(held);
     pass(SECOND / 2).await;
@@ -625,7 +633,7 @@ async fn c6_those_who_hope_for_an_endpoint_come_back_one_after_the_other() {
     let mut test = test();
     test.wait(0, "hangs", "a").await.err().unwrap();
     let step = Duration::from_millis(50);
-    let told = |test: &Test, at| fails(test.ask(at, "hangs", "a")).1;
+    let told = |test: &Test, at| fails(test.acquire(at, "hangs", "a")).1;
     for at in 1..=100 {
         assert_eq!(told(&test, at), SECOND + step * at as u32);
     }
@@ -633,14 +641,17 @@ async fn c6_those_who_hope_for_an_endpoint_come_back_one_after_the_other() {
     assert_eq!(told(&test, 7), SECOND + step * 7);
     // The first finds out; those who come meanwhile do not wait for that, nor all at once.
     pass(SECOND).await;
-    waits(test.ask(0, "hangs", "a"));
-    let patience = settings().patience;
+    waits(test.acquire(0, "hangs", "a"));
+    let request_timeout = settings().request_timeout;
     for at in 1..=100 {
         let first = at as u32 - 1;
-        assert_eq!(fails(test.ask(at, "hangs", "b")).1, patience + step * first);
+        assert_eq!(
+            fails(test.acquire(at, "hangs", "b")).1,
+            request_timeout + step * first
+        );
     }
-    pass(patience + SECOND).await;
-    let woken = std::iter::from_fn(|| test.wakes.next().now_or_never().flatten());
+    pass(request_timeout + SECOND).await;
+    let woken = std::iter::from_fn(|| test.wakeups.next().now_or_never().flatten());
     assert_eq!(woken.collect::<Vec<_>>(), [name(0)]);
 }
 
@@ -649,13 +660,13 @@ async fn c6_those_who_hope_are_woken_in_order_when_the_endpoint_answers() {
     let mut test = test();
     test.wait(0, "vc", "hangs").await.err().unwrap();
     for at in 1..=20 {
-        fails(test.ask(at, "vc", "a"));
+        fails(test.acquire(at, "vc", "a"));
     }
     pass(SECOND).await;
-    waits(test.ask(1, "vc", "a"));
+    waits(test.acquire(1, "vc", "a"));
     // Whoever was not let in hopes too, and came first.
     for at in [0].into_iter().chain(2..=20).chain([1]) {
-        let woken = timeout(SECOND, test.wakes.next()).await.unwrap();
+        let woken = timeout(SECOND, test.wakeups.next()).await.unwrap();
         assert_eq!(woken, Some(name(at)));
     }
     assert_eq!(test.fake.logins("vc"), 2);
@@ -665,14 +676,14 @@ async fn c6_those_who_hope_are_woken_in_order_when_the_endpoint_answers() {
 async fn c6_a_crowd_learns_one_after_the_other_that_nobody_answers() {
     let mut test = test();
     for at in 0..30 {
-        waits(test.ask(at, "hangs", "a"));
+        waits(test.acquire(at, "hangs", "a"));
     }
-    let patience = settings().patience;
-    pass(patience).await;
+    let request_timeout = settings().request_timeout;
+    pass(request_timeout).await;
     let now = Instant::now();
     let mut waited = Vec::new();
     for at in 0..30 {
-        let woken = timeout(patience, test.wakes.next()).await.unwrap();
+        let woken = timeout(request_timeout, test.wakeups.next()).await.unwrap();
         assert_eq!(woken, Some(name(at)));
         waited.push(now.elapsed().as_millis());
     }
@@ -702,7 +713,7 @@ async fn x4_one_content_in_ten_secrets_of_a_space_is_tried_once() {
         key.source = secret("team", at);
         let told = loop {
             match test.sessions.get(&name(at), key.clone(), &credential) {
-                Err(NotNow::Wait) => test.woken(at).await,
+                Err(Unavailable::Wait) => test.woken(at).await,
                 other => break fails(other).0,
             }
         };
@@ -735,8 +746,8 @@ async fn an_account_that_is_answered_and_not_let_in_keeps_nobody_else_from_an_en
     let began = Instant::now();
     let (mut tries, mut others) = (0, 0);
     while began.elapsed() < Duration::from_secs(300) {
-        match test.ask(0, "busy", "a") {
-            Err(NotNow::Wait) => test.woken(0).await,
+        match test.acquire(0, "busy", "a") {
+            Err(Unavailable::Wait) => test.woken(0).await,
             other => {
                 tries += 1;
                 pass(fails(other).1).await;
@@ -744,7 +755,7 @@ async fn an_account_that_is_answered_and_not_let_in_keeps_nobody_else_from_an_en
         }
         // Nobody else is told what this one was told.
         others += 1;
-        waits(test.ask(1, "busy", &format!("{others}")));
+        waits(test.acquire(1, "busy", &format!("{others}")));
         test.sessions.release(&name(1));
     }
     assert!(tries <= 20, "{tries}");
@@ -761,14 +772,14 @@ fn secret(namespace: &str, at: usize) -> Source {
 #[tokio::test(start_paused = true)]
 async fn c6_forty_endpoints_of_one_owner_do_not_have_all_who_work() {
     for space in [None, Some("t1")] {
-        let mut test = test_with(|settings| settings.at_once = 8);
+        let mut test = test_with(|settings| settings.max_per_endpoint = 8);
         let mut held = Vec::new();
         for at in 0..40 {
             let (mut key, credential) = key(&format!("evil{at}"), Trust::Verified, "a");
             key.space = space.map(Into::into);
             key.source = secret("evil", at);
             match test.sessions.get(&name(at), key.clone(), &credential) {
-                Err(NotNow::Wait) => {}
+                Err(Unavailable::Wait) => {}
                 _ => panic!("nothing is open"),
             }
             pass(SECOND).await;
@@ -781,48 +792,48 @@ async fn c6_forty_endpoints_of_one_owner_do_not_have_all_who_work() {
         // Whoever goes makes room for the next.
         drop(held);
         for _ in 0..8 {
-            timeout(SECOND, test.wakes.next()).await.unwrap().unwrap();
+            timeout(SECOND, test.wakeups.next()).await.unwrap().unwrap();
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn c6_endpoints_that_did_not_answer_have_four_of_those_who_work_until_they_do() {
-    let mut test = test_with(|settings| settings.at_once = 8);
+    let mut test = test_with(|settings| settings.max_per_endpoint = 8);
     for at in 0..20 {
         let host = format!("evil{at}");
         let held = test.wait(at, &host, "a").await.unwrap();
-        held.did_not_answer();
+        held.mark_unresponsive();
     }
     let mut held = Vec::new();
     for at in 0..20 {
         let host = format!("evil{at}");
-        waits(test.ask(at, &host, "a"));
+        waits(test.acquire(at, &host, "a"));
         pass(SECOND).await;
-        held.extend(test.ask(at, &host, "a"));
+        held.extend(test.acquire(at, &host, "a"));
     }
     assert_eq!(held.len(), 4);
     // Those that answer are as any other.
     for one in &held {
-        one.answered();
+        one.mark_responsive();
     }
-    while test.wakes.next().now_or_never().is_some() {}
+    while test.wakeups.next().now_or_never().is_some() {}
     for at in 4..8 {
-        held.push(test.ask(at, &format!("evil{at}"), "a").ok().unwrap());
+        held.push(test.acquire(at, &format!("evil{at}"), "a").ok().unwrap());
     }
-    waits(test.ask(8, "evil8", "a"));
+    waits(test.acquire(8, "evil8", "a"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn logins_that_take_long_leave_half_of_an_endpoint_to_those_who_work() {
-    let mut test = test_with(|settings| settings.at_once = 8);
+    let mut test = test_with(|settings| settings.max_per_endpoint = 8);
     drop(test.wait(0, "slow", "a").await.unwrap());
     for at in 1..=8 {
-        waits(test.ask(at, "slow", &format!("p{at}")));
+        waits(test.acquire(at, "slow", &format!("p{at}")));
     }
     pass(SECOND).await;
     assert_eq!(test.fake.0.trying.load(Ordering::SeqCst), 4);
-    let held: Vec<_> = (10..14).map(|at| test.ask(at, "slow", "a")).collect();
+    let held: Vec<_> = (10..14).map(|at| test.acquire(at, "slow", "a")).collect();
     assert!(held.iter().all(Result::is_ok));
     drop(held);
     for at in 1..=8 {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use insula_identity::credential::Source;
 use insula_identity::decide::Refusal;
-use insula_identity::session::NotNow;
+use insula_identity::session::Unavailable;
 use insula_operator::event::Told;
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::api::core::v1::Secret;
@@ -198,10 +198,10 @@ impl Reconciliation<'_> {
             .get(&asker, key.clone(), &access.credential)
         {
             Ok(session) => session,
-            Err(NotNow::Wait) => return (VCenter::Checking, Outcome::Waits(MAX_WAIT)),
-            Err(NotNow::Failed { error, again_in }) => {
+            Err(Unavailable::Wait) => return (VCenter::Checking, Outcome::Waits(MAX_WAIT)),
+            Err(Unavailable::Failed { error, retry_after }) => {
                 let refusal = resolve::login_refusal(&source, error);
-                return (VCenter::Refused(refusal), Outcome::Waits(again_in));
+                return (VCenter::Refused(refusal), Outcome::Waits(retry_after));
             }
         };
         if context.liveness.is_check_due(&key, Instant::now()) {
@@ -209,12 +209,12 @@ impl Reconciliation<'_> {
                 Ok(true) => {}
                 Ok(false) | Err(vcenter::Error::NotAuthenticated) => {
                     context.liveness.forget(&key);
-                    session.is_dead();
+                    session.mark_dead();
                     return (VCenter::Checking, Outcome::Progressed);
                 }
                 Err(error) => {
                     context.liveness.forget(&key);
-                    session.did_not_answer();
+                    session.mark_unresponsive();
                     let refusal = Refusal {
                         reason: error.reason(),
                         message: error.to_string(),

@@ -114,12 +114,12 @@ impl Settings {
 /// handful of wrong passwords, ends idle sessions after half an hour, and old ones after a day.
 pub fn session_settings(timeout: Duration) -> session::Settings {
     session::Settings {
-        patience: timeout,
+        request_timeout: timeout,
         check_after: Duration::from_secs(60),
         lifetime: Duration::from_secs(8 * 3600),
-        refused_for: Duration::from_secs(180),
-        unreachable_for: (Duration::from_secs(1), Duration::from_secs(60)),
-        at_once: 8,
+        refused_backoff: Duration::from_secs(180),
+        unreachable_backoff: (Duration::from_secs(1), Duration::from_secs(60)),
+        max_per_endpoint: 8,
     }
 }
 
@@ -139,7 +139,11 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
     let concurrency = settings.concurrency.max(1);
     let session_settings = session::Settings {
         // Workers that wait for vCenters must not occupy all of them.
-        at_once: settings.sessions.at_once.min(concurrency / 4).max(1),
+        max_per_endpoint: settings
+            .sessions
+            .max_per_endpoint
+            .min(concurrency / 4)
+            .max(1),
         ..settings.sessions
     };
     let sessions = Sessions::new(vcenters.clone(), session_settings);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use insula_identity::reason::Reason;
-use insula_identity::session::{Held, NotNow};
+use insula_identity::session::{HeldSession, Unavailable};
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, ResourceExt};
@@ -245,20 +245,20 @@ impl Reconciliation<'_> {
         let held = match sessions.get(&self.asker, session, &credential) {
             Ok(held) => held,
             // The session wakes this object when it is open.
-            Err(NotNow::Wait) => {
+            Err(Unavailable::Wait) => {
                 self.commit().await?;
                 return Ok(Outcome::Waits(MAX_WAIT));
             }
-            Err(NotNow::Failed { error, again_in }) => {
+            Err(Unavailable::Failed { error, retry_after }) => {
                 let refusal = resolve::login_refusal(&credential.source, error);
                 let message = resolve::full_message(&refusal);
                 self.refuse(reason(refusal.reason), message).await?;
-                return Ok(Outcome::Waits(again_in));
+                return Ok(Outcome::Waits(retry_after));
             }
         };
         match self.take_steps(&held).await {
             Ok(outcome) => {
-                held.answered();
+                held.mark_responsive();
                 Ok(outcome)
             }
             Err(error) => self.fail(&held, error).await,
@@ -303,7 +303,7 @@ impl Reconciliation<'_> {
     /// Handles a failed step: updates the session and the status.
     async fn fail(
         &mut self,
-        held: &Held<VCenters>,
+        held: &HeldSession<VCenters>,
         error: StepError,
     ) -> Result<Outcome, kube::Error> {
         let again = self.context.intervals.retry;
@@ -317,7 +317,7 @@ impl Reconciliation<'_> {
             StepError::VCenter(error) => error,
         };
         match &error {
-            Error::NotAuthenticated => held.is_dead(),
+            Error::NotAuthenticated => held.mark_dead(),
             // The object changed during the observation, which is repeated.
             Error::Gone(_) => {}
             Error::Fault { fault, .. } if is_transient(fault) => {}
@@ -332,7 +332,7 @@ impl Reconciliation<'_> {
                 return Ok(Outcome::Waits(again));
             }
             Error::Unreachable(_) | Error::NotTrusted(_) => {
-                held.did_not_answer();
+                held.mark_unresponsive();
                 self.refuse(reason(error.reason()), error.to_string())
                     .await?;
             }

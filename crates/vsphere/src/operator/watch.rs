@@ -48,7 +48,7 @@ pub(super) async fn triggers(context: Arc<Context>) -> Triggers {
     };
     let mut all = watches.reconciled_kinds();
     all.extend(watches.dependency_kinds());
-    all.push(key_triggers(context.sessions.wakes()));
+    all.push(key_triggers(context.sessions.wakeups()));
     all.push(key_triggers(Arc::clone(&context.requeue).keys()));
     all.push(static_credential_triggers(&context));
     let guard = ReleaseOnDrop(context);

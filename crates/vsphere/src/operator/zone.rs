@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use insula_identity::decide::Refusal;
-use insula_identity::session::NotNow;
+use insula_identity::session::Unavailable;
 use insula_operator::event::Told;
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::jiff::Timestamp;
@@ -140,16 +140,16 @@ impl Reconciliation<'_> {
         let sessions = &self.context.sessions;
         let session = match sessions.get(&asker, access.session, &access.credential) {
             Ok(session) => session,
-            Err(NotNow::Wait) => return (Observation::Checking, Outcome::Waits(MAX_WAIT)),
-            Err(NotNow::Failed { error, again_in }) => {
+            Err(Unavailable::Wait) => return (Observation::Checking, Outcome::Waits(MAX_WAIT)),
+            Err(Unavailable::Failed { error, retry_after }) => {
                 let refusal = resolve::login_refusal(&access.credential.source, error);
-                return (Observation::Refused(refusal), Outcome::Waits(again_in));
+                return (Observation::Refused(refusal), Outcome::Waits(retry_after));
             }
         };
         let resync = self.context.resync_after(self.key);
         let checked = check::check(&session, zone, domain.as_ref()).await;
         if checked.is_ok() {
-            session.answered();
+            session.mark_responsive();
         }
         match checked {
             Ok(found) if found == Missing::default() => {
@@ -162,9 +162,9 @@ impl Reconciliation<'_> {
             ),
             Err(error) => {
                 match error {
-                    vcenter::Error::NotAuthenticated => session.is_dead(),
+                    vcenter::Error::NotAuthenticated => session.mark_dead(),
                     vcenter::Error::Unreachable(_) | vcenter::Error::NotTrusted(_) => {
-                        session.did_not_answer();
+                        session.mark_unresponsive();
                     }
                     _ => {}
                 }

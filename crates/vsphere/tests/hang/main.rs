@@ -92,7 +92,7 @@ impl Fixture {
         let mut settings = self.world.settings();
         settings.vcenter_timeout = timeout;
         settings.sessions = session::Settings {
-            patience: timeout,
+            request_timeout: timeout,
             check_after,
             ..SESSIONS
         };
@@ -161,7 +161,7 @@ async fn c6_vcenter_hanging_mid_session_delays_no_other_and_recovers() -> anyhow
     fixture.wait_for_reason(HEALTHY, "Available").await?;
     let hanging = fixture.hanging.open_connections();
     // The concurrent calls, and one for each session that was idle when the vCenter began to hang.
-    let most = SESSIONS.at_once + TEAMS.len();
+    let most = SESSIONS.max_per_endpoint + TEAMS.len();
     assert!(hanging <= most, "{hanging} connections hang");
     let more = fixture.hanging.connections() - before;
     assert!(more <= most, "{more} connections were made in vain");
@@ -239,7 +239,7 @@ async fn r1_shutdown_closes_sessions_despite_a_hanging_vcenter() -> anyhow::Resu
     fixture.hanging.hang("RetrievePropertiesEx");
     let mut settings = fixture.world.settings();
     settings.vcenter_timeout = HOURS;
-    settings.sessions.patience = HOURS;
+    settings.sessions.request_timeout = HOURS;
     settings.shutdown_timeout = Duration::from_millis(200);
     let running = fixture.world.start_with(settings);
     fixture.wait_for_reason(HEALTHY, "Available").await?;

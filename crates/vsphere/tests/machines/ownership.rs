@@ -96,7 +96,7 @@ async fn clone_with_lost_response_stays_in_doubt() -> anyhow::Result<()> {
     let (world, vcenter) = world().await?;
     let mut settings = settings(&["team-a"]);
     // Time to set the outcome of the next clone, and for the first one to appear.
-    settings.sessions.unreachable_for = (Duration::from_secs(1), Duration::from_secs(1));
+    settings.sessions.unreachable_backoff = (Duration::from_secs(1), Duration::from_secs(1));
     settings.intervals.retry = Duration::from_secs(5);
     settings.intervals.lost_clone = Duration::from_secs(60);
     let operator = Running::new(world.admin.clone(), settings);

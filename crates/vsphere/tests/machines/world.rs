@@ -383,8 +383,8 @@ pub fn settings(namespaces: &[&str]) -> Settings {
     let short = Duration::from_millis(20);
     let timeout = Duration::from_secs(10);
     let mut kept = session_settings(timeout);
-    kept.unreachable_for = (short, short * 5);
-    kept.refused_for = Duration::from_millis(200);
+    kept.unreachable_backoff = (short, short * 5);
+    kept.refused_backoff = Duration::from_millis(200);
     Settings {
         leader_elect: false,
         request_timeout: timeout,

@@ -49,12 +49,12 @@ pub const TIMES: Times = Times {
 
 /// Short durations for sessions.
 pub const SESSIONS: session::Settings = session::Settings {
-    patience: Duration::from_secs(2),
+    request_timeout: Duration::from_secs(2),
     check_after: Duration::from_secs(60),
     lifetime: Duration::from_secs(3600),
-    refused_for: Duration::from_secs(600),
-    unreachable_for: (Duration::from_millis(200), Duration::from_secs(1)),
-    at_once: 8,
+    refused_backoff: Duration::from_secs(600),
+    unreachable_backoff: (Duration::from_millis(200), Duration::from_secs(1)),
+    max_per_endpoint: 8,
 };
 
 /// A server on which the operator is installed but does not run.

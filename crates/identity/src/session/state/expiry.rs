@@ -6,45 +6,49 @@ use tokio::time::Instant;
 
 use super::super::Key;
 use super::super::entry::{Entry, Phase};
-use super::{Act, Stale, Table, Way};
+use super::{Action, Expiry, PoolState, Route};
 
-impl<S> Table<S> {
+impl<S> PoolState<S> {
     /// Closes a session that nobody uses; forgets a key of which nothing is to be remembered.
-    pub(super) fn settle(&mut self, key: &Arc<Key>, now: Instant) {
+    pub(super) fn close_if_unused(&mut self, key: &Arc<Key>, now: Instant) {
         let Some(entry) = self.entries.get(key) else {
             return;
         };
-        if self.closed || entry.askers.is_empty() {
-            self.shut(key);
+        if self.closed || entry.requesters.is_empty() {
+            self.log_out_if_free(key);
         }
         if self
             .entries
             .get(key)
-            .is_some_and(|entry| entry.is_void(now))
+            .is_some_and(|entry| entry.is_unused(now))
         {
             self.entries.remove(key);
-            if let Some(line) = self.lines.get_mut(&key.way()) {
-                line.keys = line.keys.saturating_sub(1);
+            if let Some(health) = self.routes.get_mut(&key.route()) {
+                health.keys = health.keys.saturating_sub(1);
             }
-            self.settle_line(&key.way(), now);
+            self.forget_route_if_unused(&key.route(), now);
         }
     }
 
-    pub(super) fn settle_line(&mut self, way: &Way, now: Instant) {
-        if self.lines.get(way).is_some_and(|line| line.is_void(now)) {
-            self.lines.remove(way);
+    pub(super) fn forget_route_if_unused(&mut self, route: &Route, now: Instant) {
+        if self
+            .routes
+            .get(route)
+            .is_some_and(|health| health.is_unused(now))
+        {
+            self.routes.remove(route);
         }
     }
 
     /// Closes a session if nobody holds it, and it is not being checked.
-    pub(super) fn shut(&mut self, key: &Arc<Key>) {
+    pub(super) fn log_out_if_free(&mut self, key: &Arc<Key>) {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
         match std::mem::replace(&mut entry.phase, Phase::Closing) {
             Phase::Open(open) if open.held == 0 => {
                 let key = Arc::clone(key);
-                self.acts.push(Act::LogOut {
+                self.actions.push(Action::LogOut {
                     key,
                     session: open.session,
                 });
@@ -54,7 +58,7 @@ impl<S> Table<S> {
     }
 
     /// Whether a session has become too old. It is closed when nobody holds it any more.
-    pub(super) fn retire(&mut self, key: &Arc<Key>, now: Instant) -> bool {
+    pub(super) fn retire_if_expired(&mut self, key: &Arc<Key>, now: Instant) -> bool {
         let open = self.entries.get_mut(key).and_then(Entry::open_mut);
         let Some(open) = open else {
             return false;
@@ -62,37 +66,37 @@ impl<S> Table<S> {
         if !open.is_older_than(self.settings.lifetime, now) {
             return false;
         }
-        self.shut(key);
+        self.log_out_if_free(key);
         true
     }
 
     /// Notes that something may be forgotten from then.
-    pub(super) fn note(&mut self, when: Instant, what: Stale) {
-        let number = self.number();
-        self.stale.insert((when, number), what);
+    pub(super) fn schedule_expiry(&mut self, when: Instant, what: Expiry) {
+        let ticket = self.next_ticket();
+        self.expiries.insert((when, ticket), what);
     }
 
-    pub(super) fn forget(&mut self, now: Instant) {
-        while let Some(first) = self.stale.first_entry() {
+    pub(super) fn expire(&mut self, now: Instant) {
+        while let Some(first) = self.expiries.first_entry() {
             if first.key().0 > now {
                 return;
             }
             match first.remove() {
-                Stale::Entry(key) => self.settle(&key, now),
-                Stale::Line(way) => self.settle_line(&way, now),
-                Stale::Room(endpoint) => {
-                    self.hall.forgive(&endpoint, now);
-                    self.call(now);
+                Expiry::Entry(key) => self.close_if_unused(&key, now),
+                Expiry::Route(route) => self.forget_route_if_unused(&route, now),
+                Expiry::Suspicion(endpoint) => {
+                    self.limits.expire_suspect(&endpoint, now);
+                    self.grant_seats(now);
                 }
-                Stale::Guesser(guesser) => {
-                    if let Some(counting) = self.guesses.get_mut(&guesser) {
+                Expiry::RefusalSource(refusal_source) => {
+                    if let Some(counting) = self.refusals.get_mut(&refusal_source) {
                         counting.retain(|until| *until > now);
                         if counting.is_empty() {
-                            self.guesses.remove(&guesser);
+                            self.refusals.remove(&refusal_source);
                         }
                     }
                 }
-                Stale::Account(account) => {
+                Expiry::Account(account) => {
                     if self
                         .refused
                         .get(&account)

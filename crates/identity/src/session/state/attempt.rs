@@ -5,37 +5,37 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::super::concurrency::Seat;
+use super::super::endpoint_health::Probe;
 use super::super::entry::{Open, Pause, Phase};
-use super::super::hall::Seat;
-use super::super::line::Probe;
 use super::super::{Key, LoginError};
-use super::{Act, Attempt, GUESSES, Stale, Table};
+use super::{Action, Attempt, Expiry, MAX_REFUSALS, PoolState};
 use crate::credential::Credential;
 use crate::reason::Reason;
 
 /// Why something is not tried for a while.
 pub(super) enum Paused {
     /// The endpoint does not answer anybody.
-    Line(Pause),
+    Endpoint(Pause),
     /// It is about this session or its credential.
     Key(Pause),
 }
 
-impl<S> Table<S> {
+impl<S> PoolState<S> {
     /// A login has ended.
     pub fn logged_in(&mut self, attempt: &Attempt, opened: Result<S, LoginError>, now: Instant) {
         let key = &attempt.key;
         let outcome = opened.as_ref().map(|_| ()).map_err(Clone::clone);
-        let number = self.number();
+        let ticket = self.next_ticket();
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
         entry.phase = match opened {
             Ok(session) => Phase::Open(Open {
-                id: number,
+                id: ticket,
                 session: Arc::new(session),
                 since: now,
-                used: now,
+                last_used: now,
                 held: 0,
             }),
             Err(_) => Phase::Idle,
@@ -50,7 +50,7 @@ impl<S> Table<S> {
             }
             Err(_) => self.counts.failed += 1,
         }
-        self.conclude(attempt, outcome, now);
+        self.finish_attempt(attempt, outcome, now);
     }
 
     /// A check has ended. A session that could not be checked is kept: it may still be one
@@ -66,7 +66,7 @@ impl<S> Table<S> {
         };
         let outcome = match alive {
             Ok(true) => {
-                open.used = now;
+                open.last_used = now;
                 entry.phase = Phase::Open(open);
                 Ok(())
             }
@@ -75,11 +75,11 @@ impl<S> Table<S> {
                 Err(error)
             }
             Ok(false) | Err(_) => {
-                self.rest(key, open.since, now);
+                self.delay_relogin(key, open.since, now);
                 Ok(())
             }
         };
-        self.conclude(attempt, outcome, now);
+        self.finish_attempt(attempt, outcome, now);
     }
 
     /// A logout has ended, however.
@@ -89,11 +89,11 @@ impl<S> Table<S> {
             entry.phase = Phase::Idle;
         }
         self.wake_entry(key, now);
-        self.settle(key, now);
+        self.close_if_unused(key, now);
     }
 
     /// The other side does not know a session any more. Only the first who says so matters.
-    pub fn dead(&mut self, key: &Arc<Key>, id: u64, now: Instant) {
+    pub fn session_lost(&mut self, key: &Arc<Key>, id: u64, now: Instant) {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
@@ -106,25 +106,25 @@ impl<S> Table<S> {
         }
         let since = open.since;
         entry.phase = Phase::Idle;
-        self.rest(key, since, now);
+        self.delay_relogin(key, since, now);
         self.wake_entry(key, now);
-        self.settle(key, now);
+        self.close_if_unused(key, now);
     }
 
     /// An endpoint may not answer any more.
-    pub fn suspect(&mut self, key: &Key, now: Instant) {
-        if let Some(line) = self.lines.get_mut(&key.way()) {
-            line.proven = false;
+    pub fn mark_suspect(&mut self, key: &Key, now: Instant) {
+        if let Some(health) = self.routes.get_mut(&key.route()) {
+            health.reachable = false;
         }
-        let until = now + self.settings.refused_for;
-        self.hall.suspect(&key.endpoint, until);
-        self.note(until, Stale::Room(key.endpoint.clone()));
+        let until = now + self.settings.refused_backoff;
+        self.limits.mark_suspect(&key.endpoint, until);
+        self.schedule_expiry(until, Expiry::Suspicion(key.endpoint.clone()));
     }
 
     /// An endpoint did what it was asked.
-    pub fn trust(&mut self, key: &Key, now: Instant) {
-        self.hall.trust(&key.endpoint);
-        self.call(now);
+    pub fn clear_suspect(&mut self, key: &Key, now: Instant) {
+        self.limits.clear_suspect(&key.endpoint);
+        self.grant_seats(now);
     }
 
     /// Begins a login, or a check if there is a session.
@@ -141,8 +141,8 @@ impl<S> Table<S> {
             probe,
             seat,
         };
-        if let Some(line) = self.lines.get_mut(&key.way()) {
-            line.begin(probe);
+        if let Some(health) = self.routes.get_mut(&key.route()) {
+            health.begin_probe(probe);
         }
         let Some(entry) = self.entries.get_mut(key) else {
             return;
@@ -152,11 +152,11 @@ impl<S> Table<S> {
             Phase::Open(open) => {
                 let session = Arc::clone(&open.session);
                 entry.phase = Phase::Checking(open);
-                self.acts.push(Act::Check { attempt, session });
+                self.actions.push(Action::Check { attempt, session });
             }
             _ => {
                 let credential = credential.clone();
-                self.acts.push(Act::LogIn {
+                self.actions.push(Action::LogIn {
                     attempt,
                     credential,
                 });
@@ -165,7 +165,7 @@ impl<S> Table<S> {
     }
 
     /// What an attempt says about the endpoint; then whoever waited for it is woken.
-    pub(super) fn conclude(
+    pub(super) fn finish_attempt(
         &mut self,
         attempt: &Attempt,
         outcome: Result<(), LoginError>,
@@ -176,57 +176,57 @@ impl<S> Table<S> {
             Ok(()) => true,
             Err(error) if error.reason == Reason::InvalidCredentials => true,
             Err(error) if error.answered => {
-                self.leave_alone(key, error, now);
+                self.back_off(key, error, now);
                 true
             }
             Err(error) => {
-                self.fail(attempt, error, now);
+                self.record_unreachable(attempt, error, now);
                 false
             }
         };
-        if let Some(line) = self.lines.get_mut(&key.way()) {
-            line.end(attempt.probe);
+        if let Some(health) = self.routes.get_mut(&key.route()) {
+            health.end_probe(attempt.probe);
             if answered {
-                line.answers(now);
+                health.record_success(now);
             }
             let waited = match answered || attempt.probe.is_some() {
-                true => line.waiting.all(),
+                true => health.waiting.drain(),
                 false => Vec::new(),
             };
             match answered {
                 true => {
-                    let hoped = line.hoping.all();
+                    let recovery_ticket = health.awaiting_recovery.drain();
                     self.wake_all(waited, now);
-                    self.wake_all(hoped, now);
+                    self.wake_all(recovery_ticket, now);
                 }
-                false => self.let_down(waited, now),
+                false => self.wake_staggered(waited, now),
             }
         }
-        self.stand_up(&attempt.seat, now);
-        self.vouch(key);
+        self.release_seat(&attempt.seat, now);
+        self.mark_checked(key);
         match answered {
             true => self.wake_entry(key, now),
             false => {
                 let entry = self.entries.get_mut(key);
-                let waited = entry.map_or_else(Vec::new, |entry| entry.waiting.all());
-                self.let_down(waited, now);
+                let waited = entry.map_or_else(Vec::new, |entry| entry.waiting.drain());
+                self.wake_staggered(waited, now);
             }
         }
-        self.settle(key, now);
+        self.close_if_unused(key, now);
     }
 
     /// Whoever waited for a session that is open now may use it, whatever its age: else they
     /// could check it for ever.
-    fn vouch(&mut self, key: &Arc<Key>) {
+    fn mark_checked(&mut self, key: &Arc<Key>) {
         let Some(entry) = self.entries.get(key) else {
             return;
         };
         let Phase::Open(open) = &entry.phase else {
             return;
         };
-        for asker in entry.waiting.askers() {
-            if let Some(known) = self.askers.get_mut(asker) {
-                known.vouched = Some(open.id);
+        for requester in entry.waiting.requesters() {
+            if let Some(known) = self.requesters.get_mut(requester) {
+                known.checked_session = Some(open.id);
             }
         }
     }
@@ -234,31 +234,32 @@ impl<S> Table<S> {
     /// Whether, and for how long, something is not to be tried: the longest of what there is.
     pub(super) fn paused(&self, key: &Arc<Key>, now: Instant) -> Option<Paused> {
         let entry = self.entries.get(key)?;
-        let first = self.settings.unreachable_for.0;
-        let line = self.lines.get(&key.way());
-        let line = line.and_then(|line| line.pause_for(key, first));
-        let (refused, guessed) = match entry.phase {
+        let first = self.settings.unreachable_backoff.0;
+        let health = self.routes.get(&key.route());
+        let health = health.and_then(|health| health.pause_for(key, first));
+        let (refused, too_many_refusals) = match entry.phase {
             // A session that is open was not refused.
             Phase::Open(_) => (None, None),
             _ => {
                 let refused = self.refused.get(&key.account()).cloned();
-                (refused, self.guessed(key, now))
+                (refused, self.too_many_refusals(key, now))
             }
         };
-        let line = line.map(Paused::Line);
-        let keys = [entry.pause.clone(), refused, guessed].map(|pause| pause.map(Paused::Key));
-        let pauses = keys.into_iter().chain([line]).flatten();
+        let health = health.map(Paused::Endpoint);
+        let keys =
+            [entry.pause.clone(), refused, too_many_refusals].map(|pause| pause.map(Paused::Key));
+        let pauses = keys.into_iter().chain([health]).flatten();
         let active = pauses.filter(|paused| paused.until() > now);
         active.max_by_key(Paused::until)
     }
 
     /// Whether too many contents of the same source were refused just now.
-    fn guessed(&self, key: &Key, now: Instant) -> Option<Pause> {
-        let mut counting = self.guesses.get(&key.guesser())?.clone();
+    fn too_many_refusals(&self, key: &Key, now: Instant) -> Option<Pause> {
+        let mut counting = self.refusals.get(&key.refusal_source())?.clone();
         counting.retain(|until| *until > now);
         counting.sort_unstable();
-        let until = *counting.get(counting.len().checked_sub(GUESSES)?)?;
-        let message = format!("{GUESSES} other contents of this credential were not taken");
+        let until = *counting.get(counting.len().checked_sub(MAX_REFUSALS)?)?;
+        let message = format!("{MAX_REFUSALS} other contents of this credential were not taken");
         let error = LoginError {
             reason: Reason::InvalidCredentials,
             message,
@@ -268,8 +269,8 @@ impl<S> Table<S> {
     }
 
     /// It was answered, and yet there is no session: its pauses grow, and nobody else's.
-    fn leave_alone(&mut self, key: &Arc<Key>, error: LoginError, now: Instant) {
-        let (first, longest) = self.settings.unreachable_for;
+    fn back_off(&mut self, key: &Arc<Key>, error: LoginError, now: Instant) {
+        let (first, longest) = self.settings.unreachable_backoff;
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
@@ -281,18 +282,23 @@ impl<S> Table<S> {
 
     /// Nobody answered. If somebody else was answered meanwhile, it is this account that is
     /// left alone, and not the endpoint.
-    pub(super) fn fail(&mut self, attempt: &Attempt, error: LoginError, now: Instant) {
+    pub(super) fn record_unreachable(
+        &mut self,
+        attempt: &Attempt,
+        error: LoginError,
+        now: Instant,
+    ) {
         let key = &attempt.key;
-        let pauses = self.settings.unreachable_for;
-        let way = key.way();
-        let Some(line) = self.lines.get_mut(&way) else {
+        let pauses = self.settings.unreachable_backoff;
+        let route = key.route();
+        let Some(health) = self.routes.get_mut(&route) else {
             return;
         };
-        if attempt.probe.is_some() && !line.answered_since(attempt.since) {
-            let over = line.fails(key, error, pauses, now);
-            self.note(over, Stale::Line(way));
+        if attempt.probe.is_some() && !health.succeeded_since(attempt.since) {
+            let over = health.record_failure(key, error, pauses, now);
+            self.schedule_expiry(over, Expiry::Route(route));
         } else {
-            line.doubt(attempt.since);
+            health.record_inconclusive(attempt.since);
             let until = now + pauses.0;
             self.pause(key, Pause { error, until });
         }
@@ -300,8 +306,8 @@ impl<S> Table<S> {
 
     /// A session that did not live long is not followed at once by the next: a server that
     /// forgets all of them is not to be flooded with logins.
-    pub(super) fn rest(&mut self, key: &Arc<Key>, since: Instant, now: Instant) {
-        let until = since + self.settings.unreachable_for.0;
+    pub(super) fn delay_relogin(&mut self, key: &Arc<Key>, since: Instant, now: Instant) {
+        let until = since + self.settings.unreachable_backoff.0;
         if until > now {
             let message = "the session ended as soon as it was opened".to_owned();
             let reason = Reason::Unreachable;
@@ -315,7 +321,7 @@ impl<S> Table<S> {
     }
 
     pub(super) fn pause(&mut self, key: &Arc<Key>, pause: Pause) {
-        self.note(pause.until, Stale::Entry(Arc::clone(key)));
+        self.schedule_expiry(pause.until, Expiry::Entry(Arc::clone(key)));
         if let Some(entry) = self.entries.get_mut(key) {
             entry.pause = Some(pause);
         }
@@ -323,19 +329,22 @@ impl<S> Table<S> {
 
     pub(super) fn refuse(&mut self, key: &Arc<Key>, error: &LoginError, now: Instant) {
         self.counts.refused += 1;
-        let until = now + self.settings.refused_for;
-        self.note(until, Stale::Account(key.account()));
+        let until = now + self.settings.refused_backoff;
+        self.schedule_expiry(until, Expiry::Account(key.account()));
         let error = error.clone();
         self.refused.insert(key.account(), Pause { error, until });
-        self.note(until, Stale::Guesser(key.guesser()));
-        self.guesses.entry(key.guesser()).or_default().push(until);
+        self.schedule_expiry(until, Expiry::RefusalSource(key.refusal_source()));
+        self.refusals
+            .entry(key.refusal_source())
+            .or_default()
+            .push(until);
     }
 }
 
 impl Paused {
     fn until(&self) -> Instant {
         match self {
-            Self::Line(pause) | Self::Key(pause) => pause.until,
+            Self::Endpoint(pause) | Self::Key(pause) => pause.until,
         }
     }
 }

@@ -2,9 +2,9 @@
 //! asks no clock; what it wants done is done by others, who tell it what became of that.
 
 mod attempt;
-mod figures;
-mod keep;
-mod turn;
+mod expiry;
+mod metrics;
+mod waiting;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,37 +13,37 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::attempt::Paused;
-use self::turn::Arrival;
+use self::waiting::Reservation;
+use super::concurrency::{ConcurrencyLimits, Seat, SeatKind};
+use super::endpoint_health::{EndpointHealth, Probe};
 use super::entry::{Entry, Pause, Phase};
-use super::hall::{Hall, Seat, Sort};
-use super::line::{Line, Probe};
 use super::{Key, LoginError, Settings};
 use crate::credential::{Credential, Fingerprint, Source};
 use crate::endpoint::{Endpoint, Trust};
 use crate::reason::Reason;
 
 /// Everything that is known.
-pub(super) struct Table<S> {
+pub(super) struct PoolState<S> {
     settings: Settings,
     closed: bool,
     entries: HashMap<Arc<Key>, Entry<S>>,
-    askers: HashMap<Arc<str>, Asker>,
-    lines: HashMap<Way, Line>,
-    hall: Hall,
+    requesters: HashMap<Arc<str>, Requester>,
+    routes: HashMap<Route, EndpointHealth>,
+    limits: ConcurrencyLimits,
     refused: HashMap<Account, Pause>,
     /// Until when contents of a source count that were refused.
-    guesses: HashMap<Guesser, Vec<Instant>>,
+    refusals: HashMap<RefusalSource, Vec<Instant>>,
     /// What may be forgotten, and when.
-    stale: BTreeMap<(Instant, u64), Stale>,
+    expiries: BTreeMap<(Instant, u64), Expiry>,
     /// Who is to be woken, and when.
-    wakes: BTreeMap<(Instant, u64), Arc<str>>,
-    acts: Vec<Act<S>>,
-    numbers: u64,
+    wakeups: BTreeMap<(Instant, u64), Arc<str>>,
+    actions: Vec<Action<S>>,
+    last_ticket: u64,
     counts: Counts,
 }
 
 /// Something to be done.
-pub(super) enum Act<S> {
+pub(super) enum Action<S> {
     LogIn {
         attempt: Attempt,
         credential: Credential,
@@ -78,12 +78,12 @@ pub(super) enum Answer<S> {
     Wait,
     Failed {
         error: LoginError,
-        again_in: Duration,
+        retry_after: Duration,
     },
 }
 
 /// A way to an endpoint.
-type Way = (Endpoint, Trust);
+type Route = (Endpoint, Trust);
 
 /// What a login is counted against at the other side. Whom we believe there is no part of it:
 /// whoever asks chooses that, and is not to lock an account by choosing anew. Nor is where it
@@ -91,43 +91,43 @@ type Way = (Endpoint, Trust);
 type Account = (Option<Arc<str>>, Endpoint, Fingerprint);
 
 /// Whose contents are refused somewhere.
-type Guesser = (Option<Arc<str>>, Source, Endpoint);
+type RefusalSource = (Option<Arc<str>>, Source, Endpoint);
 
 /// How many contents of a source may be refused before the next has to wait: an account is
 /// locked after a handful.
-const GUESSES: usize = 3;
+const MAX_REFUSALS: usize = 3;
 
-struct Asker {
+struct Requester {
     key: Arc<Key>,
     /// Where they wait, and under which number.
-    waits: Option<(Place, u64)>,
+    waiting_at: Option<(WaitPoint, u64)>,
     /// They are to be woken, in this order.
     wake: Option<(Instant, u64)>,
     /// They were woken for this seat, and had this number.
-    called: Option<(Seat, u64)>,
+    reserved: Option<(Seat, u64)>,
     /// They were woken because this session was found to be one: they need not check it.
-    vouched: Option<u64>,
+    checked_session: Option<u64>,
 }
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum WaitPoint {
     /// What is being done with the session.
     Entry,
     /// Whether the endpoint answers.
-    Line,
+    Probe,
     /// That the endpoint answers again, by those who were told that it does not.
-    Hope,
+    Recovery,
     /// That somebody goes.
-    Seat(Sort),
+    Seat(SeatKind),
 }
 
-enum Stale {
+enum Expiry {
     Entry(Arc<Key>),
-    Line(Way),
+    Route(Route),
     Account(Account),
-    Guesser(Guesser),
-    Room(Endpoint),
+    RefusalSource(RefusalSource),
+    Suspicion(Endpoint),
 }
 
 #[derive(Debug, Default)]
@@ -140,7 +140,7 @@ struct Counts {
 }
 
 impl Key {
-    fn way(&self) -> Way {
+    fn route(&self) -> Route {
         (self.endpoint.clone(), self.trust.clone())
     }
 
@@ -149,7 +149,7 @@ impl Key {
         (self.space.clone(), endpoint, fingerprint)
     }
 
-    fn guesser(&self) -> Guesser {
+    fn refusal_source(&self) -> RefusalSource {
         let (source, endpoint) = (self.source.clone(), self.endpoint.clone());
         (self.space.clone(), source, endpoint)
     }
@@ -161,29 +161,29 @@ impl Attempt {
     }
 }
 
-impl<S> Table<S> {
+impl<S> PoolState<S> {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
             closed: false,
             entries: HashMap::new(),
-            askers: HashMap::new(),
-            lines: HashMap::new(),
-            hall: Hall::new(settings.at_once),
+            requesters: HashMap::new(),
+            routes: HashMap::new(),
+            limits: ConcurrencyLimits::new(settings.max_per_endpoint),
             refused: HashMap::new(),
-            guesses: HashMap::new(),
-            stale: BTreeMap::new(),
-            wakes: BTreeMap::new(),
-            acts: Vec::new(),
-            numbers: 0,
+            refusals: HashMap::new(),
+            expiries: BTreeMap::new(),
+            wakeups: BTreeMap::new(),
+            actions: Vec::new(),
+            last_ticket: 0,
             counts: Counts::default(),
         }
     }
 
     /// Somebody asks.
-    pub fn ask(
+    pub fn acquire(
         &mut self,
-        asker: &Arc<str>,
+        requester: &Arc<str>,
         key: Key,
         credential: &Credential,
         now: Instant,
@@ -191,7 +191,7 @@ impl<S> Table<S> {
         if self.closed {
             let message = "sessions are not opened any more".to_owned();
             let reason = Reason::Unreachable;
-            let again_in = self.settings.unreachable_for.1;
+            let retry_after = self.settings.unreachable_backoff.1;
             let answered = false;
             return Answer::Failed {
                 error: LoginError {
@@ -199,49 +199,49 @@ impl<S> Table<S> {
                     message,
                     answered,
                 },
-                again_in,
+                retry_after,
             };
         }
-        self.forget(now);
-        let arrival = self.arrive(asker);
-        let key = self.join(asker, key, now);
-        let answer = self.answer(asker, &arrival, &key, credential, now);
+        self.expire(now);
+        let reservation = self.take_reservation(requester);
+        let key = self.attach(requester, key, now);
+        let answer = self.answer(requester, &reservation, &key, credential, now);
         let answer = answer.unwrap_or_else(|place| {
-            self.queue(asker, &key, place, &arrival);
+            self.enqueue(requester, &key, place, &reservation);
             Answer::Wait
         });
-        if arrival.called.is_some() {
-            self.call(now);
+        if reservation.reserved.is_some() {
+            self.grant_seats(now);
         }
         answer
     }
 
     /// Somebody uses none any more.
-    pub fn release(&mut self, asker: &str, now: Instant) {
-        self.forget(now);
-        let arrival = self.arrive(asker);
-        if let Some(known) = self.askers.remove(asker) {
-            self.part(asker, &known.key, now);
+    pub fn release(&mut self, requester: &str, now: Instant) {
+        self.expire(now);
+        let reservation = self.take_reservation(requester);
+        if let Some(known) = self.requesters.remove(requester) {
+            self.detach(requester, &known.key, now);
         }
-        if arrival.called.is_some() {
-            self.call(now);
+        if reservation.reserved.is_some() {
+            self.grant_seats(now);
         }
     }
 
     /// Somebody who held a session does not any more.
-    pub fn dropped(&mut self, key: &Arc<Key>, id: u64, now: Instant) {
+    pub fn release_session(&mut self, key: &Arc<Key>, id: u64, now: Instant) {
         let lifetime = self.settings.lifetime;
         let mut old = false;
         let open = self.entries.get_mut(key).and_then(Entry::open_mut);
         if let Some(open) = open.filter(|open| open.id == id) {
             open.held = open.held.saturating_sub(1);
-            open.used = now;
+            open.last_used = now;
             old = open.is_older_than(lifetime, now);
         }
-        self.stand_up(&Seat::of(key, Sort::Use), now);
+        self.release_seat(&Seat::of(key, SeatKind::Use), now);
         match old {
-            true => self.shut(key),
-            false => self.settle(key, now),
+            true => self.log_out_if_free(key),
+            false => self.close_if_unused(key, now),
         }
     }
 
@@ -250,7 +250,7 @@ impl<S> Table<S> {
         self.closed = true;
         let keys: Vec<_> = self.entries.keys().cloned().collect();
         for key in keys {
-            self.settle(&key, now);
+            self.close_if_unused(&key, now);
         }
     }
 
@@ -265,23 +265,23 @@ impl<S> Table<S> {
     }
 
     /// What is to be done from now.
-    pub fn acts(&mut self) -> Vec<Act<S>> {
-        std::mem::take(&mut self.acts)
+    pub fn take_actions(&mut self) -> Vec<Action<S>> {
+        std::mem::take(&mut self.actions)
     }
 
     /// Who is to ask again, the next of them.
     pub fn wake(&mut self, now: Instant) -> Option<Arc<str>> {
         self.next_wake().filter(|at| *at <= now)?;
-        let (_, asker) = self.wakes.pop_first()?;
-        if let Some(known) = self.askers.get_mut(&asker) {
+        let (_, requester) = self.wakeups.pop_first()?;
+        if let Some(known) = self.requesters.get_mut(&requester) {
             known.wake = None;
         }
-        Some(asker)
+        Some(requester)
     }
 
     /// When that is.
     pub fn next_wake(&self) -> Option<Instant> {
-        let ((at, _), _) = self.wakes.first_key_value()?;
+        let ((at, _), _) = self.wakeups.first_key_value()?;
         Some(*at)
     }
 
@@ -290,7 +290,7 @@ impl<S> Table<S> {
     }
 
     /// Whether nothing is open, and nothing being opened or closed.
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         let mut entries = self.entries.values();
         entries.all(|entry| matches!(entry.phase, Phase::Idle))
     }
@@ -298,118 +298,132 @@ impl<S> Table<S> {
     /// What to tell whoever asks, or what they are to wait for.
     fn answer(
         &mut self,
-        asker: &Arc<str>,
-        arrival: &Arrival,
+        requester: &Arc<str>,
+        reservation: &Reservation,
         key: &Arc<Key>,
         credential: &Credential,
         now: Instant,
-    ) -> Result<Answer<S>, Place> {
+    ) -> Result<Answer<S>, WaitPoint> {
         let busy = self.entries.get(key).is_none_or(Entry::is_busy);
         if busy {
-            return Err(Place::Entry);
+            return Err(WaitPoint::Entry);
         }
         match self.paused(key, now) {
-            Some(Paused::Line(pause)) => {
-                return Ok(self.hope(asker, key, arrival, pause, now));
+            Some(Paused::Endpoint(pause)) => {
+                return Ok(self.fail_until_recovery(requester, key, reservation, pause, now));
             }
             Some(Paused::Key(Pause { error, until })) => {
-                let again_in = until.duration_since(now);
-                return Ok(Answer::Failed { error, again_in });
+                let retry_after = until.duration_since(now);
+                return Ok(Answer::Failed { error, retry_after });
             }
             None => {}
         }
-        if self.retire(key, now) {
-            return Err(Place::Entry);
+        if self.retire_if_expired(key, now) {
+            return Err(WaitPoint::Entry);
         }
         let open = self.entries.get_mut(key).and_then(Entry::open_mut);
         let probe = match open {
             Some(_) => Probe::Check,
             None => Probe::Login,
         };
-        let line = self.lines.entry(key.way()).or_default();
-        let proven = line.proven;
-        if !proven && line.is_waited_for_by(probe) {
-            let Some(before) = &line.pause else {
-                return Err(Place::Line);
+        let health = self.routes.entry(key.route()).or_default();
+        let reachable = health.reachable;
+        if !reachable && health.must_wait(probe) {
+            let Some(before) = &health.pause else {
+                return Err(WaitPoint::Probe);
             };
             // It did not answer before: whoever finds out whether it does now is not waited
             // for by everybody.
-            let (error, until) = (before.error.clone(), now + self.settings.patience);
-            return Ok(self.hope(asker, key, arrival, Pause { error, until }, now));
+            let (error, until) = (before.error.clone(), now + self.settings.request_timeout);
+            return Ok(self.fail_until_recovery(
+                requester,
+                key,
+                reservation,
+                Pause { error, until },
+                now,
+            ));
         }
-        let sort = match probe {
-            Probe::Login => Sort::Login,
-            Probe::Check if proven && self.is_usable(asker, key, now) => Sort::Use,
-            Probe::Check => Sort::Check,
+        let kind = match probe {
+            Probe::Login => SeatKind::Login,
+            Probe::Check if reachable && self.is_usable(requester, key, now) => SeatKind::Use,
+            Probe::Check => SeatKind::Check,
         };
-        let seat = Seat::of(key, sort);
-        if !self.hall.sit_down(&seat, now) {
-            return Err(Place::Seat(sort));
+        let seat = Seat::of(key, kind);
+        if !self.limits.try_acquire_seat(&seat, now) {
+            return Err(WaitPoint::Seat(kind));
         }
-        if sort == Sort::Use
-            && let Some((id, session)) = self.hold(asker, key, now)
+        if kind == SeatKind::Use
+            && let Some((id, session)) = self.hold(requester, key, now)
         {
             let key = Arc::clone(key);
             return Ok(Answer::Use { key, id, session });
         }
-        let probe = (!proven).then_some(probe);
+        let probe = (!reachable).then_some(probe);
         self.attempt(key, credential, (probe, seat), now);
-        Err(Place::Entry)
+        Err(WaitPoint::Entry)
     }
 
     /// Whether the session may be used without a check.
-    fn is_usable(&self, asker: &Arc<str>, key: &Arc<Key>, now: Instant) -> bool {
+    fn is_usable(&self, requester: &Arc<str>, key: &Arc<Key>, now: Instant) -> bool {
         let check_after = self.settings.check_after;
-        let vouched = self.askers.get(asker).and_then(|known| known.vouched);
+        let checked_session = self
+            .requesters
+            .get(requester)
+            .and_then(|known| known.checked_session);
         match self.entries.get(key).map(|entry| &entry.phase) {
             Some(Phase::Open(open)) => {
-                vouched == Some(open.id) || !open.was_idle_for(check_after, now)
+                checked_session == Some(open.id) || !open.was_idle_for(check_after, now)
             }
             _ => false,
         }
     }
 
     /// The session; it is held from now.
-    fn hold(&mut self, asker: &Arc<str>, key: &Arc<Key>, now: Instant) -> Option<(u64, Arc<S>)> {
-        if let Some(known) = self.askers.get_mut(asker) {
-            known.vouched = None;
+    fn hold(
+        &mut self,
+        requester: &Arc<str>,
+        key: &Arc<Key>,
+        now: Instant,
+    ) -> Option<(u64, Arc<S>)> {
+        if let Some(known) = self.requesters.get_mut(requester) {
+            known.checked_session = None;
         }
         let open = self.entries.get_mut(key).and_then(Entry::open_mut)?;
         open.held += 1;
-        open.used = now;
+        open.last_used = now;
         Some((open.id, Arc::clone(&open.session)))
     }
 
-    fn number(&mut self) -> u64 {
-        self.numbers += 1;
-        self.numbers
+    fn next_ticket(&mut self) -> u64 {
+        self.last_ticket += 1;
+        self.last_ticket
     }
 }
 
 #[cfg(test)]
-impl<S> Table<S> {
+impl<S> PoolState<S> {
     /// How much is remembered, by what it is.
-    pub fn weight(&self) -> [usize; 7] {
+    pub fn sizes(&self) -> [usize; 7] {
         [
             self.entries.len(),
-            self.askers.len(),
-            self.lines.len(),
-            self.hall.len(),
-            self.refused.len() + self.guesses.len(),
-            self.stale.len(),
-            self.wakes.len(),
+            self.requesters.len(),
+            self.routes.len(),
+            self.limits.len(),
+            self.refused.len() + self.refusals.len(),
+            self.expiries.len(),
+            self.wakeups.len(),
         ]
     }
 
     pub fn waiting(&self) -> usize {
         let entries = self.entries.values().map(|entry| entry.waiting.len());
-        let lines = self.lines.values().map(|line| line.waiting.len());
-        entries.chain(lines).sum::<usize>() + self.hall.waiting()
+        let routes = self.routes.values().map(|health| health.waiting.len());
+        entries.chain(routes).sum::<usize>() + self.limits.waiting()
     }
 
     /// How many hope for an endpoint that answers: nobody is to.
-    pub fn hoping_in_vain(&self) -> usize {
-        let lines = self.lines.values().filter(|line| line.proven);
-        lines.map(|line| line.hoping.len()).sum()
+    pub fn stuck_awaiting_recovery(&self) -> usize {
+        let routes = self.routes.values().filter(|health| health.reachable);
+        routes.map(|health| health.awaiting_recovery.len()).sum()
     }
 }

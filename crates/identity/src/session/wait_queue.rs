@@ -5,40 +5,40 @@ use std::sync::Arc;
 
 /// Who waits for the same, by the number that each was given when they came.
 #[derive(Debug, Default)]
-pub(super) struct Crowd(BTreeMap<u64, Arc<str>>);
+pub(super) struct WaitQueue(BTreeMap<u64, Arc<str>>);
 
-impl Crowd {
-    pub fn join(&mut self, number: u64, asker: &Arc<str>) {
-        self.0.insert(number, Arc::clone(asker));
+impl WaitQueue {
+    pub fn push(&mut self, ticket: u64, requester: &Arc<str>) {
+        self.0.insert(ticket, Arc::clone(requester));
     }
 
-    pub fn leave(&mut self, number: u64) {
-        self.0.remove(&number);
+    pub fn remove(&mut self, ticket: u64) {
+        self.0.remove(&ticket);
     }
 
     /// Who came first; they wait no more.
-    pub fn first(&mut self) -> Option<(u64, Arc<str>)> {
+    pub fn pop(&mut self) -> Option<(u64, Arc<str>)> {
         self.0.pop_first()
     }
 
     /// Everybody, in order; nobody waits any more.
-    pub fn all(&mut self) -> Vec<Arc<str>> {
+    pub fn drain(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.0).into_values().collect()
     }
 
     /// Who waits.
-    pub fn askers(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub fn requesters(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.values()
     }
 
     /// The number of who came first.
-    pub fn first_number(&self) -> Option<u64> {
-        self.0.first_key_value().map(|(number, _)| *number)
+    pub fn first_ticket(&self) -> Option<u64> {
+        self.0.first_key_value().map(|(ticket, _)| *ticket)
     }
 
     /// How many came before a number, as far as it matters.
-    pub fn ahead_of(&self, number: u64, most: usize) -> usize {
-        self.0.range(..number).take(most).count()
+    pub fn count_ahead(&self, ticket: u64, max: usize) -> usize {
+        self.0.range(..ticket).take(max).count()
     }
 
     pub fn is_empty(&self) -> bool {

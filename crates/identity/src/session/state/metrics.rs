@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::super::entry::Phase;
-use super::{Place, Table};
+use super::{PoolState, WaitPoint};
 
-impl<S> Table<S> {
+impl<S> PoolState<S> {
     /// All figures, in the text form of Prometheus.
     pub fn metrics(&self) -> String {
         let open = self.entries.values().filter(|entry| {
@@ -14,11 +14,11 @@ impl<S> Table<S> {
                 Phase::Open(_) | Phase::Checking(_) | Phase::Closing
             )
         });
-        let waits = self.askers.values().filter(|asker| {
-            let place = asker.waits.map(|(place, _)| place);
-            place.is_some_and(|place| place != Place::Hope)
+        let waits = self.requesters.values().filter(|requester| {
+            let place = requester.waiting_at.map(|(place, _)| place);
+            place.is_some_and(|place| place != WaitPoint::Recovery)
         });
-        let paused = self.lines.values().filter(|line| line.pause.is_some());
+        let paused = self.routes.values().filter(|health| health.pause.is_some());
         let counts = &self.counts;
         let mut text = String::new();
         for (name, kind, help, lines) in [
