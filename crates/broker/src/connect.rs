@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use insula_operator::agent;
+use insula_operator::user_agent;
 use kube::Config;
 use kube::client::ConfigExt;
 use kube::config::AuthInfo;
@@ -27,7 +27,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 pub fn from_file(info: &BrokerInfo) -> Result<Config, Error> {
     let mut config = Config::new(url(&info.url)?);
     config.auth_info = auth_info(info)?;
-    agent::introduce(&mut config, AGENT);
+    user_agent::set_user_agent(&mut config, AGENT);
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
     let mut roots = ca_certificates(info)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use insula_operator::part::{self, Ensured, Verdict, overlay};
+use insula_operator::managed::{self, Drift, Ensured, overlay};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
@@ -58,10 +58,10 @@ pub async fn ensure(
     for definition in definitions {
         let name = definition.name_any();
         await_deletion(&api, &name, report).await?;
-        let ensured = part::ensure_by(&api, definition, compare).await;
+        let ensured = managed::ensure_by(&api, definition, compare).await;
         let attempted = format!("install the definition of {name}");
         match ensured.map_err(Error::when(attempted))? {
-            Ensured::Kept => {}
+            Ensured::Unchanged => {}
             Ensured::Created => report.done(&format!("Created CRD {name}")),
             Ensured::Replaced => report.done(&format!("Updated CRD {name}")),
         }
@@ -173,19 +173,19 @@ fn missing_version(
 fn compare(
     wanted: &CustomResourceDefinition,
     found: &CustomResourceDefinition,
-) -> Verdict<CustomResourceDefinition> {
+) -> Drift<CustomResourceDefinition> {
     let is_right = match is_ours(found) {
         true => normalized_spec(found) == normalized_spec(wanted),
         false => is_newer(found, wanted) || is_compatible(found, wanted),
     };
     if is_right {
-        return Verdict::Right;
+        return Drift::InSync;
     }
     let mut replacement = found.clone();
     replacement.spec = wanted.spec.clone();
     replacement.labels_mut().extend(wanted.labels().clone());
     replacement.status = None;
-    Verdict::Replace(Box::new(replacement))
+    Drift::Replace(Box::new(replacement))
 }
 
 fn is_ours(definition: &CustomResourceDefinition) -> bool {
@@ -310,7 +310,7 @@ mod tests {
             found
                 .labels_mut()
                 .insert("of".to_owned(), "others".to_owned());
-            assert_eq!(compare(&wanted, &found), Verdict::Right);
+            assert_eq!(compare(&wanted, &found), Drift::InSync);
         }
     }
 
@@ -327,7 +327,7 @@ mod tests {
         replacement.spec = wanted.spec.clone();
         assert_eq!(
             compare(&wanted, &found),
-            Verdict::Replace(Box::new(replacement))
+            Drift::Replace(Box::new(replacement))
         );
     }
 
@@ -380,7 +380,7 @@ mod tests {
                 (versioned(name), true),
             ] {
                 let verdict = compare(&wanted, &found);
-                assert_eq!(verdict == Verdict::Right, stays, "{found:?}");
+                assert_eq!(verdict == Drift::InSync, stays, "{found:?}");
             }
         }
     }

@@ -4,7 +4,7 @@ mod explain;
 mod users;
 
 use clap::Subcommand;
-use insula_operator::agent;
+use insula_operator::user_agent;
 use insula_vsphere::explain::Error;
 use kube::Client;
 
@@ -50,7 +50,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 async fn connect(source: Source) -> Result<Client, Failure> {
     let mut config = ConnectionArgs::of(source).config().await?;
-    agent::introduce(&mut config, AGENT);
+    user_agent::set_user_agent(&mut config, AGENT);
     client(config)
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use insula_operator::agent;
+use insula_operator::user_agent;
 use insula_relocate::{Error, Identities, Moved, NamespaceLabels, Pauses, Settings};
 use insula_relocate::{preview, relocate};
 use kube::{Client, Config};
@@ -108,7 +108,7 @@ async fn move_clusters(args: Args) -> Result<(), Failure> {
 /// Creates a client, and returns it with the namespace of its context.
 async fn connect(connection: ConnectionArgs) -> Result<(Client, String), Failure> {
     let mut config: Config = connection.config().await?;
-    agent::introduce(&mut config, AGENT);
+    user_agent::set_user_agent(&mut config, AGENT);
     let namespace = config.default_namespace.clone();
     Ok((client(config)?, namespace))
 }

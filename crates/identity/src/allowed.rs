@@ -1,25 +1,26 @@
-//! Which namespaces may use an identity.
+//! The namespaces that may use an identity.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use serde::{Deserialize, Serialize};
 
-/// Which namespaces may use an identity. Where it is missing, none may; where it is empty, all.
+/// Selects the namespaces that may use an identity. If it is missing, none may; if it is empty,
+/// all may.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AllowedNamespaces {
-    /// By the labels of the Namespace.
+    /// A selector for the labels of the Namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 }
 
 impl AllowedNamespaces {
-    /// Whether a namespace with these labels may.
+    /// Returns whether a namespace with these labels is allowed.
     ///
     /// # Errors
     ///
-    /// If what it says is no selector: then nobody may.
-    pub fn allows(&self, labels: &BTreeMap<String, String>) -> Result<bool, NoSelector> {
+    /// If the selector is invalid, in which case no namespace is allowed.
+    pub fn allows(&self, labels: &BTreeMap<String, String>) -> Result<bool, InvalidSelector> {
         self.check()?;
         let mut wanted = self.labels();
         let mut rules = self.rules();
@@ -27,18 +28,18 @@ impl AllowedNamespaces {
             && rules.all(|rule| holds(rule, labels)))
     }
 
-    /// Whether it asks for nothing, and so allows all.
+    /// Returns whether the selector is empty and allows all namespaces.
     pub fn allows_all(&self) -> bool {
         self.labels().next().is_none() && self.rules().next().is_none()
     }
 
-    /// Whether it is a selector at all. One of its parts that cannot be meant makes all of it
-    /// none: what is left would allow more.
+    /// Validates the selector. One invalid requirement makes the whole selector invalid, because
+    /// the others alone would allow more.
     ///
     /// # Errors
     ///
-    /// If it is none, and why.
-    pub fn check(&self) -> Result<(), NoSelector> {
+    /// If the selector is invalid.
+    pub fn check(&self) -> Result<(), InvalidSelector> {
         for (key, value) in self.labels() {
             check_key(key)?;
             check_value(value)?;
@@ -57,22 +58,22 @@ impl AllowedNamespaces {
     }
 }
 
-/// Why something is no selector.
+/// An invalid selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoSelector {
-    /// Nobody knows this operator.
+pub enum InvalidSelector {
+    /// An unknown operator.
     #[error("{0:?} is none of In, NotIn, Exists and DoesNotExist")]
     Operator(String),
-    /// The operator needs values.
+    /// An operator that needs values has none.
     #[error("{0} needs values")]
     NoValues(String),
-    /// The operator takes no values.
+    /// An operator that takes no values has some.
     #[error("{0} takes no values")]
     Values(String),
-    /// No label has this key.
+    /// An invalid label key.
     #[error("{0:?} is no key of a label")]
     Key(String),
-    /// No label has this value.
+    /// An invalid label value.
     #[error("{0:?} is no value of a label")]
     Value(String),
 }
@@ -89,22 +90,22 @@ fn holds(rule: &LabelSelectorRequirement, labels: &BTreeMap<String, String>) -> 
     }
 }
 
-fn check_rule(rule: &LabelSelectorRequirement) -> Result<(), NoSelector> {
+fn check_rule(rule: &LabelSelectorRequirement) -> Result<(), InvalidSelector> {
     check_key(&rule.key)?;
     let operator = || rule.operator.clone();
     let mut values = rule.values.iter().flatten().peekable();
     let some = values.peek().is_some();
     match (rule.operator.as_str(), some) {
-        ("In" | "NotIn", false) => return Err(NoSelector::NoValues(operator())),
-        ("Exists" | "DoesNotExist", true) => return Err(NoSelector::Values(operator())),
+        ("In" | "NotIn", false) => return Err(InvalidSelector::NoValues(operator())),
+        ("Exists" | "DoesNotExist", true) => return Err(InvalidSelector::Values(operator())),
         ("In" | "NotIn" | "Exists" | "DoesNotExist", _) => {}
-        _ => return Err(NoSelector::Operator(operator())),
+        _ => return Err(InvalidSelector::Operator(operator())),
     }
     values.try_for_each(|value| check_value(value))
 }
 
-/// A name, with a domain before it or without.
-fn check_key(key: &str) -> Result<(), NoSelector> {
+/// Validates a label key: a name with an optional DNS prefix.
+fn check_key(key: &str) -> Result<(), InvalidSelector> {
     let (domain, name) = match key.split_once('/') {
         Some((domain, name)) => (Some(domain), name),
         None => (None, key),
@@ -113,14 +114,14 @@ fn check_key(key: &str) -> Result<(), NoSelector> {
     let is_domain = |domain: &str| domain.len() <= 253 && domain.split('.').all(label);
     match domain.is_none_or(is_domain) && is_word(name, is_inner) {
         true => Ok(()),
-        false => Err(NoSelector::Key(key.to_owned())),
+        false => Err(InvalidSelector::Key(key.to_owned())),
     }
 }
 
-fn check_value(value: &str) -> Result<(), NoSelector> {
+fn check_value(value: &str) -> Result<(), InvalidSelector> {
     match value.is_empty() || is_word(value, is_inner) {
         true => Ok(()),
-        false => Err(NoSelector::Value(value.to_owned())),
+        false => Err(InvalidSelector::Value(value.to_owned())),
     }
 }
 
@@ -128,7 +129,8 @@ fn is_inner(one: u8) -> bool {
     one.is_ascii_alphanumeric() || matches!(one, b'-' | b'_' | b'.')
 }
 
-/// Up to 63 of these, the first and the last of them letters or digits.
+/// Returns whether a word has up to 63 such characters and begins and ends with a letter or a
+/// digit.
 fn is_word(text: &str, inner: impl Fn(u8) -> bool) -> bool {
     let ends = [text.bytes().next(), text.bytes().last()];
     let at_ends = |one: Option<u8>| one.is_some_and(|one| one.is_ascii_alphanumeric());
@@ -152,8 +154,8 @@ mod tests {
         json!({"selector": {"matchExpressions": [{"key": "tier", "operator": operator, "values": values}]}})
     }
 
-    /// Which of three namespaces may: without labels of its own, of tier gold, of tier tin.
-    fn who(allowed: &AllowedNamespaces) -> Result<Vec<&'static str>, NoSelector> {
+    /// Returns which of three namespaces are allowed: without labels, of tier gold, of tier tin.
+    fn who(allowed: &AllowedNamespaces) -> Result<Vec<&'static str>, InvalidSelector> {
         let all = [
             ("foo", labels(&[("kubernetes.io/metadata.name", "foo")])),
             (
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a3_every_form_of_a_selector_allows_whom_it_says() {
+    fn a3_selector_allows_the_namespaces_it_matches() {
         let all: &[&str] = &["foo", "gold", "tin"];
         for (said, may) in [
             (json!({}), all),
@@ -222,44 +224,47 @@ mod tests {
     }
 
     #[test]
-    fn a3_what_is_no_selector_allows_nobody() {
-        let operator = |text: &str| NoSelector::Operator(text.to_owned());
+    fn a3_invalid_selector_allows_no_namespace() {
+        let operator = |text: &str| InvalidSelector::Operator(text.to_owned());
         for (said, why) in [
             (rule("Equals", json!(["gold"])), operator("Equals")),
             (rule("in", json!(["gold"])), operator("in")),
             (rule("", json!([])), operator("")),
-            (rule("In", json!([])), NoSelector::NoValues("In".to_owned())),
+            (
+                rule("In", json!([])),
+                InvalidSelector::NoValues("In".to_owned()),
+            ),
             (
                 rule("In", json!(null)),
-                NoSelector::NoValues("In".to_owned()),
+                InvalidSelector::NoValues("In".to_owned()),
             ),
             (
                 rule("NotIn", json!([])),
-                NoSelector::NoValues("NotIn".to_owned()),
+                InvalidSelector::NoValues("NotIn".to_owned()),
             ),
             (
                 rule("Exists", json!(["gold"])),
-                NoSelector::Values("Exists".to_owned()),
+                InvalidSelector::Values("Exists".to_owned()),
             ),
             (
                 rule("DoesNotExist", json!(["x"])),
-                NoSelector::Values("DoesNotExist".to_owned()),
+                InvalidSelector::Values("DoesNotExist".to_owned()),
             ),
             (
                 rule("NotIn", json!(["not a value"])),
-                NoSelector::Value("not a value".to_owned()),
+                InvalidSelector::Value("not a value".to_owned()),
             ),
             (
                 json!({"selector": {"matchExpressions": [{"key": "", "operator": "DoesNotExist"}]}}),
-                NoSelector::Key(String::new()),
+                InvalidSelector::Key(String::new()),
             ),
             (
                 json!({"selector": {"matchExpressions": [{"key": "A/b", "operator": "DoesNotExist"}]}}),
-                NoSelector::Key("A/b".to_owned()),
+                InvalidSelector::Key("A/b".to_owned()),
             ),
             (
                 json!({"selector": {"matchLabels": {"a/b/c": "d"}}}),
-                NoSelector::Key("a/b/c".to_owned()),
+                InvalidSelector::Key("a/b/c".to_owned()),
             ),
         ] {
             let allowed: AllowedNamespaces = serde_json::from_value(said.clone()).unwrap();
@@ -269,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn u2_what_is_empty_is_not_what_is_missing_however_often_it_is_written() {
+    fn u2_empty_and_missing_selectors_survive_round_trips() {
         #[derive(Serialize, Deserialize)]
         struct Spec {
             #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,57 +1,57 @@
-//! Who holds a Secret: owner references and a finalizer. One Secret is held by one claimant;
-//! owners that are none of ours do not matter.
+//! Claims on Secrets: owner references and a finalizer. A Secret has one claimant; owners of
+//! other groups and kinds are ignored.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 /// An owner of a Secret.
 pub type Owner = OwnerReference;
 
-/// Something that may hold a Secret: an object, or an identity.
+/// A potential claimant of a Secret: an object or an identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimant {
-    /// Its group and version.
+    /// The group and version.
     pub api_version: String,
-    /// Its kind.
+    /// The kind.
     pub kind: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its UID.
+    /// The UID.
     pub uid: String,
-    /// Which kinds of that group hold Secrets at all.
+    /// The kinds of the group that claim Secrets.
     pub kinds: &'static [&'static str],
-    /// The finalizer that keeps a held Secret.
+    /// The finalizer of a claimed Secret.
     pub finalizer: &'static str,
 }
 
-/// What metadata of a Secret would have to be.
+/// The change of a Secret's metadata that a claim or a release needs.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// As it is.
-    Right,
-    /// With these owners and finalizers.
+pub enum ClaimChange {
+    /// No change.
+    Unchanged,
+    /// The owners and finalizers to write.
     Write {
-        /// All owners, also those that are none of ours.
+        /// All owners, including those of other parties.
         owners: Vec<OwnerReference>,
-        /// All finalizers, also those that are none of ours.
+        /// All finalizers, including those of other parties.
         finalizers: Vec<String>,
     },
-    /// It is held by this one.
+    /// The Secret has another claimant.
     Taken(OwnerReference),
 }
 
 impl Claimant {
-    /// To hold a Secret: an entry of ours (same group, kind and name) is refreshed, the
-    /// finalizer is there.
-    pub fn claim(&self, owners: &[OwnerReference], finalizers: &[String]) -> Verdict {
+    /// Claims a Secret: adds or refreshes the claimant's owner reference (same group, kind and
+    /// name), and adds the finalizer.
+    pub fn claim(&self, owners: &[OwnerReference], finalizers: &[String]) -> ClaimChange {
         if let Some(holder) = self.holder(owners) {
-            return Verdict::Taken(holder.clone());
+            return ClaimChange::Taken(holder.clone());
         }
         let mut wanted: Vec<OwnerReference> = Vec::with_capacity(owners.len() + 1);
         let mut entered = false;
         for owner in owners {
             match self.is(owner) {
                 false => wanted.push(owner.clone()),
-                // One entry is enough.
+                // Drop duplicates.
                 true if entered => {}
                 true => {
                     entered = true;
@@ -66,36 +66,37 @@ impl Claimant {
         if !finalizers.iter().any(|one| one == self.finalizer) {
             kept.push(self.finalizer.to_owned());
         }
-        verdict((owners, finalizers), wanted, kept)
+        change((owners, finalizers), wanted, kept)
     }
 
-    /// To let it go: our entry goes, and the finalizer if nobody else of ours holds it.
-    pub fn release(&self, owners: &[OwnerReference], finalizers: &[String]) -> Verdict {
+    /// Releases a Secret: removes the owner reference, and the finalizer if there is no other
+    /// claimant.
+    pub fn release(&self, owners: &[OwnerReference], finalizers: &[String]) -> ClaimChange {
         let left = owners.iter().filter(|owner| !self.is(owner)).cloned();
         let left: Vec<_> = left.collect();
-        let held = left.iter().any(|owner| self.is_sort(owner));
+        let held = left.iter().any(|owner| self.is_claimant_kind(owner));
         let kept = finalizers
             .iter()
             .filter(|one| held || *one != self.finalizer);
         let kept: Vec<_> = kept.cloned().collect();
-        verdict((owners, finalizers), left, kept)
+        change((owners, finalizers), left, kept)
     }
 
-    /// Who else of ours holds it.
+    /// Returns another claimant of the Secret.
     pub fn holder<'a>(&self, owners: &'a [OwnerReference]) -> Option<&'a OwnerReference> {
         owners
             .iter()
-            .find(|owner| self.is_sort(owner) && !self.is(owner))
+            .find(|owner| self.is_claimant_kind(owner) && !self.is(owner))
     }
 
-    /// Whether an owner is of the sort that holds Secrets: of our group, and one of our kinds.
-    pub fn is_sort(&self, owner: &OwnerReference) -> bool {
+    /// Returns whether an owner is of the claimant's group and of a kind that claims Secrets.
+    pub fn is_claimant_kind(&self, owner: &OwnerReference) -> bool {
         group(&owner.api_version) == group(&self.api_version)
             && self.kinds.contains(&owner.kind.as_str())
     }
 
-    /// Whether an owner is this one. Neither version nor UID matter: the one changes with
-    /// every upgrade, the other with every move.
+    /// Returns whether an owner is this claimant. Version and UID are ignored, because upgrades
+    /// change the one and moves the other.
     pub fn is(&self, owner: &OwnerReference) -> bool {
         group(&owner.api_version) == group(&self.api_version)
             && owner.kind == self.kind
@@ -120,14 +121,14 @@ impl Claimant {
     }
 }
 
-fn verdict(
+fn change(
     before: (&[OwnerReference], &[String]),
     owners: Vec<OwnerReference>,
     finalizers: Vec<String>,
-) -> Verdict {
+) -> ClaimChange {
     match before == (owners.as_slice(), finalizers.as_slice()) {
-        true => Verdict::Right,
-        false => Verdict::Write { owners, finalizers },
+        true => ClaimChange::Unchanged,
+        false => ClaimChange::Write { owners, finalizers },
     }
 }
 
@@ -154,7 +155,7 @@ mod tests {
         }
     }
 
-    /// As in `infra.example/v2 Cloud a uid-a`.
+    /// Parses an owner such as `infra.example/v2 Cloud a uid-a`.
     fn owner(text: &str) -> OwnerReference {
         let words: Vec<_> = text.split(' ').map(str::to_owned).collect();
         let [api_version, kind, name, uid] = <[String; 4]>::try_from(words).unwrap();
@@ -167,23 +168,23 @@ mod tests {
         }
     }
 
-    fn write(owners: &[&str], finalizers: &[&str]) -> Verdict {
+    fn write(owners: &[&str], finalizers: &[&str]) -> ClaimChange {
         let owners = owners.iter().map(|text| owner(text)).collect();
         let finalizers = finalizers.iter().map(|one| (*one).to_owned()).collect();
-        Verdict::Write { owners, finalizers }
+        ClaimChange::Write { owners, finalizers }
     }
 
     const OURS: &str = "infra.example/v2 Cloud a uid-a";
 
     #[test]
-    fn c4_a_claim_enters_itself_once_and_leaves_others_alone() {
+    fn c4_claim_adds_one_owner_reference_and_keeps_others() {
         let sealed = "bitnami.com/v1alpha1 SealedSecret s 1";
-        for (owners, finalizers, verdict) in [
+        for (owners, finalizers, change) in [
             (vec![], vec![], write(&[OURS], &[FINALIZER])),
-            (vec![OURS], vec![FINALIZER], Verdict::Right),
+            (vec![OURS], vec![FINALIZER], ClaimChange::Unchanged),
             (vec![OURS], vec![], write(&[OURS], &[FINALIZER])),
             (vec![], vec![FINALIZER], write(&[OURS], &[FINALIZER])),
-            // A stale UID, and an old version, are refreshed where they stand.
+            // A stale UID or an old version is refreshed in place.
             (
                 vec!["infra.example/v2 Cloud a old", sealed],
                 vec!["x", FINALIZER],
@@ -199,7 +200,7 @@ mod tests {
                 vec![FINALIZER],
                 write(&[OURS], &[FINALIZER]),
             ),
-            // x1: external owners are fine, also if they are called the same.
+            // x1: external owners are ignored, also with the same name.
             (vec![sealed], vec![], write(&[sealed, OURS], &[FINALIZER])),
             (
                 vec![
@@ -218,31 +219,31 @@ mod tests {
                     &[FINALIZER],
                 ),
             ),
-            // What holds it keeps it, whatever its version and wherever it stands.
+            // The claimant keeps the Secret, whatever its version and position.
             (
                 vec!["infra.example/v2 Cloud b 1"],
                 vec![],
-                Verdict::Taken(owner("infra.example/v2 Cloud b 1")),
+                ClaimChange::Taken(owner("infra.example/v2 Cloud b 1")),
             ),
             (
                 vec![OURS, "infra.example/v1 CloudIdentity a uid-a"],
                 vec![FINALIZER],
-                Verdict::Taken(owner("infra.example/v1 CloudIdentity a uid-a")),
+                ClaimChange::Taken(owner("infra.example/v1 CloudIdentity a uid-a")),
             ),
         ] {
             let owned: Vec<_> = owners.iter().map(|text| owner(text)).collect();
             let finalizers: Vec<_> = finalizers.iter().map(|one| (*one).to_owned()).collect();
             let told = claimant("Cloud", "a").claim(&owned, &finalizers);
-            assert_eq!(told, verdict, "{owners:?} {finalizers:?}");
+            assert_eq!(told, change, "{owners:?} {finalizers:?}");
         }
     }
 
     #[test]
-    fn x9_the_last_of_ours_who_lets_go_takes_the_finalizer_along() {
+    fn x9_last_release_removes_the_finalizer() {
         let sealed = "bitnami.com/v1alpha1 SealedSecret s 1";
         let other = "infra.example/v2 CloudIdentity b 1";
-        for (owners, finalizers, verdict) in [
-            (vec![], vec![], Verdict::Right),
+        for (owners, finalizers, change) in [
+            (vec![], vec![], ClaimChange::Unchanged),
             (vec![], vec![FINALIZER], write(&[], &[])),
             (vec![OURS], vec![FINALIZER], write(&[], &[])),
             (
@@ -260,12 +261,12 @@ mod tests {
                 vec![FINALIZER],
                 write(&[other], &[FINALIZER]),
             ),
-            (vec![other], vec![FINALIZER], Verdict::Right),
+            (vec![other], vec![FINALIZER], ClaimChange::Unchanged),
         ] {
             let owned: Vec<_> = owners.iter().map(|text| owner(text)).collect();
             let finalizers: Vec<_> = finalizers.iter().map(|one| (*one).to_owned()).collect();
             let told = claimant("Cloud", "a").release(&owned, &finalizers);
-            assert_eq!(told, verdict, "{owners:?} {finalizers:?}");
+            assert_eq!(told, change, "{owners:?} {finalizers:?}");
         }
     }
 
@@ -280,20 +281,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn c4_whoever_claims_and_lets_go_leaves_no_trace_and_touches_no_other(
+        fn c4_claim_and_release_restore_the_metadata(
             owners in prop::collection::vec(any_owner(), 0..4),
         ) {
             let me = claimant("Cloud", "a");
             let others: Vec<_> = owners.iter().filter(|one| !me.is(one)).cloned().collect();
             match me.claim(&owners, &[]) {
-                Verdict::Write { owners: claimed, finalizers } => {
-                    prop_assert_eq!(me.claim(&claimed, &finalizers), Verdict::Right);
+                ClaimChange::Write { owners: claimed, finalizers } => {
+                    prop_assert_eq!(me.claim(&claimed, &finalizers), ClaimChange::Unchanged);
                     prop_assert_eq!(claimed.iter().filter(|one| me.is(one)).count(), 1);
                     let released = me.release(&claimed, &finalizers);
-                    prop_assert_eq!(released, Verdict::Write { owners: others, finalizers: vec![] });
+                    prop_assert_eq!(released, ClaimChange::Write { owners: others, finalizers: vec![] });
                 }
-                Verdict::Taken(holder) => prop_assert!(me.is_sort(&holder) && !me.is(&holder)),
-                Verdict::Right => prop_assert!(false, "the finalizer was not there"),
+                ClaimChange::Taken(holder) => prop_assert!(me.is_claimant_kind(&holder) && !me.is(&holder)),
+                ClaimChange::Unchanged => prop_assert!(false, "the finalizer was not there"),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What was granted; it never shows what it holds.
+//! Granted credentials with redacted contents.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,18 +7,18 @@ use ring::digest;
 
 use crate::endpoint::Trust;
 
-/// Text that is never shown: not by `Debug`, not by `Display`. When it goes it is overwritten,
-/// as far as that can be done without `unsafe`; copies that others made of it are not.
+/// Text that `Debug` and `Display` redact. It is overwritten on drop, as far as possible without
+/// `unsafe`; copies are not.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Hidden(String);
 
 impl Hidden {
-    /// Hides a text.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text, for whoever sends it.
+    /// Returns the text, to be sent.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -40,18 +40,18 @@ impl Drop for Hidden {
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.0).into_bytes();
         bytes.fill(0);
-        // Or the compiler would see that nobody reads them, and not write them.
+        // Keeps the compiler from removing the writes.
         std::hint::black_box(&bytes);
     }
 }
 
-/// What a Secret holds, without saying what: a digest.
+/// A digest of a Secret's contents.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(String);
 
 impl Fingerprint {
-    /// Of all keys and values. Each is preceded by its length: two contents that only differ
-    /// in where one ends and the next begins are not the same.
+    /// Computes the digest of all keys and values. Each is preceded by its length, so that
+    /// contents with different boundaries have different digests.
     pub fn of(content: &BTreeMap<String, Hidden>) -> Self {
         let mut context = digest::Context::new(&digest::SHA256);
         for (key, value) in content {
@@ -72,39 +72,39 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// Where a credential is from.
+/// The source of a credential.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
-    /// A Secret of the object's namespace, by its UID.
+    /// A Secret of the object's namespace.
     Secret {
         /// The namespace.
         namespace: String,
-        /// Its name there.
+        /// The name.
         name: String,
-        /// Its UID: one that is made anew is another.
+        /// The UID, because a recreated Secret is a different one.
         uid: String,
     },
-    /// An identity, by its UID.
+    /// An identity.
     Identity {
-        /// Its name.
+        /// The name.
         name: String,
-        /// Its UID: one that is made anew is another.
+        /// The UID, because a recreated identity is a different one.
         uid: String,
     },
-    /// What the operator was given.
+    /// The operator's static credentials.
     Operator,
 }
 
-/// What an object was granted.
+/// The credential that an object was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// Where it is from.
+    /// The source.
     pub source: Source,
-    /// What the Secret holds under the keys that were asked for.
+    /// The contents of the Secret under the requested keys.
     pub content: BTreeMap<String, Hidden>,
-    /// A digest of that.
+    /// A digest of the contents.
     pub fingerprint: Fingerprint,
-    /// Whom to believe where it is sent, if whoever owns it says so.
+    /// The accepted certificates, if the credential's owner sets them.
     pub trust: Option<Trust>,
 }
 
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_not_shown_by_anything_that_holds_it() {
+    fn hidden_text_is_redacted_in_debug_and_display() {
         let content = content(&[("password", "tr0ub4dor")]);
         let credential = Credential {
             source: Source::Operator,
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn o04_contents_that_differ_have_fingerprints_that_differ() {
+    fn o04_different_contents_have_different_fingerprints() {
         let of = |pairs: &[(&str, &str)]| Fingerprint::of(&content(pairs));
         let all = [
             of(&[]),

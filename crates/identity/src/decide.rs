@@ -1,5 +1,5 @@
-//! From what an object says and what there is to a credential, or why none. Pure: it says
-//! what it has to know, one after the other, and is told.
+//! The decision which credential an object gets, or why none. It is pure: it returns what has to
+//! be read next, and is called again with the result.
 
 mod refusal;
 #[cfg(test)]
@@ -10,201 +10,201 @@ use std::collections::BTreeMap;
 use crate::allowed::AllowedNamespaces;
 use crate::claim::{Claimant, Owner};
 use crate::credential::{Credential, Fingerprint, Hidden, Source};
-use crate::endpoint::{Bound, Endpoint, NotAnEndpoint};
+use crate::endpoint::{AllowedEndpoints, Endpoint, InvalidEndpoint};
 use crate::reason::Reason;
-use crate::reference::{Reference, Wishes};
-use refusal::Whose;
+use crate::reference::{CredentialReferences, Reference};
+use refusal::Origin;
 
-/// What is asked: whose credentials does this object get, to send them there?
+/// The question which credential an object gets for an endpoint.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The namespace of the object; none if it is cluster-scoped, which only those write who
-    /// may write identities.
+    /// The namespace of the object; none if it is cluster-scoped, in which case only users who
+    /// may write identities can write it.
     pub namespace: Option<String>,
-    /// What decides.
-    pub wishes: Wishes,
-    /// Where the credential is to be sent.
+    /// The references that may decide.
+    pub references: CredentialReferences,
+    /// The endpoint that the credential is for.
     pub endpoint: Endpoint,
-    /// Where the parent is, if what decides is the parent's: a Secret that says nothing about
-    /// it may be sent there only, whatever the object itself names.
+    /// The parent's endpoint, if the parent's reference decides: a Secret without endpoints may
+    /// be sent only there, whatever the object names.
     pub chosen: Option<Endpoint>,
-    /// What must be in a Secret, not empty.
+    /// The keys that a Secret must have, with values.
     pub required: &'static [&'static str],
-    /// What may be in a Secret beside.
+    /// The keys that a Secret may have.
     pub optional: &'static [&'static str],
-    /// Who may hold a Secret of the namespace, for this object: itself, or its parent.
+    /// The claimant of a Secret of the namespace: the object or its parent.
     pub claimant: Claimant,
-    /// What an identity is called, as in `AzureIdentity`.
+    /// The kind of identities, such as `AzureIdentity`.
     pub identity_kind: &'static str,
-    /// Under which key a Secret may say where it may be sent, in words with commas.
+    /// The key under which a Secret may list its endpoints, separated by commas.
     pub endpoint_key: Option<&'static str>,
-    /// The port of an endpoint that is written without one.
+    /// The port of endpoints without one.
     pub default_port: u16,
-    /// Where credentials of identities may be sent that say nothing about it themselves.
-    pub default_bound: Bound,
-    /// Where Secrets of namespaces may be sent at most, whatever they say themselves.
-    pub own_bound: Bound,
+    /// The endpoints of identities that set none.
+    pub default_bound: AllowedEndpoints,
+    /// The endpoints that Secrets of namespaces are limited to.
+    pub own_bound: AllowedEndpoints,
 }
 
-/// Something that has to be known.
+/// Something that has to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// This identity.
+    /// An identity.
     Identity(String),
-    /// The labels of this namespace.
+    /// The labels of a namespace.
     Namespace(String),
-    /// This Secret.
+    /// A Secret.
     Secret {
-        /// Its namespace.
+        /// The namespace.
         namespace: String,
-        /// Its name there.
+        /// The name.
         name: String,
     },
-    /// What the operator was given.
+    /// The operator's static credentials.
     Operator,
 }
 
-/// An identity, as far as it matters here.
+/// The fields of an identity that the decision needs.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
-    /// Its UID.
+    /// The UID.
     pub uid: String,
-    /// Whether it says that it is fit for use.
+    /// Whether it is ready.
     pub ready: bool,
-    /// Why it is not ready, if it says so: the reason of its condition, one word.
+    /// The reason of its condition if it is not ready, one word.
     pub trouble: Option<String>,
-    /// Which namespaces may use it.
+    /// The namespaces that may use it.
     pub allowed: Option<AllowedNamespaces>,
-    /// Where its Secret is.
+    /// The namespace of its Secret.
     pub secret_namespace: String,
-    /// What its Secret is called there.
+    /// The name of its Secret.
     pub secret_name: String,
-    /// Where its credential may be sent; nowhere if it says nothing about it.
-    pub bound: Bound,
+    /// The endpoints that its credential may be sent to; `Nowhere` if it sets none.
+    pub bound: AllowedEndpoints,
 }
 
-/// A Secret, as far as it matters here.
+/// The fields of a Secret that the decision needs.
 #[derive(Clone, Debug, Default)]
 pub struct Secret {
-    /// Its UID.
+    /// The UID.
     pub uid: String,
-    /// Whether it goes. As long as it is there, it is used: whoever holds it keeps it.
+    /// Whether it is being deleted. It is used until it is gone, because claimants keep it.
     pub deleting: bool,
-    /// What it holds.
+    /// The contents.
     pub data: BTreeMap<String, Hidden>,
-    /// Who holds it.
+    /// The owners.
     pub owners: Vec<Owner>,
 }
 
-/// What the operator was given.
+/// The operator's static credentials.
 #[derive(Clone, Debug, Default)]
 pub struct Static {
-    /// What it holds.
+    /// The contents.
     pub data: BTreeMap<String, Hidden>,
-    /// Where it may be sent; nowhere if it says nothing about it.
-    pub bound: Bound,
+    /// The endpoints they may be sent to; `Nowhere` if none are set.
+    pub bound: AllowedEndpoints,
 }
 
-/// What is known so far. `Some(None)` is known not to be there.
+/// Everything that was read. `Some(None)` means that the object does not exist.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// The identity.
     pub identity: Option<Option<Identity>>,
     /// The labels of the namespace.
     pub namespace: Option<Option<BTreeMap<String, String>>>,
-    /// The Secret: only one is ever asked for.
+    /// The Secret; a decision reads at most one.
     pub secret: Option<Option<Secret>>,
-    /// What the operator was given.
+    /// The operator's static credentials.
     pub operator: Option<Option<Static>>,
 }
 
-/// How the decision goes on.
+/// The next step of a decision.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// This has to be known first.
+    /// Something has to be read first.
     Read(Need),
-    /// This credential.
+    /// The credential is granted.
     Grant(Credential),
-    /// None.
+    /// The credential is refused.
     Refuse(Refusal),
 }
 
-/// Why an object gets no credential.
+/// A refused credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// Why, in one word.
+    /// The reason, one word.
     pub reason: Reason,
-    /// A sentence for whoever owns the object. It names nothing of other namespaces.
+    /// A sentence for the owner of the object. It mentions no other namespace.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
 }
 
-/// Decides, or says what has to be known first.
+/// Decides, or returns what has to be read first.
 pub fn decide(question: &Question, known: &Known) -> Step {
-    match weigh(question, known) {
+    match evaluate(question, known) {
         Ok(credential) => Step::Grant(credential),
         Err(Halt::Read(need)) => Step::Read(need),
         Err(Halt::Refuse(refusal)) => Step::Refuse(refusal),
     }
 }
 
-/// What knows what there is.
-pub trait Ground {
-    /// Why it could not be read.
+/// Reads the objects that a decision needs.
+pub trait CredentialReader {
+    /// A failed read.
     type Error;
-    /// Learns what is needed; what is not there is known not to be there.
-    fn learn(
+    /// Reads an object into `known`; a missing one is recorded as missing.
+    fn read(
         &self,
         need: Need,
         known: &mut Known,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
-/// Decides, reading what has to be known.
+/// Decides and reads what is needed.
 ///
 /// # Errors
 ///
-/// If something could not be read. That is no refusal, and no step to anything wider.
-pub async fn resolve<G: Ground>(
+/// If a read failed, which is neither a refusal nor a reason to use another credential.
+pub async fn resolve<G: CredentialReader>(
     question: &Question,
-    ground: &G,
+    reader: &G,
 ) -> Result<Result<Credential, Refusal>, G::Error> {
     let mut known = Known::default();
     loop {
         match decide(question, &known) {
-            Step::Read(need) => ground.learn(need, &mut known).await?,
+            Step::Read(need) => reader.read(need, &mut known).await?,
             Step::Grant(credential) => return Ok(Ok(credential)),
             Step::Refuse(refusal) => return Ok(Err(refusal)),
         }
     }
 }
 
-/// Why there is no credential, or not yet.
+/// The reasons to stop an evaluation.
 enum Halt {
     Read(Need),
     Refuse(Refusal),
 }
 
-/// The first wish that is there decides alone. Only the namespace's Secret may be missing: it
-/// is nobody's word until it is there.
-fn weigh(question: &Question, known: &Known) -> Result<Credential, Halt> {
-    let wishes = &question.wishes;
-    if let Some(own) = &wishes.own {
+/// Evaluates the references in order; the first one that is set decides alone. Only the
+/// namespace's Secret is optional: it counts if it exists.
+fn evaluate(question: &Question, known: &Known) -> Result<Credential, Halt> {
+    let references = &question.references;
+    if let Some(own) = &references.own {
         return named(question, known, own, None);
     }
-    if let Some((parent, reference)) = &wishes.parent {
+    if let Some((parent, reference)) = &references.parent {
         return named(question, known, reference, Some(parent));
     }
-    if let (Some(name), Some(namespace)) = (&wishes.namespace, &question.namespace)
+    if let (Some(name), Some(namespace)) = (&references.namespace, &question.namespace)
         && let Some(secret) = secret(known, namespace, name)?
     {
         return from_secret(question, (namespace, name, None), secret);
     }
-    match wishes.operator {
+    match references.operator {
         true => from_operator(question, known),
-        false => Err(refusal::nobody_said(question)),
+        false => Err(refusal::no_reference(question)),
     }
 }
 
@@ -217,12 +217,12 @@ fn named(
     match reference {
         Reference::Identity(name) => from_identity(question, known, name, by),
         Reference::Secret(name) => {
-            let whose = Whose::Secret { name, by };
-            // What is in no namespace has no Secret of its own.
+            let origin = Origin::Secret { name, by };
+            // A cluster-scoped object cannot use Secrets of namespaces.
             let namespace = question.namespace.as_ref();
-            let namespace = namespace.ok_or_else(|| whose.has_no_namespace())?;
+            let namespace = namespace.ok_or_else(|| origin.has_no_namespace())?;
             let secret = secret(known, namespace, name)?;
-            let secret = secret.ok_or_else(|| whose.is_not_there(question, namespace))?;
+            let secret = secret.ok_or_else(|| origin.is_not_there(question, namespace))?;
             from_secret(question, (namespace, name, by), secret)
         }
     }
@@ -233,60 +233,61 @@ fn from_secret(
     (namespace, name, by): (&str, &str, Option<&str>),
     secret: &Secret,
 ) -> Result<Credential, Halt> {
-    let whose = Whose::Secret { name, by };
+    let origin = Origin::Secret { name, by };
     if let Some(holder) = question.claimant.holder(&secret.owners) {
-        return Err(whose.is_held(holder));
+        return Err(origin.is_held(holder));
     }
-    let content = content(question, &whose, &secret.data)?;
-    let bound = match said(question, secret) {
-        Err(wrong) => return Err(whose.says_nonsense(question, &wrong)),
-        Ok(Bound::Nowhere) => match &question.chosen {
-            Some(chosen) => Bound::Only(vec![(chosen.clone(), None)]),
-            None => Bound::Anywhere,
+    let content = content(question, &origin, &secret.data)?;
+    let bound = match endpoints_in_secret(question, secret) {
+        Err(wrong) => return Err(origin.has_invalid_endpoints(question, &wrong)),
+        Ok(AllowedEndpoints::Nowhere) => match &question.chosen {
+            Some(chosen) => AllowedEndpoints::Only(vec![(chosen.clone(), None)]),
+            None => AllowedEndpoints::Anywhere,
         },
         Ok(bound) => bound,
     };
     if question.own_bound.admits(&question.endpoint).is_none() {
-        return Err(whose.may_not_leave_to(&question.endpoint));
+        return Err(origin.may_not_leave_to(&question.endpoint));
     }
     let source = Source::Secret {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: secret.uid.clone(),
     };
-    grant(question, &whose, source, content, &bound)
+    grant(question, &origin, source, content, &bound)
 }
 
-/// Whether the namespace may use it is judged first: who may not learns nothing more of it.
+/// Checks first whether the namespace may use the identity, so that others learn nothing about
+/// it.
 fn from_identity(
     question: &Question,
     known: &Known,
     name: &str,
     by: Option<&str>,
 ) -> Result<Credential, Halt> {
-    let whose = Whose::Identity {
+    let origin = Origin::Identity {
         kind: question.identity_kind,
         name,
         by,
     };
     let read = known.identity.as_ref();
     let identity = read.ok_or_else(|| Halt::Read(Need::Identity(name.to_owned())))?;
-    let identity = identity.as_ref().ok_or_else(|| whose.is_no_identity())?;
-    admit(question, known, identity, &whose)?;
+    let identity = identity.as_ref().ok_or_else(|| origin.is_no_identity())?;
+    admit(question, known, identity, &origin)?;
     if !identity.ready {
-        return Err(whose.is_not_ready(identity.trouble.as_deref()));
+        return Err(origin.is_not_ready(identity.trouble.as_deref()));
     }
     let secret = secret(known, &identity.secret_namespace, &identity.secret_name)?;
-    let secret = secret.ok_or_else(|| whose.has_no_secret())?;
+    let secret = secret.ok_or_else(|| origin.has_no_secret())?;
     if holder(question, name).holder(&secret.owners).is_some() {
-        // Whatever it said of itself last: this Secret is another's.
-        return Err(whose.is_not_ready(Some(Reason::SecretInUse.as_str())));
+        // The Secret has another claimant, whatever the identity's last status was.
+        return Err(origin.is_not_ready(Some(Reason::SecretInUse.as_str())));
     }
-    let content = content(question, &whose, &secret.data)?;
+    let content = content(question, &origin, &secret.data)?;
     let bound = match &identity.bound {
-        Bound::Nowhere => match said(question, secret) {
-            Err(wrong) => return Err(whose.says_nonsense(question, &wrong)),
-            Ok(Bound::Nowhere) => question.default_bound.clone(),
+        AllowedEndpoints::Nowhere => match endpoints_in_secret(question, secret) {
+            Err(wrong) => return Err(origin.has_invalid_endpoints(question, &wrong)),
+            Ok(AllowedEndpoints::Nowhere) => question.default_bound.clone(),
             Ok(bound) => bound,
         },
         bound => bound.clone(),
@@ -295,10 +296,10 @@ fn from_identity(
         name: name.to_owned(),
         uid: identity.uid.clone(),
     };
-    grant(question, &whose, source, content, &bound)
+    grant(question, &origin, source, content, &bound)
 }
 
-/// An identity as what may hold its Secret.
+/// Returns the identity as the claimant of its Secret.
 fn holder(question: &Question, name: &str) -> Claimant {
     Claimant {
         kind: question.identity_kind.to_owned(),
@@ -307,22 +308,22 @@ fn holder(question: &Question, name: &str) -> Claimant {
     }
 }
 
-/// Whether the object's namespace may use an identity.
+/// Checks whether the object's namespace may use an identity.
 fn admit(
     question: &Question,
     known: &Known,
     identity: &Identity,
-    whose: &Whose<'_>,
+    origin: &Origin<'_>,
 ) -> Result<(), Halt> {
     let Some(namespace) = &question.namespace else {
         return Ok(());
     };
     let Some(allowed) = &identity.allowed else {
-        return Err(whose.allows_nobody());
+        return Err(origin.allows_no_namespace());
     };
     allowed
         .check()
-        .map_err(|wrong| whose.has_no_selector(&wrong))?;
+        .map_err(|wrong| origin.has_no_selector(&wrong))?;
     if allowed.allows_all() {
         return Ok(());
     }
@@ -331,8 +332,8 @@ fn admit(
     let allows = labels.as_ref().map(|labels| allowed.allows(labels));
     match allows {
         Some(Ok(true)) => Ok(()),
-        Some(Err(wrong)) => Err(whose.has_no_selector(&wrong)),
-        Some(Ok(false)) | None => Err(whose.does_not_allow(namespace)),
+        Some(Err(wrong)) => Err(origin.has_no_selector(&wrong)),
+        Some(Ok(false)) | None => Err(origin.does_not_allow(namespace)),
     }
 }
 
@@ -341,14 +342,14 @@ fn from_operator(question: &Question, known: &Known) -> Result<Credential, Halt>
     let given = read.ok_or(Halt::Read(Need::Operator))?;
     let given = given
         .as_ref()
-        .ok_or_else(|| refusal::nobody_said(question))?;
-    let whose = Whose::Operator;
-    let content = content(question, &whose, &given.data)?;
+        .ok_or_else(|| refusal::no_reference(question))?;
+    let origin = Origin::Operator;
+    let content = content(question, &origin, &given.data)?;
     let bound = match &given.bound {
-        Bound::Nowhere => &question.default_bound,
+        AllowedEndpoints::Nowhere => &question.default_bound,
         bound => bound,
     };
-    grant(question, &whose, Source::Operator, content, bound)
+    grant(question, &origin, Source::Operator, content, bound)
 }
 
 fn secret<'a>(known: &'a Known, namespace: &str, name: &str) -> Result<Option<&'a Secret>, Halt> {
@@ -358,18 +359,21 @@ fn secret<'a>(known: &'a Known, namespace: &str, name: &str) -> Result<Option<&'
     Ok(read.as_ref())
 }
 
-/// Where a Secret itself says that it may be sent; nowhere if it does not say.
-fn said(question: &Question, secret: &Secret) -> Result<Bound, NotAnEndpoint> {
+/// Returns the endpoints that a Secret lists; `Nowhere` if it lists none.
+fn endpoints_in_secret(
+    question: &Question,
+    secret: &Secret,
+) -> Result<AllowedEndpoints, InvalidEndpoint> {
     let text = question.endpoint_key.and_then(|key| secret.data.get(key));
-    text.map_or(Ok(Bound::Nowhere), |text| {
-        Bound::parse(text.reveal(), question.default_port)
+    text.map_or(Ok(AllowedEndpoints::Nowhere), |text| {
+        AllowedEndpoints::parse(text.reveal(), question.default_port)
     })
 }
 
-/// What was asked for, of what there is.
+/// Returns the requested keys of a Secret.
 fn content(
     question: &Question,
-    whose: &Whose<'_>,
+    origin: &Origin<'_>,
     data: &BTreeMap<String, Hidden>,
 ) -> Result<BTreeMap<String, Hidden>, Halt> {
     let held = |key: &&&str| {
@@ -383,7 +387,7 @@ fn content(
         .copied()
         .collect();
     if !lacking.is_empty() {
-        return Err(whose.lacks(&lacking));
+        return Err(origin.lacks(&lacking));
     }
     let keys = question.required.iter().chain(question.optional);
     let pairs = keys.filter_map(|key| data.get_key_value(*key));
@@ -394,13 +398,13 @@ fn content(
 
 fn grant(
     question: &Question,
-    whose: &Whose<'_>,
+    origin: &Origin<'_>,
     source: Source,
     content: BTreeMap<String, Hidden>,
-    bound: &Bound,
+    bound: &AllowedEndpoints,
 ) -> Result<Credential, Halt> {
     let Some(trust) = bound.admits(&question.endpoint) else {
-        return Err(whose.may_not_go_to(&question.endpoint));
+        return Err(origin.may_not_go_to(&question.endpoint));
     };
     let fingerprint = Fingerprint::of(&content);
     let trust = trust.cloned();

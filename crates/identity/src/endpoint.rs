@@ -1,9 +1,9 @@
-//! Where a credential may be sent, and whom to believe there.
+//! Endpoints that a credential may be sent to, and the certificates that are accepted there.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A host and a port, in one way of writing: lower case, no brackets, no dot at the end.
+/// A host and a port in normal form: lower case, no brackets, no trailing dot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
     host: String,
@@ -11,28 +11,28 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// As people write it: a host, an address (IPv6 with or without brackets), or either with
-    /// a port. No scheme, no user, no path, and no address in a way of writing that only some
-    /// programs understand: what is compared here is what is connected to.
+    /// Parses a host or an address (IPv6 with or without brackets), with an optional port.
+    /// Schemes, users, paths and unusual notations of addresses are refused, so that the
+    /// compared endpoint is the one that is connected to.
     ///
     /// # Errors
     ///
-    /// If it is anything else.
-    pub fn parse(text: &str, default_port: u16) -> Result<Self, NotAnEndpoint> {
+    /// If the text is anything else.
+    pub fn parse(text: &str, default_port: u16) -> Result<Self, InvalidEndpoint> {
         let read = split(text).and_then(|(host, port)| {
-            let host = spell(host)?;
-            let port = port.map_or(Some(default_port), number)?;
+            let host = normalize(host)?;
+            let port = port.map_or(Some(default_port), parse_port)?;
             Some(Self { host, port })
         });
-        read.ok_or_else(|| NotAnEndpoint(text.to_owned()))
+        read.ok_or_else(|| InvalidEndpoint(text.to_owned()))
     }
 
-    /// The host; an IPv6 address has no brackets.
+    /// Returns the host; an IPv6 address without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -47,28 +47,27 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Whom to believe at an endpoint.
+/// The server certificates that are accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Trust {
-    /// Whoever the usual authorities vouch for.
+    /// Certificates that verify against the usual authorities.
     #[default]
     Verified,
-    /// The same, or whoever shows the certificate of this fingerprint: pairs of hexadecimal
-    /// digits in upper case with colons, 20 pairs for SHA-1, 32 for SHA-256.
+    /// The same, or the certificate with this fingerprint: pairs of upper-case hexadecimal
+    /// digits with colons, 20 pairs for SHA-1, 32 for SHA-256.
     Pinned(String),
-    /// Anybody.
-    Anybody,
+    /// Any certificate.
+    AnyCertificate,
 }
 
 impl Trust {
-    /// A fingerprint as people write it: SHA-1 or SHA-256, in any case, with colons or
-    /// without.
+    /// Parses a SHA-1 or SHA-256 fingerprint in any case, with or without colons.
     ///
     /// # Errors
     ///
-    /// If it is none: a fingerprint that is not understood must not mean that none was given.
-    pub fn pinned(text: &str) -> Result<Self, NotAFingerprint> {
-        let wrong = || NotAFingerprint(text.to_owned());
+    /// If the text is no fingerprint, which must not be taken for a missing one.
+    pub fn pinned(text: &str) -> Result<Self, InvalidFingerprint> {
+        let wrong = || InvalidFingerprint(text.to_owned());
         let text = text.trim();
         if !text.is_ascii() {
             return Err(wrong());
@@ -76,7 +75,7 @@ impl Trust {
         let upper = text.to_ascii_uppercase();
         let pairs: Vec<&str> = match upper.contains(':') {
             true => upper.split(':').collect(),
-            // It is ASCII, so every two bytes are text.
+            // The text is ASCII, so every two bytes are valid UTF-8.
             false => upper
                 .as_bytes()
                 .chunks(2)
@@ -97,31 +96,30 @@ impl fmt::Display for Trust {
         match self {
             Self::Verified => out.write_str("a certificate that verifies"),
             Self::Pinned(print) => write!(out, "a certificate that verifies, or {print}"),
-            Self::Anybody => out.write_str("any certificate"),
+            Self::AnyCertificate => out.write_str("any certificate"),
         }
     }
 }
 
-/// Where a credential may be sent.
+/// The endpoints that a credential may be sent to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Bound {
-    /// Nowhere: nobody has said.
+pub enum AllowedEndpoints {
+    /// No endpoint: none is configured.
     #[default]
     Nowhere,
-    /// Wherever its owner says, who chose the endpoint too.
+    /// Any endpoint: the owner of the credential chooses the endpoint as well.
     Anywhere,
-    /// To these, and whom to believe there, if whoever owns the credential says so.
+    /// These endpoints, with the accepted certificates if the credential's owner sets them.
     Only(Vec<(Endpoint, Option<Trust>)>),
 }
 
-impl Bound {
-    /// To these, written with commas between them. Nothing but commas and blanks is nobody's
-    /// word.
+impl AllowedEndpoints {
+    /// Parses a comma-separated list. An empty list is `Nowhere`.
     ///
     /// # Errors
     ///
-    /// If one of them is no endpoint.
-    pub fn parse(text: &str, default_port: u16) -> Result<Self, NotAnEndpoint> {
+    /// If an item is no endpoint.
+    pub fn parse(text: &str, default_port: u16) -> Result<Self, InvalidEndpoint> {
         let words = text
             .split(',')
             .map(str::trim)
@@ -134,8 +132,8 @@ impl Bound {
         })
     }
 
-    /// Whether it may be sent there, and if so, whom to believe, if that was said. Of two
-    /// words about the same endpoint the first counts.
+    /// Returns whether an endpoint is allowed, and the accepted certificates if they are set.
+    /// The first of several entries for an endpoint counts.
     pub fn admits(&self, endpoint: &Endpoint) -> Option<Option<&Trust>> {
         match self {
             Self::Nowhere => None,
@@ -148,17 +146,17 @@ impl Bound {
     }
 }
 
-/// An endpoint that was written in a way that is none.
+/// An invalid endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no host, and no host with a port")]
-pub struct NotAnEndpoint(pub String);
+pub struct InvalidEndpoint(pub String);
 
-/// A fingerprint that was written in a way that is none.
+/// An invalid fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no SHA-1 and no SHA-256 fingerprint: 20 or 32 pairs of hexadecimal digits")]
-pub struct NotAFingerprint(pub String);
+pub struct InvalidFingerprint(pub String);
 
-/// The host as it is written, and the port if there is one.
+/// Splits a text into the host and the optional port.
 fn split(text: &str) -> Option<(Host<'_>, Option<&str>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']')?;
@@ -166,34 +164,33 @@ fn split(text: &str) -> Option<(Host<'_>, Option<&str>)> {
             "" => None,
             _ => Some(rest.strip_prefix(':')?),
         };
-        return Some((Host::Six(host), port));
+        return Some((Host::Ipv6(host), port));
     }
     match text.matches(':').count() {
         0 => Some((Host::Name(text), None)),
         1 => text
             .split_once(':')
             .map(|(host, port)| (Host::Name(host), Some(port))),
-        _ => Some((Host::Six(text), None)),
+        _ => Some((Host::Ipv6(text), None)),
     }
 }
 
 enum Host<'a> {
     /// An IPv6 address.
-    Six(&'a str),
+    Ipv6(&'a str),
     /// A name, or an IPv4 address.
     Name(&'a str),
 }
 
-/// A host in one way of writing.
-fn spell(host: Host<'_>) -> Option<String> {
+/// Returns the host in normal form.
+fn normalize(host: Host<'_>) -> Option<String> {
     let name = match host {
-        Host::Six(text) => return text.parse::<Ipv6Addr>().ok().map(|six| six.to_string()),
+        Host::Ipv6(text) => return text.parse::<Ipv6Addr>().ok().map(|six| six.to_string()),
         Host::Name(name) => name.to_ascii_lowercase(),
     };
     let name = name.strip_suffix('.').unwrap_or(&name);
     let last = name.rsplit('.').next()?;
-    // Programs read `127.1` and `0x7f000001` as addresses: it is one as everybody writes it,
-    // or nothing.
+    // Some programs read `127.1` and `0x7f000001` as addresses: accept only the usual notation.
     let numeric = last.starts_with("0x") || last.bytes().all(|one| one.is_ascii_digit());
     if numeric {
         return name.parse::<Ipv4Addr>().ok().map(|four| four.to_string());
@@ -209,7 +206,7 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-fn number(port: &str) -> Option<u16> {
+fn parse_port(port: &str) -> Option<u16> {
     let digits = port.bytes().all(|one| one.is_ascii_digit()) && !port.starts_with('0');
     digits.then(|| port.parse().ok())?
 }
@@ -225,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_has_one_way_of_writing() {
+    fn endpoint_is_normalized() {
         for (text, told) in [
             ("vc.example", "vc.example:443"),
             ("VC.Example.", "vc.example:443"),
@@ -245,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_with_a_port_is_no_endpoint() {
+    fn invalid_endpoint_is_refused() {
         let long = format!("{}.example", "a".repeat(64));
         let longer = vec!["a"; 128].join(".");
         for text in [
@@ -298,13 +295,13 @@ mod tests {
             &long,
             &longer,
         ] {
-            let wrong = Err(NotAnEndpoint(text.to_owned()));
+            let wrong = Err(InvalidEndpoint(text.to_owned()));
             assert_eq!(Endpoint::parse(text, 443), wrong, "{text:?}");
         }
     }
 
     #[test]
-    fn x3_a_fingerprint_has_one_way_of_writing() {
+    fn x3_fingerprint_is_normalized() {
         let sha1 = "52:6C:4E:88:1D:78:AE:12:1C:F3:BB:6C:5B:F4:E2:82:86:A7:08:AF";
         let sha256 = ["AB"; 32].join(":");
         for (text, told) in [
@@ -334,19 +331,19 @@ mod tests {
         ] {
             assert_eq!(
                 Trust::pinned(&text),
-                Err(NotAFingerprint(text.clone())),
+                Err(InvalidFingerprint(text.clone())),
                 "{text:?}"
             );
         }
     }
 
     #[test]
-    fn o03_a_bound_admits_what_it_names_and_nothing_else() {
-        let only = |text: &str| Bound::parse(text, 443).unwrap();
+    fn o03_allowed_endpoints_admit_only_listed_ones() {
+        let only = |text: &str| AllowedEndpoints::parse(text, 443).unwrap();
         for (bound, endpoint, admitted) in [
-            (Bound::Nowhere, "vc", false),
-            (Bound::Anywhere, "vc", true),
-            (Bound::Only(vec![]), "vc", false),
+            (AllowedEndpoints::Nowhere, "vc", false),
+            (AllowedEndpoints::Anywhere, "vc", true),
+            (AllowedEndpoints::Only(vec![]), "vc", false),
             (only(""), "vc", false),
             (only(" , ,"), "vc", false),
             (only("vc"), "vc", true),
@@ -363,18 +360,18 @@ mod tests {
                 "{bound:?} {endpoint}"
             );
         }
-        let wrong = Bound::parse("vc, https://vc", 443);
-        assert_eq!(wrong, Err(NotAnEndpoint("https://vc".to_owned())));
-        let bound = Bound::Only(vec![
+        let wrong = AllowedEndpoints::parse("vc, https://vc", 443);
+        assert_eq!(wrong, Err(InvalidEndpoint("https://vc".to_owned())));
+        let bound = AllowedEndpoints::Only(vec![
             (end("vc"), Some(Trust::Verified)),
-            (end("vc"), Some(Trust::Anybody)),
+            (end("vc"), Some(Trust::AnyCertificate)),
         ]);
         assert_eq!(bound.admits(&end("vc")), Some(Some(&Trust::Verified)));
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused_and_what_is_read_is_read_the_same_again(text in ".{0,40}") {
+        fn parsed_endpoint_round_trips(text in ".{0,40}") {
             if let Ok(end) = Endpoint::parse(&text, 443) {
                 prop_assert_eq!(Endpoint::parse(&end.to_string(), 1), Ok(end));
             }
@@ -385,7 +382,7 @@ mod tests {
         }
 
         #[test]
-        fn text_that_looks_like_an_endpoint_is_read_or_refused(text in "[\\[\\]:.a0x1%@/-]{0,20}") {
+        fn endpoint_like_text_never_panics(text in "[\\[\\]:.a0x1%@/-]{0,20}") {
             if let Ok(end) = Endpoint::parse(&text, 443) {
                 prop_assert_eq!(Endpoint::parse(&end.to_string(), 1), Ok(end));
             }

@@ -1,39 +1,41 @@
-//! Whose credentials an object gets and why, told step by step to whoever asks; never what
-//! the credentials are.
+//! Explanations of decisions, step by step, without the contents of credentials.
 
 use std::fmt;
 
 use crate::credential::{Credential, Source};
-use crate::decide::{Ground, Known, Need, Question, Refusal, Step, decide};
+use crate::decide::{CredentialReader, Known, Need, Question, Refusal, Step, decide};
 use crate::endpoint::Endpoint;
 use crate::reference::Reference;
 
-/// How a decision came about.
+/// The course of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// What was looked at, in order, and what was found, as sentences without a full stop.
+    /// What was read, in order, and the results, as sentences without a full stop.
     pub steps: Vec<String>,
-    /// Where the credential is to be sent.
+    /// The endpoint that the credential is for.
     pub endpoint: Endpoint,
-    /// What an identity is called.
+    /// The kind of identities.
     pub identity_kind: &'static str,
-    /// What came of it.
-    pub verdict: Result<Credential, Refusal>,
+    /// The decision.
+    pub decision: Result<Credential, Refusal>,
 }
 
-/// Decides as [`resolve`](crate::decide::resolve) does, and notes how.
+/// Decides like [`resolve`](crate::decide::resolve), and records the steps.
 ///
 /// # Errors
 ///
-/// If something could not be read.
-pub async fn explain<G: Ground>(question: &Question, ground: &G) -> Result<Explanation, G::Error> {
+/// If a read failed.
+pub async fn explain<G: CredentialReader>(
+    question: &Question,
+    reader: &G,
+) -> Result<Explanation, G::Error> {
     let mut known = Known::default();
-    let mut steps = vec![wish(question)];
-    let verdict = loop {
+    let mut steps = vec![describe_references(question)];
+    let decision = loop {
         match decide(question, &known) {
             Step::Read(need) => {
-                ground.learn(need.clone(), &mut known).await?;
-                steps.push(found(question, &need, &known));
+                reader.read(need.clone(), &mut known).await?;
+                steps.push(describe_read(question, &need, &known));
             }
             Step::Grant(credential) => break Ok(credential),
             Step::Refuse(refusal) => break Err(refusal),
@@ -43,7 +45,7 @@ pub async fn explain<G: Ground>(question: &Question, ground: &G) -> Result<Expla
         steps,
         endpoint: question.endpoint.clone(),
         identity_kind: question.identity_kind,
-        verdict,
+        decision,
     })
 }
 
@@ -52,8 +54,8 @@ impl fmt::Display for Explanation {
         for step in &self.steps {
             writeln!(out, "- {step}")?;
         }
-        match &self.verdict {
-            Ok(credential) => self.tell_grant(out, credential),
+        match &self.decision {
+            Ok(credential) => self.write_grant(out, credential),
             Err(refusal) => {
                 write!(
                     out,
@@ -70,7 +72,7 @@ impl fmt::Display for Explanation {
 }
 
 impl Explanation {
-    fn tell_grant(&self, out: &mut fmt::Formatter<'_>, credential: &Credential) -> fmt::Result {
+    fn write_grant(&self, out: &mut fmt::Formatter<'_>, credential: &Credential) -> fmt::Result {
         let whose = match &credential.source {
             Source::Secret { name, .. } => format!("that of Secret {name}"),
             Source::Identity { name, .. } => format!("that of {} {name}", self.identity_kind),
@@ -84,23 +86,23 @@ impl Explanation {
     }
 }
 
-/// What decides.
-fn wish(question: &Question) -> String {
-    let wishes = &question.wishes;
+/// Describes which reference decides.
+fn describe_references(question: &Question) -> String {
+    let references = &question.references;
     let named = |reference: &Reference| match reference {
         Reference::Secret(name) => format!("Secret {name}"),
         Reference::Identity(name) => format!("{} {name}", question.identity_kind),
     };
-    if let Some(own) = &wishes.own {
+    if let Some(own) = &references.own {
         return format!("it names {}, which decides alone", named(own));
     }
-    if let Some((parent, reference)) = &wishes.parent {
+    if let Some((parent, reference)) = &references.parent {
         return format!(
             "it names none; {parent} names {}, which decides alone",
             named(reference)
         );
     }
-    let next = match (&wishes.namespace, wishes.operator) {
+    let next = match (&references.namespace, references.operator) {
         (Some(name), true) => format!("Secret {name} of its namespace, else the operator's own"),
         (Some(name), false) => format!("Secret {name} of its namespace"),
         (None, true) => "the operator's own".to_owned(),
@@ -109,8 +111,8 @@ fn wish(question: &Question) -> String {
     format!("nothing names a credential for it: it gets {next}")
 }
 
-/// What was found where it had to be looked.
-fn found(question: &Question, need: &Need, known: &Known) -> String {
+/// Describes the result of a read.
+fn describe_read(question: &Question, need: &Need, known: &Known) -> String {
     match need {
         Need::Identity(name) => {
             let kind = question.identity_kind;
@@ -125,7 +127,7 @@ fn found(question: &Question, need: &Need, known: &Known) -> String {
             Some(labels) => format!("namespace {name} has the labels {}", list(labels)),
         },
         Need::Secret { name, .. } => {
-            // Where the Secret of an identity is, is not the business of those who use it.
+            // Users of an identity must not learn where its Secret is.
             let whose = match known.identity.iter().flatten().next() {
                 Some(_) => "its Secret".to_owned(),
                 None => format!("Secret {name}"),

@@ -1,18 +1,18 @@
-//! Whose credentials an object gets, for all operators, and the sessions that are opened
-//! with them. It knows no provider.
+//! Credentials of objects, for all operators, and the sessions that are opened with them. The
+//! crate knows no provider.
 //!
 //! | module | is |
 //! |---|---|
-//! | [`decide`] | pure: from what an object says and what there is to a credential, or why none |
-//! | [`explain`] | the same, told step by step to whoever asks why |
-//! | [`reference`] | what an object says about whose credentials it uses |
-//! | [`allowed`] | which namespaces may use an identity |
-//! | [`endpoint`] | where a credential may be sent, and whom to believe there |
-//! | [`credential`] | what was granted; it never shows what it holds |
-//! | [`claim`] | who holds a Secret: owner references and the finalizer |
-//! | [`users`] | who uses an identity |
-//! | [`session`] | sessions: one login for many, checked on use, closed when nobody uses them |
-//! | [`reason`] | why not, in words that never change their meaning |
+//! | [`decide`] | the pure decision which credential an object gets, or why none |
+//! | [`explain`] | the same decision, described step by step |
+//! | [`reference`] | references to credentials |
+//! | [`allowed`] | the namespaces that may use an identity |
+//! | [`endpoint`] | endpoints that a credential may be sent to, and accepted certificates |
+//! | [`credential`] | granted credentials, with redacted contents |
+//! | [`claim`] | claims on Secrets: owner references and the finalizer |
+//! | [`users`] | summaries of an identity's users |
+//! | [`session`] | a pool of shared sessions |
+//! | [`reason`] | stable reasons for refusals and failures |
 
 pub mod allowed;
 pub mod claim;

@@ -1,32 +1,32 @@
-//! Why an object gets no credential or no session, in words that never change their meaning.
+//! Stable reasons why an object gets no credential or no session.
 
-/// Why not.
+/// A reason for a refusal or a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// There is no such identity.
+    /// The identity does not exist.
     IdentityNotFound,
-    /// The identity is not, or not yet, fit for use.
+    /// The identity is not ready.
     IdentityNotReady,
     /// The identity does not allow the object's namespace.
     NamespaceNotAllowed,
-    /// The Secret is not there.
+    /// The Secret does not exist.
     SecretNotAvailable,
-    /// The Secret is held by something else.
+    /// The Secret has another claimant.
     SecretInUse,
-    /// The Secret lacks what it must have, or the other side does not take it.
+    /// The Secret lacks required keys, or the server refused the credential.
     InvalidCredentials,
-    /// The credential may not be sent to that endpoint.
+    /// The credential may not be sent to the endpoint.
     EndpointNotAllowed,
-    /// Nothing names a credential, and there is none for such objects.
+    /// No credential is referenced, and there is no default.
     NoCredentials,
-    /// The other side shows a certificate that is not to be believed.
+    /// The server's certificate is not accepted.
     CertificateNotTrusted,
-    /// The other side does not answer, or not as it should.
+    /// The server does not respond, or not as expected.
     Unreachable,
 }
 
 impl Reason {
-    /// As conditions, Events and metrics say it.
+    /// Returns the reason as conditions, events and metrics show it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::IdentityNotFound => "IdentityNotFound",

@@ -1,25 +1,25 @@
-//! What an object says about whose credentials it uses.
+//! References to credentials.
 
-/// A reference to credentials. It has no namespace: a Secret is in the object's own, an
-/// identity is in none.
+/// A reference to a credential. It has no namespace: a Secret is in the object's own, an
+/// identity is cluster-scoped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reference {
     /// A Secret in the namespace of the object.
     Secret(String),
-    /// An identity, which is for all namespaces that it allows.
+    /// An identity, for all namespaces that it allows.
     Identity(String),
 }
 
-/// What decides whose credentials an object gets. The first that is there decides alone: what
-/// is missing or not allowed there is an error, never a step to the next.
+/// The references that may decide which credential an object gets. The first one that is set
+/// decides alone: if it is missing or not allowed, that is an error and no fallback is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
-    /// What the object itself says.
+pub struct CredentialReferences {
+    /// The object's own reference.
     pub own: Option<Reference>,
-    /// What its parent says, and which that is, as in `Metal3Cluster team-a/prod`.
+    /// The parent's reference and name, such as `Metal3Cluster team-a/prod`.
     pub parent: Option<(String, Reference)>,
-    /// The name of the Secret that is its namespace's credential if it is there.
+    /// The name of the namespace's default Secret, which is used if it exists.
     pub namespace: Option<String>,
-    /// Whether it may use what the operator itself was given.
+    /// Whether the object may use the operator's static credentials.
     pub operator: bool,
 }

@@ -1,12 +1,13 @@
-//! Sessions: one login for many, checked on use, closed when nobody uses them.
+//! A pool of sessions: one login shared by many requesters, checked before use after idling,
+//! closed after the last requester leaves.
 //!
 //! | module | is |
 //! |---|---|
-//! | `state` | pure: who uses what, what is to be done next, who is to be woken |
-//! | `entry` | one session and who uses it |
-//! | `line` | whether an endpoint answers |
-//! | `limits` | how many use an endpoint, and whose they are |
-//! | `queue` | who waits, in the order they came |
+//! | `state` | the pure state machine: sessions, requesters, pending actions, wakeups |
+//! | `entry` | one session and its requesters |
+//! | `endpoint_health` | a circuit breaker per endpoint, with one probe at a time |
+//! | `concurrency` | bounded concurrency per endpoint and per owner |
+//! | `wait_queue` | requesters in order of arrival |
 
 mod concurrency;
 mod endpoint_health;
@@ -35,105 +36,107 @@ use crate::endpoint::{Endpoint, Trust};
 use crate::reason::Reason;
 use state::{Action, Answer, PoolState};
 
-/// What a session is for. Two objects share one only if all of this is the same.
+/// The key of a session. Requesters share a session only if their keys are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// The space, if it is not the operator's own.
+    /// The tenant's space, or none for the operator's own.
     pub space: Option<Arc<str>>,
-    /// Where the credential is from.
+    /// The source of the credential.
     pub source: Source,
-    /// Where it is sent.
+    /// The server that the credential is sent to.
     pub endpoint: Endpoint,
-    /// Whom to believe there.
+    /// The server certificates that are accepted.
     pub trust: Trust,
-    /// What is sent.
+    /// A digest of the credential.
     pub fingerprint: Fingerprint,
 }
 
-/// Opens, checks and closes sessions of one sort.
+/// Opens, checks and closes the sessions of one provider.
 pub trait Connector: Send + Sync + 'static {
-    /// A session.
+    /// A session of the provider.
     type Session: Send + Sync + 'static;
-    /// Opens one.
+    /// Logs in.
     fn log_in(
         &self,
         endpoint: &Endpoint,
         trust: &Trust,
         credential: &Credential,
     ) -> impl Future<Output = Result<Self::Session, LoginError>> + Send;
-    /// Whether a session that was not used for a while is still one.
+    /// Returns whether the server still knows a session that was idle.
     fn is_alive(
         &self,
         session: &Self::Session,
     ) -> impl Future<Output = Result<bool, LoginError>> + Send;
-    /// Closes one. Nobody asks what became of it.
+    /// Logs out. Failures are ignored.
     fn log_out(&self, session: &Self::Session) -> impl Future<Output = ()> + Send;
 }
 
-/// Why there is no session.
+/// A failed login or check.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct LoginError {
-    /// InvalidCredentials, CertificateNotTrusted or Unreachable.
+    /// One of InvalidCredentials, CertificateNotTrusted and Unreachable.
     pub reason: Reason,
-    /// A sentence about it, without what was sent.
+    /// A sentence about the failure, without the credential.
     pub message: String,
-    /// Whether the other side answered: then it is this credential that is left alone, and
-    /// not the endpoint.
+    /// Whether the server responded. If so, the backoff applies to this credential and not to
+    /// the endpoint.
     pub answered: bool,
 }
 
-/// How sessions are kept.
+/// Timeouts and limits of the pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long a login, a check or a logout may take.
+    /// Timeout of a login, a check or a logout.
     pub request_timeout: Duration,
-    /// After how long without use a session is checked before it is used.
+    /// Idle time after which a session is checked before use.
     pub check_after: Duration,
-    /// How old a session may become.
+    /// Maximum age of a session.
     pub lifetime: Duration,
-    /// How long a credential that was not taken is not tried again.
+    /// Time for which a refused credential is not tried again.
     pub refused_backoff: Duration,
-    /// The first and the longest pause before an endpoint that did not answer is tried again.
+    /// Minimum and maximum backoff of an unreachable endpoint.
     pub unreachable_backoff: (Duration, Duration),
-    /// How many may use one endpoint at the same time, and three times as many all of them. Of
-    /// one owner (a space, or a namespace with Secrets of its own) it is as many, and half of
-    /// that at one endpoint; logins are half of it at most. A quarter of those who work is
-    /// right.
+    /// Maximum number of concurrent users of one endpoint; the maximum over all endpoints is
+    /// three times as high. One owner (a space, or a namespace with Secrets of its own) may have
+    /// as many over all endpoints and half of that at one; logins may have half of it. A quarter
+    /// of the number of workers is a good value.
     pub max_per_endpoint: usize,
 }
 
-/// Why there is no session now.
+/// The reason why no session is available now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unavailable {
-    /// It is being opened or checked, or too many use the endpoint: whoever asked is woken.
+    /// The session is being opened or checked, or the endpoint is at its limit: the requester
+    /// will be woken.
     Wait,
-    /// It could not be opened, and is not tried before this long.
+    /// The login failed and is not retried before this time.
     Failed {
-        /// Why.
+        /// The failure.
         error: LoginError,
-        /// When to ask again. Whoever asked may be woken before, if the endpoint answers.
+        /// When to retry. The requester may be woken earlier, if the endpoint recovers.
         retry_after: Duration,
     },
 }
 
-/// All sessions. Nobody waits in here: whoever cannot have one now is woken when they can.
+/// A pool of sessions. No call blocks: a requester without a session is woken when it can have
+/// one.
 ///
-/// Whoever is woken asks again or is released: until then, what woke them may be kept for
-/// them.
+/// A woken requester must call `get` or `release`, because a seat may be reserved for it until
+/// then.
 pub struct Sessions<C: Connector> {
     connector: C,
     settings: Settings,
     state: Mutex<PoolState<C::Session>>,
-    /// What is being done; none any more once all is closed.
+    /// Running actions; `None` once the pool is closed.
     tasks: Mutex<Option<JoinSet<()>>>,
-    /// Where it is done.
+    /// The runtime for the actions.
     handle: OnceLock<Handle>,
     woken: Notify,
     changed: Notify,
 }
 
-/// A session in use. It is not closed before this is dropped.
+/// A session in use. It is not closed before this guard is dropped.
 pub struct HeldSession<C: Connector> {
     sessions: Arc<Sessions<C>>,
     key: Arc<Key>,
@@ -141,11 +144,11 @@ pub struct HeldSession<C: Connector> {
     session: Arc<C::Session>,
 }
 
-/// How long each of the two steps of closing may take: what is being opened, then logouts.
+/// Timeout of each of the two steps of closing: running logins, then logouts.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl<C: Connector> Sessions<C> {
-    /// None are open.
+    /// Creates an empty pool.
     pub fn new(connector: C, settings: Settings) -> Arc<Self> {
         Arc::new(Self {
             connector,
@@ -158,12 +161,13 @@ impl<C: Connector> Sessions<C> {
         })
     }
 
-    /// The session for this, for whoever asks. Whoever asks uses one session at a time: one
-    /// that they used before, and nobody else does, is closed.
+    /// Returns the session for this key. A requester uses one session at a time: its previous
+    /// session is closed if it has no other requester.
     ///
     /// # Errors
     ///
-    /// If there is none now. Whoever is to wait is woken, and asks again or is released then.
+    /// If no session is available now. A requester that has to wait is woken, and then calls
+    /// `get` again or `release`.
     pub fn get(
         self: &Arc<Self>,
         requester: &Arc<str>,
@@ -171,7 +175,7 @@ impl<C: Connector> Sessions<C> {
         credential: &Credential,
     ) -> Result<HeldSession<C>, Unavailable> {
         if let (None, Ok(here)) = (self.handle.get(), Handle::try_current()) {
-            // Whoever was faster has set the same.
+            // A concurrent call has set the same handle.
             let _ = self.handle.set(here);
         }
         match self.update(|state, now| state.acquire(requester, key, credential, now)) {
@@ -188,12 +192,13 @@ impl<C: Connector> Sessions<C> {
         }
     }
 
-    /// Whoever asked before uses none any more.
+    /// Ends the requester's use of its session.
     pub fn release(self: &Arc<Self>, requester: &str) {
         self.update(|state, now| state.release(requester, now));
     }
 
-    /// Who is to ask again. It ends when all is closed.
+    /// Returns the requesters that should call `get` again. The stream ends when the pool is
+    /// closed.
     pub fn wakeups(self: &Arc<Self>) -> BoxStream<'static, Arc<str>> {
         let sessions = Arc::clone(self);
         stream::unfold(sessions, |sessions| async move {
@@ -204,7 +209,7 @@ impl<C: Connector> Sessions<C> {
                     (Some(requester), _) => return Some((requester, sessions)),
                     (None, _) if closed => return None,
                     (None, Some(at)) => {
-                        // Somebody else may have to be woken before.
+                        // Another requester may become due earlier.
                         drop(timeout_at(at, sessions.woken.notified()).await);
                     }
                     (None, None) => sessions.woken.notified().await,
@@ -214,8 +219,8 @@ impl<C: Connector> Sessions<C> {
         .boxed()
     }
 
-    /// Closes all, and opens none any more. What is in use is closed when it is not any more,
-    /// or after a while. It ends within seconds, whatever the other sides do.
+    /// Closes all sessions and refuses new ones. Held sessions are closed when they are dropped,
+    /// at the latest after a timeout. Returns within seconds, whatever the servers do.
     pub async fn close(self: &Arc<Self>) {
         let request_timeout = self.settings.request_timeout.min(CLOSE_TIMEOUT);
         self.update(|state, now| state.close(now));
@@ -223,7 +228,7 @@ impl<C: Connector> Sessions<C> {
         if timeout(request_timeout, self.idle()).await.is_err() {
             self.update(|state, now| state.close_held(now));
             if timeout(request_timeout, self.idle()).await.is_err() {
-                debug!("some sessions could not be closed in time");
+                debug!("session shutdown timed out");
             }
         }
         let tasks = self
@@ -236,14 +241,15 @@ impl<C: Connector> Sessions<C> {
         }
     }
 
-    /// How many sessions are open, and how many logins, refusals and failures there were, in
-    /// the text form of Prometheus.
+    /// Returns the numbers of sessions, logins, refusals and failures in the Prometheus text
+    /// format.
     pub fn metrics(&self) -> String {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.metrics()
     }
 
-    /// Lets the table decide, and does what it says. The lock is held for neither.
+    /// Updates the state and starts the resulting actions. The lock is not held while they
+    /// start.
     fn update<T>(
         self: &Arc<Self>,
         decide: impl FnOnce(&mut PoolState<C::Session>, Instant) -> T,
@@ -269,7 +275,7 @@ impl<C: Connector> Sessions<C> {
 
     fn start(self: &Arc<Self>, action: Action<C::Session>) {
         let Some(handle) = self.handle.get() else {
-            // Nobody has asked from where tasks can run, so there is nothing to be done.
+            // No call came from within a runtime, so no session exists.
             return;
         };
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -281,8 +287,8 @@ impl<C: Connector> Sessions<C> {
         tasks.spawn_on(async move { sessions.action(action).await }, handle);
     }
 
-    /// Does one thing, in bounded time, and says what became of it, also if the connector
-    /// panics: whoever waits for it would wait for ever.
+    /// Runs one action within its timeout and records the result. A panic of the connector
+    /// counts as a failure, because its requesters would otherwise wait for ever.
     async fn action(self: Arc<Self>, action: Action<C::Session>) {
         match action {
             Action::LogIn {
@@ -303,7 +309,7 @@ impl<C: Connector> Sessions<C> {
             Action::LogOut { key, session } => {
                 let logout = self.connector.log_out(&session);
                 if let Err(error) = self.with_timeout(logout.map(Ok)).await {
-                    debug!(%error, "a session could not be closed");
+                    debug!(%error, "session logout failed");
                 }
                 self.update(|state, now| state.logged_out(&key, now));
             }
@@ -326,7 +332,7 @@ impl<C: Connector> Sessions<C> {
         }
     }
 
-    /// Ends when nothing is open, and nothing being opened or closed.
+    /// Waits until no session is open, being opened or being closed.
     async fn idle(&self) {
         loop {
             let changed = self.changed.notified();
@@ -352,21 +358,22 @@ impl<C: Connector> std::ops::Deref for HeldSession<C> {
 }
 
 impl<C: Connector> HeldSession<C> {
-    /// The other side does not know this session any more: the next who asks gets a new one.
+    /// Reports that the server does not know this session any more. The next requester gets a
+    /// new one.
     pub fn mark_dead(&self) {
         self.sessions
             .update(|state, now| state.session_lost(&self.key, self.id, now));
     }
 
-    /// The other side did not answer. The next who asks for anything there has to wait until
-    /// it was found out whether it does; nobody who works finds that out.
+    /// Reports that the server did not respond. Further requesters of the endpoint wait for a
+    /// probe.
     pub fn mark_unresponsive(&self) {
         self.sessions
             .update(|state, now| state.mark_suspect(&self.key, now));
     }
 
-    /// The other side did what it was asked, which is more than to let somebody in: what was
-    /// held against it is forgotten.
+    /// Reports that the server completed a request, which proves more than a login does: the
+    /// endpoint is no longer suspect.
     pub fn mark_responsive(&self) {
         self.sessions
             .update(|state, now| state.clear_suspect(&self.key, now));

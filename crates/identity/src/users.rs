@@ -1,19 +1,19 @@
-//! Who uses an identity, in words.
+//! Summaries of an identity's users.
 
-/// How many are named.
-const NAMED: usize = 5;
+/// The maximum number of users in a summary.
+const MAX_NAMED: usize = 5;
 
-/// Names up to five users, in order, and says how many more there are; for messages. As in
-/// `Metal3Cluster team-a/prod, team-b/prod and 3 more`; nobody is `nobody`.
-pub fn told(kind: &str, users: &[String]) -> String {
+/// Summarizes users for messages: up to five names in order and the number of others, such as
+/// `Metal3Cluster team-a/prod, team-b/prod and 3 more`; `nobody` if there are none.
+pub fn summarize(kind: &str, users: &[String]) -> String {
     let mut users: Vec<&str> = users.iter().map(String::as_str).collect();
     users.sort_unstable();
     users.dedup();
     if users.is_empty() {
         return "nobody".to_owned();
     }
-    let more = users.len().saturating_sub(NAMED);
-    users.truncate(NAMED);
+    let more = users.len().saturating_sub(MAX_NAMED);
+    users.truncate(MAX_NAMED);
     let names = users.join(", ");
     let kind = match kind {
         "" => String::new(),
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn c8_up_to_five_are_named_in_order_and_the_rest_counted() {
+    fn c8_summary_names_five_users_and_counts_the_rest() {
         let many: Vec<_> = (0..9).rev().map(|one| format!("n/c{one}")).collect();
         for (kind, users, text) in [
             ("Cluster", &many[..0], "nobody"),
@@ -52,9 +52,9 @@ mod tests {
                 "Cluster n/c0, n/c1, n/c2, n/c3, n/c4 and 4 more",
             ),
         ] {
-            assert_eq!(told(kind, users), text);
+            assert_eq!(summarize(kind, users), text);
         }
         let twice = ["n/a".to_owned(), "n/a".to_owned()];
-        assert_eq!(told("Cluster", &twice), "Cluster n/a");
+        assert_eq!(summarize("Cluster", &twice), "Cluster n/a");
     }
 }

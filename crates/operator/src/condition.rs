@@ -1,30 +1,30 @@
-//! Conditions: what is so, since when, and why.
+//! Status conditions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-/// What a condition says, without since when.
+/// A condition without its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said<'a> {
-    /// Which condition.
+pub struct NewCondition<'a> {
+    /// The condition type.
     pub kind: &'a str,
-    /// Whether it is so.
-    pub is: bool,
-    /// Why, in one word that never changes its meaning.
+    /// Whether the status is `True` or `False`.
+    pub status: bool,
+    /// The reason, a stable identifier.
     pub reason: &'a str,
-    /// Why, in a sentence.
+    /// The message, a sentence.
     pub message: String,
-    /// The generation of the object that was looked at.
+    /// The observed generation.
     pub generation: Option<i64>,
 }
 
-/// Sets a condition among others, which stay. Since when it is so changes only with whether
-/// it is so: that is what people and tools wait for.
-pub fn set(conditions: &mut Vec<Condition>, said: Said<'_>, now: Timestamp) {
-    let status = if said.is { "True" } else { "False" };
+/// Sets a condition and keeps all others. The transition time changes only with the status,
+/// because users and tools wait for it.
+pub fn set(conditions: &mut Vec<Condition>, new: NewCondition<'_>, now: Timestamp) {
+    let status = if new.status { "True" } else { "False" };
     let place = conditions
         .iter()
-        .position(|condition| condition.type_ == said.kind);
+        .position(|condition| condition.type_ == new.kind);
     let since = place
         .map(|at| &conditions[at])
         .filter(|before| before.status == status)
@@ -33,11 +33,11 @@ pub fn set(conditions: &mut Vec<Condition>, said: Said<'_>, now: Timestamp) {
             |before| before.last_transition_time.clone(),
         );
     let condition = Condition {
-        type_: said.kind.to_owned(),
+        type_: new.kind.to_owned(),
         status: status.to_owned(),
-        reason: said.reason.to_owned(),
-        message: said.message,
-        observed_generation: said.generation,
+        reason: new.reason.to_owned(),
+        message: new.message,
+        observed_generation: new.generation,
         last_transition_time: since,
     };
     match place {
@@ -46,7 +46,7 @@ pub fn set(conditions: &mut Vec<Condition>, said: Said<'_>, now: Timestamp) {
     }
 }
 
-/// A time as servers keep it: in whole seconds.
+/// Truncates a time to whole seconds, as the API server stores it.
 pub fn seconds(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
@@ -55,10 +55,10 @@ pub fn seconds(now: Timestamp) -> Time {
 mod tests {
     use super::*;
 
-    fn said(is: bool, reason: &'static str) -> Said<'static> {
-        Said {
+    fn new(status: bool, reason: &'static str) -> NewCondition<'static> {
+        NewCondition {
             kind: "Ready",
-            is,
+            status,
             reason,
             message: format!("because of {reason}"),
             generation: Some(2),
@@ -70,21 +70,21 @@ mod tests {
     }
 
     #[test]
-    fn since_when_changes_only_with_whether() {
+    fn transition_time_changes_only_with_status() {
         let mut conditions = Vec::new();
-        for (second, is, reason, since) in [
+        for (second, status, reason, since) in [
             (1, false, "Made", 1),
             (2, false, "Failed", 1),
             (3, true, "Done", 3),
             (4, true, "Done", 3),
             (5, false, "Failed", 5),
         ] {
-            set(&mut conditions, said(is, reason), at(second));
+            set(&mut conditions, new(status, reason), at(second));
             let [condition] = conditions.as_slice() else {
                 panic!("one condition, not {conditions:?}");
             };
             assert_eq!(condition.last_transition_time, Time(at(since)), "{second}");
-            assert_eq!(condition.status, if is { "True" } else { "False" });
+            assert_eq!(condition.status, if status { "True" } else { "False" });
             assert_eq!(condition.reason, reason);
             assert_eq!(condition.message, format!("because of {reason}"));
             assert_eq!(condition.observed_generation, Some(2));
@@ -92,29 +92,29 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_others_stay_where_they_are() {
+    fn other_conditions_keep_their_position() {
         let mut conditions = Vec::new();
         set(
             &mut conditions,
-            Said {
+            NewCondition {
                 kind: "A",
-                ..said(true, "X")
+                ..new(true, "X")
             },
             at(1),
         );
         set(
             &mut conditions,
-            Said {
+            NewCondition {
                 kind: "B",
-                ..said(true, "X")
+                ..new(true, "X")
             },
             at(2),
         );
         set(
             &mut conditions,
-            Said {
+            NewCondition {
                 kind: "A",
-                ..said(false, "Y")
+                ..new(false, "Y")
             },
             at(3),
         );
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_what_the_server_gives_back() {
+    fn time_is_truncated_to_seconds() {
         let now = Timestamp::new(7, 999_999_999).unwrap();
         assert_eq!(seconds(now), Time(at(7)));
     }

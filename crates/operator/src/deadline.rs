@@ -1,4 +1,4 @@
-//! Clients whose requests are answered in time or not at all.
+//! Clients with a response timeout.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use kube::client::Body;
 use tokio::time::timeout;
 use tower::{BoxError, service_fn};
 
-/// A server, or something before it, took a request and said nothing.
+/// A request without a response within the timeout.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {}s", .0.as_secs_f32())]
 pub struct NoAnswer(Duration);
 
-/// A client of the same server that waits no longer than this for an answer to begin. How
-/// long one goes on, as that of a watch does, is not its business.
-pub fn within(client: &Client, patience: Duration) -> Client {
+/// Returns a client of the same server with a timeout until the response begins. The body, such
+/// as the events of a watch, is not limited.
+pub fn with_timeout(client: &Client, limit: Duration) -> Client {
     let client = client.clone();
     let service = service_fn(move |request: http::Request<Body>| {
         let client = client.clone();
         async move {
-            match timeout(patience, client.send(request)).await {
+            match timeout(limit, client.send(request)).await {
                 Ok(answer) => Ok::<_, BoxError>(answer?),
-                Err(_) => Err(NoAnswer(patience).into()),
+                Err(_) => Err(NoAnswer(limit).into()),
             }
         }
     });
@@ -37,14 +37,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_says_nothing_is_not_waited_for() {
+    async fn silent_server_times_out() {
         let silent = Client::new(
             service_fn(|_: http::Request<Body>| {
                 std::future::pending::<Result<Response<Body>, BoxError>>()
             }),
             "default",
         );
-        let client = within(&silent, Duration::from_millis(20));
+        let client = with_timeout(&silent, Duration::from_millis(20));
         let answer = Api::<Namespace>::all(client).get("n").await;
         let Err(error) = answer else {
             panic!("an answer");

@@ -1,5 +1,5 @@
-//! How an operator says how it is: `/healthz`, `/livez`, `/readyz`, and `/metrics` in the
-//! text form of Prometheus.
+//! Health endpoints of an operator: `/healthz`, `/livez`, `/readyz`, and `/metrics` in the
+//! Prometheus text format.
 
 use std::convert::Infallible;
 use std::fmt::{self, Write as _};
@@ -21,7 +21,7 @@ use tracing::{debug, info};
 
 use crate::retry::Outcome;
 
-/// How an operator is.
+/// The health and the metrics of an operator.
 #[derive(Debug, Default)]
 pub struct Health {
     ready: AtomicBool,
@@ -30,22 +30,22 @@ pub struct Health {
     waiting: AtomicUsize,
     working: AtomicUsize,
     counts: [AtomicU64; RESULTS.len()],
-    /// Of all work, in nanoseconds.
+    /// The total duration of all reconciliations in nanoseconds.
     spent: AtomicU64,
-    further: Further,
+    extra_metrics: ExtraMetrics,
 }
 
-/// What else has figures.
+/// Metrics of other components.
 #[derive(Default)]
-struct Further(Mutex<Vec<Arc<dyn Fn() -> String + Send + Sync>>>);
+struct ExtraMetrics(Mutex<Vec<Arc<dyn Fn() -> String + Send + Sync>>>);
 
-impl fmt::Debug for Further {
+impl fmt::Debug for ExtraMetrics {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Further")
     }
 }
 
-/// What work can end with, as it is counted.
+/// The values of the `result` label.
 const RESULTS: [&str; 6] = [
     "settled",
     "repaired",
@@ -56,34 +56,34 @@ const RESULTS: [&str; 6] = [
 ];
 
 impl Health {
-    /// Whether it could work, or waits for its turn.
+    /// Sets whether the operator can work or stands by.
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
     }
 
-    /// Whether it is its turn.
+    /// Sets whether it is the leader.
     pub fn set_leader(&self, leader: bool) {
         self.leader.store(leader, Ordering::Relaxed);
     }
 
-    /// Whether it could work, or waits for its turn.
+    /// Returns whether the operator can work or stands by.
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
     }
 
-    /// Whether it is its turn.
+    /// Returns whether it is the leader.
     pub fn is_leader(&self) -> bool {
         self.leader.load(Ordering::Relaxed)
     }
 
-    /// How many objects there are, wait, and are worked on.
+    /// Records the numbers of objects, queued objects and running reconciliations.
     pub(crate) fn observe(&self, objects: usize, waiting: usize, working: usize) {
         self.objects.store(objects, Ordering::Relaxed);
         self.waiting.store(waiting, Ordering::Relaxed);
         self.working.store(working, Ordering::Relaxed);
     }
 
-    /// Work has ended.
+    /// Records the end of a reconciliation.
     pub(crate) fn count(&self, outcome: Outcome, took: Duration) {
         let result = match outcome {
             Outcome::Settled(_) => 0,
@@ -98,46 +98,45 @@ impl Health {
         self.spent.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Something else has figures too: their text, in the form of Prometheus, is asked for
-    /// whenever somebody wants to see all of them.
-    pub fn also(&self, figures: impl Fn() -> String + Send + Sync + 'static) {
-        let mut further = self
-            .further
+    /// Adds a source of metrics in the Prometheus text format. It is called on every scrape.
+    pub fn add_metrics(&self, figures: impl Fn() -> String + Send + Sync + 'static) {
+        let mut extra_metrics = self
+            .extra_metrics
             .0
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        further.push(Arc::new(figures));
+        extra_metrics.push(Arc::new(figures));
     }
 
-    /// All figures, in the text form of Prometheus.
+    /// Returns all metrics in the Prometheus text format.
     pub fn metrics(&self) -> String {
         let mut text = String::new();
         let counts = self
             .counts
             .each_ref()
             .map(|count| count.load(Ordering::Relaxed));
-        head(
+        write_header(
             &mut text,
             "reconciles_total",
             "counter",
             "Work on objects, by what became of it.",
         );
         for (result, count) in RESULTS.iter().zip(counts) {
-            line(
+            write_sample(
                 &mut text,
                 &format!("reconciles_total{{result=\"{result}\"}}"),
                 count,
             );
         }
-        head(
+        write_header(
             &mut text,
             "reconcile_seconds",
             "summary",
             "How long work on an object took.",
         );
         let spent = Duration::from_nanos(self.spent.load(Ordering::Relaxed));
-        line(&mut text, "reconcile_seconds_sum", spent.as_secs_f64());
-        line(
+        write_sample(&mut text, "reconcile_seconds_sum", spent.as_secs_f64());
+        write_sample(
             &mut text,
             "reconcile_seconds_count",
             counts.iter().sum::<u64>(),
@@ -151,20 +150,22 @@ impl Health {
             ),
             ("in_flight", "Objects that are worked on.", &self.working),
         ] {
-            head(&mut text, name, "gauge", help);
-            line(&mut text, name, value.load(Ordering::Relaxed));
+            write_header(&mut text, name, "gauge", help);
+            write_sample(&mut text, name, value.load(Ordering::Relaxed));
         }
-        head(
+        write_header(
             &mut text,
             "leader",
             "gauge",
             "Whether it is this one's turn to work.",
         );
-        line(&mut text, "leader", u8::from(self.is_leader()));
-        // They may take locks of their own: this one is not held meanwhile.
-        let further = self.further.0.lock();
-        let further = further.unwrap_or_else(PoisonError::into_inner).clone();
-        for figures in further {
+        write_sample(&mut text, "leader", u8::from(self.is_leader()));
+        // Sources may take locks of their own, so this lock is released first.
+        let extra_metrics = self.extra_metrics.0.lock();
+        let extra_metrics = extra_metrics
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for figures in extra_metrics {
             text.push_str(&figures());
         }
         text
@@ -187,7 +188,7 @@ impl Health {
     }
 }
 
-/// Where it says so could not be listened on.
+/// The health address could not be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}")]
 pub struct CannotListen {
@@ -195,27 +196,27 @@ pub struct CannotListen {
     source: std::io::Error,
 }
 
-/// Listens, so that whoever starts an operator learns at once when it cannot.
+/// Binds the health address, so that a failure is reported at start-up.
 ///
 /// # Errors
 ///
-/// If the address is not to be had.
+/// If the address cannot be bound.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, CannotListen> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|source| CannotListen { address, source })
 }
 
-/// How many are answered at the same time: whoever asks more waits.
-const CONNECTIONS: usize = 32;
-/// How long whoever asks may take to say what.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The maximum number of concurrent connections; further ones wait.
+const MAX_CONNECTIONS: usize = 32;
+/// The timeout for reading a request's headers.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Answers whoever asks, for as long as it is not dropped.
+/// Serves health requests until the future is dropped.
 pub async fn serve(listener: TcpListener, health: Arc<Health>) {
     if let Ok(address) = listener.local_addr() {
-        info!(%address, "says how it is");
+        info!(%address, "health endpoint started");
     }
-    let seats = Arc::new(Semaphore::new(CONNECTIONS));
+    let seats = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
@@ -226,27 +227,27 @@ pub async fn serve(listener: TcpListener, health: Arc<Health>) {
             Ok((stream, _)) => {
                 let health = Arc::clone(&health);
                 connections.spawn(async move {
-                    converse(stream, health).await;
+                    serve_connection(stream, health).await;
                     drop(seat);
                 });
             }
-            // Too many files are open, or the like: it passes.
+            // The error is temporary, such as too many open files.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
 }
 
-async fn converse(stream: TcpStream, health: Arc<Health>) {
+async fn serve_connection(stream: TcpStream, health: Arc<Health>) {
     let service = service_fn(move |request: Request<Incoming>| {
         let health = Arc::clone(&health);
         async move { Ok::<_, Infallible>(respond(&health, &request)) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = connection.await {
-        debug!(%error, "whoever asked how it is went away");
+        debug!(%error, "health connection closed");
     }
 }
 
@@ -259,7 +260,7 @@ fn respond(health: &Health, request: &Request<Incoming>) -> Response<Full<Bytes>
     response
 }
 
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+fn write_header(text: &mut String, name: &str, kind: &str, help: &str) {
     // Writing to a String cannot fail.
     let _ = write!(
         text,
@@ -267,7 +268,7 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     );
 }
 
-fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
+fn write_sample(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = writeln!(text, "insula_operator_{name} {value}");
 }
 
@@ -279,7 +280,7 @@ mod tests {
     use crate::retry::Class;
 
     #[test]
-    fn every_figure_has_a_line() {
+    fn metrics_list_every_value() {
         let health = Health::default();
         health.set_leader(true);
         health.observe(3, 2, 1);
@@ -289,7 +290,10 @@ mod tests {
             Duration::from_millis(500),
         );
         let text = health.metrics();
-        let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let lines: Vec<_> = text
+            .lines()
+            .filter(|write_sample| !write_sample.starts_with('#'))
+            .collect();
         assert_eq!(
             lines,
             [
@@ -310,17 +314,17 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_others_follow_as_they_are_when_they_are_asked_for() {
+    fn added_metrics_are_read_on_every_scrape() {
         let health = Arc::new(Health::default());
         let own = health.metrics();
         let asked = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&asked);
-        health.also(move || format!("sessions {}\n", count.fetch_add(1, Ordering::Relaxed)));
-        // One that adds another while it is asked keeps nobody waiting.
+        health.add_metrics(move || format!("sessions {}\n", count.fetch_add(1, Ordering::Relaxed)));
+        // A source that adds another source must not deadlock.
         let (inner, again) = (Arc::downgrade(&health), AtomicBool::new(false));
-        health.also(move || {
+        health.add_metrics(move || {
             if let (Some(health), false) = (inner.upgrade(), again.swap(true, Ordering::Relaxed)) {
-                health.also(|| "late 1\n".to_owned());
+                health.add_metrics(|| "late 1\n".to_owned());
             }
             String::new()
         });
@@ -329,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_asks_is_told() {
+    async fn health_endpoints_respond() {
         let listener = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let health = Arc::new(Health::default());

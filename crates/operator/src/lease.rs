@@ -88,7 +88,7 @@ impl Candidate {
         loop {
             let mut held = tokio::select! {
                 held = self.acquire() => held,
-                () = stop.told() => return,
+                () = stop.stopped() => return,
             };
             info!(
                 lease = self.name,

@@ -1,16 +1,16 @@
-//! How whoever asked for something is told how it goes.
+//! Progress reports of long operations.
 
-/// Told what is being done, while it is done. Nothing that is told has a secret in it.
+/// Receives the progress of an operation. Reports contain no secrets.
 pub trait Report: Send + Sync {
-    /// Something begins that may take a while.
+    /// A step that may take a while begins.
     fn begin(&self, what: &str);
-    /// Something has been done.
+    /// A step was completed.
     fn done(&self, what: &str);
-    /// Something is not as it might be expected.
+    /// Something unexpected was found.
     fn warn(&self, what: &str);
 }
 
-/// Tells nobody.
+/// Discards all reports.
 pub struct Silent;
 
 impl Report for Silent {

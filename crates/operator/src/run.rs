@@ -1,5 +1,5 @@
-//! The life of an operator: it waits until there is something to serve and it is its turn,
-//! then works, until it is told to stop.
+//! The life cycle of an operator: it waits until its API is available and it is the leader, then
+//! reconciles until it is stopped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,115 +17,127 @@ use crate::queue::{Queue, Trigger};
 use crate::retry::{Class, Outcome};
 use crate::stop::{self, Stop};
 
-/// What an operator does. It may be dropped wherever it waits, so that every step leaves
-/// what the next one can go on from.
-pub trait Work: Send + Sync + 'static {
-    /// Whether what it serves is there, and it is allowed to; if not, why.
-    fn is_served(&self) -> impl Future<Output = Result<(), String>> + Send;
+/// The work of an operator. Its futures may be dropped at any await point, so every step must
+/// leave a state that the next reconciliation can continue from.
+pub trait Reconciler: Send + Sync + 'static {
+    /// Checks that the operator's API is served and that it may use it; returns the reason if
+    /// not.
+    fn check_available(&self) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// What calls for work.
+    /// Returns the triggers of reconciliations.
     fn triggers(self: Arc<Self>) -> impl Future<Output = BoxStream<'static, Trigger>> + Send;
 
-    /// Works on one object, which is not worked on by anybody else meanwhile, after it failed
-    /// so many times in a row.
+    /// Reconciles one object, of which no other reconciliation is running, after so many
+    /// consecutive failures.
     fn reconcile(&self, name: &str, failures: u32) -> impl Future<Output = Outcome> + Send;
 }
 
-/// How an operator works.
+/// The settings of an operator.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whose turn it is, where there may be several.
+    /// The candidate for leader election, if there may be several instances.
     pub candidate: Option<Candidate>,
-    /// On how many objects it works at the same time.
+    /// The number of concurrent reconciliations.
     pub concurrency: usize,
-    /// How long the work on an object may take: it never waits for others to act.
-    pub patience: Duration,
-    /// How long what is being done may take to end when it is told to stop; then it is dropped.
-    pub closing: Duration,
+    /// The timeout of a reconciliation, which never waits for other actors.
+    pub reconcile_timeout: Duration,
+    /// The time for running reconciliations to end on stop; then they are dropped.
+    pub shutdown_timeout: Duration,
 }
 
-/// How often it looks whether what it serves is there.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval of checks whether the API is available.
+const AVAILABILITY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Works until it is told to stop; what is being done then is finished, if that is soon.
-pub async fn run<W: Work>(
-    work: Arc<W>,
+/// Runs the operator until it is stopped, and lets running reconciliations end within the
+/// shutdown timeout.
+pub async fn run<W: Reconciler>(
+    reconciler: Arc<W>,
     settings: Settings,
     health: Arc<Health>,
     stop: impl Future<Output = ()>,
 ) {
-    let (stopper, told) = stop::pair();
-    let mut life = std::pin::pin!(live(work, settings, &health, told));
+    let (stopper, stop_receiver) = stop::channel();
+    let mut supervision = std::pin::pin!(supervise(reconciler, settings, &health, stop_receiver));
     tokio::select! {
-        () = &mut life => return,
+        () = &mut supervision => return,
         () = stop => stopper.stop(),
     }
-    life.await;
+    supervision.await;
 }
 
-async fn live<W: Work>(work: Arc<W>, settings: Settings, health: &Health, mut stop: Stop) {
+async fn supervise<W: Reconciler>(
+    reconciler: Arc<W>,
+    settings: Settings,
+    health: &Health,
+    mut stop: Stop,
+) {
     tokio::select! {
-        () = wait_until_served(&*work) => {}
-        () = stop.told() => return,
+        () = wait_until_available(&*reconciler) => {}
+        () = stop.stopped() => return,
     }
     health.set_ready(true);
-    let tell = |leads| health.set_leader(leads);
-    let turn = || control(&work, &settings, health, stop.clone());
+    let set_leader = |leads| health.set_leader(leads);
+    let lead = || reconcile_loop(&reconciler, &settings, health, stop.clone());
     match &settings.candidate {
-        Some(candidate) => candidate.lead(stop.clone(), tell, turn).await,
+        Some(candidate) => candidate.lead(stop.clone(), set_leader, lead).await,
         None => {
-            tell(true);
-            turn().await;
-            tell(false);
+            set_leader(true);
+            lead().await;
+            set_leader(false);
         }
     }
 }
 
-/// Looks about once a second, and says once that it waits.
-async fn wait_until_served<W: Work>(work: &W) {
-    let mut told = None;
-    while let Err(why) = work.is_served().await {
-        if told.as_ref() != Some(&why) {
-            info!(%why, "waits until it can work");
-            told = Some(why);
+/// Checks every second, and logs each new reason once.
+async fn wait_until_available<W: Reconciler>(reconciler: &W) {
+    let mut stop_receiver = None;
+    while let Err(why) = reconciler.check_available().await {
+        if stop_receiver.as_ref() != Some(&why) {
+            info!(%why, "operator start delayed");
+            stop_receiver = Some(why);
         }
-        sleep(LOOK).await;
+        sleep(AVAILABILITY_INTERVAL).await;
     }
 }
 
-/// Works on what is called for. Whoever drops this ends all of it.
-async fn control<W: Work>(work: &Arc<W>, settings: &Settings, health: &Health, mut stop: Stop) {
-    info!("works");
-    let mut triggers = Arc::clone(work).triggers().await;
-    let mut hands = Hands::new(work, settings);
+/// Reconciles queued objects. All reconciliations end when the future is dropped.
+async fn reconcile_loop<W: Reconciler>(
+    reconciler: &Arc<W>,
+    settings: &Settings,
+    health: &Health,
+    mut stop: Stop,
+) {
+    info!("reconciliation started");
+    let mut triggers = Arc::clone(reconciler).triggers().await;
+    let mut workers = Workers::new(reconciler, settings);
     let mut queue = Queue::default();
     loop {
-        hands.fill(&mut queue);
-        health.observe(queue.len(), queue.waiting(Instant::now()), hands.busy());
-        let next = queue.next().filter(|_| hands.are_free());
+        workers.fill(&mut queue);
+        health.observe(queue.len(), queue.waiting(Instant::now()), workers.busy());
+        let next = queue.next().filter(|_| workers.have_free());
         tokio::select! {
-            () = stop.told() => break,
+            () = stop.stopped() => break,
             Some(trigger) = triggers.next() => {
                 queue.call(trigger, Instant::now());
-                hear_more(&mut triggers, &mut queue);
+                drain_ready(&mut triggers, &mut queue);
             }
-            done = hands.finish(), if hands.busy() > 0 => {
+            done = workers.finish(), if workers.busy() > 0 => {
                 health.count(done.outcome, done.took);
                 queue.done(&done.name, done.outcome, Instant::now());
             }
             () = until(next), if next.is_some() => {}
         }
     }
-    debug!(busy = hands.busy(), "finishes what is being done");
+    debug!(busy = workers.busy(), "shutdown started");
     let finishing = async {
-        while hands.busy() > 0 {
-            let done = hands.finish().await;
+        while workers.busy() > 0 {
+            let done = workers.finish().await;
             health.count(done.outcome, done.took);
         }
     };
-    if timeout(settings.closing, finishing).await.is_err() {
-        debug!(busy = hands.busy(), "drops what is being done");
-        hands.tasks.shutdown().await;
+    if timeout(settings.shutdown_timeout, finishing).await.is_err() {
+        debug!(busy = workers.busy(), "running reconciliations dropped");
+        workers.tasks.shutdown().await;
     }
     health.observe(queue.len(), 0, 0);
 }
@@ -137,10 +149,10 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// What else has been said already, so that it is one look at the queue for many triggers.
-fn hear_more(triggers: &mut BoxStream<'static, Trigger>, queue: &mut Queue) {
-    const AT_ONCE: usize = 256;
-    for _ in 0..AT_ONCE {
+/// Queues all triggers that are ready, so that the queue is evaluated once for many triggers.
+fn drain_ready(triggers: &mut BoxStream<'static, Trigger>, queue: &mut Queue) {
+    const MAX_BATCH: usize = 256;
+    for _ in 0..MAX_BATCH {
         match triggers.next().now_or_never() {
             Some(Some(trigger)) => queue.call(trigger, Instant::now()),
             _ => return,
@@ -148,25 +160,25 @@ fn hear_more(triggers: &mut BoxStream<'static, Trigger>, queue: &mut Queue) {
     }
 }
 
-/// Those who work, each on one object.
-struct Hands<'a, W> {
-    work: &'a Arc<W>,
+/// Running reconciliations, each of one object.
+struct Workers<'a, W> {
+    reconciler: &'a Arc<W>,
     settings: &'a Settings,
     tasks: JoinSet<Outcome>,
     objects: HashMap<Id, (Arc<str>, Instant)>,
 }
 
-/// What became of an object.
+/// The result of a reconciliation.
 struct Done {
     name: Arc<str>,
     outcome: Outcome,
     took: Duration,
 }
 
-impl<'a, W: Work> Hands<'a, W> {
-    fn new(work: &'a Arc<W>, settings: &'a Settings) -> Self {
+impl<'a, W: Reconciler> Workers<'a, W> {
+    fn new(reconciler: &'a Arc<W>, settings: &'a Settings) -> Self {
         Self {
-            work,
+            reconciler,
             settings,
             tasks: JoinSet::new(),
             objects: HashMap::new(),
@@ -177,33 +189,35 @@ impl<'a, W: Work> Hands<'a, W> {
         self.tasks.len()
     }
 
-    fn are_free(&self) -> bool {
+    fn have_free(&self) -> bool {
         self.busy() < self.settings.concurrency
     }
 
-    /// Gives everybody something to do, as far as there is something.
+    /// Starts reconciliations while workers and due objects are available.
     fn fill(&mut self, queue: &mut Queue) {
-        while self.are_free() {
+        while self.have_free() {
             let now = Instant::now();
             let Some(name) = queue.take(now) else { return };
-            let (work, patience) = (Arc::clone(self.work), self.settings.patience);
+            let (reconciler, reconcile_timeout) =
+                (Arc::clone(self.reconciler), self.settings.reconcile_timeout);
             let (object, failures) = (Arc::clone(&name), queue.failures(&name));
             let task = self.tasks.spawn(async move {
-                let worked = timeout(patience, work.reconcile(&object, failures)).await;
+                let worked =
+                    timeout(reconcile_timeout, reconciler.reconcile(&object, failures)).await;
                 worked.unwrap_or(Outcome::Failed(Class::Transient))
             });
             self.objects.insert(task.id(), (name, now));
         }
     }
 
-    /// The next that is done. One that panics has failed, and nobody else with it.
+    /// Returns the next result. A panic counts as a failure of its object only.
     async fn finish(&mut self) -> Done {
         loop {
             let Some(joined) = self.tasks.join_next_with_id().await else {
                 return std::future::pending().await;
             };
             let (id, outcome) = joined.unwrap_or_else(|error: JoinError| {
-                error!(%error, "the work on an object broke");
+                error!(%error, "reconciliation panicked");
                 (error.id(), Outcome::Failed(Class::Refused))
             });
             if let Some((name, since)) = self.objects.remove(&id) {
@@ -227,17 +241,17 @@ mod tests {
 
     use super::*;
 
-    /// Work that is written down.
+    /// Records reconciliations.
     #[derive(Default)]
-    struct Diary {
+    struct Recorder {
         lines: Mutex<Vec<String>>,
         written: Notify,
-        /// Whoever works on `slow` waits for this.
+        /// Lets the reconciliation of `slow` end.
         go: Notify,
-        looks: Mutex<u32>,
+        checks: Mutex<u32>,
     }
 
-    impl Diary {
+    impl Recorder {
         fn write(&self, line: String) {
             self.lines.lock().expect("no panic").push(line);
             self.written.notify_waiters();
@@ -262,11 +276,11 @@ mod tests {
         }
     }
 
-    impl Work for Diary {
-        async fn is_served(&self) -> Result<(), String> {
-            let mut looks = self.looks.lock().expect("no panic");
-            *looks += 1;
-            match *looks {
+    impl Reconciler for Recorder {
+        async fn check_available(&self) -> Result<(), String> {
+            let mut checks = self.checks.lock().expect("no panic");
+            *checks += 1;
+            match *checks {
                 1 => Err("there is nothing yet".to_owned()),
                 _ => Ok(()),
             }
@@ -290,57 +304,57 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_waits_or_breaks_delays_nobody_and_what_is_begun_is_finished() {
-        let diary = Arc::new(Diary::default());
+    async fn slow_or_panicking_object_delays_no_other_and_shutdown_waits() {
+        let recorder = Arc::new(Recorder::default());
         let health = Arc::new(Health::default());
         let settings = Settings {
             candidate: None,
             concurrency: 2,
-            patience: Duration::from_secs(60),
-            closing: Duration::from_secs(60),
+            reconcile_timeout: Duration::from_secs(60),
+            shutdown_timeout: Duration::from_secs(60),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let run = tokio::spawn(run(
-            Arc::clone(&diary),
+            Arc::clone(&recorder),
             settings,
             Arc::clone(&health),
             async { drop(stopped.await) },
         ));
-        diary.until("quick 0").await;
-        diary.until("broken 1").await;
+        recorder.until("quick 0").await;
+        recorder.until("broken 1").await;
         assert!(health.is_leader() && health.is_ready());
         stop.send(()).expect("it runs");
         tokio::task::yield_now().await;
         assert!(!run.is_finished(), "it finishes what it does");
-        diary.go.notify_one();
+        recorder.go.notify_one();
         run.await.expect("no panic");
-        let lines = diary.lines.lock().expect("no panic").clone();
+        let lines = recorder.lines.lock().expect("no panic").clone();
         assert_eq!(lines, ["quick 0", "broken 1", "slow 0"]);
         assert!(!health.is_leader());
     }
 
     #[tokio::test]
-    async fn what_hangs_is_dropped_a_while_after_the_word_to_stop() {
-        let diary = Arc::new(Diary::default());
+    async fn hanging_reconciliation_is_dropped_after_the_shutdown_timeout() {
+        let recorder = Arc::new(Recorder::default());
         let settings = Settings {
             candidate: None,
             concurrency: 2,
-            patience: Duration::from_secs(7200),
-            closing: Duration::from_millis(100),
+            reconcile_timeout: Duration::from_secs(7200),
+            shutdown_timeout: Duration::from_millis(100),
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let health = Arc::new(Health::default());
-        let run = tokio::spawn(run(Arc::clone(&diary), settings, health, async {
+        let run = tokio::spawn(run(Arc::clone(&recorder), settings, health, async {
             drop(stopped.await)
         }));
-        diary.until("quick 0").await;
-        let told = Instant::now();
+        recorder.until("quick 0").await;
+        let stop_receiver = Instant::now();
         stop.send(()).expect("it runs");
         run.await.expect("no panic");
-        let took = told.elapsed();
+        let took = stop_receiver.elapsed();
         assert!(took >= Duration::from_millis(100), "{took:?}");
         assert!(took < Duration::from_secs(30), "{took:?}");
-        // Nobody has a hand on it any more.
-        assert_eq!(Arc::strong_count(&diary), 1);
+        // No task holds a reference any more.
+        assert_eq!(Arc::strong_count(&recorder), 1);
     }
 }

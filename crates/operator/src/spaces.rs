@@ -1,4 +1,4 @@
-//! Clients for one space of an Insula, over the connections of another.
+//! Clients for a tenant's space that share the connections of another client.
 
 use http::Uri;
 use http::uri::{InvalidUri, PathAndQuery};
@@ -6,12 +6,12 @@ use kube::Client;
 use kube::client::Body;
 use tower::{BoxError, service_fn};
 
-/// A client of the system's whose every path leads into the space of that name; `all` is
-/// lists and watches over every space.
-pub fn within(system: &Client, space: &str) -> Client {
+/// Returns a client for the space of that name, over the connections of the system space's
+/// client; `all` is for lists and watches over all spaces.
+pub fn client_for(system: &Client, space: &str) -> Client {
     let (system, space) = (system.clone(), space.to_owned());
     let service = service_fn(move |mut request: http::Request<Body>| {
-        let (system, path) = (system.clone(), below(request.uri(), &space));
+        let (system, path) = (system.clone(), path_in_space(request.uri(), &space));
         async move {
             *request.uri_mut() = path?;
             Ok::<_, BoxError>(system.send(request).await?)
@@ -20,14 +20,14 @@ pub fn within(system: &Client, space: &str) -> Client {
     Client::new(service, "default")
 }
 
-/// The same path in another space: `tenants/{name}` follows the version.
-fn below(uri: &Uri, name: &str) -> Result<Uri, InvalidUri> {
+/// Returns the same path in another space: `tenants/{name}` follows the version.
+fn path_in_space(uri: &Uri, name: &str) -> Result<Uri, InvalidUri> {
     let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let versions = if path.starts_with("/apis/") { 3 } else { 2 };
     let mut slashes = path.match_indices('/').map(|(at, _)| at);
     match slashes.nth(versions) {
         Some(at) => format!("{}/tenants/{name}{}", &path[..at], &path[at..]).parse(),
-        // Discovery has no full path; the prefix of the server leads to a space's own.
+        // Discovery paths are incomplete; a prefix leads to the space's own discovery.
         None => format!("/tenants/{name}{path}").parse(),
     }
 }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_space_follows_the_version() {
+    fn space_follows_the_version() {
         for (path, expected) in [
             (
                 "/api/v1/namespaces/default/configmaps/c",
@@ -58,7 +58,11 @@ mod tests {
             ("/version", "/tenants/acme/version"),
         ] {
             let uri = path.parse().expect("a path");
-            assert_eq!(below(&uri, "acme").expect("a path"), expected, "{path}");
+            assert_eq!(
+                path_in_space(&uri, "acme").expect("a path"),
+                expected,
+                "{path}"
+            );
         }
     }
 }

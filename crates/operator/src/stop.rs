@@ -1,37 +1,36 @@
-//! The word that work is to end, for everybody who has to hear it.
+//! A stop signal for many tasks.
 
 use tokio::sync::watch;
 
-/// Says the word.
+/// Sends the stop signal.
 #[derive(Debug)]
 pub struct Stopper(watch::Sender<bool>);
 
-/// Hears it.
+/// Receives the stop signal.
 #[derive(Clone, Debug)]
 pub struct Stop(watch::Receiver<bool>);
 
-/// Who says it, and who hears it.
-pub fn pair() -> (Stopper, Stop) {
+/// Creates a sender and a receiver.
+pub fn channel() -> (Stopper, Stop) {
     let (sender, receiver) = watch::channel(false);
     (Stopper(sender), Stop(receiver))
 }
 
 impl Stopper {
-    /// Work is to end.
+    /// Sends the signal.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Stop {
-    /// Returns when work is to end: at once if it was said before. Whoever was to say it
-    /// and is gone has said it.
-    pub async fn told(&mut self) {
+    /// Waits for the signal; returns at once if it was sent before or if the sender was dropped.
+    pub async fn stopped(&mut self) {
         self.0.wait_for(|stopped| *stopped).await.ok();
     }
 
-    /// Whether it was said.
-    pub fn is_told(&self) -> bool {
+    /// Returns whether the signal was sent.
+    pub fn is_stopped(&self) -> bool {
         *self.0.borrow() || self.0.has_changed().is_err()
     }
 }

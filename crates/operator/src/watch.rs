@@ -1,6 +1,6 @@
-//! What happens to objects and to what belongs to them, as [triggers](Trigger).
+//! Watches of objects and of their dependents as [triggers](Trigger).
 //!
-//! Nothing of what is seen is kept but who has changed: whoever works reads it anew.
+//! Only what is needed to detect changes is stored: reconcilers read the objects again.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -18,28 +18,27 @@ use tracing::debug;
 
 use crate::queue::Trigger;
 
-/// Whether lists come as the beginning of watches.
+/// How the initial list of a watch is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lists {
-    /// As lists, which every server has.
+pub enum ListMode {
+    /// As a paged list, which every server supports.
     Paged,
     /// As the beginning of the watch.
     Streamed,
 }
 
-impl Lists {
-    /// What this server is asked for. One that says nothing of itself is asked for what all
-    /// have.
+impl ListMode {
+    /// Returns the mode for a server. A server without a version gets paged lists.
     pub async fn of(client: &Client) -> Self {
         match client.apiserver_version().await {
-            Ok(version) => Self::since(&version.major, &version.minor),
+            Ok(version) => Self::for_version(&version.major, &version.minor),
             Err(_) => Self::Paged,
         }
     }
 
-    /// The first version that has them on by itself and kept it so. Before, a server may not
-    /// know the question and never say that the list is over.
-    fn since(major: &str, minor: &str) -> Self {
+    /// Streaming lists are enabled by default since 1.34. Older servers may ignore the option
+    /// and never send the end of the list.
+    fn for_version(major: &str, minor: &str) -> Self {
         let number = |text: &str| text.trim_end_matches('+').parse::<u32>().ok();
         match number(major).zip(number(minor)) {
             Some(version) if version >= (1, 34) => Self::Streamed,
@@ -48,128 +47,129 @@ impl Lists {
     }
 }
 
-/// The objects that are worked on: a trigger for each that is new or has changed.
-pub fn objects<K>(api: Api<PartialObjectMeta<K>>, lists: Lists) -> impl Stream<Item = Trigger>
+/// Watches reconciled objects: a trigger for each that is new or has changed.
+pub fn objects<K>(api: Api<PartialObjectMeta<K>>, mode: ListMode) -> impl Stream<Item = Trigger>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut known = Known::default();
-    follow(api, Config::default(), lists).flat_map(move |event| stream::iter(known.hear(event)))
+    watch_events(api, Config::default(), mode)
+        .flat_map(move |event| stream::iter(known.handle(event)))
 }
 
-/// How an object is known in the queue.
+/// An object as the queue knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// Under which name.
+pub struct Observed {
+    /// The name in the queue.
     pub name: Arc<str>,
-    /// Whether it is one that is worked on.
-    pub is_ours: bool,
-    /// What changes with it beside what somebody wants of the object.
-    pub mark: u64,
+    /// Whether the object is reconciled.
+    pub is_managed: bool,
+    /// A digest of further fields that count as a change of the object.
+    pub digest: u64,
 }
 
-/// What is new about an object.
+/// A change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
-    /// It is another, wants something else, or is said to be otherwise.
+pub enum Change {
+    /// The object is new, or its spec, deletion or digest has changed.
     Changed,
-    /// Something was written to it.
+    /// The object was written.
     Written,
-    /// It is gone.
+    /// The object was deleted.
     Gone,
 }
 
-/// The objects of one kind of several that are worked on in one queue: `see` says how it
-/// knows each, and `also` whom else it concerns. What happened in between two watches may
-/// concern anybody.
+/// Watches objects of one of several kinds in one queue: `observe` returns how the queue knows
+/// an object, and `also` the triggers of other objects. After a gap between two watches any
+/// object may be affected.
 pub fn keyed<K>(
     api: Api<K>,
     config: Config,
-    lists: Lists,
-    see: impl Fn(&K) -> Seen + Send,
-    also: impl Fn(&K, News) -> Vec<Trigger> + Send,
+    mode: ListMode,
+    observe: impl Fn(&K) -> Observed + Send,
+    also: impl Fn(&K, Change) -> Vec<Trigger> + Send,
 ) -> impl Stream<Item = Trigger>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let mut known = Known::default();
-    follow(api, config, lists).flat_map(move |event| {
+    watch_events(api, config, mode).flat_map(move |event| {
         stream::iter(match event {
             Event::Init => {
                 known.listed.clear();
                 Vec::new()
             }
-            Event::InitApply(object) => known.list_seen(see(&object), &object),
+            Event::InitApply(object) => known.observe_listed(observe(&object), &object),
             Event::InitDone => {
-                let mut triggers = known.listed_all();
+                let mut triggers = known.finish_list();
                 triggers.push(Trigger::All);
                 triggers
             }
             Event::Apply(object) => {
-                let trigger = known.meet(see(&object), &object);
-                let news = match trigger {
-                    Some(Trigger::Changed(_)) => News::Changed,
-                    _ => News::Written,
+                let trigger = known.observe(observe(&object), &object);
+                let change = match trigger {
+                    Some(Trigger::Changed(_)) => Change::Changed,
+                    _ => Change::Written,
                 };
-                let mut triggers = also(&object, news);
+                let mut triggers = also(&object, change);
                 triggers.extend(trigger);
                 triggers
             }
             Event::Delete(object) => {
-                let mut triggers = also(&object, News::Gone);
-                triggers.extend(known.lose(&see(&object).name));
+                let mut triggers = also(&object, Change::Gone);
+                triggers.extend(known.forget(&observe(&object).name));
                 triggers
             }
         })
     })
 }
 
-/// What belongs to objects: `whose` says to which. When what happened in between is not
-/// known, as after a watch that was taken up anew, any may have been touched.
+/// Watches objects that belong to reconciled objects: `trigger_for` returns the trigger. After a
+/// gap between two watches any object may be affected.
 pub fn parts<K>(
     api: Api<PartialObjectMeta<K>>,
     config: Config,
-    lists: Lists,
-    whose: impl Fn(&PartialObjectMeta<K>) -> Option<Trigger> + Send,
+    mode: ListMode,
+    trigger_for: impl Fn(&PartialObjectMeta<K>) -> Option<Trigger> + Send,
 ) -> impl Stream<Item = Trigger>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    follow(api, config, lists).filter_map(move |event| {
+    watch_events(api, config, mode).filter_map(move |event| {
         future::ready(match event {
-            Event::Apply(part) | Event::Delete(part) => whose(&part),
+            Event::Apply(part) | Event::Delete(part) => trigger_for(&part),
             Event::InitDone => Some(Trigger::All),
             Event::Init | Event::InitApply(_) => None,
         })
     })
 }
 
-/// The events of a watch that is taken up again whenever it ends.
-fn follow<K>(api: Api<K>, config: Config, lists: Lists) -> impl Stream<Item = Event<K>>
+/// The events of a watch that is restarted whenever it ends.
+fn watch_events<K>(api: Api<K>, config: Config, mode: ListMode) -> impl Stream<Item = Event<K>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let config = config.page_size(PAGE);
+    let config = config.page_size(PAGE_SIZE);
     let paged = watcher(api.clone(), config.clone());
     let streamed = watcher(api, config.streaming_lists())
         .take_while(|event| future::ready(!is_refused(event)))
-        .take(match lists {
-            Lists::Paged => 0,
-            Lists::Streamed => usize::MAX,
+        .take(match mode {
+            ListMode::Paged => 0,
+            ListMode::Streamed => usize::MAX,
         });
-    let pauses = ResetTimerBackoff::new(Pauses::default(), CALM);
-    StreamBackoff::new(streamed.chain(paged), pauses).filter_map(|event| {
+    let backoff = ResetTimerBackoff::new(ExponentialBackoff::default(), BACKOFF_RESET);
+    StreamBackoff::new(streamed.chain(paged), backoff).filter_map(|event| {
         future::ready(match event {
             Ok(event) => Some(event),
             Err(error) => {
-                debug!(%error, kind = std::any::type_name::<K>(), "a watch is taken up again");
+                debug!(%error, kind = std::any::type_name::<K>(), "watch restarted");
                 None
             }
         })
     })
 }
 
-/// Whether a server does not have streamed lists after all: they can be turned off.
+/// Returns whether a server rejected a streaming list, which can be disabled.
 fn is_refused<K>(event: &watcher::Result<Event<K>>) -> bool {
     let Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) = event else {
         return false;
@@ -177,56 +177,58 @@ fn is_refused<K>(event: &watcher::Result<Event<K>>) -> bool {
     matches!(status.code, 400 | 422)
 }
 
-/// How many objects of a list are at hand at the same time. Whoever may write annotations can
-/// make each of them some hundred kilobytes large.
-const PAGE: u32 = 50;
+/// The page size of lists. Each object may have annotations of several hundred kilobytes, and a
+/// whole page is in memory.
+const PAGE_SIZE: u32 = 50;
 
-/// After this long without an error, pauses begin anew.
-const CALM: Duration = Duration::from_secs(20);
-const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(5);
+/// Time without an error after which the backoff starts again.
+const BACKOFF_RESET: Duration = Duration::from_secs(20);
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// The pauses of a watch that fails: each twice the one before.
+/// The backoff of a failing watch: each pause is twice the previous one.
 #[derive(Debug, Default)]
-struct Pauses {
+struct ExponentialBackoff {
     last: Option<Duration>,
 }
 
-impl Iterator for Pauses {
+impl Iterator for ExponentialBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let next = self.last.map_or(FIRST, |last| (last * 2).min(LONGEST));
+        let next = self
+            .last
+            .map_or(MIN_BACKOFF, |last| (last * 2).min(MAX_BACKOFF));
         self.last = Some(next);
         Some(next)
     }
 }
 
-impl Backoff for Pauses {
+impl Backoff for ExponentialBackoff {
     fn reset(&mut self) {
         self.last = None;
     }
 }
 
-/// The objects that there are, and as which each was seen.
+/// The objects as last seen.
 #[derive(Debug, Default)]
 struct Known {
-    objects: HashMap<Arc<str>, Face>,
-    /// Those of a list that is not over yet.
-    listed: HashMap<Arc<str>, Face>,
+    objects: HashMap<Arc<str>, Snapshot>,
+    /// The objects of a list that is not complete.
+    listed: HashMap<Arc<str>, Snapshot>,
 }
 
-/// What changes with what somebody wants of an object, and not with what we say of it.
+/// The fields that change with an object's desired state, but not with its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Face {
+struct Snapshot {
     uid: Option<String>,
     generation: Option<i64>,
     deleting: bool,
-    mark: u64,
+    digest: u64,
 }
 
 impl Known {
-    fn hear<K: Resource>(&mut self, event: Event<PartialObjectMeta<K>>) -> Vec<Trigger>
+    fn handle<K: Resource>(&mut self, event: Event<PartialObjectMeta<K>>) -> Vec<Trigger>
     where
         PartialObjectMeta<K>: ResourceExt,
     {
@@ -236,55 +238,55 @@ impl Known {
                 Vec::new()
             }
             Event::InitApply(object) => {
-                let (name, face) = seen(&object);
-                let trigger = self.trigger(&name, &face);
-                self.listed.insert(name, face);
+                let (name, snapshot) = identify(&object);
+                let trigger = self.trigger(&name, &snapshot);
+                self.listed.insert(name, snapshot);
                 vec![trigger]
             }
-            Event::InitDone => self.listed_all(),
+            Event::InitDone => self.finish_list(),
             Event::Apply(object) => {
-                let (name, face) = seen(&object);
-                let trigger = self.trigger(&name, &face);
-                self.objects.insert(name, face);
+                let (name, snapshot) = identify(&object);
+                let trigger = self.trigger(&name, &snapshot);
+                self.objects.insert(name, snapshot);
                 vec![trigger]
             }
             Event::Delete(object) => {
-                let (name, _) = seen(&object);
+                let (name, _) = identify(&object);
                 self.objects.remove(&name);
                 vec![Trigger::Touched(name)]
             }
         }
     }
 
-    /// One of a list, if it is worked on.
-    fn list_seen<K: Resource>(&mut self, seen: Seen, object: &K) -> Vec<Trigger> {
-        if !seen.is_ours {
+    /// Records an object of a list, if it is reconciled.
+    fn observe_listed<K: Resource>(&mut self, identify: Observed, object: &K) -> Vec<Trigger> {
+        if !identify.is_managed {
             return Vec::new();
         }
-        let face = face(object, seen.mark);
-        let trigger = self.trigger(&seen.name, &face);
-        self.listed.insert(seen.name, face);
+        let snapshot = snapshot(object, identify.digest);
+        let trigger = self.trigger(&identify.name, &snapshot);
+        self.listed.insert(identify.name, snapshot);
         vec![trigger]
     }
 
-    /// One that is new or was written to; one that is not worked on any more has gone.
-    fn meet<K: Resource>(&mut self, seen: Seen, object: &K) -> Option<Trigger> {
-        if !seen.is_ours {
-            return self.lose(&seen.name);
+    /// Records a new or written object. One that is no longer reconciled counts as deleted.
+    fn observe<K: Resource>(&mut self, identify: Observed, object: &K) -> Option<Trigger> {
+        if !identify.is_managed {
+            return self.forget(&identify.name);
         }
-        let face = face(object, seen.mark);
-        let trigger = self.trigger(&seen.name, &face);
-        self.objects.insert(seen.name, face);
+        let snapshot = snapshot(object, identify.digest);
+        let trigger = self.trigger(&identify.name, &snapshot);
+        self.objects.insert(identify.name, snapshot);
         Some(trigger)
     }
 
-    fn lose(&mut self, name: &Arc<str>) -> Option<Trigger> {
+    fn forget(&mut self, name: &Arc<str>) -> Option<Trigger> {
         let lost = self.objects.remove(name);
         lost.map(|_| Trigger::Touched(Arc::clone(name)))
     }
 
-    /// A list is over: what is not in it has gone.
-    fn listed_all(&mut self) -> Vec<Trigger> {
+    /// Ends a list: objects that are missing from it were deleted.
+    fn finish_list(&mut self) -> Vec<Trigger> {
         let listed = std::mem::take(&mut self.listed);
         let before = std::mem::replace(&mut self.objects, listed);
         let gone = before
@@ -293,25 +295,25 @@ impl Known {
         gone.map(Trigger::Touched).collect()
     }
 
-    fn trigger(&self, name: &Arc<str>, face: &Face) -> Trigger {
-        match self.objects.get(name) == Some(face) {
+    fn trigger(&self, name: &Arc<str>, snapshot: &Snapshot) -> Trigger {
+        match self.objects.get(name) == Some(snapshot) {
             true => Trigger::Touched(Arc::clone(name)),
             false => Trigger::Changed(Arc::clone(name)),
         }
     }
 }
 
-fn seen<K: ResourceExt>(object: &K) -> (Arc<str>, Face) {
-    (object.name_any().into(), face(object, 0))
+fn identify<K: ResourceExt>(object: &K) -> (Arc<str>, Snapshot) {
+    (object.name_any().into(), snapshot(object, 0))
 }
 
-fn face<K: Resource>(object: &K, mark: u64) -> Face {
+fn snapshot<K: Resource>(object: &K, digest: u64) -> Snapshot {
     let metadata = object.meta();
-    Face {
+    Snapshot {
         uid: metadata.uid.clone(),
         generation: metadata.generation,
         deleting: metadata.deletion_timestamp.is_some(),
-        mark,
+        digest,
     }
 }
 
@@ -348,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_say_of_an_object_is_no_change_of_it() {
+    fn status_update_is_no_change() {
         let mut known = Known::default();
         let table = [
             (Event::Init, vec![]),
@@ -361,34 +363,34 @@ mod tests {
             (Event::Delete(secret("a", "1", 2)), touched("a")),
             (Event::Apply(secret("a", "2", 2)), changed("a")),
             (Event::Apply(secret("b", "3", 1)), changed("b")),
-            // Taken up anew: one is as it was, one is another of its name, one is gone.
+            // After a restart: one object is unchanged, one was recreated, one was deleted.
             (Event::Init, vec![]),
             (Event::InitApply(secret("a", "2", 2)), touched("a")),
             (Event::InitDone, touched("b")),
             (Event::Apply(secret("b", "4", 1)), changed("b")),
         ];
         for (number, (event, expected)) in table.into_iter().enumerate() {
-            assert_eq!(known.hear(event), expected, "{number}");
+            assert_eq!(known.handle(event), expected, "{number}");
         }
     }
 
     #[test]
-    fn only_servers_that_say_so_are_asked_for_streamed_lists() {
-        for (major, minor, lists) in [
-            ("1", "26", Lists::Paged),
-            ("1", "33+", Lists::Paged),
-            ("1", "34", Lists::Streamed),
-            ("1", "36+", Lists::Streamed),
-            ("2", "0", Lists::Streamed),
-            ("", "", Lists::Paged),
-            ("1", "x", Lists::Paged),
+    fn streaming_lists_need_version_1_34() {
+        for (major, minor, mode) in [
+            ("1", "26", ListMode::Paged),
+            ("1", "33+", ListMode::Paged),
+            ("1", "34", ListMode::Streamed),
+            ("1", "36+", ListMode::Streamed),
+            ("2", "0", ListMode::Streamed),
+            ("", "", ListMode::Paged),
+            ("1", "x", ListMode::Paged),
         ] {
-            assert_eq!(Lists::since(major, minor), lists, "{major}.{minor}");
+            assert_eq!(ListMode::for_version(major, minor), mode, "{major}.{minor}");
         }
     }
 
     #[test]
-    fn a_server_that_refuses_streamed_lists_is_asked_for_pages() {
+    fn rejected_streaming_list_falls_back_to_pages() {
         let answered = |code| {
             let status = Status {
                 code,
@@ -411,45 +413,45 @@ mod tests {
     }
 
     #[test]
-    fn pauses_of_a_watch_grow_to_five_seconds() {
-        let mut pauses = Pauses::default();
-        let first: Vec<_> = pauses
+    fn watch_backoff_grows_to_five_seconds() {
+        let mut backoff = ExponentialBackoff::default();
+        let first: Vec<_> = backoff
             .by_ref()
             .take(8)
             .map(|pause| pause.as_millis())
             .collect();
         assert_eq!(first, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        pauses.reset();
-        assert_eq!(pauses.next(), Some(FIRST));
+        backoff.reset();
+        assert_eq!(backoff.next(), Some(MIN_BACKOFF));
     }
 
     #[test]
-    fn what_is_not_worked_on_any_more_is_forgotten_and_new_when_it_is_again() {
+    fn unmanaged_object_is_forgotten_and_new_when_managed_again() {
         let mut known = Known::default();
         let object = secret("a", "1", 1);
-        let as_seen = |is_ours, mark| Seen {
+        let observed = |is_managed, digest| Observed {
             name: "Secret a".into(),
-            is_ours,
-            mark,
+            is_managed,
+            digest,
         };
         let name: Arc<str> = "Secret a".into();
         let (changed, touched) = (
             Some(Trigger::Changed(name.clone())),
             Some(Trigger::Touched(name.clone())),
         );
-        for (seen, expected) in [
-            (as_seen(false, 0), None),
-            (as_seen(true, 0), changed.clone()),
-            (as_seen(true, 0), touched.clone()),
-            (as_seen(true, 1), changed.clone()),
-            (as_seen(false, 1), touched),
-            (as_seen(false, 1), None),
-            (as_seen(true, 1), changed),
+        for (identify, expected) in [
+            (observed(false, 0), None),
+            (observed(true, 0), changed.clone()),
+            (observed(true, 0), touched.clone()),
+            (observed(true, 1), changed.clone()),
+            (observed(false, 1), touched),
+            (observed(false, 1), None),
+            (observed(true, 1), changed),
         ] {
-            let told = format!("{seen:?}");
-            assert_eq!(known.meet(seen, &object), expected, "{told}");
+            let described = format!("{identify:?}");
+            assert_eq!(known.observe(identify, &object), expected, "{described}");
         }
-        assert!(known.lose(&name).is_some());
+        assert!(known.forget(&name).is_some());
         assert!(known.objects.is_empty());
     }
 }

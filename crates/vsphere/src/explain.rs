@@ -8,8 +8,8 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use insula_identity::credential::Hidden;
-use insula_identity::decide::{self, Ground, Known, Need, Question, Refusal};
-use insula_identity::endpoint::Bound;
+use insula_identity::decide::{self, CredentialReader, Known, Need, Question, Refusal};
+use insula_identity::endpoint::AllowedEndpoints;
 use insula_identity::explain::{Explanation, explain};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -100,7 +100,7 @@ impl CredentialReport {
     /// condition overrides the explanation.
     pub fn is_granted(&self) -> bool {
         let granted = match &self.decision {
-            Decision::Explained(explanation) => explanation.verdict.is_ok(),
+            Decision::Explained(explanation) => explanation.decision.is_ok(),
             Decision::Refused(_) | Decision::Unknown(_) => false,
         };
         granted && (self.assumptions.is_empty() || !self.is_refused_by_operator())
@@ -151,7 +151,7 @@ impl fmt::Display for CredentialReport {
 }
 
 fn write_explanation(out: &mut fmt::Formatter<'_>, explanation: &Explanation) -> fmt::Result {
-    match &explanation.verdict {
+    match &explanation.decision {
         Ok(_) => writeln!(out, "{explanation}"),
         Err(refusal) => {
             for step in &explanation.steps {
@@ -199,8 +199,8 @@ struct Explainer<'a> {
 
 /// Only the operator knows where credentials without servers of their own may be sent.
 const ANYWHERE: Bounds = Bounds {
-    default: Bound::Anywhere,
-    namespace_secrets: Bound::Anywhere,
+    default: AllowedEndpoints::Anywhere,
+    namespace_secrets: AllowedEndpoints::Anywhere,
 };
 
 impl Explainer<'_> {
@@ -468,16 +468,18 @@ impl FactReader<'_> {
         let what = format!("VSphereClusterIdentity {name}");
         let found = allowed_read(identities.get_opt(name).await, what)?;
         let found = found.map(|found| as_identity(&found, NAMESPACE));
-        let says = found.as_ref().is_some_and(|it| it.bound != Bound::Nowhere);
+        let says = found
+            .as_ref()
+            .is_some_and(|it| it.bound != AllowedEndpoints::Nowhere);
         self.note(|notes| notes.identity_names_servers = says);
         Ok(found)
     }
 }
 
-impl Ground for FactReader<'_> {
+impl CredentialReader for FactReader<'_> {
     type Error = ReadError;
 
-    async fn learn(&self, need: Need, known: &mut Known) -> Result<(), ReadError> {
+    async fn read(&self, need: Need, known: &mut Known) -> Result<(), ReadError> {
         self.note(|notes| notes.read += 1);
         match need {
             Need::Identity(name) => known.identity = Some(self.identity(&name).await?),
@@ -499,7 +501,7 @@ impl Ground for FactReader<'_> {
                 let data = data.map(|key| ((*key).to_owned(), Hidden::new("?")));
                 known.operator = Some(Some(decide::Static {
                     data: data.collect(),
-                    bound: Bound::Anywhere,
+                    bound: AllowedEndpoints::Anywhere,
                 }));
             }
         }

@@ -4,7 +4,7 @@ mod lease;
 
 use std::fmt::Debug;
 
-use insula_operator::part::{self, Ensured, Part};
+use insula_operator::managed::{self, Ensured, Managed};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
@@ -235,7 +235,7 @@ fn granted_permissions(settings: &AxonSettings) -> Vec<Permission> {
 
 async fn ensure_namespaced<K>(client: &Client, wanted: &K, report: &dyn Report) -> Result<(), Error>
 where
-    K: Part + Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + Debug,
+    K: Managed + Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + Debug,
 {
     ensure(&Api::namespaced(client.clone(), AXON), wanted, report).await
 }
@@ -246,19 +246,19 @@ async fn ensure_cluster_scoped<K>(
     report: &dyn Report,
 ) -> Result<(), Error>
 where
-    K: Part + Resource<DynamicType = (), Scope = ClusterResourceScope> + Serialize + Debug,
+    K: Managed + Resource<DynamicType = (), Scope = ClusterResourceScope> + Serialize + Debug,
 {
     ensure(&Api::all(client.clone()), wanted, report).await
 }
 
 async fn ensure<K>(api: &Api<K>, wanted: &K, report: &dyn Report) -> Result<(), Error>
 where
-    K: Part + Resource<DynamicType = ()>,
+    K: Managed + Resource<DynamicType = ()>,
 {
     let what = format!("{} {}", K::kind(&()), wanted.name_any());
-    let ensured = part::ensure(api, wanted).await;
+    let ensured = managed::ensure(api, wanted).await;
     match ensured.map_err(Error::when(format!("ensure {what}")))? {
-        Ensured::Kept => {}
+        Ensured::Unchanged => {}
         Ensured::Created => report.done(&format!("Created {what}")),
         Ensured::Replaced => report.done(&format!("Updated {what}")),
     }

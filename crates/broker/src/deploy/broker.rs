@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use insula_operator::part::{self, Ensured, Verdict};
+use insula_operator::managed::{self, Drift, Ensured};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::Status;
@@ -264,7 +264,7 @@ async fn ensure_broker(
     let brokers = Api::namespaced_with(client.clone(), namespace, &kind);
     let deadline = Instant::now() + DISCOVERY_LAG;
     let ensured = loop {
-        match part::ensure_by(&brokers, &wanted, compare_broker).await {
+        match managed::ensure_by(&brokers, &wanted, compare_broker).await {
             // The kind is new, and one of several API servers may not know it yet.
             Err(kube::Error::Api(status))
                 if is_kind_missing(&status) && Instant::now() < deadline => {}
@@ -274,7 +274,7 @@ async fn ensure_broker(
     };
     let attempted = format!("put the broker into namespace {namespace}");
     report.done(match ensured.map_err(Error::when(attempted))? {
-        Ensured::Kept => "The broker is unchanged",
+        Ensured::Unchanged => "The broker is unchanged",
         Ensured::Created => "Deployed the broker",
         Ensured::Replaced => "Updated the broker",
     });
@@ -282,13 +282,13 @@ async fn ensure_broker(
 }
 
 /// Compares specs as JSON: an existing one may have fields that our type lacks.
-fn compare_broker(wanted: &DynamicObject, found: &DynamicObject) -> Verdict<DynamicObject> {
+fn compare_broker(wanted: &DynamicObject, found: &DynamicObject) -> Drift<DynamicObject> {
     if found.data["spec"] == wanted.data["spec"] {
-        return Verdict::Right;
+        return Drift::InSync;
     }
     let mut replacement = found.clone();
     replacement.data["spec"] = wanted.data["spec"].clone();
-    Verdict::Replace(Box::new(replacement))
+    Drift::Replace(Box::new(replacement))
 }
 
 /// Returns whether a 404 is about the kind and not about an object.

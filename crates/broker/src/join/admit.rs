@@ -1,6 +1,6 @@
 //! The objects of a member on the broker: service account, permissions and token.
 
-use insula_operator::part;
+use insula_operator::managed;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{ListParams, ObjectMeta, PostParams};
@@ -129,7 +129,7 @@ pub(super) async fn admit(
     let (id, namespace) = (&settings.cluster_id, &settings.info.namespace);
     let account = ensure_account(&accounts(broker, namespace), id, cluster_uid).await?;
     let bindings: Api<RoleBinding> = Api::namespaced(broker.clone(), namespace);
-    let bound = part::ensure(&bindings, &binding(id, namespace)).await;
+    let bound = managed::ensure(&bindings, &binding(id, namespace)).await;
     bound.map_err(|error| match error {
         // A caller without permission to bind gets the same answer for a missing role.
         kube::Error::Api(status) if status.is_not_found() => Error::NoBroker {

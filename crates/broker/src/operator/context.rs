@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use insula_operator::event::Ration;
+use insula_operator::event::EventRateLimit;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 
@@ -13,7 +13,7 @@ pub(super) struct Context {
     pub client: Client,
     pub identity: String,
     pub definitions: Vec<CustomResourceDefinition>,
-    pub ration: Ration,
+    pub event_rate_limit: EventRateLimit,
     serves_spaces: AtomicBool,
 }
 
@@ -27,7 +27,7 @@ impl Context {
             client,
             identity,
             definitions,
-            ration: Ration::default(),
+            event_rate_limit: EventRateLimit::default(),
             serves_spaces: AtomicBool::new(false),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use insula_operator::event::{self, Teller, Told};
+use insula_operator::event::{self, NewEvent, Reporter};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::PostParams;
@@ -21,7 +21,10 @@ pub(super) async fn emit(context: &Context, before: Option<&TenantStatus>, tenan
     if before.is_some_and(|before| is_same(before, now)) {
         return;
     }
-    if !context.ration.admit(&tenant.name_any(), Instant::now()) {
+    if !context
+        .event_rate_limit
+        .admit(&tenant.name_any(), Instant::now())
+    {
         return;
     }
     let events: Api<Event> = Api::namespaced(context.client.clone(), AXON);
@@ -47,7 +50,7 @@ fn reason(status: &TenantStatus) -> Option<&str> {
 
 fn event(context: &Context, tenant: &Tenant, status: &TenantStatus) -> Event {
     let note = status.message.clone();
-    let emitted = Told {
+    let emitted = NewEvent {
         warning: status.phase == Some(Phase::Failed),
         reason: reason(status).unwrap_or_default(),
         note: note.unwrap_or_else(|| "all prerequisites of the broker are in place".to_owned()),
@@ -56,11 +59,11 @@ fn event(context: &Context, tenant: &Tenant, status: &TenantStatus) -> Event {
         namespace: Some(AXON.to_owned()),
         ..tenant.object_ref(&())
     };
-    let teller = Teller {
+    let reporter = Reporter {
         controller: &format!("submariner.io/{AXON}"),
         instance: &context.identity,
     };
-    let mut event = event::event(regarding, emitted, teller);
+    let mut event = event::event(regarding, emitted, reporter);
     let (label, manager) = MANAGED_BY;
     event.metadata.labels = Some([(label.to_owned(), manager.to_owned())].into());
     event

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use insula_operator::part::{Part, Verdict};
+use insula_operator::managed::{Drift, Managed};
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -93,7 +93,7 @@ impl Action {
 }
 
 /// Returns the actions that bring an object into its desired state.
-pub(super) fn plan_part<K: Part>(desired: K, found: Option<&K>) -> Vec<Action>
+pub(super) fn plan_part<K: Managed>(desired: K, found: Option<&K>) -> Vec<Action>
 where
     Object: From<K>,
 {
@@ -103,10 +103,10 @@ where
     if is_being_deleted(found) {
         return recreate(desired, found);
     }
-    match desired.judge(found) {
-        Verdict::Right => Vec::new(),
-        Verdict::Replace(replacement) => vec![Action::replace((*replacement).into())],
-        Verdict::Recreate => recreate(desired, found),
+    match desired.diff(found) {
+        Drift::InSync => Vec::new(),
+        Drift::Replace(replacement) => vec![Action::replace((*replacement).into())],
+        Drift::Recreate => recreate(desired, found),
     }
 }
 

@@ -74,7 +74,7 @@ impl Location {
         match self {
             Self::Local => context.client.clone(),
             Self::Space => {
-                insula_operator::spaces::within(&context.client, &desired.id.namespace())
+                insula_operator::spaces::client_for(&context.client, &desired.id.namespace())
             }
         }
     }

@@ -9,7 +9,7 @@ use insula_operator::health::Health;
 use insula_operator::lease::{Candidate, Times};
 use insula_operator::queue::Trigger;
 use insula_operator::retry::Outcome;
-use insula_operator::run::{self, Work};
+use insula_operator::run::{self, Reconciler};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, Client};
@@ -71,7 +71,7 @@ pub async fn run(
     settings: Settings,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let client = deadline::within(&client, settings.timeout);
+    let client = deadline::with_timeout(&client, settings.timeout);
     let identity = format!("{}_{}", settings.identity, uuid::Uuid::new_v4());
     let candidate = settings
         .leader_elect
@@ -80,15 +80,15 @@ pub async fn run(
     let how = run::Settings {
         candidate,
         concurrency: settings.concurrency.max(1),
-        patience: settings.timeout,
-        closing: settings.timeout,
+        reconcile_timeout: settings.timeout,
+        shutdown_timeout: settings.timeout,
     };
     run::run(context, how, settings.health, stop).await;
     Ok(())
 }
 
-impl Work for Context {
-    async fn is_served(&self) -> Result<(), String> {
+impl Reconciler for Context {
+    async fn check_available(&self) -> Result<(), String> {
         let tenants: Api<PartialObjectMeta<Tenant>> = Api::namespaced(self.client.clone(), AXON);
         let listed = tenants.list(&ListParams::default().limit(1)).await;
         let listed = listed.map_err(Error::when("list tenants"));

@@ -1,6 +1,6 @@
 //! The status of a tenant, computed without I/O.
 
-use insula_operator::condition::{self, Said, seconds};
+use insula_operator::condition::{self, NewCondition, seconds};
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::Desired;
@@ -35,9 +35,9 @@ pub(super) fn desired_status(
     if phase == Phase::Provisioned && status.provisioned_at.is_none() {
         status.provisioned_at = Some(seconds(now));
     }
-    let condition = Said {
+    let condition = NewCondition {
         kind: READY,
-        is: phase == Phase::Provisioned,
+        status: phase == Phase::Provisioned,
         reason,
         message,
         generation: desired.tenant.metadata.generation,

@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use insula_operator::queue::Trigger;
-use insula_operator::spaces::within;
-use insula_operator::watch::{Lists, objects, parts};
+use insula_operator::spaces::client_for;
+use insula_operator::watch::{ListMode, objects, parts};
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
@@ -33,7 +33,7 @@ const SPACES_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Returns all triggers.
 pub(super) async fn triggers(context: Arc<Context>) -> Triggers {
-    let lists = Lists::of(&context.client).await;
+    let lists = ListMode::of(&context.client).await;
     let tenants: Api<PartialObjectMeta<Tenant>> = Api::namespaced(context.client.clone(), AXON);
     let mut all: Vec<Triggers> = vec![objects(tenants, lists).boxed()];
     all.extend(tenant_objects(&context.client, lists, Origin::Local));
@@ -51,7 +51,7 @@ enum Origin {
     Space,
 }
 
-fn tenant_objects(client: &Client, lists: Lists, origin: Origin) -> Vec<Triggers> {
+fn tenant_objects(client: &Client, lists: ListMode, origin: Origin) -> Vec<Triggers> {
     vec![
         cluster_scoped::<Namespace>(client, lists, origin),
         namespaced::<ServiceAccount>(client, lists, origin),
@@ -61,7 +61,7 @@ fn tenant_objects(client: &Client, lists: Lists, origin: Origin) -> Vec<Triggers
     ]
 }
 
-fn cluster_scoped<K>(client: &Client, lists: Lists, origin: Origin) -> Triggers
+fn cluster_scoped<K>(client: &Client, lists: ListMode, origin: Origin) -> Triggers
 where
     K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
@@ -73,7 +73,7 @@ where
     .boxed()
 }
 
-fn namespaced<K>(client: &Client, lists: Lists, origin: Origin) -> Triggers
+fn namespaced<K>(client: &Client, lists: ListMode, origin: Origin) -> Triggers
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
@@ -105,7 +105,7 @@ fn trigger_of<K: Resource>(part: &K, namespace: &str, origin: Origin) -> Option<
 
 /// Watches the role and binding of tenant managers, who have a role in every tenant's
 /// namespace.
-fn offering_objects<K>(client: &Client, lists: Lists) -> Triggers
+fn offering_objects<K>(client: &Client, lists: ListMode) -> Triggers
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     K: Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
@@ -116,10 +116,10 @@ where
 }
 
 /// Watches tenants' spaces and the objects in them, once spaces are served and may be watched.
-fn space_objects(context: Arc<Context>, lists: Lists) -> Triggers {
+fn space_objects(context: Arc<Context>, lists: ListMode) -> Triggers {
     let watches = async move {
         wait_for_spaces(&context).await;
-        let mut all = tenant_objects(&within(&context.client, "all"), lists, Origin::Space);
+        let mut all = tenant_objects(&client_for(&context.client, "all"), lists, Origin::Space);
         all.push(spaces(&context.client, lists));
         stream::select_all(all)
     };
@@ -143,7 +143,7 @@ async fn wait_for_spaces(context: &Context) {
 }
 
 /// Watches the spaces themselves.
-fn spaces(client: &Client, lists: Lists) -> Triggers {
+fn spaces(client: &Client, lists: ListMode) -> Triggers {
     let api = Api::<PartialObjectMeta<DynamicObject>>::all_with(client.clone(), &space_kind());
     parts(api, managed(), lists, |space| {
         trigger_of(space, &space.name_any(), Origin::Local)

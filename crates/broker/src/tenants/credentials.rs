@@ -107,7 +107,7 @@ impl Tenants {
             ));
         }
         let client = match &status.space {
-            Some(space) => spaces::within(&self.client, space),
+            Some(space) => spaces::client_for(&self.client, space),
             None => self.client.clone(),
         };
         Ok(TokenLocation {

@@ -10,7 +10,7 @@ use insula_broker::info::BrokerInfo;
 use insula_broker::join::{JoinClients, JoinSettings};
 use insula_broker::report::Report;
 use insula_broker::{Error, component, names, psk, roles, token};
-use insula_operator::part;
+use insula_operator::managed;
 use insula_testkit::server::{Setup, TestServer};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
@@ -157,7 +157,7 @@ impl Stage {
             metadata: named(names::ADMIN),
             ..ServiceAccount::default()
         };
-        part::ensure(&accounts, &account).await?;
+        managed::ensure(&accounts, &account).await?;
         let roles: Api<Role> = Api::namespaced(system.clone(), namespace);
         for (name, rules) in [
             (names::ADMIN, (wanted.admin)(namespace)),
@@ -167,7 +167,7 @@ impl Stage {
                 metadata: named(name),
                 rules: Some(rules),
             };
-            part::ensure(&roles, &role).await?;
+            managed::ensure(&roles, &role).await?;
         }
         let bindings: Api<RoleBinding> = Api::namespaced(system, namespace);
         let binding = RoleBinding {
@@ -184,7 +184,7 @@ impl Stage {
                 ..Subject::default()
             }]),
         };
-        part::ensure(&bindings, &binding).await?;
+        managed::ensure(&bindings, &binding).await?;
         Ok(())
     }
 }

@@ -11,7 +11,7 @@ use insula_broker::names::{ADMIN, ADMIN_TOKEN, CLUSTER, MANAGED_BY};
 use insula_broker::operator::Settings;
 use insula_broker::tenant::{Isolation, Phase, TenantSpec};
 use insula_broker::token;
-use insula_operator::spaces::within;
+use insula_operator::spaces::client_for;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{DeleteParams, ListParams};
@@ -153,7 +153,7 @@ async fn r80_operator_killed_between_any_two_writes_converges_with_a_space() -> 
         ..TenantSpec::default()
     };
     let whole = async |id: &str| {
-        let inside = within(&world.admin, &namespace(id));
+        let inside = client_for(&world.admin, &namespace(id));
         assert_whole_in(&world, inside, id).await
     };
     let writes = kill_everywhere(&world, &spec, Fate::KillAfter, whole).await?;

@@ -3,7 +3,7 @@
 use insula_broker::names::{ADMIN, ADMIN_TOKEN, TENANT_LABEL, TENANT_UID};
 use insula_broker::tenant::{Isolation, Phase, TenantSpec};
 use insula_broker::token;
-use insula_operator::spaces::within;
+use insula_operator::spaces::client_for;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::rbac::v1::Role;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -56,7 +56,7 @@ async fn tenant_space_contains_everything_and_is_deleted_with_it() -> anyhow::Re
         assert_eq!(space.labels()[TENANT_LABEL], id);
         assert!(world.namespaces().get_opt(&namespace(id)).await?.is_none());
     }
-    let inside = within(&world.admin, &namespace("one"));
+    let inside = client_for(&world.admin, &namespace("one"));
     let definitions: Api<CustomResourceDefinition> = Api::all(inside.clone());
     assert!(
         definitions
@@ -81,7 +81,8 @@ async fn tenant_space_contains_everything_and_is_deleted_with_it() -> anyhow::Re
     assert_eq!(code(own.list(&all)).await, 200);
     let other: Api<Secret> = Api::namespaced(mine.clone(), &namespace("two"));
     assert_eq!(code(other.list(&all)).await, 403);
-    let across: Api<Secret> = Api::namespaced(within(&mine, &namespace("two")), &namespace("two"));
+    let across: Api<Secret> =
+        Api::namespaced(client_for(&mine, &namespace("two")), &namespace("two"));
     assert_eq!(code(across.list(&all)).await, 403);
 
     // Objects deleted in the space are recreated.
@@ -120,7 +121,7 @@ async fn blocked_space_deletion_is_reported_with_the_token_revoked() -> anyhow::
     let _running = world.start();
     world.create_with("acme", spec()).await?;
     world.phase("acme", Phase::Provisioned).await?;
-    let inside = within(&world.admin, &namespace("acme"));
+    let inside = client_for(&world.admin, &namespace("acme"));
     let secrets: Api<Secret> = Api::namespaced(inside.clone(), &namespace("acme"));
     let secret = secrets.get(ADMIN_TOKEN).await?;
     let mine = client(

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use insula_operator::health::Health;
-use insula_operator::{agent, health};
+use insula_operator::{health, user_agent};
 use kube::Client;
 use tokio::task::JoinSet;
 
@@ -55,7 +55,7 @@ impl LifeArgs {
             .collect();
         let connection = ConnectionArgs::of(self.source);
         let mut config = connection.config().await?;
-        agent::introduce(&mut config, program);
+        user_agent::set_user_agent(&mut config, program);
         let client = client(config)?;
         let mut asked = JoinSet::new();
         for address in addresses {

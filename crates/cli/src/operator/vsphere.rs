@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use insula_core::TenantName;
-use insula_identity::endpoint::Bound;
+use insula_identity::endpoint::AllowedEndpoints;
 use insula_vsphere::crds;
 use insula_vsphere::manifests::{self, CREDENTIALS_FILE, manifests};
 use insula_vsphere::operator::{AGENT, CredentialsFile, Settings, StaticCredentials};
@@ -140,7 +140,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Follows the credentials file.
-pub fn follow(file: &Path, bound: &Bound) -> watch::Receiver<Option<StaticCredentials>> {
+pub fn follow(file: &Path, bound: &AllowedEndpoints) -> watch::Receiver<Option<StaticCredentials>> {
     let (say, given) = watch::channel(None);
     let mut file = CredentialsFile::new(file, bound.clone());
     // Before any decision: no cluster is refused because the file was not read yet.
@@ -150,10 +150,10 @@ pub fn follow(file: &Path, bound: &Bound) -> watch::Receiver<Option<StaticCreden
 }
 
 /// Returns the vCenters that credentials without a server may be sent to.
-pub fn bound(servers: Vec<AllowedServer>) -> Bound {
+pub fn bound(servers: Vec<AllowedServer>) -> AllowedEndpoints {
     match servers.is_empty() {
-        true => Bound::Nowhere,
-        false => Bound::Only(servers.into_iter().map(AllowedServer::into_end).collect()),
+        true => AllowedEndpoints::Nowhere,
+        false => AllowedEndpoints::Only(servers.into_iter().map(AllowedServer::into_end).collect()),
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use insula_broker::names::AXON;
-use insula_identity::endpoint::Bound;
+use insula_identity::endpoint::AllowedEndpoints;
 use insula_vsphere::names::{ACCOUNT, NAMESPACE};
 use insula_vsphere::operator::StaticCredentials;
 use kube::Client;
@@ -59,7 +59,7 @@ pub struct OperatorSettings {
     /// The operators.
     pub operators: BTreeSet<Operator>,
     /// The vCenters that credentials without a server may be sent to.
-    bound: Bound,
+    bound: AllowedEndpoints,
     /// Whether Secrets in namespaces may be sent to these only as well.
     only_allowed: bool,
     /// The credentials file for clusters of the system space without an identity.
@@ -144,7 +144,7 @@ enum Work {
     Broker,
     Vsphere {
         given: watch::Receiver<Option<StaticCredentials>>,
-        bound: Bound,
+        bound: AllowedEndpoints,
         only_allowed: bool,
     },
 }

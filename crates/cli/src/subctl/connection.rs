@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Uri;
 use insula_broker::connect;
-use insula_operator::agent;
+use insula_operator::user_agent;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedContext};
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
@@ -118,7 +118,7 @@ impl ConnectionArgs {
         }
         config.read_timeout = self.request_timeout.0;
         config.reset_reader_on_write = true;
-        agent::introduce(&mut config, connect::AGENT);
+        user_agent::set_user_agent(&mut config, connect::AGENT);
         Ok(config)
     }
 

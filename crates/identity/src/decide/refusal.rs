@@ -1,31 +1,31 @@
-//! Why an object gets no credential, in words for whoever owns the object: what to do, and
-//! nothing of other namespaces. Where the Secret of an identity is, and what it is called, is
-//! not their business.
+//! Refusals for the owner of an object: what to do, without details of other namespaces. The
+//! location and the name of an identity's Secret are not revealed.
 
 use super::{Halt, Question, Refusal};
-use crate::allowed::NoSelector;
+use crate::allowed::InvalidSelector;
 use crate::claim::Owner;
-use crate::endpoint::{Endpoint, NotAnEndpoint};
+use crate::endpoint::{Endpoint, InvalidEndpoint};
 use crate::reason::Reason;
 
-/// Whose credential it would have been.
-pub(super) enum Whose<'a> {
-    /// Of a Secret of the object's namespace.
+/// The origin of the refused credential.
+pub(super) enum Origin<'a> {
+    /// A Secret of the object's namespace.
     Secret { name: &'a str, by: Option<&'a str> },
-    /// Of an identity.
+    /// An identity.
     Identity {
         kind: &'static str,
         name: &'a str,
         by: Option<&'a str>,
     },
-    /// The operator's own.
+    /// The operator's static credentials.
     Operator,
 }
 
 const ASK: &str = "ask whoever owns it";
 
-impl Whose<'_> {
-    /// What is talked about; who names it, if it is not the object itself.
+impl Origin<'_> {
+    /// Returns the subject of the sentence, with the object that references it if it is the
+    /// parent.
     fn subject(&self) -> String {
         let by = |by: &Option<&str>| by.map_or_else(String::new, |by| format!(" that {by} names"));
         match self {
@@ -39,7 +39,7 @@ impl Whose<'_> {
         }
     }
 
-    /// What holds the credential.
+    /// Returns the holder of the contents.
     fn content(&self) -> String {
         match self {
             Self::Identity { .. } => format!("the Secret of {}", self.subject()),
@@ -77,13 +77,13 @@ impl Whose<'_> {
         refuse(Reason::IdentityNotFound, message, hint)
     }
 
-    pub fn allows_nobody(&self) -> Halt {
+    pub fn allows_no_namespace(&self) -> Halt {
         let message = format!("{} allows no namespace to use it", self.subject());
         let hint = "ask whoever owns it to say in allowedNamespaces who may";
         refuse(Reason::NamespaceNotAllowed, message, hint)
     }
 
-    pub fn has_no_selector(&self, wrong: &NoSelector) -> Halt {
+    pub fn has_no_selector(&self, wrong: &InvalidSelector) -> Halt {
         let message = format!("{} allows no namespace to use it: {wrong}", self.subject());
         let hint = "ask whoever owns it to correct its allowedNamespaces";
         refuse(Reason::NamespaceNotAllowed, message, hint)
@@ -117,10 +117,10 @@ impl Whose<'_> {
         refuse(Reason::InvalidCredentials, message, self.repair())
     }
 
-    pub fn says_nonsense(&self, question: &Question, wrong: &NotAnEndpoint) -> Halt {
+    pub fn has_invalid_endpoints(&self, question: &Question, wrong: &InvalidEndpoint) -> Halt {
         let key = question.endpoint_key.unwrap_or_default();
         let what = match self {
-            // What an identity's Secret holds is not shown to those who use it.
+            // The contents of an identity's Secret are not shown to its users.
             Self::Identity { .. } => "which is no list of hosts".to_owned(),
             Self::Secret { .. } | Self::Operator => format!("and {wrong}"),
         };
@@ -158,7 +158,7 @@ impl Whose<'_> {
     }
 }
 
-pub(super) fn nobody_said(question: &Question) -> Halt {
+pub(super) fn no_reference(question: &Question) -> Halt {
     let message = "nothing says whose credentials to use".to_owned();
     let kind = question.identity_kind;
     let hint = match question.namespace {
@@ -177,7 +177,7 @@ fn refuse(reason: Reason, message: String, hint: impl Into<String>) -> Halt {
     })
 }
 
-/// Whether a word is a reason, and so tells nothing else: no name begins with a capital.
+/// Returns whether a word is a reason, and not a name: names of objects have no capitals.
 fn is_word(word: &str) -> bool {
     word.len() <= 64
         && word.starts_with(|first: char| first.is_ascii_uppercase())

@@ -5,7 +5,7 @@ use super::*;
 use crate::endpoint::Trust;
 use crate::explain::explain;
 
-/// What there is, for a kind of its own: this engine knows no provider.
+/// The existing objects, of a kind of the test's own: the crate knows no provider.
 #[derive(Clone, Debug, Default)]
 struct World {
     identities: BTreeMap<String, Identity>,
@@ -14,10 +14,10 @@ struct World {
     given: Option<Static>,
 }
 
-impl Ground for World {
+impl CredentialReader for World {
     type Error = std::convert::Infallible;
 
-    async fn learn(&self, need: Need, known: &mut Known) -> Result<(), Self::Error> {
+    async fn read(&self, need: Need, known: &mut Known) -> Result<(), Self::Error> {
         match need {
             Need::Identity(name) => known.identity = Some(self.identities.get(&name).cloned()),
             Need::Namespace(name) => known.namespace = Some(self.namespaces.get(&name).cloned()),
@@ -31,7 +31,7 @@ impl Ground for World {
 }
 
 impl World {
-    /// Decides, and notes what was read.
+    /// Decides, and records the reads.
     fn decide(&self, question: &Question) -> (Vec<Need>, Result<Credential, Refusal>) {
         let mut known = Known::default();
         let mut read = Vec::new();
@@ -40,7 +40,7 @@ impl World {
                 Step::Read(need) => {
                     assert!(!read.contains(&need), "{need:?} was asked for twice");
                     read.push(need.clone());
-                    let learnt = self.learn(need, &mut known);
+                    let learnt = self.read(need, &mut known);
                     let done = futures_util::FutureExt::now_or_never(learnt);
                     assert!(done.is_some());
                 }
@@ -54,10 +54,10 @@ impl World {
 
 const KINDS: &[&str] = &["Cloud", "CloudIdentity"];
 
-fn question(wishes: Wishes) -> Question {
+fn question(references: CredentialReferences) -> Question {
     Question {
         namespace: Some("team-a".to_owned()),
-        wishes,
+        references,
         endpoint: end("cloud.example"),
         chosen: None,
         required: &["username", "password"],
@@ -73,8 +73,8 @@ fn question(wishes: Wishes) -> Question {
         identity_kind: "CloudIdentity",
         endpoint_key: Some("server"),
         default_port: 443,
-        default_bound: Bound::Nowhere,
-        own_bound: Bound::Anywhere,
+        default_bound: AllowedEndpoints::Nowhere,
+        own_bound: AllowedEndpoints::Anywhere,
     }
 }
 
@@ -82,8 +82,8 @@ fn end(text: &str) -> Endpoint {
     Endpoint::parse(text, 443).unwrap()
 }
 
-fn only(text: &str) -> Bound {
-    Bound::parse(text, 443).unwrap()
+fn only(text: &str) -> AllowedEndpoints {
+    AllowedEndpoints::parse(text, 443).unwrap()
 }
 
 fn hidden(pairs: &[(&str, &str)]) -> BTreeMap<String, Hidden> {
@@ -118,7 +118,7 @@ fn identity(allowed: serde_json::Value) -> Identity {
     }
 }
 
-/// Everything is there, and allowed.
+/// Returns a world in which everything exists and is allowed.
 fn world() -> World {
     let labels = BTreeMap::from([("tier".to_owned(), "gold".to_owned())]);
     let at = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
@@ -138,18 +138,18 @@ fn world() -> World {
     }
 }
 
-fn own(reference: Reference) -> Wishes {
-    Wishes {
+fn own(reference: Reference) -> CredentialReferences {
+    CredentialReferences {
         own: Some(reference),
-        ..Wishes::default()
+        ..CredentialReferences::default()
     }
 }
 
-fn by_identity() -> Wishes {
+fn by_identity() -> CredentialReferences {
     own(Reference::Identity("shared".to_owned()))
 }
 
-fn by_secret(name: &str) -> Wishes {
+fn by_secret(name: &str) -> CredentialReferences {
     own(Reference::Secret(name.to_owned()))
 }
 
@@ -161,7 +161,7 @@ fn account(got: &Result<Credential, Refusal>) -> Result<&str, &str> {
 }
 
 #[test]
-fn o05_the_first_that_is_said_decides_alone_and_never_falls_back() {
+fn o05_first_reference_decides_without_fallback() {
     let mine = || Some(Reference::Secret("mine".to_owned()));
     let parent = |name: &str| {
         let reference = Reference::Secret(name.to_owned());
@@ -169,13 +169,13 @@ fn o05_the_first_that_is_said_decides_alone_and_never_falls_back() {
     };
     let identity = |name: &str| Some(Reference::Identity(name.to_owned()));
     let namespace = |name: &str| Some(name.to_owned());
-    let all = |own, parent, namespace, operator| Wishes {
+    let all = |own, parent, namespace, operator| CredentialReferences {
         own,
         parent,
         namespace,
         operator,
     };
-    for (wishes, account_or_reason) in [
+    for (references, account_or_reason) in [
         (
             all(mine(), parent("gone"), namespace("everybody"), true),
             Ok("mine"),
@@ -197,7 +197,7 @@ fn o05_the_first_that_is_said_decides_alone_and_never_falls_back() {
             all(None, None, namespace("everybody"), true),
             Ok("everybody"),
         ),
-        // Only the namespace's may be missing: it is nobody's word.
+        // Only the namespace's Secret is optional.
         (all(None, None, namespace("gone"), true), Ok("given")),
         (all(None, None, None, true), Ok("given")),
         (
@@ -205,7 +205,7 @@ fn o05_the_first_that_is_said_decides_alone_and_never_falls_back() {
             Err("NoCredentials"),
         ),
         (all(None, None, None, false), Err("NoCredentials")),
-        // What is said and not there, or not to be had, is an error.
+        // A reference to a missing or refused object is an error.
         (
             all(
                 Some(Reference::Secret("gone".to_owned())),
@@ -228,7 +228,7 @@ fn o05_the_first_that_is_said_decides_alone_and_never_falls_back() {
             all(None, parent("gone"), namespace("everybody"), true),
             Err("SecretNotAvailable"),
         ),
-        // One of another namespace cannot be named.
+        // A Secret of another namespace cannot be referenced.
         (
             all(
                 Some(Reference::Secret("theirs".to_owned())),
@@ -239,15 +239,15 @@ fn o05_the_first_that_is_said_decides_alone_and_never_falls_back() {
             Err("SecretNotAvailable"),
         ),
     ] {
-        let (_, got) = world().decide(&question(wishes.clone()));
-        assert_eq!(account(&got), account_or_reason, "{wishes:?}");
+        let (_, got) = world().decide(&question(references.clone()));
+        assert_eq!(account(&got), account_or_reason, "{references:?}");
     }
 }
 
 type Change = fn(&mut World, &mut Question);
 
 #[test]
-fn cr1_every_refusal_says_why_and_what_to_do() {
+fn cr1_refusal_has_reason_message_and_hint() {
     let held: Change = |world, _| {
         let secret = world
             .secrets
@@ -260,7 +260,7 @@ fn cr1_every_refusal_says_why_and_what_to_do() {
             ..Owner::default()
         });
     };
-    let cases: &[(Wishes, Change, &str, &str, &str)] = &[
+    let cases: &[(CredentialReferences, Change, &str, &str, &str)] = &[
         (
             by_identity(),
             |world, _| world.identities.clear(),
@@ -327,7 +327,7 @@ fn cr1_every_refusal_says_why_and_what_to_do() {
             by_identity(),
             |world, _| {
                 let identity = world.identities.get_mut("shared").unwrap();
-                // No word, and so it may tell what is not to be told.
+                // Not a reason, so it might reveal something.
                 (identity.ready, identity.trouble) = (false, Some("hidden-name".to_owned()));
             },
             "IdentityNotReady",
@@ -361,7 +361,7 @@ fn cr1_every_refusal_says_why_and_what_to_do() {
         (
             by_identity(),
             |world, _| {
-                world.identities.get_mut("shared").unwrap().bound = Bound::Nowhere;
+                world.identities.get_mut("shared").unwrap().bound = AllowedEndpoints::Nowhere;
                 let at = ("home".to_owned(), "hidden-name".to_owned());
                 let data = &mut world.secrets.get_mut(&at).unwrap().data;
                 data.insert("server".to_owned(), Hidden::new("https://c0ntent"));
@@ -428,12 +428,12 @@ fn cr1_every_refusal_says_why_and_what_to_do() {
             "correct the Secret",
         ),
         (
-            Wishes {
+            CredentialReferences {
                 parent: Some((
                     "Cloud prod".to_owned(),
                     Reference::Secret("mine".to_owned()),
                 )),
-                ..Wishes::default()
+                ..CredentialReferences::default()
             },
             |_, question| {
                 question.chosen = Some(end("cloud.example"));
@@ -444,9 +444,9 @@ fn cr1_every_refusal_says_why_and_what_to_do() {
             "name this server in the Secret, or use the one that it names",
         ),
         (
-            Wishes {
+            CredentialReferences {
                 operator: true,
-                ..Wishes::default()
+                ..CredentialReferences::default()
             },
             |world, _| world.given = None,
             "NoCredentials",
@@ -454,9 +454,9 @@ fn cr1_every_refusal_says_why_and_what_to_do() {
             "name CloudIdentity or a Secret of this namespace",
         ),
         (
-            Wishes {
+            CredentialReferences {
                 operator: true,
-                ..Wishes::default()
+                ..CredentialReferences::default()
             },
             |_, question| question.endpoint = end("evil.example"),
             "EndpointNotAllowed",
@@ -464,9 +464,9 @@ fn cr1_every_refusal_says_why_and_what_to_do() {
             "name an identity for this server, or a Secret of your own",
         ),
         (
-            Wishes {
+            CredentialReferences {
                 operator: true,
-                ..Wishes::default()
+                ..CredentialReferences::default()
             },
             |world, _| world.given = Some(Static::default()),
             "InvalidCredentials",
@@ -474,8 +474,8 @@ fn cr1_every_refusal_says_why_and_what_to_do() {
             "ask whoever runs the operator",
         ),
     ];
-    for (wishes, change, reason, message, hint) in cases {
-        let (mut world, mut question) = (world(), question(wishes.clone()));
+    for (references, change, reason, message, hint) in cases {
+        let (mut world, mut question) = (world(), question(references.clone()));
         change(&mut world, &mut question);
         let (_, got) = world.decide(&question);
         let refusal = got.expect_err(message);
@@ -486,15 +486,15 @@ fn cr1_every_refusal_says_why_and_what_to_do() {
 }
 
 #[test]
-fn o03_a_credential_goes_where_whoever_owns_it_says_and_nowhere_else() {
+fn o03_credential_is_limited_to_its_owners_endpoints() {
     let pinned = Trust::Pinned("AB".to_owned());
-    let trusting = Bound::Only(vec![(end("cloud.example"), Some(pinned.clone()))]);
-    let none = || Bound::Nowhere;
-    // What the identity says, what its Secret says, what the operator says: who is right.
+    let trusting = AllowedEndpoints::Only(vec![(end("cloud.example"), Some(pinned.clone()))]);
+    let none = || AllowedEndpoints::Nowhere;
+    // The endpoints of the identity, of its Secret and of the operator, and which count.
     for (identity_says, secret_says, default, granted) in [
         (none(), None, none(), None),
         (none(), None, only("cloud.example"), Some(None)),
-        (none(), None, Bound::Anywhere, Some(None)),
+        (none(), None, AllowedEndpoints::Anywhere, Some(None)),
         (
             none(),
             Some("cloud.example"),
@@ -512,13 +512,13 @@ fn o03_a_credential_goes_where_whoever_owns_it_says_and_nowhere_else() {
         (
             only("cloud.example:8443"),
             Some("cloud.example"),
-            Bound::Anywhere,
+            AllowedEndpoints::Anywhere,
             None,
         ),
         (
-            Bound::Only(vec![]),
+            AllowedEndpoints::Only(vec![]),
             Some("cloud.example"),
-            Bound::Anywhere,
+            AllowedEndpoints::Anywhere,
             None,
         ),
         (trusting.clone(), None, none(), Some(Some(pinned.clone()))),
@@ -540,7 +540,7 @@ fn o03_a_credential_goes_where_whoever_owns_it_says_and_nowhere_else() {
             "{identity_says:?} {secret_says:?} {default:?}"
         );
     }
-    // A Secret of the namespace goes wherever its owner's object is, and says more if it likes.
+    // A Secret of the namespace goes to its owner's endpoint, and may list others.
     for (says, chosen, endpoint, granted) in [
         (None, None, "anywhere.example", true),
         (None, Some("cloud.example"), "cloud.example", true),
@@ -574,7 +574,7 @@ fn o03_a_credential_goes_where_whoever_owns_it_says_and_nowhere_else() {
 }
 
 #[test]
-fn fr5_nothing_more_is_read_than_decides() {
+fn fr5_only_needed_objects_are_read() {
     let secret = |namespace: &str, name: &str| Need::Secret {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
@@ -582,7 +582,7 @@ fn fr5_nothing_more_is_read_than_decides() {
     let shared = || Need::Identity("shared".to_owned());
     let gold = json!({"selector": {"matchLabels": {"tier": "gold"}}});
     let tin = json!({"selector": {"matchLabels": {"tier": "tin"}}});
-    for (allowed, wishes, needs) in [
+    for (allowed, references, needs) in [
         (
             json!({}),
             by_identity(),
@@ -597,7 +597,7 @@ fn fr5_nothing_more_is_read_than_decides() {
                 secret("home", "hidden-name"),
             ],
         ),
-        // Who may not use it does not make us read its Secret.
+        // The Secret of an identity that is not allowed is not read.
         (
             tin,
             by_identity(),
@@ -607,25 +607,25 @@ fn fr5_nothing_more_is_read_than_decides() {
         (json!({}), by_secret("mine"), vec![secret("team-a", "mine")]),
         (
             json!({}),
-            Wishes {
+            CredentialReferences {
                 operator: true,
-                ..Wishes::default()
+                ..CredentialReferences::default()
             },
             vec![Need::Operator],
         ),
-        (json!({}), Wishes::default(), vec![]),
+        (json!({}), CredentialReferences::default(), vec![]),
     ] {
         let mut world = world();
         world
             .identities
             .insert("shared".to_owned(), identity(allowed.clone()));
-        let (read, _) = world.decide(&question(wishes.clone()));
-        assert_eq!(read, needs, "{allowed} {wishes:?}");
+        let (read, _) = world.decide(&question(references.clone()));
+        assert_eq!(read, needs, "{allowed} {references:?}");
     }
 }
 
 #[test]
-fn what_is_in_no_namespace_is_written_by_those_who_write_identities() {
+fn cluster_scoped_object_may_use_any_identity() {
     let mut world = world();
     world.identities.get_mut("shared").unwrap().allowed = None;
     let mut question = question(by_identity());
@@ -636,18 +636,18 @@ fn what_is_in_no_namespace_is_written_by_those_who_write_identities() {
 }
 
 #[test]
-fn a_secret_that_is_being_deleted_is_used_until_it_is_gone() {
+fn terminating_secret_is_used_until_it_is_gone() {
     let mut world = world();
     for secret in world.secrets.values_mut() {
         secret.deleting = true;
     }
-    for wishes in [by_identity(), by_secret("mine")] {
-        assert!(world.decide(&question(wishes)).1.is_ok());
+    for references in [by_identity(), by_secret("mine")] {
+        assert!(world.decide(&question(references)).1.is_ok());
     }
 }
 
 #[test]
-fn x1_owners_that_are_none_of_ours_do_not_matter() {
+fn x1_external_owners_are_ignored() {
     let mut world = world();
     let at = ("team-a".to_owned(), "mine".to_owned());
     let owner = |api_version: &str, kind: &str, name: &str| Owner {
@@ -668,7 +668,7 @@ fn x1_owners_that_are_none_of_ours_do_not_matter() {
 }
 
 #[test]
-fn an_identity_is_of_no_use_with_a_secret_that_another_holds() {
+fn identity_with_claimed_secret_is_not_ready() {
     let owner = |kind: &str, name: &str| Owner {
         api_version: "infra.example/v0".to_owned(),
         kind: kind.to_owned(),
@@ -696,10 +696,10 @@ fn an_identity_is_of_no_use_with_a_secret_that_another_holds() {
 }
 
 #[test]
-fn o03_a_bound_on_secrets_of_namespaces_counts_whatever_they_say() {
+fn o03_namespace_secrets_are_limited_by_the_operator() {
     for (says, bound, granted) in [
-        (None, Bound::Anywhere, true),
-        (None, Bound::Nowhere, false),
+        (None, AllowedEndpoints::Anywhere, true),
+        (None, AllowedEndpoints::Nowhere, false),
         (None, only("cloud.example"), true),
         (None, only("other.example"), false),
         (Some("cloud.example"), only("other.example"), false),
@@ -724,7 +724,7 @@ fn o03_a_bound_on_secrets_of_namespaces_counts_whatever_they_say() {
 }
 
 #[tokio::test]
-async fn an_explanation_tells_each_step_and_never_content() {
+async fn explanation_lists_steps_without_contents() {
     let mut world = world();
     let gold = json!({"selector": {"matchLabels": {"tier": "gold"}}});
     world.identities.insert("shared".to_owned(), identity(gold));
@@ -757,9 +757,9 @@ async fn an_explanation_tells_each_step_and_never_content() {
     let at = ("team-a".to_owned(), "mine".to_owned());
     world.secrets.get_mut(&at).unwrap().deleting = true;
     let told = explain(
-        &question(Wishes {
+        &question(CredentialReferences {
             parent,
-            ..Wishes::default()
+            ..CredentialReferences::default()
         }),
         &world,
     )
@@ -771,14 +771,15 @@ async fn an_explanation_tells_each_step_and_never_content() {
          - Secret mine is being deleted, and used until it is gone\n\
          credential: that of Secret mine, for cloud.example:443"
     );
-    let trust = Some(Trust::Anybody);
-    world.given.as_mut().unwrap().bound = Bound::Only(vec![(end("cloud.example"), trust)]);
-    let wishes = Wishes {
+    let trust = Some(Trust::AnyCertificate);
+    world.given.as_mut().unwrap().bound =
+        AllowedEndpoints::Only(vec![(end("cloud.example"), trust)]);
+    let references = CredentialReferences {
         namespace: Some("gone".to_owned()),
         operator: true,
-        ..Wishes::default()
+        ..CredentialReferences::default()
     };
-    let told = explain(&question(wishes), &world).await.unwrap();
+    let told = explain(&question(references), &world).await.unwrap();
     assert_eq!(
         told.to_string(),
         "- nothing names a credential for it: it gets Secret gone of its namespace, else the operator's own\n\
@@ -786,7 +787,9 @@ async fn an_explanation_tells_each_step_and_never_content() {
          - the operator has one of its own\n\
          credential: the operator's own, for cloud.example:443, where any certificate is believed, as its owner says"
     );
-    let told = explain(&question(Wishes::default()), &world).await.unwrap();
+    let told = explain(&question(CredentialReferences::default()), &world)
+        .await
+        .unwrap();
     assert_eq!(
         told.to_string(),
         "- nothing names a credential for it: it gets none\n\
@@ -795,11 +798,11 @@ async fn an_explanation_tells_each_step_and_never_content() {
     );
 }
 
-fn any_bound() -> impl Strategy<Value = Bound> {
+fn any_bound() -> impl Strategy<Value = AllowedEndpoints> {
     prop_oneof![
-        Just(Bound::Nowhere),
-        Just(Bound::Anywhere),
-        Just(Bound::Only(vec![])),
+        Just(AllowedEndpoints::Nowhere),
+        Just(AllowedEndpoints::Anywhere),
+        Just(AllowedEndpoints::Only(vec![])),
         Just(only("cloud.example")),
         Just(only("other.example")),
     ]
@@ -814,7 +817,7 @@ fn any_reference() -> impl Strategy<Value = Reference> {
     ]
 }
 
-fn any_wishes() -> impl Strategy<Value = Wishes> {
+fn any_wishes() -> impl Strategy<Value = CredentialReferences> {
     let parent = prop::option::of(any_reference().prop_map(|one| ("Cloud prod".to_owned(), one)));
     let namespace = prop::option::of(prop::sample::select(vec!["everybody", "gone"]));
     let namespace = namespace.prop_map(|name| name.map(str::to_owned));
@@ -824,7 +827,7 @@ fn any_wishes() -> impl Strategy<Value = Wishes> {
         namespace,
         any::<bool>(),
     )
-        .prop_map(|(own, parent, namespace, operator)| Wishes {
+        .prop_map(|(own, parent, namespace, operator)| CredentialReferences {
             own,
             parent,
             namespace,
@@ -836,8 +839,8 @@ fn any_question() -> impl Strategy<Value = Question> {
     let endpoint = prop::sample::select(vec!["cloud.example", "other.example", "evil.example"]);
     let chosen = prop::option::of(Just(end("cloud.example")));
     (any_wishes(), endpoint, chosen, any_bound(), any::<bool>()).prop_map(
-        |(wishes, endpoint, chosen, default_bound, scoped)| {
-            let mut question = question(wishes);
+        |(references, endpoint, chosen, default_bound, scoped)| {
+            let mut question = question(references);
             question.endpoint = end(endpoint);
             (question.chosen, question.default_bound) = (chosen, default_bound);
             if !scoped {
@@ -930,23 +933,23 @@ fn any_world() -> impl Strategy<Value = World> {
     )
 }
 
-/// What a question may have a credential from, by what it says first.
+/// The possible sources of a credential, by the first reference.
 fn expected(question: &Question) -> Vec<String> {
     let named = |reference: &Reference| match reference {
         Reference::Secret(name) => vec![name.clone()],
         Reference::Identity(name) if name == "shared" => vec!["hidden-name".to_owned()],
         Reference::Identity(_) => vec![],
     };
-    let wishes = &question.wishes;
-    if let Some(own) = &wishes.own {
+    let references = &question.references;
+    if let Some(own) = &references.own {
         return named(own);
     }
-    if let Some((_, reference)) = &wishes.parent {
+    if let Some((_, reference)) = &references.parent {
         return named(reference);
     }
-    let namespace = wishes.namespace.iter().cloned();
+    let namespace = references.namespace.iter().cloned();
     namespace
-        .chain(wishes.operator.then(|| "given".to_owned()))
+        .chain(references.operator.then(|| "given".to_owned()))
         .collect()
 }
 
@@ -984,24 +987,24 @@ proptest! {
                 prop_assert!(identity.ready);
                 prop_assert!(world.secrets[&("home".to_owned(), "hidden-name".to_owned())].owners.is_empty());
                 prop_assert!(question.namespace.is_none() || identity.allowed.is_some());
-                let nowhere = identity.bound == Bound::Nowhere && question.default_bound == Bound::Nowhere;
+                let nowhere = identity.bound == AllowedEndpoints::Nowhere && question.default_bound == AllowedEndpoints::Nowhere;
                 let secret = &world.secrets[&("home".to_owned(), "hidden-name".to_owned())];
                 prop_assert!(!nowhere || secret.data.contains_key("server"));
-                if identity.bound != Bound::Nowhere {
+                if identity.bound != AllowedEndpoints::Nowhere {
                     prop_assert!(identity.bound.admits(&question.endpoint).is_some());
                 }
             }
             Source::Operator => {
-                prop_assert!(question.wishes.own.is_none() && question.wishes.parent.is_none());
-                prop_assert!(question.wishes.operator);
+                prop_assert!(question.references.own.is_none() && question.references.parent.is_none());
+                prop_assert!(question.references.operator);
             }
         }
-        // A shared account is never sent where only the tenant wants it.
+        // A shared account is never sent to an endpoint that only the tenant chose.
         if question.endpoint == end("evil.example") && !matches!(credential.source, Source::Secret { .. }) {
             let everywhere = [&question.default_bound].into_iter()
                 .chain(world.identities.values().map(|one| &one.bound))
                 .chain(world.given.iter().map(|given| &given.bound))
-                .any(|bound| *bound == Bound::Anywhere);
+                .any(|bound| *bound == AllowedEndpoints::Anywhere);
             prop_assert!(everywhere);
         }
     }
@@ -1012,7 +1015,7 @@ proptest! {
         question in any_question(),
     ) {
         let (read, got) = before.decide(&question);
-        // A world that is the same where it was read, and another elsewhere.
+        // A world that is equal in what was read and different in the rest.
         let mut other = after;
         for need in &read {
             match need {
@@ -1040,18 +1043,18 @@ proptest! {
     fn fr5_one_ground_more_to_refuse_never_grants(
         world in any_world(),
         question in any_question(),
-        ground in 0..7usize,
+        reader in 0..7usize,
     ) {
         let (_, before) = world.decide(&question);
         let (mut world, mut question) = (world, question);
-        match ground {
+        match reader {
             0 => world.identities.values_mut().for_each(|one| one.ready = false),
             1 => world.identities.values_mut().for_each(|one| one.allowed = None),
             2 => world.identities.clear(),
             3 => world.secrets.values_mut().for_each(|one| drop(one.data.remove("username"))),
-            4 => question.default_bound = Bound::Nowhere,
-            5 => question.wishes.own = Some(Reference::Identity("gone".to_owned())),
-            _ => question.wishes.operator = false,
+            4 => question.default_bound = AllowedEndpoints::Nowhere,
+            5 => question.references.own = Some(Reference::Identity("gone".to_owned())),
+            _ => question.references.operator = false,
         }
         let (_, after) = world.decide(&question);
         if before.is_err() {
@@ -1063,12 +1066,12 @@ proptest! {
     }
 
     #[test]
-    fn o05_saying_more_never_gets_more(world in any_world(), question in any_question(), said in any_reference()) {
-        // Whoever names something gets that, or nothing: never what they would have got.
+    fn o05_added_reference_never_widens_access(world in any_world(), question in any_question(), said in any_reference()) {
+        // A reference gets its own credential or none, never the fallback.
         let mut explicit = question.clone();
-        explicit.wishes.own = Some(said.clone());
+        explicit.references.own = Some(said.clone());
         let mut alone = question;
-        alone.wishes = own(said);
+        alone.references = own(said);
         let (explicit, alone) = (world.decide(&explicit).1, world.decide(&alone).1);
         prop_assert_eq!(explicit, alone);
     }

@@ -1,4 +1,4 @@
-//! How many use an endpoint, whose they are, and who waits to be one of them.
+//! Bounded concurrency per endpoint and per owner, and the requesters that wait for a seat.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use super::wait_queue::WaitQueue;
 use crate::credential::Source;
 use crate::endpoint::Endpoint;
 
-/// Seats for everybody. Whoever uses a session works meanwhile, and those who work are few: an
-/// endpoint that keeps them waiting, or many endpoints of one owner, are not to have them all.
+/// Seats at endpoints. A user of a session occupies a worker of the operator, and workers are
+/// few: neither a slow endpoint nor one owner with many endpoints may occupy all of them.
 #[derive(Debug)]
 pub(super) struct ConcurrencyLimits {
-    /// How many may use one endpoint.
+    /// The maximum at one endpoint.
     max_per_endpoint: usize,
     endpoints: HashMap<Endpoint, EndpointLoad>,
-    /// How many use sessions of an owner: everywhere, and at one endpoint.
+    /// The users per owner: over all endpoints, and at one endpoint.
     owners: HashMap<(Owner, Option<Endpoint>), usize>,
-    /// How many use sessions.
+    /// All users of sessions.
     users: usize,
-    /// Who waits, by what they wait for.
+    /// The waiting requesters by seat.
     queues: HashMap<Seat, WaitQueue>,
 }
 
@@ -33,31 +33,31 @@ pub(super) struct Seat {
     kind: SeatKind,
 }
 
-/// What somebody sits down for.
+/// The purpose of a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum SeatKind {
-    /// To log in.
+    /// A login.
     Login,
-    /// To find out whether a session is still one.
+    /// A check of an idle session.
     Check,
-    /// To work with a session.
+    /// Use of a session.
     Use,
 }
 
-/// Who chooses where a credential is sent, if it is not whoever runs the operator.
+/// The party that chooses the endpoint of a credential, unless it is the operator's admin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Space(Arc<str>),
     Namespace(String),
 }
 
-/// What is taken at an endpoint.
+/// The occupied seats of an endpoint.
 #[derive(Debug, Default)]
 struct EndpointLoad {
     taken: usize,
     logins: usize,
     users: usize,
-    /// It kept somebody waiting in vain, which is held against it until then.
+    /// Until when the endpoint is suspect, because a request to it timed out.
     suspect: Option<Instant>,
 }
 
@@ -76,7 +76,7 @@ impl Seat {
         }
     }
 
-    /// Where its owner is counted.
+    /// Returns the counters that the seat's owner is limited by.
     fn owner_counters(&self) -> impl Iterator<Item = (Owner, Option<Endpoint>)> + use<> {
         let places = [None, Some(self.endpoint.clone())];
         let owner = self.owner.clone().filter(|_| self.kind == SeatKind::Use);
@@ -98,7 +98,7 @@ impl EndpointLoad {
 impl ConcurrencyLimits {
     pub fn new(max_per_endpoint: usize) -> Self {
         Self {
-            // With none at all nobody would ever be woken.
+            // With a limit of zero no requester would ever be woken.
             max_per_endpoint: max_per_endpoint.max(1),
             endpoints: HashMap::new(),
             owners: HashMap::new(),
@@ -107,7 +107,7 @@ impl ConcurrencyLimits {
         }
     }
 
-    /// Takes a seat, if there is one.
+    /// Takes a seat if one is free.
     pub fn try_acquire_seat(&mut self, seat: &Seat, now: Instant) -> bool {
         let free = self.has_free_seat(seat, now);
         if free {
@@ -123,7 +123,7 @@ impl ConcurrencyLimits {
         free
     }
 
-    /// Gives a seat back that was taken.
+    /// Returns a seat.
     pub fn release_seat(&mut self, seat: &Seat) {
         let decrement =
             |count: &mut usize, is: bool| *count = count.saturating_sub(usize::from(is));
@@ -155,7 +155,7 @@ impl ConcurrencyLimits {
         self.remove_empty_queue(seat);
     }
 
-    /// Who came first of those for whom there is a seat; it is kept for them.
+    /// Reserves a seat for the first waiting requester that can have one.
     pub fn reserve_next(&mut self, now: Instant) -> Option<(Seat, u64, Arc<str>)> {
         let free = self
             .queues
@@ -169,13 +169,13 @@ impl ConcurrencyLimits {
         Some((seat, ticket, requester))
     }
 
-    /// An endpoint kept somebody waiting in vain.
+    /// Marks an endpoint as suspect after a timeout.
     pub fn mark_suspect(&mut self, endpoint: &Endpoint, until: Instant) {
         let load = self.endpoints.entry(endpoint.clone()).or_default();
         load.suspect = Some(until);
     }
 
-    /// An endpoint did what it was asked.
+    /// Clears the mark after a completed request.
     pub fn clear_suspect(&mut self, endpoint: &Endpoint) {
         if let Some(load) = self.endpoints.get_mut(endpoint) {
             load.suspect = None;
@@ -183,7 +183,7 @@ impl ConcurrencyLimits {
         self.remove_if_unused(endpoint);
     }
 
-    /// What was held against an endpoint is not any more, if it is time.
+    /// Clears the mark if it has expired.
     pub fn expire_suspect(&mut self, endpoint: &Endpoint, now: Instant) {
         let load = self.endpoints.get(endpoint);
         if load.is_some_and(|load| !load.is_suspect(now)) {
@@ -200,7 +200,7 @@ impl ConcurrencyLimits {
         let here = taken < limit;
         match seat.kind {
             SeatKind::Check => here,
-            // How long a login takes may be the account's doing.
+            // A slow login may be caused by the account and not by the endpoint.
             SeatKind::Login => here && logins < half,
             SeatKind::Use => {
                 let here = here && (!suspect || self.suspect_users(now) < half);
@@ -209,7 +209,8 @@ impl ConcurrencyLimits {
         }
     }
 
-    /// Whether an owner may have one more. What one endpoint can keep leaves some for another.
+    /// Returns whether an owner is below its limits. The limit at one endpoint leaves seats for
+    /// its other endpoints.
     fn owner_below_limit(&self, seat: &Seat, half: usize) -> bool {
         seat.owner_counters().all(|owner_counter| {
             let limit = match owner_counter.1 {
@@ -222,7 +223,7 @@ impl ConcurrencyLimits {
         })
     }
 
-    /// How many use sessions of endpoints that kept somebody waiting in vain.
+    /// Returns the number of users of suspect endpoints.
     fn suspect_users(&self, now: Instant) -> usize {
         let endpoints = self.endpoints.values().filter(|load| load.is_suspect(now));
         endpoints.map(|load| load.users).sum()
@@ -247,7 +248,7 @@ impl ConcurrencyLimits {
 
 #[cfg(test)]
 impl ConcurrencyLimits {
-    /// How much is remembered.
+    /// Returns the number of remembered items.
     pub fn len(&self) -> usize {
         self.endpoints.len() + self.owners.len() + self.queues.len() + self.users
     }

@@ -1,4 +1,4 @@
-//! Whether an endpoint answers.
+//! A circuit breaker per endpoint.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use super::entry::Pause;
 use super::wait_queue::WaitQueue;
 use super::{Key, LoginError};
 
-/// The way to an endpoint, by whom is believed there. Until it is known that somebody answers,
-/// one at a time finds out, and everybody else is woken when that is done.
+/// The health of an endpoint under one trust setting. While it is unknown, one requester at a
+/// time probes the endpoint and the others are woken by the result.
 #[derive(Debug, Default)]
 pub(super) struct EndpointHealth {
-    /// Somebody answers, as far as is known.
+    /// Whether the endpoint responded the last time.
     pub reachable: bool,
-    /// Somebody finds out, by a login or by a check.
+    /// Running probes.
     probing: BTreeSet<Probe>,
-    /// It did not answer, and is not tried until then.
+    /// The backoff after a failed probe.
     pub pause: Option<Pause>,
-    /// Who found that out.
+    /// The key of the last failed probe.
     last_prober: Option<Arc<Key>>,
-    /// How many times in a row it did not.
+    /// Consecutive failures.
     failures: u32,
-    /// When it last answered.
+    /// When the endpoint last responded.
     last_success: Option<Instant>,
-    /// Who is woken when that was found out.
+    /// The requesters to wake after the running probe.
     pub waiting: WaitQueue,
-    /// Who was told that it does not answer, and is woken when it does.
+    /// The requesters to wake on recovery.
     pub awaiting_recovery: WaitQueue,
-    /// How many keys there are for it.
+    /// The number of keys with this endpoint.
     pub keys: usize,
 }
 
-/// How it is found out whether an endpoint answers.
+/// The kinds of probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Probe {
     Login,
@@ -42,8 +42,8 @@ pub(super) enum Probe {
 }
 
 impl EndpointHealth {
-    /// Whether somebody finds out, so that others wait for it. How long a login takes may be
-    /// the account's doing: whoever has a session does not wait for those of others.
+    /// Returns whether a requester has to wait for a running probe. A slow login may be caused
+    /// by the account, so requesters with a session do not wait for logins.
     pub fn must_wait(&self, probe: Probe) -> bool {
         match probe {
             Probe::Login => !self.probing.is_empty(),
@@ -69,7 +69,7 @@ impl EndpointHealth {
         self.last_success = Some(now);
     }
 
-    /// Whoever found out found nobody: the pauses grow. Says when they are over.
+    /// Records a failed probe and doubles the backoff. Returns when the backoff ends.
     pub fn record_failure(
         &mut self,
         last_prober: &Arc<Key>,
@@ -78,7 +78,7 @@ impl EndpointHealth {
         now: Instant,
     ) -> Instant {
         if let Some(pause) = self.pause.as_ref().filter(|pause| pause.until > now) {
-            // Somebody else has found the same.
+            // Another probe has recorded the failure.
             return pause.until;
         }
         let (first, longest) = pauses;
@@ -93,8 +93,8 @@ impl EndpointHealth {
         until
     }
 
-    /// How long it is left alone by this one. Whoever found out the last time comes after the
-    /// others: it may be their account that is never answered, and not the endpoint.
+    /// Returns the backoff of a key. The key of the last failed probe waits longer than the
+    /// others, because its account may be the cause and not the endpoint.
     pub fn pause_for(&self, key: &Arc<Key>, first: Duration) -> Option<Pause> {
         let mut pause = self.pause.clone()?;
         if self.keys > 1 && self.last_prober.as_ref() == Some(key) {
@@ -103,8 +103,8 @@ impl EndpointHealth {
         Some(pause)
     }
 
-    /// Somebody did not get an answer who began then: it has to be found out anew, unless
-    /// somebody else got one meanwhile.
+    /// Records a timeout of an attempt that began at `since`. The endpoint has to be probed
+    /// again, unless it responded to another attempt meanwhile.
     pub fn record_inconclusive(&mut self, since: Instant) {
         if !self.succeeded_since(since) {
             self.reachable = false;
@@ -115,7 +115,7 @@ impl EndpointHealth {
         self.last_success.is_some_and(|at| at > since)
     }
 
-    /// Nothing is to be remembered of it.
+    /// Returns whether the entry can be removed.
     pub fn is_unused(&self, now: Instant) -> bool {
         self.keys == 0
             && self.probing.is_empty()

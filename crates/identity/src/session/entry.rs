@@ -1,4 +1,4 @@
-//! One session and who uses it.
+//! One session and its requesters.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,46 +9,46 @@ use tokio::time::Instant;
 use super::LoginError;
 use super::wait_queue::WaitQueue;
 
-/// What is known of a key. There is never more than one session for it: a new one is opened
-/// only when the old one is closed, or not known any more at the other side.
+/// The state of one key. It has at most one session: a new one is opened only after the old one
+/// was closed or is unknown to the server.
 pub(super) struct Entry<S> {
     pub phase: Phase<S>,
-    /// Who uses it, or would.
+    /// The requesters that use the session or wait for it.
     pub requesters: HashSet<Arc<str>>,
-    /// Who is woken when what is being done is done.
+    /// The requesters to wake when the current action ends.
     pub waiting: WaitQueue,
-    /// It is left alone for a while, though its endpoint may answer others.
+    /// A backoff of this key only; the endpoint may respond to others.
     pub pause: Option<Pause>,
-    /// How many times in a row it was answered, and yet there is no session.
+    /// Consecutive attempts that the server answered without a session.
     pub failures: u32,
 }
 
-/// How a session is.
+/// The state of a session.
 pub(super) enum Phase<S> {
-    /// There is none.
+    /// No session.
     Idle,
-    /// A login is under way.
+    /// A login is running.
     Opening,
-    /// It can be used.
+    /// The session can be used.
     Open(Open<S>),
-    /// A check is under way.
+    /// A check is running.
     Checking(Open<S>),
-    /// A logout is under way.
+    /// A logout is running.
     Closing,
 }
 
-/// A session that is open.
+/// An open session.
 pub(super) struct Open<S> {
     pub id: u64,
     pub session: Arc<S>,
     pub since: Instant,
-    /// When it was last seen in use.
+    /// When it was last used.
     pub last_used: Instant,
-    /// How many hold it.
+    /// The number of guards that hold it.
     pub held: usize,
 }
 
-/// Something is not tried until then, for this reason.
+/// A backoff and its cause.
 #[derive(Clone, Debug)]
 pub(super) struct Pause {
     pub error: LoginError,
@@ -66,7 +66,7 @@ impl<S> Entry<S> {
         }
     }
 
-    /// The session, if there is one that is not being closed.
+    /// Returns the session, unless it is being closed.
     pub fn open_mut(&mut self) -> Option<&mut Open<S>> {
         match &mut self.phase {
             Phase::Open(open) | Phase::Checking(open) => Some(open),
@@ -74,7 +74,7 @@ impl<S> Entry<S> {
         }
     }
 
-    /// Whether something is being done that its end will tell of.
+    /// Returns whether an action is running.
     pub fn is_busy(&self) -> bool {
         matches!(
             self.phase,
@@ -82,7 +82,7 @@ impl<S> Entry<S> {
         )
     }
 
-    /// Nothing is to be remembered of it.
+    /// Returns whether the entry can be removed.
     pub fn is_unused(&self, now: Instant) -> bool {
         matches!(self.phase, Phase::Idle)
             && self.requesters.is_empty()

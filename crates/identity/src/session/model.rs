@@ -1,4 +1,4 @@
-//! Random asks, ends, failures and times, against a model of the other side.
+//! Random requests, results, failures and times, against a model of the server.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(super) fn error(reason: Reason) -> LoginError {
     }
 }
 
-/// Two endpoints, two accounts, and on the first endpoint two sorts of trust; a tenant at both.
+/// Two endpoints, two accounts, two trust settings at the first endpoint, and a tenant at both.
 fn some_key(at: usize) -> (Key, Credential) {
     let of_tenant = |(key, credential)| {
         let space = Some("t1".into());
@@ -67,7 +67,7 @@ fn some_key(at: usize) -> (Key, Credential) {
         6 => of_tenant(key("vc2", Trust::Verified, "d")),
         0 => key("vc1", Trust::Verified, "a"),
         1 => key("vc1", Trust::Verified, "b"),
-        2 => key("vc1", Trust::Anybody, "a"),
+        2 => key("vc1", Trust::AnyCertificate, "a"),
         3 => key("vc2", Trust::Verified, "a"),
         _ => key("vc2", Trust::Verified, "c"),
     }
@@ -79,13 +79,13 @@ enum Op {
         requester: usize,
         key: usize,
     },
-    /// Whoever is to be woken asks again.
+    /// The next requester to wake asks again.
     Woken,
     Release(usize),
     Drop(usize),
-    /// The other side forgets a session that somebody holds, who finds out.
+    /// The server loses a session, and a holder reports it.
     Dead(usize),
-    /// The other side forgets a session, and nobody knows.
+    /// The server loses a session without a report.
     Forget(usize),
     Suspect(usize),
     Trust(usize),
@@ -118,18 +118,18 @@ struct Hold {
     session: Arc<u64>,
 }
 
-/// The other side, those who ask, and what they were told.
+/// The server, the requesters, and their last answers.
 struct World {
     state: PoolState<u64>,
     now: Instant,
     begun: Vec<Action<u64>>,
-    /// Sessions that the other side knows, and whose they are.
+    /// The server's sessions and their keys.
     open: BTreeMap<u64, Key>,
     next: u64,
     held: Vec<Hold>,
     wants: BTreeMap<usize, usize>,
     told_to_wait: BTreeSet<usize>,
-    /// Who was told that there is none, and may be woken before they ask again.
+    /// Requesters with a failed request, which may be woken before they retry.
     told_to_hope: BTreeSet<usize>,
     refused: HashMap<(Endpoint, Fingerprint), Instant>,
     logins: usize,
@@ -266,7 +266,7 @@ impl World {
         }
     }
 
-    /// What the table wants done is allowed, or it is a mistake.
+    /// Checks that the actions of the state machine are allowed.
     fn begin(&mut self) {
         for action in self.state.take_actions() {
             match &action {
@@ -343,7 +343,7 @@ impl World {
         }
     }
 
-    /// What holds at any time.
+    /// Checks the invariants.
     fn check(&self) {
         assert_eq!(self.state.stuck_awaiting_recovery(), 0, "they hope in vain");
         let mut busy: HashSet<&Key> = HashSet::new();
@@ -386,7 +386,7 @@ impl World {
         }
     }
 
-    /// Everything ends well from now on: then nobody waits.
+    /// Lets everything succeed, and checks that no requester is left waiting.
     fn calm(&mut self) {
         for _ in 0..10_000 {
             if let Some(at) = self.state.wake(self.now) {
@@ -416,7 +416,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn r1_whatever_happens_nobody_waits_for_ever_and_nothing_stays_open_that_nobody_uses(ops in ops(), max_per_endpoint in 1..4usize, check_after in prop::sample::select(vec![0, 60])) {
+    fn r1_no_requester_waits_for_ever_and_no_unused_session_stays_open(ops in ops(), max_per_endpoint in 1..4usize, check_after in prop::sample::select(vec![0, 60])) {
         let mut world = World::new(max_per_endpoint, check_after);
         for op in &ops {
             world.apply(op);
@@ -434,7 +434,7 @@ proptest! {
     }
 
     #[test]
-    fn r1_whatever_happened_closing_leaves_nothing_open(ops in ops(), max_per_endpoint in 1..4usize, check_after in prop::sample::select(vec![0, 60])) {
+    fn r1_close_leaves_no_session_open(ops in ops(), max_per_endpoint in 1..4usize, check_after in prop::sample::select(vec![0, 60])) {
         let mut world = World::new(max_per_endpoint, check_after);
         for op in &ops {
             world.apply(op);

@@ -1,5 +1,5 @@
-//! Pure: who uses what, what is to be done next, and who is to be woken. It does nothing and
-//! asks no clock; what it wants done is done by others, who tell it what became of that.
+//! The state machine of the pool, without I/O and without a clock. The caller runs the actions
+//! that it returns and reports their results.
 
 mod attempt;
 mod expiry;
@@ -22,7 +22,7 @@ use crate::credential::{Credential, Fingerprint, Source};
 use crate::endpoint::{Endpoint, Trust};
 use crate::reason::Reason;
 
-/// Everything that is known.
+/// The state of all sessions.
 pub(super) struct PoolState<S> {
     settings: Settings,
     closed: bool,
@@ -31,18 +31,18 @@ pub(super) struct PoolState<S> {
     routes: HashMap<Route, EndpointHealth>,
     limits: ConcurrencyLimits,
     refused: HashMap<Account, Pause>,
-    /// Until when contents of a source count that were refused.
+    /// The expiry of each refusal of a source's contents.
     refusals: HashMap<RefusalSource, Vec<Instant>>,
-    /// What may be forgotten, and when.
+    /// Scheduled clean-ups.
     expiries: BTreeMap<(Instant, u64), Expiry>,
-    /// Who is to be woken, and when.
+    /// Scheduled wakeups.
     wakeups: BTreeMap<(Instant, u64), Arc<str>>,
     actions: Vec<Action<S>>,
     last_ticket: u64,
     counts: Counts,
 }
 
-/// Something to be done.
+/// An action for the caller to run.
 pub(super) enum Action<S> {
     LogIn {
         attempt: Attempt,
@@ -58,17 +58,17 @@ pub(super) enum Action<S> {
     },
 }
 
-/// A login or a check that is under way.
+/// A running login or check.
 #[derive(Debug)]
 pub(super) struct Attempt {
     key: Arc<Key>,
     since: Instant,
-    /// It finds out for all whether the endpoint answers.
+    /// Set if the attempt probes the endpoint for all requesters.
     probe: Option<Probe>,
     seat: Seat,
 }
 
-/// What whoever asks is told.
+/// The result of a request for a session.
 pub(super) enum Answer<S> {
     Use {
         key: Arc<Key>,
@@ -82,43 +82,42 @@ pub(super) enum Answer<S> {
     },
 }
 
-/// A way to an endpoint.
+/// An endpoint and the certificates that are accepted there.
 type Route = (Endpoint, Trust);
 
-/// What a login is counted against at the other side. Whom we believe there is no part of it:
-/// whoever asks chooses that, and is not to lock an account by choosing anew. Nor is where it
-/// is from: the same content in ten places is one account.
+/// The account that the server counts a failed login against. Neither trust nor source are part
+/// of it: a requester must not be able to lock an account by varying them.
 type Account = (Option<Arc<str>>, Endpoint, Fingerprint);
 
-/// Whose contents are refused somewhere.
+/// A source of refused contents.
 type RefusalSource = (Option<Arc<str>>, Source, Endpoint);
 
-/// How many contents of a source may be refused before the next has to wait: an account is
-/// locked after a handful.
+/// How many contents of one source may be refused within the backoff. Servers lock an account
+/// after a handful of failures.
 const MAX_REFUSALS: usize = 3;
 
 struct Requester {
     key: Arc<Key>,
-    /// Where they wait, and under which number.
+    /// What the requester waits for, and its ticket.
     waiting_at: Option<(WaitPoint, u64)>,
-    /// They are to be woken, in this order.
+    /// Its scheduled wakeup.
     wake: Option<(Instant, u64)>,
-    /// They were woken for this seat, and had this number.
+    /// The seat that is reserved for it, and its ticket.
     reserved: Option<(Seat, u64)>,
-    /// They were woken because this session was found to be one: they need not check it.
+    /// The session that was checked for it and needs no further check.
     checked_session: Option<u64>,
 }
 
-/// What is waited for.
+/// The event that a requester waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitPoint {
-    /// What is being done with the session.
+    /// The end of the session's current action.
     Entry,
-    /// Whether the endpoint answers.
+    /// The end of the endpoint's probe.
     Probe,
-    /// That the endpoint answers again, by those who were told that it does not.
+    /// The recovery of the endpoint.
     Recovery,
-    /// That somebody goes.
+    /// A free seat.
     Seat(SeatKind),
 }
 
@@ -180,7 +179,7 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// Somebody asks.
+    /// Requests a session.
     pub fn acquire(
         &mut self,
         requester: &Arc<str>,
@@ -216,7 +215,7 @@ impl<S> PoolState<S> {
         answer
     }
 
-    /// Somebody uses none any more.
+    /// Removes a requester.
     pub fn release(&mut self, requester: &str, now: Instant) {
         self.expire(now);
         let reservation = self.take_reservation(requester);
@@ -228,7 +227,7 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// Somebody who held a session does not any more.
+    /// Returns a held session.
     pub fn release_session(&mut self, key: &Arc<Key>, id: u64, now: Instant) {
         let lifetime = self.settings.lifetime;
         let mut old = false;
@@ -245,7 +244,7 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// Opens none any more, and closes what nobody holds.
+    /// Refuses further requests and closes all sessions that are not held.
     pub fn close(&mut self, now: Instant) {
         self.closed = true;
         let keys: Vec<_> = self.entries.keys().cloned().collect();
@@ -254,7 +253,7 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// Closes what is held too.
+    /// Closes the held sessions as well.
     pub fn close_held(&mut self, now: Instant) {
         for entry in self.entries.values_mut() {
             if let Some(open) = entry.open_mut() {
@@ -264,12 +263,12 @@ impl<S> PoolState<S> {
         self.close(now);
     }
 
-    /// What is to be done from now.
+    /// Takes the actions to run now.
     pub fn take_actions(&mut self) -> Vec<Action<S>> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Who is to ask again, the next of them.
+    /// Returns the next requester that is due to be woken.
     pub fn wake(&mut self, now: Instant) -> Option<Arc<str>> {
         self.next_wake().filter(|at| *at <= now)?;
         let (_, requester) = self.wakeups.pop_first()?;
@@ -279,7 +278,7 @@ impl<S> PoolState<S> {
         Some(requester)
     }
 
-    /// When that is.
+    /// Returns when the next requester is due.
     pub fn next_wake(&self) -> Option<Instant> {
         let ((at, _), _) = self.wakeups.first_key_value()?;
         Some(*at)
@@ -289,13 +288,13 @@ impl<S> PoolState<S> {
         self.closed
     }
 
-    /// Whether nothing is open, and nothing being opened or closed.
+    /// Returns whether no session is open, being opened or being closed.
     pub fn is_idle(&self) -> bool {
         let mut entries = self.entries.values();
         entries.all(|entry| matches!(entry.phase, Phase::Idle))
     }
 
-    /// What to tell whoever asks, or what they are to wait for.
+    /// Returns the answer to a requester, or what it has to wait for.
     fn answer(
         &mut self,
         requester: &Arc<str>,
@@ -332,8 +331,8 @@ impl<S> PoolState<S> {
             let Some(before) = &health.pause else {
                 return Err(WaitPoint::Probe);
             };
-            // It did not answer before: whoever finds out whether it does now is not waited
-            // for by everybody.
+            // The endpoint was down before: do not make all requesters wait for the probe's
+            // timeout.
             let (error, until) = (before.error.clone(), now + self.settings.request_timeout);
             return Ok(self.fail_until_recovery(
                 requester,
@@ -363,7 +362,7 @@ impl<S> PoolState<S> {
         Err(WaitPoint::Entry)
     }
 
-    /// Whether the session may be used without a check.
+    /// Returns whether the session may be used without a check.
     fn is_usable(&self, requester: &Arc<str>, key: &Arc<Key>, now: Instant) -> bool {
         let check_after = self.settings.check_after;
         let checked_session = self
@@ -378,7 +377,7 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// The session; it is held from now.
+    /// Holds the session and returns it.
     fn hold(
         &mut self,
         requester: &Arc<str>,
@@ -402,7 +401,7 @@ impl<S> PoolState<S> {
 
 #[cfg(test)]
 impl<S> PoolState<S> {
-    /// How much is remembered, by what it is.
+    /// Returns the numbers of remembered items.
     pub fn sizes(&self) -> [usize; 7] {
         [
             self.entries.len(),
@@ -421,7 +420,7 @@ impl<S> PoolState<S> {
         entries.chain(routes).sum::<usize>() + self.limits.waiting()
     }
 
-    /// How many hope for an endpoint that answers: nobody is to.
+    /// Returns how many requesters await the recovery of a healthy endpoint, which must be none.
     pub fn stuck_awaiting_recovery(&self) -> usize {
         let routes = self.routes.values().filter(|health| health.reachable);
         routes.map(|health| health.awaiting_recovery.len()).sum()

@@ -1,4 +1,4 @@
-//! Sessions with a connector and a clock, both of which do as they are told.
+//! Tests of the pool with a fake connector and a paused clock.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::model::{credential, error, key, settings};
 use super::*;
 
-/// The other sides: what a host or a password does says its name.
+/// Fake servers. Host and password name the behaviour.
 #[derive(Clone, Default)]
 struct Fake(Arc<Side>);
 
@@ -41,7 +41,7 @@ impl Fake {
     }
 }
 
-/// Counts down also if whoever tried gave up.
+/// Decrements the counter also if the attempt was cancelled.
 struct Trying<'a>(&'a AtomicUsize);
 
 impl Drop for Trying<'_> {
@@ -136,7 +136,7 @@ fn name(at: usize) -> Arc<str> {
     format!("asker-{at}").into()
 }
 
-/// Time passes, and what is due happens. The clock is the test's.
+/// Advances the paused clock.
 async fn pass(long: Duration) {
     sleep(long).await;
 }
@@ -154,8 +154,8 @@ impl Test {
         self.sessions.get(&name(requester), key, &credential)
     }
 
-    /// Asks until there is an answer that is not to wait. Others that are woken meanwhile are
-    /// put back by asking no more: they are not of this test.
+    /// Requests a session until the answer is not `Wait`. Wakeups of other requesters are
+    /// dropped.
     async fn wait(
         &mut self,
         requester: usize,
@@ -201,7 +201,7 @@ fn fails(got: Result<HeldSession<Fake>, Unavailable>) -> (Reason, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_fifty_who_ask_at_once_make_one_login_and_all_are_woken() {
+async fn c6_fifty_concurrent_requesters_share_one_login() {
     let mut test = test();
     for at in 0..50 {
         waits(test.acquire(at, "vc", "a"));
@@ -219,7 +219,7 @@ async fn c6_fifty_who_ask_at_once_make_one_login_and_all_are_woken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_however_many_held_a_session_that_died_there_is_one_new_login() {
+async fn c6_lost_session_with_many_holders_causes_one_login() {
     let mut test = test();
     drop(test.wait(0, "vc", "a").await.unwrap());
     pass(SECOND).await;
@@ -244,7 +244,7 @@ async fn c6_however_many_held_a_session_that_died_there_is_one_new_login() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_a_server_that_forgets_every_session_is_not_flooded() {
+async fn c6_server_that_loses_all_sessions_is_not_flooded() {
     let mut test = test();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(20) {
@@ -263,7 +263,7 @@ async fn c6_a_server_that_forgets_every_session_is_not_flooded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r1_twenty_rotations_leave_one_session_and_never_more_than_two() {
+async fn r1_twenty_rotations_leave_one_session() {
     let mut test = test();
     for rotation in 0..20 {
         for at in 0..5 {
@@ -281,7 +281,7 @@ async fn r1_twenty_rotations_leave_one_session_and_never_more_than_two() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x4_a_password_that_is_wrong_is_tried_rarely_and_a_changed_one_at_once() {
+async fn x4_wrong_password_backs_off_and_changed_one_is_tried_at_once() {
     let mut test = test();
     assert_eq!(
         test.wait(0, "vc", "wrong").await.err(),
@@ -302,7 +302,7 @@ async fn x4_a_password_that_is_wrong_is_tried_rarely_and_a_changed_one_at_once()
 }
 
 #[tokio::test(start_paused = true)]
-async fn x4_whoever_chooses_whom_to_believe_anew_does_not_log_in_anew() {
+async fn x4_changed_trust_does_not_retry_a_refused_password() {
     let mut test = test();
     assert_eq!(
         test.wait(0, "vc", "wrong").await.err(),
@@ -317,7 +317,7 @@ async fn x4_whoever_chooses_whom_to_believe_anew_does_not_log_in_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_an_endpoint_that_hangs_keeps_nobody_else_and_is_tried_by_one_at_a_time() {
+async fn c6_hanging_endpoint_delays_no_other_and_has_one_probe() {
     let mut test = test();
     let began = Instant::now();
     for at in 0..100 {
@@ -338,20 +338,20 @@ async fn c6_an_endpoint_that_hangs_keeps_nobody_else_and_is_tried_by_one_at_a_ti
         }
         while test.wakeups.next().now_or_never().is_some() {}
     }
-    // Pauses of 1, 2, 4, 8, 16 and then 30 seconds, after 10 seconds of patience each.
+    // Backoff of 1, 2, 4, 8, 16 and then 30 seconds, after a timeout of 10 seconds each.
     let tries = test.fake.logins("hangs");
     assert!((15..=20).contains(&tries), "{tries}");
     assert_eq!(test.fake.0.most_trying.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_that_is_never_answered_does_not_keep_others_from_an_endpoint() {
+async fn hanging_account_does_not_block_its_endpoint() {
     let mut test = test();
     let told = test.wait(0, "vc", "hangs").await.err().unwrap();
     assert_eq!(told.message, "it did not answer within 10s");
     let after = SECOND + Duration::from_millis(50);
     assert_eq!(fails(test.acquire(1, "vc", "a")).1, after);
-    // Whoever is never answered always comes first, but is not let find out twice in a row.
+    // The account without responses always asks first, but does not probe twice in a row.
     for round in 0..20 {
         drop(test.acquire(0, "vc", "hangs"));
         pass(SECOND).await;
@@ -365,7 +365,7 @@ async fn an_account_that_is_never_answered_does_not_keep_others_from_an_endpoint
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_certificate_that_is_not_believed_is_not_tried_at_once_again() {
+async fn untrusted_certificate_backs_off() {
     let mut test = test();
     let told = test.wait(0, "untrusted", "a").await.err();
     assert_eq!(told, Some(error(Reason::CertificateNotTrusted)));
@@ -378,7 +378,7 @@ async fn a_certificate_that_is_not_believed_is_not_tried_at_once_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_than_allowed_use_an_endpoint_and_everybody_has_their_turn() {
+async fn endpoint_users_are_limited_and_served_in_order() {
     let mut test = test();
     drop(test.wait(0, "vc", "a").await.unwrap());
     let mut held: Vec<_> = (0..3)
@@ -387,7 +387,7 @@ async fn no_more_than_allowed_use_an_endpoint_and_everybody_has_their_turn() {
     for at in 3..20 {
         waits(test.acquire(at, "vc", "a"));
     }
-    // Two of those who wait go, also one who was called.
+    // Two waiting requesters are released, one of them with a reserved seat.
     test.sessions.release(&name(3));
     for at in 4..20 {
         drop(held.pop().unwrap());
@@ -399,7 +399,7 @@ async fn no_more_than_allowed_use_an_endpoint_and_everybody_has_their_turn() {
             test.woken(at).await;
             held.push(test.acquire(at, "vc", "a").ok().unwrap());
         } else {
-            // The seat is kept for who was called.
+            // The seat is reserved for the woken requester.
             waits(test.acquire(8, "vc", "a"));
         }
     }
@@ -407,7 +407,7 @@ async fn no_more_than_allowed_use_an_endpoint_and_everybody_has_their_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_a_session_that_was_idle_is_checked_once_and_opened_anew_if_it_is_over() {
+async fn c6_idle_session_is_checked_once_and_reopened_if_lost() {
     let mut test = test();
     drop(test.wait(0, "vc", "a").await.unwrap());
     for (forgotten, logins, checks) in [(false, 1, 1), (true, 2, 2)] {
@@ -430,7 +430,7 @@ async fn c6_a_session_that_was_idle_is_checked_once_and_opened_anew_if_it_is_ove
 }
 
 #[tokio::test(start_paused = true)]
-async fn x7_a_session_that_is_too_old_is_closed_before_the_next_is_opened() {
+async fn x7_expired_session_is_closed_before_the_next_login() {
     let mut test = test();
     drop(test.wait(0, "vc", "a").await.unwrap());
     for _ in 0..11 {
@@ -446,7 +446,7 @@ async fn x7_a_session_that_is_too_old_is_closed_before_the_next_is_opened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_held_is_not_closed_however_many_leave_it() {
+async fn held_session_is_not_closed_on_release() {
     let mut test = test();
     let held = test.wait(0, "vc", "a").await.unwrap();
     test.sessions.release(&name(0));
@@ -458,7 +458,7 @@ async fn a_session_that_is_held_is_not_closed_however_many_leave_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_that_ends_after_everybody_left_is_undone() {
+async fn login_without_requesters_is_logged_out() {
     let test = test();
     waits(test.acquire(0, "slow", "a"));
     test.sessions.release(&name(0));
@@ -467,7 +467,7 @@ async fn a_login_that_ends_after_everybody_left_is_undone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn others_are_woken_though_whoever_began_the_login_left() {
+async fn requesters_are_woken_after_the_first_is_released() {
     let mut test = test();
     waits(test.acquire(0, "slow", "a"));
     waits(test.acquire(1, "slow", "a"));
@@ -477,7 +477,7 @@ async fn others_are_woken_though_whoever_began_the_login_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connector_that_panics_leaves_nobody_waiting() {
+async fn connector_panic_fails_the_request() {
     let mut test = test();
     let told = test.wait(0, "panics", "a").await.err().unwrap();
     assert_eq!(told.message, "what it answers cannot be dealt with");
@@ -486,7 +486,7 @@ async fn a_connector_that_panics_leaves_nobody_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_was_not_answered_makes_nobody_else_find_out_the_same_way() {
+async fn unresponsive_endpoint_is_probed_once() {
     let mut test = test();
     let held = test.wait(0, "vc", "a").await.unwrap();
     drop(test.wait(1, "vc", "b").await.unwrap());
@@ -500,7 +500,7 @@ async fn whoever_was_not_answered_makes_nobody_else_find_out_the_same_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o04_nothing_is_shared_between_spaces_sources_or_contents() {
+async fn o04_sessions_are_not_shared_between_spaces_sources_or_contents() {
     let mut test = test();
     let (base, _) = key("vc", Trust::Verified, "a");
     let identity = |uid: &str| Source::Identity {
@@ -537,7 +537,7 @@ async fn o04_nothing_is_shared_between_spaces_sources_or_contents() {
             },
             "a",
         ),
-        (key("vc", Trust::Anybody, "a").0, "a"),
+        (key("vc", Trust::AnyCertificate, "a").0, "a"),
         (key("vc:444", Trust::Verified, "a").0, "a"),
         (key("vc", Trust::Verified, "b").0, "b"),
     ];
@@ -555,7 +555,7 @@ async fn o04_nothing_is_shared_between_spaces_sources_or_contents() {
         }
     }
     assert_eq!((test.fake.logins("vc"), test.fake.open()), (8, 8));
-    // A password that is wrong is not served what a right one opened.
+    // A wrong password does not get the session of the right one.
     assert_eq!(
         test.wait(9, "vc", "wrong").await.err(),
         Some(error(Reason::InvalidCredentials))
@@ -563,7 +563,7 @@ async fn o04_nothing_is_shared_between_spaces_sources_or_contents() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r1_closing_ends_in_time_and_leaves_no_session_whatever_the_other_sides_do() {
+async fn r1_close_ends_in_time_with_unresponsive_servers() {
     let mut test = test();
     for at in 0..5 {
         drop(test.wait(at, "vc", &format!("p{at}")).await.unwrap());
@@ -579,7 +579,7 @@ async fn r1_closing_ends_in_time_and_leaves_no_session_whatever_the_other_sides_
         "{:?}",
         began.elapsed()
     );
-    // Only the one that cannot be closed is left.
+    // Only the session that cannot be closed is left.
     let left: Vec<_> = test.fake.0.open.lock().unwrap().values().cloned().collect();
     assert_eq!(left, ["no-logout"]);
     assert_eq!(test.fake.0.trying.load(Ordering::SeqCst), 0);
@@ -590,7 +590,7 @@ async fn r1_closing_ends_in_time_and_leaves_no_session_whatever_the_other_sides_
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_waits_for_whoever_still_works() {
+async fn close_waits_for_held_sessions() {
     let mut test = test();
     let held = test.wait(0, "vc", "a").await.unwrap();
     let sessions = Arc::clone(&test.sessions);
@@ -603,7 +603,7 @@ async fn closing_waits_for_whoever_still_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_figure_has_a_line() {
+async fn metrics_list_every_value() {
     let mut test = test();
     let held = test.wait(0, "vc", "a").await.unwrap();
     drop(test.wait(1, "vc", "wrong").await);
@@ -629,7 +629,7 @@ async fn every_figure_has_a_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_those_who_hope_for_an_endpoint_come_back_one_after_the_other() {
+async fn c6_retries_of_an_unreachable_endpoint_are_staggered() {
     let mut test = test();
     test.wait(0, "hangs", "a").await.err().unwrap();
     let step = Duration::from_millis(50);
@@ -637,9 +637,9 @@ async fn c6_those_who_hope_for_an_endpoint_come_back_one_after_the_other() {
     for at in 1..=100 {
         assert_eq!(told(&test, at), SECOND + step * at as u32);
     }
-    // Whoever asks again keeps their place.
+    // A requester that asks again keeps its place.
     assert_eq!(told(&test, 7), SECOND + step * 7);
-    // The first finds out; those who come meanwhile do not wait for that, nor all at once.
+    // The first one probes; the others neither wait for it nor retry at once.
     pass(SECOND).await;
     waits(test.acquire(0, "hangs", "a"));
     let request_timeout = settings().request_timeout;
@@ -656,7 +656,7 @@ async fn c6_those_who_hope_for_an_endpoint_come_back_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_those_who_hope_are_woken_in_order_when_the_endpoint_answers() {
+async fn c6_requesters_are_woken_in_order_on_recovery() {
     let mut test = test();
     test.wait(0, "vc", "hangs").await.err().unwrap();
     for at in 1..=20 {
@@ -664,7 +664,7 @@ async fn c6_those_who_hope_are_woken_in_order_when_the_endpoint_answers() {
     }
     pass(SECOND).await;
     waits(test.acquire(1, "vc", "a"));
-    // Whoever was not let in hopes too, and came first.
+    // The requester that failed awaits recovery too, and came first.
     for at in [0].into_iter().chain(2..=20).chain([1]) {
         let woken = timeout(SECOND, test.wakeups.next()).await.unwrap();
         assert_eq!(woken, Some(name(at)));
@@ -673,7 +673,7 @@ async fn c6_those_who_hope_are_woken_in_order_when_the_endpoint_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_a_crowd_learns_one_after_the_other_that_nobody_answers() {
+async fn c6_wakeups_after_a_failed_probe_are_staggered() {
     let mut test = test();
     for at in 0..30 {
         waits(test.acquire(at, "hangs", "a"));
@@ -687,14 +687,14 @@ async fn c6_a_crowd_learns_one_after_the_other_that_nobody_answers() {
         assert_eq!(woken, Some(name(at)));
         waited.push(now.elapsed().as_millis());
     }
-    // A few are no crowd.
+    // A few are woken at once.
     let expected = (0..30_u128).map(|number| number.saturating_sub(8) * 50);
     assert_eq!(waited, expected.collect::<Vec<_>>());
     assert_eq!(test.fake.logins("hangs"), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_was_checked_is_used_by_whoever_the_check_woke() {
+async fn checked_session_is_used_without_another_check() {
     let mut test = test_with(|settings| settings.check_after = Duration::ZERO);
     for round in 1..4 {
         for at in 0..10 {
@@ -706,7 +706,7 @@ async fn a_session_that_was_checked_is_used_by_whoever_the_check_woke() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x4_one_content_in_ten_secrets_of_a_space_is_tried_once() {
+async fn x4_same_password_in_ten_secrets_is_tried_once() {
     let mut test = test();
     for at in 0..10 {
         let (mut key, credential) = key("vc", Trust::Verified, "wrong");
@@ -723,7 +723,7 @@ async fn x4_one_content_in_ten_secrets_of_a_space_is_tried_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x4_of_a_secret_that_is_guessed_with_three_contents_are_tried_in_a_while() {
+async fn x4_three_contents_of_a_secret_are_tried_per_backoff() {
     let mut test = test();
     for at in 0..1800 {
         pass(SECOND / 10).await;
@@ -741,7 +741,7 @@ async fn x4_of_a_secret_that_is_guessed_with_three_contents_are_tried_in_a_while
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_that_is_answered_and_not_let_in_keeps_nobody_else_from_an_endpoint() {
+async fn failing_account_does_not_block_its_endpoint() {
     let mut test = test();
     let began = Instant::now();
     let (mut tries, mut others) = (0, 0);
@@ -753,7 +753,7 @@ async fn an_account_that_is_answered_and_not_let_in_keeps_nobody_else_from_an_en
                 pass(fails(other).1).await;
             }
         }
-        // Nobody else is told what this one was told.
+        // Other accounts are not affected.
         others += 1;
         waits(test.acquire(1, "busy", &format!("{others}")));
         test.sessions.release(&name(1));
@@ -770,7 +770,7 @@ fn secret(namespace: &str, at: usize) -> Source {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_forty_endpoints_of_one_owner_do_not_have_all_who_work() {
+async fn c6_owner_of_forty_endpoints_is_limited() {
     for space in [None, Some("t1")] {
         let mut test = test_with(|settings| settings.max_per_endpoint = 8);
         let mut held = Vec::new();
@@ -789,7 +789,7 @@ async fn c6_forty_endpoints_of_one_owner_do_not_have_all_who_work() {
         for at in 100..104 {
             held.push(test.wait(at, "vc", "a").await.unwrap());
         }
-        // Whoever goes makes room for the next.
+        // A released seat goes to the next requester.
         drop(held);
         for _ in 0..8 {
             timeout(SECOND, test.wakeups.next()).await.unwrap().unwrap();
@@ -798,7 +798,7 @@ async fn c6_forty_endpoints_of_one_owner_do_not_have_all_who_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_endpoints_that_did_not_answer_have_four_of_those_who_work_until_they_do() {
+async fn c6_suspect_endpoints_share_four_seats() {
     let mut test = test_with(|settings| settings.max_per_endpoint = 8);
     for at in 0..20 {
         let host = format!("evil{at}");
@@ -813,7 +813,7 @@ async fn c6_endpoints_that_did_not_answer_have_four_of_those_who_work_until_they
         held.extend(test.acquire(at, &host, "a"));
     }
     assert_eq!(held.len(), 4);
-    // Those that answer are as any other.
+    // Endpoints that respond are not limited any more.
     for one in &held {
         one.mark_responsive();
     }
@@ -825,7 +825,7 @@ async fn c6_endpoints_that_did_not_answer_have_four_of_those_who_work_until_they
 }
 
 #[tokio::test(start_paused = true)]
-async fn logins_that_take_long_leave_half_of_an_endpoint_to_those_who_work() {
+async fn slow_logins_leave_half_of_the_seats() {
     let mut test = test_with(|settings| settings.max_per_endpoint = 8);
     drop(test.wait(0, "slow", "a").await.unwrap());
     for at in 1..=8 {

@@ -1,9 +1,9 @@
-//! Who waits, in the order they came.
+//! Requesters in order of arrival.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Who waits for the same, by the number that each was given when they came.
+/// Requesters that wait for the same event, by ticket.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue(BTreeMap<u64, Arc<str>>);
 
@@ -16,27 +16,27 @@ impl WaitQueue {
         self.0.remove(&ticket);
     }
 
-    /// Who came first; they wait no more.
+    /// Removes and returns the first requester.
     pub fn pop(&mut self) -> Option<(u64, Arc<str>)> {
         self.0.pop_first()
     }
 
-    /// Everybody, in order; nobody waits any more.
+    /// Removes and returns all requesters in order.
     pub fn drain(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.0).into_values().collect()
     }
 
-    /// Who waits.
+    /// Returns all requesters.
     pub fn requesters(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.values()
     }
 
-    /// The number of who came first.
+    /// Returns the ticket of the first requester.
     pub fn first_ticket(&self) -> Option<u64> {
         self.0.first_key_value().map(|(ticket, _)| *ticket)
     }
 
-    /// How many came before a number, as far as it matters.
+    /// Returns how many requesters precede a ticket, counting up to `max`.
     pub fn count_ahead(&self, ticket: u64, max: usize) -> usize {
         self.0.range(..ticket).take(max).count()
     }

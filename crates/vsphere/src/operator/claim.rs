@@ -1,6 +1,6 @@
 //! Claims on Secrets: owner reference and finalizer.
 
-use insula_identity::claim::{Claimant, Owner, Verdict};
+use insula_identity::claim::{ClaimChange, Claimant, Owner};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
@@ -61,13 +61,13 @@ pub(super) async fn claim(
     }
     let terminating = secret.metadata.deletion_timestamp.is_some();
     match claimant.claim(secret.owner_references(), secret.finalizers()) {
-        Verdict::Right => {}
-        Verdict::Taken(owner) => return Ok(ClaimOutcome::ClaimedByOther(owner)),
+        ClaimChange::Unchanged => {}
+        ClaimChange::Taken(owner) => return Ok(ClaimOutcome::ClaimedByOther(owner)),
         // The API server accepts no new finalizer on a terminating object.
-        Verdict::Write { .. } if terminating && !has_finalizer(&secret, claimant.finalizer) => {
+        ClaimChange::Write { .. } if terminating && !has_finalizer(&secret, claimant.finalizer) => {
             return Ok(ClaimOutcome::Terminating);
         }
-        Verdict::Write { owners, finalizers } => {
+        ClaimChange::Write { owners, finalizers } => {
             write_owners(secrets, &secret, &owners, &finalizers).await?;
         }
     }
@@ -85,8 +85,8 @@ pub(super) async fn release(
     let Some(secret) = get_named(secrets, name).await? else {
         return Ok(());
     };
-    let verdict = claimant.release(secret.owner_references(), secret.finalizers());
-    let Verdict::Write { owners, finalizers } = verdict else {
+    let change = claimant.release(secret.owner_references(), secret.finalizers());
+    let ClaimChange::Write { owners, finalizers } = change else {
         return Ok(());
     };
     let terminating = secret.metadata.deletion_timestamp.is_some();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use insula_identity::credential::Source;
 use insula_identity::decide::Refusal;
 use insula_identity::session::Unavailable;
-use insula_operator::event::Told;
+use insula_operator::event::NewEvent;
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
@@ -260,7 +260,7 @@ impl Reconciliation<'_> {
             return Ok(());
         }
         info!(key = %self.key, reason = why, "vCenter condition changed");
-        let note = Told {
+        let note = NewEvent {
             warning: !is,
             reason: why,
             note: message.to_owned(),

@@ -1,7 +1,7 @@
 //! Conditions of objects.
 
 use insula_identity::reason::Reason;
-use insula_operator::condition::{self, Said};
+use insula_operator::condition::{self, NewCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
@@ -65,9 +65,9 @@ impl ConditionWriter<'_> {
     }
 
     fn set(&mut self, kind: &str, is: bool, reason: &str, message: String) {
-        let said = Said {
+        let said = NewCondition {
             kind,
-            is,
+            status: is,
             reason,
             message,
             generation: self.generation,

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use insula_identity::credential::Hidden;
-use insula_identity::endpoint::Bound;
+use insula_identity::endpoint::AllowedEndpoints;
 use insula_identity::session::Sessions;
-use insula_operator::depends::Depends;
-use insula_operator::event::Ration;
+use insula_operator::dependencies::DependencyIndex;
+use insula_operator::event::EventRateLimit;
 use insula_operator::spaces;
 use kube::Client;
 use tokio::sync::watch;
@@ -27,7 +27,7 @@ pub struct StaticCredentials {
     /// The values by key, as in a Secret.
     pub data: BTreeMap<String, Hidden>,
     /// The servers that they may be sent to.
-    pub bound: Bound,
+    pub bound: AllowedEndpoints,
 }
 
 /// An object that a reconciliation used; its changes trigger a new reconciliation.
@@ -103,7 +103,7 @@ pub(super) struct Context {
     /// The namespace with the Secrets of identities, in every space.
     pub operator_namespace: String,
     pub sessions: Arc<Sessions<VCenters>>,
-    pub depends: Depends<Dependency>,
+    pub depends: DependencyIndex<Dependency>,
     /// When each session was last checked for a cluster.
     pub liveness: SessionLiveness,
     /// The identities that each object was last found to use.
@@ -120,7 +120,7 @@ pub(super) struct Context {
     pub intervals: Intervals,
     /// The name of this instance of the operator.
     pub instance: String,
-    pub event_ration: Ration,
+    pub event_rate_limit: EventRateLimit,
     /// Objects to reconcile again.
     pub requeue: Arc<Requeue>,
 }
@@ -130,7 +130,7 @@ impl Context {
     pub fn client(&self, space: Option<&str>) -> Client {
         match space {
             None => self.client.clone(),
-            Some(space) => spaces::within(&self.client, space),
+            Some(space) => spaces::client_for(&self.client, space),
         }
     }
 

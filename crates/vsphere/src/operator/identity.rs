@@ -5,8 +5,8 @@ mod users;
 
 use std::collections::BTreeSet;
 
-use insula_identity::users::told;
-use insula_operator::event::Told;
+use insula_identity::users::summarize;
+use insula_operator::event::NewEvent;
 use insula_operator::retry::Outcome;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
@@ -154,7 +154,7 @@ impl Reconciliation<'_> {
         let mut depends = BTreeSet::new();
         let users = users::of(self.context, self.key, identity, &mut depends).await?;
         if !users.is_empty() {
-            let message = format!("it is used by {}", told("", &users));
+            let message = format!("it is used by {}", summarize("", &users));
             let state = State::Deleting(Some(message));
             self.write_status(identity, &state, &users).await?;
             self.context.set_dependencies(self.key, depends);
@@ -198,7 +198,7 @@ impl Reconciliation<'_> {
                 (_, "") => format!("{} can be used", self.key.name),
                 (_, message) => message.to_owned(),
             };
-            let note_event = Told {
+            let note_event = NewEvent {
                 warning: now.status != "True",
                 reason: &now.reason,
                 note,

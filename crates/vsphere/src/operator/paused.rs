@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 
-use insula_operator::condition::{self, Said};
+use insula_operator::condition::{self, NewCondition};
 
 use crate::capi;
 use crate::names::PAUSED;
@@ -37,9 +37,9 @@ pub(super) fn set_condition(
     generation: Option<i64>,
     now: Timestamp,
 ) {
-    let said = Said {
+    let said = NewCondition {
         kind: CONDITION,
-        is: why.is_some(),
+        status: why.is_some(),
         reason: if why.is_some() { "Paused" } else { "NotPaused" },
         message: why.unwrap_or_default().to_owned(),
         generation,

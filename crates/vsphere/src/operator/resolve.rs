@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use insula_identity::claim::Claimant;
 use insula_identity::credential::{Credential, Hidden, Source};
-use insula_identity::decide::{self, Ground, Identity, Known, Need, Question, Refusal};
-use insula_identity::endpoint::{Bound, Endpoint, Trust};
+use insula_identity::decide::{self, CredentialReader, Identity, Known, Need, Question, Refusal};
+use insula_identity::endpoint::{AllowedEndpoints, Endpoint, Trust};
 use insula_identity::reason::Reason;
-use insula_identity::reference::{Reference, Wishes};
+use insula_identity::reference::{CredentialReferences, Reference};
 use insula_identity::session::{self, LoginError};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Resource, ResourceExt};
@@ -32,9 +32,9 @@ pub(crate) const SERVER: &str = "server";
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     /// For identities and the operator's static credentials that name no servers themselves.
-    pub default: Bound,
+    pub default: AllowedEndpoints,
     /// The upper bound for Secrets of namespaces.
-    pub namespace_secrets: Bound,
+    pub namespace_secrets: AllowedEndpoints,
 }
 
 /// The credential of an object, and the session that it is for.
@@ -95,17 +95,17 @@ pub(crate) fn cluster_question(
     namespace: &str,
     cluster: &VSphereCluster,
 ) -> Result<(Question, Trust), Refusal> {
-    let wishes = Wishes {
+    let references = CredentialReferences {
         own: parse_reference(cluster.spec.identity_ref.as_ref())?,
         operator: true,
-        ..Wishes::default()
+        ..CredentialReferences::default()
     };
     let endpoint = endpoint(&cluster.spec.server)?;
     let namespace = Some(namespace.to_owned());
     let question = question(
         bounds,
         namespace,
-        wishes,
+        references,
         endpoint,
         cluster_claimant(cluster),
     );
@@ -124,10 +124,10 @@ pub(crate) fn machine_question(
 ) -> Result<(Question, Trust), Refusal> {
     let parent_name = format!("VSphereCluster {namespace}/{}", cluster.name_any());
     let parent = parse_reference(cluster.spec.identity_ref.as_ref())?;
-    let wishes = Wishes {
+    let references = CredentialReferences {
         parent: parent.map(|reference| (parent_name, reference)),
         operator: true,
-        ..Wishes::default()
+        ..CredentialReferences::default()
     };
     let of_cluster = cluster.spec.server.as_str();
     let cluster_endpoint = endpoint(of_cluster)?;
@@ -139,7 +139,7 @@ pub(crate) fn machine_question(
     let mut question = question(
         bounds,
         namespace,
-        wishes,
+        references,
         machine_endpoint,
         cluster_claimant(cluster),
     );
@@ -158,14 +158,14 @@ pub(crate) fn zone_question(
             "a zone has no namespace, so it can only use identities",
         ));
     }
-    let wishes = Wishes {
+    let references = CredentialReferences {
         own,
         operator: true,
-        ..Wishes::default()
+        ..CredentialReferences::default()
     };
     let endpoint = endpoint(&zone.spec.server)?;
     let claimant = claimant("VSphereDeploymentZone", zone);
-    Ok(question(bounds, None, wishes, endpoint, claimant))
+    Ok(question(bounds, None, references, endpoint, claimant))
 }
 
 /// Returns the claimant for the Secret that a cluster references.
@@ -201,13 +201,13 @@ fn claimant(kind: &str, object: &impl Resource) -> Claimant {
 fn question(
     bounds: &Bounds,
     namespace: Option<String>,
-    wishes: Wishes,
+    references: CredentialReferences,
     endpoint: Endpoint,
     claimant: Claimant,
 ) -> Question {
     Question {
         namespace,
-        wishes,
+        references,
         endpoint,
         required: REQUIRED,
         optional: &[],
@@ -415,10 +415,10 @@ impl FactReader<'_> {
 
 type Labels = BTreeMap<String, String>;
 
-impl Ground for FactReader<'_> {
+impl CredentialReader for FactReader<'_> {
     type Error = kube::Error;
 
-    async fn learn(&self, need: Need, known: &mut Known) -> Result<(), kube::Error> {
+    async fn read(&self, need: Need, known: &mut Known) -> Result<(), kube::Error> {
         match need {
             Need::Identity(name) => known.identity = Some(self.identity(name).await?),
             Need::Namespace(name) => known.namespace = Some(self.namespace(name).await?),
@@ -461,20 +461,20 @@ pub(super) fn invalid_server(servers: &[AllowedServer]) -> Option<String> {
 }
 
 /// Returns the servers that an identity names. Invalid entries allow nothing.
-fn bound(servers: Option<&[AllowedServer]>) -> Bound {
+fn bound(servers: Option<&[AllowedServer]>) -> AllowedEndpoints {
     let Some(servers) = servers else {
-        return Bound::Nowhere;
+        return AllowedEndpoints::Nowhere;
     };
     let only = servers.iter().filter_map(|server| {
         let endpoint = Endpoint::parse(&server.address, PORT).ok()?;
         let trust = match (non_empty(&server.thumbprint), server.insecure_skip_verify) {
             (Some(text), _) => Some(Trust::pinned(text).ok()?),
-            (None, true) => Some(Trust::Anybody),
+            (None, true) => Some(Trust::AnyCertificate),
             (None, false) => None,
         };
         Some((endpoint, trust))
     });
-    Bound::Only(only.collect())
+    AllowedEndpoints::Only(only.collect())
 }
 
 /// Converts a Secret for the decision. A terminating Secret that is claimed remains usable; values
@@ -505,8 +505,8 @@ mod tests {
     #[test]
     fn o02_invalid_name_in_a_reference_is_refused_before_any_read() {
         let bounds = Bounds {
-            default: Bound::Nowhere,
-            namespace_secrets: Bound::Anywhere,
+            default: AllowedEndpoints::Nowhere,
+            namespace_secrets: AllowedEndpoints::Anywhere,
         };
         for name in ["shared/status", "%73hared", "shared?x", "..", "", "Shared"] {
             for (kind, reason) in [
@@ -550,7 +550,11 @@ mod tests {
             (own.clone(), None, pinned("AA")),
             (own, Some(pinned("BB")), pinned("BB")),
             (lent.clone(), None, Trust::Verified),
-            (lent.clone(), Some(Trust::Anybody), Trust::Anybody),
+            (
+                lent.clone(),
+                Some(Trust::AnyCertificate),
+                Trust::AnyCertificate,
+            ),
             (lent, Some(pinned("BB")), pinned("BB")),
             (Source::Operator, None, Trust::Verified),
             (Source::Operator, Some(pinned("BB")), pinned("BB")),

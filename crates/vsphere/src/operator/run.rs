@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
-use insula_identity::endpoint::Bound;
+use insula_identity::endpoint::AllowedEndpoints;
 use insula_identity::session::{self, Sessions};
 use insula_operator::deadline;
-use insula_operator::depends::Depends;
-use insula_operator::event::Ration;
+use insula_operator::dependencies::DependencyIndex;
+use insula_operator::event::EventRateLimit;
 use insula_operator::health::Health;
 use insula_operator::lease::{Candidate, Times};
 use insula_operator::queue::Trigger;
 use insula_operator::retry::{Class, Outcome};
-use insula_operator::run::{self, Work};
+use insula_operator::run::{self, Reconciler};
 use kube::api::{ApiResource, DynamicObject, ListParams, PartialObjectMeta};
 use kube::{Api, Client, Resource};
 use tokio::sync::watch;
@@ -65,7 +65,7 @@ pub struct Settings {
     /// The tenants' spaces in which the static credentials may be used too.
     pub static_credentials_for: BTreeSet<String>,
     /// The servers that identities without servers of their own may be sent to.
-    pub default_bound: Bound,
+    pub default_bound: AllowedEndpoints,
     /// Whether Secrets of namespaces may be sent to these servers only.
     pub only_allowed_servers: bool,
     /// Certificate authorities to trust besides the system's, as DER.
@@ -100,7 +100,7 @@ impl Settings {
             operator_namespace: names::NAMESPACE.to_owned(),
             static_credentials,
             static_credentials_for: BTreeSet::new(),
-            default_bound: Bound::Nowhere,
+            default_bound: AllowedEndpoints::Nowhere,
             only_allowed_servers: false,
             extra_roots: Vec::new(),
             resync: Duration::from_secs(600),
@@ -129,7 +129,7 @@ const LATE_LOGIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Runs the operator until the stop signal. Running reconciliations may end within the closing
 /// time, and all sessions are logged out.
 pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = ()>) {
-    let client = deadline::within(&client, settings.request_timeout);
+    let client = deadline::with_timeout(&client, settings.request_timeout);
     let instance = format!("{}_{}", settings.identity, uuid::Uuid::new_v4());
     let candidate = settings.leader_elect.then(|| {
         let (namespace, times) = (&settings.operator_namespace, settings.times);
@@ -148,7 +148,9 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
     };
     let sessions = Sessions::new(vcenters.clone(), session_settings);
     let metrics_source = Arc::clone(&sessions);
-    settings.health.also(move || metrics_source.metrics());
+    settings
+        .health
+        .add_metrics(move || metrics_source.metrics());
     let context = Arc::new(Context {
         client,
         tenants: settings.tenants,
@@ -156,7 +158,7 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         watch_filter: settings.watch_filter,
         operator_namespace: settings.operator_namespace,
         sessions: Arc::clone(&sessions),
-        depends: Depends::default(),
+        depends: DependencyIndex::default(),
         liveness: SessionLiveness::new(settings.sessions.check_after),
         identities_in_use: Mutex::default(),
         static_credentials: settings.static_credentials,
@@ -164,30 +166,30 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         bounds: Bounds {
             namespace_secrets: match settings.only_allowed_servers {
                 true => settings.default_bound.clone(),
-                false => Bound::Anywhere,
+                false => AllowedEndpoints::Anywhere,
             },
             default: settings.default_bound,
         },
         resync: settings.resync,
         intervals: settings.intervals,
         instance,
-        event_ration: Ration::default(),
+        event_rate_limit: EventRateLimit::default(),
         requeue: Arc::default(),
     });
     let run_settings = run::Settings {
         candidate,
         concurrency,
         // A reconciliation may make a few requests to a vCenter.
-        patience: settings.request_timeout + settings.vcenter_timeout * 4,
-        closing: settings.shutdown_timeout,
+        reconcile_timeout: settings.request_timeout + settings.vcenter_timeout * 4,
+        shutdown_timeout: settings.shutdown_timeout,
     };
     run::run(context, run_settings, settings.health, stop).await;
     sessions.close().await;
     vcenters.drain(LATE_LOGIN_TIMEOUT).await;
 }
 
-impl Work for Context {
-    async fn is_served(&self) -> Result<(), String> {
+impl Reconciler for Context {
+    async fn check_available(&self) -> Result<(), String> {
         let one = ListParams::default().limit(1);
         let identities: Api<PartialObjectMeta<VSphereClusterIdentity>> =
             Api::all(self.client.clone());

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use insula_identity::credential::Hidden;
-use insula_identity::endpoint::{Bound, Endpoint, NotAFingerprint, NotAnEndpoint, Trust};
+use insula_identity::endpoint::{
+    AllowedEndpoints, Endpoint, InvalidEndpoint, InvalidFingerprint, Trust,
+};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -25,7 +27,7 @@ const MAX_FILE_SIZE: u64 = 64 << 10;
 pub struct CredentialsFile {
     file: PathBuf,
     /// The servers that the credentials may be sent to if the file names none.
-    default_bound: Bound,
+    default_bound: AllowedEndpoints,
     last: LastRead,
 }
 
@@ -43,7 +45,7 @@ enum LastRead {
 
 impl CredentialsFile {
     /// Creates a reader for a file, which need not exist yet.
-    pub fn new(file: impl Into<PathBuf>, default_bound: Bound) -> Self {
+    pub fn new(file: impl Into<PathBuf>, default_bound: AllowedEndpoints) -> Self {
         let (file, last) = (file.into(), LastRead::Unread);
         Self {
             file,
@@ -161,12 +163,12 @@ enum InvalidFile {
     #[error("{0} is missing or empty")]
     Missing(&'static str),
     #[error(transparent)]
-    Address(#[from] NotAnEndpoint),
+    Address(#[from] InvalidEndpoint),
     #[error(transparent)]
-    Thumbprint(#[from] NotAFingerprint),
+    Thumbprint(#[from] InvalidFingerprint),
 }
 
-fn parse(text: &str, default_bound: &Bound) -> Result<StaticCredentials, InvalidFile> {
+fn parse(text: &str, default_bound: &AllowedEndpoints) -> Result<StaticCredentials, InvalidFile> {
     // The parser's message would show lines of the file.
     let file: File = serde_saphyr::from_str(text).map_err(|_| InvalidFile::Format)?;
     let mut data = BTreeMap::new();
@@ -183,16 +185,18 @@ fn parse(text: &str, default_bound: &Bound) -> Result<StaticCredentials, Invalid
     Ok(StaticCredentials { data, bound })
 }
 
-fn bound(servers: &[Server]) -> Result<Bound, InvalidFile> {
+fn bound(servers: &[Server]) -> Result<AllowedEndpoints, InvalidFile> {
     let endpoints = servers.iter().map(|server| {
         let trust = match (&server.thumbprint, server.insecure_skip_verify) {
             (Some(text), _) if !text.is_empty() => Some(Trust::pinned(text)?),
-            (_, true) => Some(Trust::Anybody),
+            (_, true) => Some(Trust::AnyCertificate),
             (_, false) => None,
         };
         Ok((Endpoint::parse(&server.address, PORT)?, trust))
     });
-    Ok(Bound::Only(endpoints.collect::<Result<_, InvalidFile>>()?))
+    Ok(AllowedEndpoints::Only(
+        endpoints.collect::<Result<_, InvalidFile>>()?,
+    ))
 }
 
 #[cfg(test)]
@@ -204,7 +208,7 @@ mod tests {
     }
 
     /// Returns the user name, and the servers that it may be sent to.
-    fn user_and_bound(given: Option<&StaticCredentials>) -> Option<(String, Bound)> {
+    fn user_and_bound(given: Option<&StaticCredentials>) -> Option<(String, AllowedEndpoints)> {
         let given = given?;
         let name = given.data["username"].reveal().to_owned();
         Some((name, given.bound.clone()))
@@ -212,19 +216,19 @@ mod tests {
 
     #[test]
     fn credentials_file_is_parsed_with_its_servers() {
-        let default = Bound::Only(vec![(end("default.example"), None)]);
+        let default = AllowedEndpoints::Only(vec![(end("default.example"), None)]);
         let print = "ab".repeat(20);
         let pinned = Some(Trust::pinned(&print).unwrap());
-        let both = Bound::Only(vec![
+        let both = AllowedEndpoints::Only(vec![
             (end("a.example:444"), pinned),
-            (end("b.example"), Some(Trust::Anybody)),
+            (end("b.example"), Some(Trust::AnyCertificate)),
             (end("c.example"), None),
         ]);
         for (text, expected) in [
             ("username: u\npassword: p\n".to_owned(), Ok(default.clone())),
             (
                 "username: u\npassword: p\nservers: []\n".to_owned(),
-                Ok(Bound::Only(vec![])),
+                Ok(AllowedEndpoints::Only(vec![])),
             ),
             (
                 format!(
@@ -269,8 +273,12 @@ mod tests {
 
     #[test]
     fn debug_output_hides_static_credentials() {
-        let given = parse("username: u\npassword: hunter2\n", &Bound::Anywhere).unwrap();
-        let mut file = CredentialsFile::new("/nowhere", Bound::Nowhere);
+        let given = parse(
+            "username: u\npassword: hunter2\n",
+            &AllowedEndpoints::Anywhere,
+        )
+        .unwrap();
+        let mut file = CredentialsFile::new("/nowhere", AllowedEndpoints::Nowhere);
         file.last = LastRead::Content(Hidden::new("hunter2"));
         let shown = format!("{given:?} {file:?}");
         assert!(!shown.contains("hunter2"), "{shown}");
@@ -281,7 +289,7 @@ mod tests {
         let folder = folder();
         let file = folder.join("credentials.yaml");
         let (sender, receiver) = watch::channel(None);
-        let mut given = CredentialsFile::new(&file, Bound::Nowhere);
+        let mut given = CredentialsFile::new(&file, AllowedEndpoints::Nowhere);
         let name = || user_and_bound(receiver.borrow().as_ref()).map(|(name, _)| name);
         for (content, expected) in [
             (None, None),
@@ -325,7 +333,8 @@ mod tests {
         std::os::unix::fs::symlink("..data/credentials.yaml", folder.join("credentials.yaml"))
             .unwrap();
         let (sender, mut receiver) = watch::channel(None);
-        let mut given = CredentialsFile::new(folder.join("credentials.yaml"), Bound::Nowhere);
+        let mut given =
+            CredentialsFile::new(folder.join("credentials.yaml"), AllowedEndpoints::Nowhere);
         given.poll(&sender);
         let following = tokio::spawn(given.watch(sender, Duration::from_millis(5)));
         let is = |name: &'static str| {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
 use insula_operator::queue::Trigger;
-use insula_operator::spaces::within;
-use insula_operator::watch::{Lists, News, Seen, keyed};
+use insula_operator::spaces::client_for;
+use insula_operator::watch::{Change, ListMode, Observed, keyed};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::{ApiResource, DynamicObject, ObjectMeta, PartialObjectMeta};
@@ -37,10 +37,10 @@ type Space = Option<Arc<str>>;
 /// Returns all triggers as a stream. When the stream is dropped, the operator has stopped working,
 /// and all sessions are released.
 pub(super) async fn triggers(context: Arc<Context>) -> Triggers {
-    let lists = Lists::of(&context.client).await;
+    let lists = ListMode::of(&context.client).await;
     let watches = Watches {
         client: match context.tenants {
-            true => within(&context.client, "all"),
+            true => client_for(&context.client, "all"),
             false => context.client.clone(),
         },
         context: Arc::clone(&context),
@@ -93,7 +93,7 @@ fn static_credential_triggers(context: &Arc<Context>) -> Triggers {
 struct Watches {
     client: Client,
     context: Arc<Context>,
-    lists: Lists,
+    lists: ListMode,
 }
 
 impl Watches {
@@ -146,15 +146,15 @@ impl Watches {
         let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
         let kind = ApiResource::erase::<VSphereClusterIdentity>(&());
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
-        let see = move |identity: &DynamicObject| Seen {
+        let see = move |identity: &DynamicObject| Observed {
             name: cluster_scoped_key(&filtered, Kind::Identity, identity.meta()).text(),
-            is_ours: is_assigned(&filtered, identity.meta()),
-            mark: availability_hash(&identity.data["status"]),
+            is_managed: is_assigned(&filtered, identity.meta()),
+            digest: availability_hash(&identity.data["status"]),
         };
         let also = move |identity: &DynamicObject, news| {
             let key = cluster_scoped_key(&context, Kind::Identity, identity.meta());
             match news {
-                News::Written if is_assigned(&context, identity.meta()) => Vec::new(),
+                Change::Written if is_assigned(&context, identity.meta()) => Vec::new(),
                 _ => dependents(
                     &context,
                     &Dependency::Identity {
@@ -170,10 +170,10 @@ impl Watches {
     fn zones(&self) -> Triggers {
         let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
         let api: Api<PartialObjectMeta<VSphereDeploymentZone>> = Api::all(self.client.clone());
-        let see = move |zone: &PartialObjectMeta<_>| Seen {
+        let see = move |zone: &PartialObjectMeta<_>| Observed {
             name: cluster_scoped_key(&filtered, Kind::Zone, &zone.metadata).text(),
-            is_ours: is_assigned(&filtered, &zone.metadata),
-            mark: 0,
+            is_managed: is_assigned(&filtered, &zone.metadata),
+            digest: 0,
         };
         let also = move |zone: &PartialObjectMeta<_>, _| {
             let space = space_of(&context, &zone.metadata);
@@ -186,7 +186,7 @@ impl Watches {
     fn namespaced<K>(
         &self,
         kind: Kind,
-        also: fn(&Context, &Key, &ObjectMeta, News) -> Vec<Trigger>,
+        also: fn(&Context, &Key, &ObjectMeta, Change) -> Vec<Trigger>,
     ) -> Vec<Triggers>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -198,10 +198,10 @@ impl Watches {
         };
         let watch = |api: Api<PartialObjectMeta<K>>| {
             let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
-            let see = move |object: &PartialObjectMeta<K>| Seen {
+            let see = move |object: &PartialObjectMeta<K>| Observed {
                 name: namespaced_key(&filtered, kind, &object.metadata).text(),
-                is_ours: is_in_watched_namespace(&filtered, &object.metadata),
-                mark: 0,
+                is_managed: is_in_watched_namespace(&filtered, &object.metadata),
+                digest: 0,
             };
             let also = move |object: &PartialObjectMeta<K>, news| {
                 let key = namespaced_key(&context, kind, &object.metadata);
@@ -217,10 +217,10 @@ impl Watches {
     fn secrets(&self) -> Vec<Triggers> {
         let watch = |api: Api<PartialObjectMeta<Secret>>| {
             let (context, filtered) = (Arc::clone(&self.context), Arc::clone(&self.context));
-            let see = move |secret: &PartialObjectMeta<Secret>| Seen {
+            let see = move |secret: &PartialObjectMeta<Secret>| Observed {
                 name: namespaced_key(&filtered, Kind::Secret, &secret.metadata).text(),
-                is_ours: has_finalizer(secret, SECRET_FINALIZER),
-                mark: 0,
+                is_managed: has_finalizer(secret, SECRET_FINALIZER),
+                digest: 0,
             };
             let also = move |secret: &PartialObjectMeta<Secret>, _| {
                 let key = namespaced_key(&context, Kind::Secret, &secret.metadata);
@@ -283,10 +283,10 @@ impl Watches {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        let see = |_: &PartialObjectMeta<K>| Seen {
+        let see = |_: &PartialObjectMeta<K>| Observed {
             name: Arc::from(""),
-            is_ours: false,
-            mark: 0,
+            is_managed: false,
+            digest: 0,
         };
         let also = move |part: &PartialObjectMeta<K>, _| dependents_of(&part.metadata);
         keyed(api, Config::default(), self.lists, see, also).boxed()
@@ -317,7 +317,7 @@ fn dependents(context: &Context, on: &Dependency) -> Vec<Trigger> {
 }
 
 /// Triggers the machines of a cluster, and the Secrets that it claims or claimed.
-fn cluster(context: &Context, key: &Key, _: &ObjectMeta, _: News) -> Vec<Trigger> {
+fn cluster(context: &Context, key: &Key, _: &ObjectMeta, _: Change) -> Vec<Trigger> {
     let on = Dependency::VSphereCluster {
         space: key.space.clone(),
         namespace: key.namespace_or_empty().to_owned(),
@@ -327,7 +327,7 @@ fn cluster(context: &Context, key: &Key, _: &ObjectMeta, _: News) -> Vec<Trigger
 }
 
 /// Triggers the objects that depend on a machine, and its cluster when it is deleted.
-fn machine(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
+fn machine(context: &Context, key: &Key, metadata: &ObjectMeta, news: Change) -> Vec<Trigger> {
     let on = Dependency::VSphereMachine {
         space: key.space.clone(),
         namespace: key.namespace_or_empty().to_owned(),
@@ -339,7 +339,7 @@ fn machine(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> V
 }
 
 /// Triggers the same for a virtual machine.
-fn vm(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
+fn vm(context: &Context, key: &Key, metadata: &ObjectMeta, news: Change) -> Vec<Trigger> {
     let on = Dependency::VSphereVM {
         space: key.space.clone(),
         namespace: key.namespace_or_empty().to_owned(),
@@ -350,10 +350,15 @@ fn vm(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Tr
     triggers
 }
 
-fn member_deleted(context: &Context, key: &Key, metadata: &ObjectMeta, news: News) -> Vec<Trigger> {
+fn member_deleted(
+    context: &Context,
+    key: &Key,
+    metadata: &ObjectMeta,
+    news: Change,
+) -> Vec<Trigger> {
     let labels = metadata.labels.as_ref();
     match labels.and_then(|labels| labels.get(CLUSTER_LABEL)) {
-        Some(cluster) if news == News::Gone => {
+        Some(cluster) if news == Change::Gone => {
             let on = Dependency::Members {
                 space: key.space.clone(),
                 namespace: key.namespace_or_empty().to_owned(),

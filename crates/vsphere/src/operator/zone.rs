@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use insula_identity::decide::Refusal;
 use insula_identity::session::Unavailable;
-use insula_operator::event::Told;
+use insula_operator::event::NewEvent;
 use insula_operator::retry::{Class, Outcome};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -193,7 +193,7 @@ impl Reconciliation<'_> {
             return Ok(());
         }
         let is_ready = now.status == "True";
-        let note = Told {
+        let note = NewEvent {
             warning: !is_ready,
             reason: &now.reason,
             note: match is_ready {

@@ -136,7 +136,7 @@ impl ServerCertVerifier for CertificateVerifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if self.trust == Trust::Anybody {
+        if self.trust == Trust::AnyCertificate {
             return Ok(ServerCertVerified::assertion());
         }
         let why = match self.authorities.verify(shown, between, name, ocsp, now) {
@@ -145,7 +145,7 @@ impl ServerCertVerifier for CertificateVerifier {
         };
         let expected = match &self.trust {
             Trust::Pinned(pin) => Some(pin),
-            Trust::Verified | Trust::Anybody => None,
+            Trust::Verified | Trust::AnyCertificate => None,
         };
         // A pinned certificate is accepted whatever its name and date are.
         if expected.is_some_and(|pin| matches(pin, shown)) {

@@ -61,7 +61,8 @@ async fn o03_only_allowed_servers_bounds_namespace_secrets() -> anyhow::Result<(
     let evil = FakeVCenter::start(&[("own", "pw")]).await?;
     let mut settings = world.settings();
     settings.only_allowed_servers = true;
-    settings.default_bound = insula_identity::endpoint::Bound::parse(&good.address(), 443)?;
+    settings.default_bound =
+        insula_identity::endpoint::AllowedEndpoints::parse(&good.address(), 443)?;
     let _running = world.start_with(settings);
     let here = world.here();
     here.namespace("a", json!({})).await?;

@@ -110,7 +110,7 @@ async fn fr5_object_without_a_cluster_gets_no_credential() -> anyhow::Result<()>
                     )
                 })
                 .into(),
-            bound: insula_identity::endpoint::Bound::Anywhere,
+            bound: insula_identity::endpoint::AllowedEndpoints::Anywhere,
         }));
     let operator = Running::new(
         world.admin.clone(),
@@ -344,13 +344,13 @@ async fn fr5_bios_uuid_of_another_team_does_not_destroy_its_machine() -> anyhow:
 /// Returns static credentials for one server.
 fn static_credentials_for(server: &str) -> insula_vsphere::operator::StaticCredentials {
     use insula_identity::credential::Hidden;
-    use insula_identity::endpoint::{Bound, Endpoint};
+    use insula_identity::endpoint::{AllowedEndpoints, Endpoint};
     let endpoint = Endpoint::parse(server, 443).expect("a server");
     insula_vsphere::operator::StaticCredentials {
         data: [("username", "operator"), ("password", "po")]
             .map(|(key, value)| (key.to_owned(), Hidden::new(value)))
             .into(),
-        bound: Bound::Only([(endpoint, None)].into()),
+        bound: AllowedEndpoints::Only([(endpoint, None)].into()),
     }
 }
 

@@ -41,9 +41,9 @@ async fn signed_or_pinned_certificate_is_trusted() {
         (&good, vec![], pinned(without_colons.to_lowercase())),
         (&elsewhere, vec![&elsewhere], pinned(elsewhere.sha256())),
         (&expired, vec![&expired], pinned(expired.sha1())),
-        (&good, vec![], Trust::Anybody),
-        (&expired, vec![], Trust::Anybody),
-        (&elsewhere, vec![], Trust::Anybody),
+        (&good, vec![], Trust::AnyCertificate),
+        (&expired, vec![], Trust::AnyCertificate),
+        (&elsewhere, vec![], Trust::AnyCertificate),
     ];
     for (shown, roots, trust) in table {
         let stub = Stub::start(shown, valid_reply).await;
@@ -126,7 +126,7 @@ async fn x6_server_that_never_answers_times_out() {
         let vcenters = VCenters::new(SHORT_TIMEOUT, Vec::new());
         let place = endpoint(&address);
         let refused = vcenters
-            .log_in(&place, &Trust::Anybody, &credential("u", "p"))
+            .log_in(&place, &Trust::AnyCertificate, &credential("u", "p"))
             .await;
         let message = format!("{address} cannot be used: no answer within 0.3 s");
         assert_eq!(
@@ -167,7 +167,7 @@ async fn closed_port_or_plain_text_server_is_unreachable() {
     ] {
         let place = endpoint(&address);
         let refused = vcenters
-            .log_in(&place, &Trust::Anybody, &credential("u", "p"))
+            .log_in(&place, &Trust::AnyCertificate, &credential("u", "p"))
             .await;
         let refused = refused.expect_err("no server");
         assert_eq!(refused.reason, Reason::Unreachable);

@@ -23,7 +23,7 @@ const PASSWORD: &str = "s3cr&t<\"'>";
 async fn enter(stub: &Stub) -> Result<Session, LoginError> {
     log_in(
         &stub.address(),
-        &Trust::Anybody,
+        &Trust::AnyCertificate,
         "me@vsphere.local",
         PASSWORD,
     )
@@ -229,7 +229,7 @@ async fn failed_login_reports_why_without_the_credential() {
     ];
     for (reply, reason, why) in table {
         let stub = stub_replying("Login", reply).await;
-        let refused = log_in(&stub.address(), &Trust::Anybody, "me", "s3cret").await;
+        let refused = log_in(&stub.address(), &Trust::AnyCertificate, "me", "s3cret").await;
         let message = format!("{} {why}", stub.address());
         assert_eq!(
             refused.expect_err("refused"),
@@ -257,7 +257,7 @@ async fn incomplete_credential_is_not_sent() {
     ];
     for (username, password, message, connections) in table {
         let stub = Stub::start(&ServerCertificate::new("127.0.0.1", false), valid_reply).await;
-        let refused = log_in(&stub.address(), &Trust::Anybody, username, password).await;
+        let refused = log_in(&stub.address(), &Trust::AnyCertificate, username, password).await;
         let message = message.to_owned();
         let expected = LoginError {
             reason: Reason::InvalidCredentials,
@@ -313,7 +313,7 @@ async fn r1_late_login_is_logged_out() {
     let vcenters = VCenters::new(SHORT_TIMEOUT, Vec::new());
     let place = endpoint(&stub.address());
     let refused = vcenters
-        .log_in(&place, &Trust::Anybody, &credential("u", "p"))
+        .log_in(&place, &Trust::AnyCertificate, &credential("u", "p"))
         .await;
     let refused = refused.expect_err("too late");
     assert!(

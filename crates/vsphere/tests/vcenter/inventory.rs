@@ -20,7 +20,7 @@ async fn objects_are_found_by_path_name_id_or_as_the_only_one() {
     let Some(vcsim) = VcSim::start("u", "p") else {
         return;
     };
-    let session = log_in(&vcsim.address(), &Trust::Anybody, "u", "p")
+    let session = log_in(&vcsim.address(), &Trust::AnyCertificate, "u", "p")
         .await
         .expect("logged in");
     let dc = session.datacenter(None).await.expect("the only one");
@@ -98,7 +98,7 @@ async fn template_is_found_by_instance_uuid() {
     let Some(vcsim) = VcSim::start("u", "p") else {
         return;
     };
-    let session = log_in(&vcsim.address(), &Trust::Anybody, "u", "p")
+    let session = log_in(&vcsim.address(), &Trust::AnyCertificate, "u", "p")
         .await
         .expect("logged in");
     let dc = session.datacenter(None).await.expect("the only one");
@@ -132,7 +132,7 @@ async fn missing_and_ambiguous_names_are_reported() {
     let Some(vcsim) = VcSim::start_with(settings) else {
         return;
     };
-    let session = log_in(&vcsim.address(), &Trust::Anybody, "user", "pass").await;
+    let session = log_in(&vcsim.address(), &Trust::AnyCertificate, "user", "pass").await;
     let session = session.expect("logged in");
     let ambiguous = session.datacenter(None).await.expect_err("two");
     assert!(
@@ -221,7 +221,7 @@ async fn nested_and_escaped_names_are_found() {
     let odd = fake.add_machine("/DC0/vm/team/100%");
     fake.add_pool("/DC0/host/DC0_C0/Resources/team");
     fake.page(2);
-    let session = log_in(&fake.address(), &Trust::Anybody, "a", "p")
+    let session = log_in(&fake.address(), &Trust::AnyCertificate, "a", "p")
         .await
         .expect("logged in");
     let dc = session.datacenter(Some("DC0")).await.expect("there");

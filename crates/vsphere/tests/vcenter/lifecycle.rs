@@ -53,7 +53,7 @@ async fn machine_is_cloned_configured_started_stopped_and_destroyed() {
     let Some(vcsim) = VcSim::start("u", "p") else {
         return;
     };
-    let session = log_in(&vcsim.address(), &Trust::Anybody, "u", "p")
+    let session = log_in(&vcsim.address(), &Trust::AnyCertificate, "u", "p")
         .await
         .expect("logged in");
     let dc = session.datacenter(None).await.expect("the only one");
@@ -147,7 +147,7 @@ async fn taken_name_fails_the_task() {
     let Some(vcsim) = VcSim::start("u", "p") else {
         return;
     };
-    let session = log_in(&vcsim.address(), &Trust::Anybody, "u", "p")
+    let session = log_in(&vcsim.address(), &Trust::AnyCertificate, "u", "p")
         .await
         .expect("logged in");
     let dc = session.datacenter(None).await.expect("the only one");
@@ -165,7 +165,7 @@ async fn taken_name_fails_the_task() {
 #[tokio::test]
 async fn linked_clone_in_schema_order_is_accepted_by_a_strict_vcenter() {
     let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
-    let session = log_in(&fake.address(), &Trust::Anybody, "a", "p")
+    let session = log_in(&fake.address(), &Trust::AnyCertificate, "a", "p")
         .await
         .expect("logged in");
     let dc = session.datacenter(None).await.expect("the only one");
@@ -198,7 +198,7 @@ async fn linked_clone_in_schema_order_is_accepted_by_a_strict_vcenter() {
 #[tokio::test]
 async fn clone_without_a_folder_is_beside_its_template() {
     let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
-    let session = log_in(&fake.address(), &Trust::Anybody, "a", "p")
+    let session = log_in(&fake.address(), &Trust::AnyCertificate, "a", "p")
         .await
         .expect("logged in");
     let dc = session.datacenter(None).await.expect("the only one");

@@ -47,7 +47,7 @@ async fn administrator_sees_the_session_and_can_end_it() {
         return;
     };
     let vcenters = VCenters::new(TIMEOUT, Vec::new());
-    let session = log_in(&vcsim.address(), &Trust::Anybody, "tenant-a", "pa").await;
+    let session = log_in(&vcsim.address(), &Trust::AnyCertificate, "tenant-a", "pa").await;
     let session = session.expect("logged in");
     let seen = vcsim.sessions().await.expect("listed");
     let [ours] = &seen[..] else {
@@ -63,7 +63,7 @@ async fn administrator_sees_the_session_and_can_end_it() {
         Err(Error::NotAuthenticated)
     );
     assert!(!vcenters.is_alive(&session).await.expect("answered"));
-    let again = log_in(&vcsim.address(), &Trust::Anybody, "tenant-a", "pa").await;
+    let again = log_in(&vcsim.address(), &Trust::AnyCertificate, "tenant-a", "pa").await;
     let again = again.expect("logged in again");
     assert_eq!(vcsim.sessions().await.expect("listed").len(), 1);
     log_out(&again).await;
@@ -75,7 +75,7 @@ async fn wrong_password_and_wrong_certificate_are_distinct() {
     let Some(vcsim) = VcSim::start("tenant-a", "pa") else {
         return;
     };
-    let refused = log_in(&vcsim.address(), &Trust::Anybody, "tenant-a", "pb").await;
+    let refused = log_in(&vcsim.address(), &Trust::AnyCertificate, "tenant-a", "pb").await;
     let refused = refused.expect_err("a wrong password");
     assert_eq!(refused.reason, Reason::InvalidCredentials);
     let message = format!(
@@ -139,7 +139,7 @@ async fn x5_restricted_account_can_check_its_session() {
 #[tokio::test]
 async fn requests_of_one_session_run_concurrently() {
     let fake = FakeVCenter::start(&[("a", "p")]).await.expect("a vCenter");
-    let session = log_in(&fake.address(), &Trust::Anybody, "a", "p")
+    let session = log_in(&fake.address(), &Trust::AnyCertificate, "a", "p")
         .await
         .expect("logged in");
     let many = (0..50).map(|_| session.find_by_path("/DC0"));
@@ -163,7 +163,9 @@ async fn x4_late_refusal_counts_and_delays_further_logins() {
     let wrong = credential("a", "wrong");
     let mut reasons = Vec::new();
     while reasons.last() != Some(&Reason::InvalidCredentials) && reasons.len() < 10 {
-        let refused = vcenters.log_in(&place, &Trust::Anybody, &wrong).await;
+        let refused = vcenters
+            .log_in(&place, &Trust::AnyCertificate, &wrong)
+            .await;
         reasons.push(refused.expect_err("a wrong password").reason);
     }
     assert_eq!(reasons.first(), Some(&Reason::Unreachable));
@@ -179,7 +181,7 @@ async fn r1_late_session_is_closed_before_shutdown() {
     let vcenters = VCenters::new(SHORT_TIMEOUT, Vec::new());
     let place = endpoint(&fake.address());
     let late = vcenters
-        .log_in(&place, &Trust::Anybody, &credential("a", "p"))
+        .log_in(&place, &Trust::AnyCertificate, &credential("a", "p"))
         .await;
     assert_eq!(late.expect_err("too late").reason, Reason::Unreachable);
     vcenters.drain(TIMEOUT).await;

@@ -17,11 +17,11 @@ use anyhow::Context as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use insula_identity::credential::Hidden;
-use insula_identity::endpoint::{Bound, Endpoint};
+use insula_identity::endpoint::{AllowedEndpoints, Endpoint};
 use insula_identity::session;
 use insula_operator::health::Health;
 use insula_operator::lease::Times;
-use insula_operator::spaces::within;
+use insula_operator::spaces::client_for;
 use insula_testkit::server::{Client as Plain, Setup, TestServer};
 use insula_vsphere::operator::{Settings, StaticCredentials, run};
 use insula_vsphere::{crds, manifests};
@@ -111,7 +111,7 @@ impl World {
     pub fn space(&self, name: Option<&str>) -> Space {
         let client = match name {
             None => self.admin.clone(),
-            Some(name) => within(&self.admin, name),
+            Some(name) => client_for(&self.admin, name),
         };
         Space::new(client)
     }
@@ -150,8 +150,10 @@ impl World {
         let data = [("username", account), ("password", password)];
         let endpoint = |server: &&str| Endpoint::parse(server, 443).expect("a server");
         let bound = match servers {
-            [] => Bound::Nowhere,
-            servers => Bound::Only(servers.iter().map(|one| (endpoint(one), None)).collect()),
+            [] => AllowedEndpoints::Nowhere,
+            servers => {
+                AllowedEndpoints::Only(servers.iter().map(|one| (endpoint(one), None)).collect())
+            }
         };
         self.static_credentials
             .send_replace(Some(StaticCredentials {

@@ -1,6 +1,6 @@
 //! The broker's namespace and its RBAC objects.
 
-use insula_operator::part::{self, Verdict};
+use insula_operator::managed::{self, Drift};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding};
 use kube::api::PostParams;
@@ -83,7 +83,7 @@ impl NamespaceRbac<'_> {
     async fn account(&self, name: &str) -> Result<(), Error> {
         let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace);
         let wanted = manifests::account(manifests::metadata(name, Some(self.namespace)));
-        let ensured = part::ensure(&api, &wanted).await;
+        let ensured = managed::ensure(&api, &wanted).await;
         let attempted = format!("ensure service account {name}");
         ensured.map_err(Error::when(attempted)).map(drop)
     }
@@ -93,16 +93,16 @@ impl NamespaceRbac<'_> {
     async fn role(&self, name: &str, rules: Vec<PolicyRule>) -> Result<(), Error> {
         let api: Api<Role> = Api::namespaced(self.client.clone(), self.namespace);
         let wanted = manifests::role(manifests::metadata(name, Some(self.namespace)), rules);
-        let ensured = part::ensure_by(&api, &wanted, |wanted, found: &Role| {
+        let ensured = managed::ensure_by(&api, &wanted, |wanted, found: &Role| {
             if missing_permissions(found, wanted).is_empty() {
-                return Verdict::Right;
+                return Drift::InSync;
             }
             let mut updated = found.clone();
             updated.rules.clone_from(&wanted.rules);
-            Verdict::Replace(Box::new(updated))
+            Drift::Replace(Box::new(updated))
         });
         match ensured.await {
-            Ok(part::Ensured::Replaced) => {
+            Ok(managed::Ensured::Replaced) => {
                 self.report.done(&format!("Updated role {name}"));
                 Ok(())
             }
@@ -127,9 +127,9 @@ impl NamespaceRbac<'_> {
         let subject = manifests::account_subject(account, self.namespace);
         let meta = manifests::metadata(name, Some(self.namespace));
         let wanted = manifests::binding(meta, role, vec![subject.clone()]);
-        let ensured = part::ensure_by(&api, &wanted, |wanted, found: &RoleBinding| {
+        let ensured = managed::ensure_by(&api, &wanted, |wanted, found: &RoleBinding| {
             if found.role_ref != wanted.role_ref {
-                return Verdict::Recreate;
+                return Drift::Recreate;
             }
             let mut bound = found.subjects.iter().flatten();
             let is_bound = bound.any(|found| {
@@ -137,14 +137,14 @@ impl NamespaceRbac<'_> {
                     == (&subject.kind, &subject.name, &subject.namespace)
             });
             if is_bound {
-                return Verdict::Right;
+                return Drift::InSync;
             }
             let mut updated = found.clone();
             updated
                 .subjects
                 .get_or_insert_default()
                 .push(subject.clone());
-            Verdict::Replace(Box::new(updated))
+            Drift::Replace(Box::new(updated))
         });
         let attempted = format!("bind service account {account} to role {role}");
         ensured.await.map_err(Error::when(attempted)).map(drop)

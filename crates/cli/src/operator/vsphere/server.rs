@@ -15,7 +15,7 @@ impl AllowedServer {
     pub fn parse(text: &str) -> Result<Self, String> {
         let (address, trust) = match text.split_once('=') {
             None => (text, None),
-            Some((address, "insecure")) => (address, Some(Trust::Anybody)),
+            Some((address, "insecure")) => (address, Some(Trust::AnyCertificate)),
             Some((address, print)) => {
                 let trust = Trust::pinned(print).map_err(|error| error.to_string())?;
                 (address, Some(trust))
@@ -42,7 +42,7 @@ mod tests {
         for (text, host, port, trust) in [
             ("VCenter.example", "vcenter.example", 443, None),
             ("[2001:db8::1]:444", "2001:db8::1", 444, None),
-            ("v=insecure", "v", 443, Some(Trust::Anybody)),
+            ("v=insecure", "v", 443, Some(Trust::AnyCertificate)),
             (
                 &pinned,
                 "vcenter.example",

@@ -10,7 +10,7 @@ use http::Uri;
 use insula_access::{Authority, Subject, Validity};
 use insula_apiserver::server::tls::Certificates;
 use insula_core::Space;
-use insula_operator::agent::introduce;
+use insula_operator::user_agent::set_user_agent;
 use kube::client::Body;
 use kube::config::AuthInfo;
 use kube::{Client, Config};
@@ -105,7 +105,7 @@ impl OperatorCredentials {
             client_key_data: Some(BASE64_STANDARD.encode(key.serialize_pem()).into()),
             ..AuthInfo::default()
         };
-        introduce(&mut config, agent);
+        set_user_agent(&mut config, agent);
         let client = Client::try_from(config);
         client.map_err(|error| Failure::new("cannot connect an operator", error))
     }

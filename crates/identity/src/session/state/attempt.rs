@@ -1,5 +1,4 @@
-//! Logins, checks and logouts: what begins them, what becomes of them, and what is left alone
-//! for a while after they failed.
+//! Logins, checks and logouts: their start, their results, and the backoff after failures.
 
 use std::sync::Arc;
 
@@ -13,16 +12,16 @@ use super::{Action, Attempt, Expiry, MAX_REFUSALS, PoolState};
 use crate::credential::Credential;
 use crate::reason::Reason;
 
-/// Why something is not tried for a while.
+/// The scope of a backoff.
 pub(super) enum Paused {
-    /// The endpoint does not answer anybody.
+    /// The endpoint.
     Endpoint(Pause),
-    /// It is about this session or its credential.
+    /// One session or its credential.
     Key(Pause),
 }
 
 impl<S> PoolState<S> {
-    /// A login has ended.
+    /// Records the end of a login.
     pub fn logged_in(&mut self, attempt: &Attempt, opened: Result<S, LoginError>, now: Instant) {
         let key = &attempt.key;
         let outcome = opened.as_ref().map(|_| ()).map_err(Clone::clone);
@@ -53,8 +52,8 @@ impl<S> PoolState<S> {
         self.finish_attempt(attempt, outcome, now);
     }
 
-    /// A check has ended. A session that could not be checked is kept: it may still be one
-    /// when the other side answers again.
+    /// Records the end of a check. A session that could not be checked is kept, because it may
+    /// still be valid when the server responds again.
     pub fn checked(&mut self, attempt: &Attempt, alive: Result<bool, LoginError>, now: Instant) {
         let key = &attempt.key;
         self.counts.checks += 1;
@@ -82,7 +81,7 @@ impl<S> PoolState<S> {
         self.finish_attempt(attempt, outcome, now);
     }
 
-    /// A logout has ended, however.
+    /// Records the end of a logout, successful or not.
     pub fn logged_out(&mut self, key: &Arc<Key>, now: Instant) {
         self.counts.closed += 1;
         if let Some(entry) = self.entries.get_mut(key) {
@@ -92,12 +91,12 @@ impl<S> PoolState<S> {
         self.close_if_unused(key, now);
     }
 
-    /// The other side does not know a session any more. Only the first who says so matters.
+    /// Records that the server does not know a session any more. Only the first report counts.
     pub fn session_lost(&mut self, key: &Arc<Key>, id: u64, now: Instant) {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
-        // One that is being checked is found out about anyway.
+        // A running check will find out.
         let Phase::Open(open) = &entry.phase else {
             return;
         };
@@ -111,7 +110,7 @@ impl<S> PoolState<S> {
         self.close_if_unused(key, now);
     }
 
-    /// An endpoint may not answer any more.
+    /// Marks an endpoint as suspect.
     pub fn mark_suspect(&mut self, key: &Key, now: Instant) {
         if let Some(health) = self.routes.get_mut(&key.route()) {
             health.reachable = false;
@@ -121,13 +120,13 @@ impl<S> PoolState<S> {
         self.schedule_expiry(until, Expiry::Suspicion(key.endpoint.clone()));
     }
 
-    /// An endpoint did what it was asked.
+    /// Clears the mark of an endpoint.
     pub fn clear_suspect(&mut self, key: &Key, now: Instant) {
         self.limits.clear_suspect(&key.endpoint);
         self.grant_seats(now);
     }
 
-    /// Begins a login, or a check if there is a session.
+    /// Starts a login, or a check if there is a session.
     pub(super) fn attempt(
         &mut self,
         key: &Arc<Key>,
@@ -164,7 +163,7 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// What an attempt says about the endpoint; then whoever waited for it is woken.
+    /// Records what an attempt says about the endpoint, and wakes its requesters.
     pub(super) fn finish_attempt(
         &mut self,
         attempt: &Attempt,
@@ -215,8 +214,8 @@ impl<S> PoolState<S> {
         self.close_if_unused(key, now);
     }
 
-    /// Whoever waited for a session that is open now may use it, whatever its age: else they
-    /// could check it for ever.
+    /// Lets the waiting requesters use an open session without a check of their own; otherwise
+    /// they could check it for ever.
     fn mark_checked(&mut self, key: &Arc<Key>) {
         let Some(entry) = self.entries.get(key) else {
             return;
@@ -231,14 +230,14 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// Whether, and for how long, something is not to be tried: the longest of what there is.
+    /// Returns the longest active backoff that applies to a key.
     pub(super) fn paused(&self, key: &Arc<Key>, now: Instant) -> Option<Paused> {
         let entry = self.entries.get(key)?;
         let first = self.settings.unreachable_backoff.0;
         let health = self.routes.get(&key.route());
         let health = health.and_then(|health| health.pause_for(key, first));
         let (refused, too_many_refusals) = match entry.phase {
-            // A session that is open was not refused.
+            // An open session was not refused.
             Phase::Open(_) => (None, None),
             _ => {
                 let refused = self.refused.get(&key.account()).cloned();
@@ -253,7 +252,7 @@ impl<S> PoolState<S> {
         active.max_by_key(Paused::until)
     }
 
-    /// Whether too many contents of the same source were refused just now.
+    /// Returns a backoff if too many contents of the same source were refused recently.
     fn too_many_refusals(&self, key: &Key, now: Instant) -> Option<Pause> {
         let mut counting = self.refusals.get(&key.refusal_source())?.clone();
         counting.retain(|until| *until > now);
@@ -268,7 +267,7 @@ impl<S> PoolState<S> {
         Some(Pause { error, until })
     }
 
-    /// It was answered, and yet there is no session: its pauses grow, and nobody else's.
+    /// Increases the backoff of one key after an answered attempt without a session.
     fn back_off(&mut self, key: &Arc<Key>, error: LoginError, now: Instant) {
         let (first, longest) = self.settings.unreachable_backoff;
         let Some(entry) = self.entries.get_mut(key) else {
@@ -280,8 +279,8 @@ impl<S> PoolState<S> {
         self.pause(key, Pause { error, until });
     }
 
-    /// Nobody answered. If somebody else was answered meanwhile, it is this account that is
-    /// left alone, and not the endpoint.
+    /// Records a timeout. If the endpoint responded to another attempt meanwhile, the backoff
+    /// applies to this key only.
     pub(super) fn record_unreachable(
         &mut self,
         attempt: &Attempt,
@@ -304,8 +303,8 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// A session that did not live long is not followed at once by the next: a server that
-    /// forgets all of them is not to be flooded with logins.
+    /// Delays the next login after a short-lived session, so that a server that loses all
+    /// sessions is not flooded with logins.
     pub(super) fn delay_relogin(&mut self, key: &Arc<Key>, since: Instant, now: Instant) {
         let until = since + self.settings.unreachable_backoff.0;
         if until > now {

@@ -1,4 +1,4 @@
-//! What is kept, and what is closed and forgotten.
+//! Clean-up of sessions and of expired entries.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::super::entry::{Entry, Phase};
 use super::{Action, Expiry, PoolState, Route};
 
 impl<S> PoolState<S> {
-    /// Closes a session that nobody uses; forgets a key of which nothing is to be remembered.
+    /// Closes a session without requesters, and removes an unused entry.
     pub(super) fn close_if_unused(&mut self, key: &Arc<Key>, now: Instant) {
         let Some(entry) = self.entries.get(key) else {
             return;
@@ -40,7 +40,7 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// Closes a session if nobody holds it, and it is not being checked.
+    /// Starts the logout of a session that is neither held nor being checked.
     pub(super) fn log_out_if_free(&mut self, key: &Arc<Key>) {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
@@ -57,7 +57,7 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// Whether a session has become too old. It is closed when nobody holds it any more.
+    /// Returns whether a session is too old. It is closed when it is no longer held.
     pub(super) fn retire_if_expired(&mut self, key: &Arc<Key>, now: Instant) -> bool {
         let open = self.entries.get_mut(key).and_then(Entry::open_mut);
         let Some(open) = open else {
@@ -70,7 +70,7 @@ impl<S> PoolState<S> {
         true
     }
 
-    /// Notes that something may be forgotten from then.
+    /// Schedules a clean-up.
     pub(super) fn schedule_expiry(&mut self, when: Instant, what: Expiry) {
         let ticket = self.next_ticket();
         self.expiries.insert((when, ticket), what);

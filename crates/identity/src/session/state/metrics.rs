@@ -1,4 +1,4 @@
-//! How many sessions, logins and failures there are.
+//! Metrics of the pool.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::super::entry::Phase;
 use super::{PoolState, WaitPoint};
 
 impl<S> PoolState<S> {
-    /// All figures, in the text form of Prometheus.
+    /// Returns all metrics in the Prometheus text format.
     pub fn metrics(&self) -> String {
         let open = self.entries.values().filter(|entry| {
             matches!(

@@ -1,4 +1,4 @@
-//! Whose turn it is: who comes and goes, who waits for what, who is woken, who has a seat.
+//! Requesters: their arrival and release, wait queues, wakeups and seats.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use super::super::concurrency::Seat;
 use super::super::entry::{Entry, Pause};
 use super::{Answer, PoolState, Requester, WaitPoint};
 
-/// How far apart those come back who hope for the same endpoint: all at once they would keep
-/// everybody else from being worked on.
+/// The interval between retries of requesters of the same unreachable endpoint. All at once,
+/// they would delay the reconciliation of other objects.
 const STAGGER_INTERVAL: Duration = Duration::from_millis(50);
-/// So many are no crowd.
+/// The number of requesters that are woken without an interval.
 const WAKE_BURST: usize = 8;
 
-/// What was kept for whoever comes.
+/// The place that a returning requester had.
 #[derive(Debug, Default)]
 pub(super) struct Reservation {
-    /// A seat, and the number they waited with.
+    /// The reserved seat, and the ticket it waited with.
     pub reserved: Option<(Seat, u64)>,
-    /// The number they hoped with.
+    /// The ticket it awaited recovery with.
     pub recovery_ticket: Option<u64>,
 }
 
 impl<S> PoolState<S> {
-    /// Whoever comes waits no more, is not to be woken, and was not called in vain.
+    /// Removes a requester from its queue, its wakeup and its reserved seat.
     pub(super) fn take_reservation(&mut self, requester: &str) -> Reservation {
         let mut reservation = Reservation::default();
         let Some(known) = self.requesters.get_mut(requester) else {
@@ -64,7 +64,7 @@ impl<S> PoolState<S> {
         reservation
     }
 
-    /// Whoever asks uses this from now, and what they used before no more.
+    /// Attaches a requester to a key and detaches it from its previous one.
     pub(super) fn attach(&mut self, requester: &Arc<str>, key: Key, now: Instant) -> Arc<Key> {
         if let Some(known) = self.requesters.get(requester) {
             if *known.key == key {
@@ -103,7 +103,7 @@ impl<S> PoolState<S> {
         self.close_if_unused(key, now);
     }
 
-    /// Whoever was called and found no seat keeps their place.
+    /// Enqueues a requester. One that was woken without getting a seat keeps its ticket.
     pub(super) fn enqueue(
         &mut self,
         requester: &Arc<str>,
@@ -148,8 +148,7 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// Wakes those who only learn that there is nothing for them: a few at once, the others one
-    /// after the other.
+    /// Wakes requesters of a failed attempt: a few at once, the others at intervals.
     pub(super) fn wake_staggered(&mut self, requesters: Vec<Arc<str>>, now: Instant) {
         for (ticket, requester) in requesters.into_iter().enumerate() {
             let behind = ticket.saturating_sub(WAKE_BURST);
@@ -174,8 +173,8 @@ impl<S> PoolState<S> {
         }
     }
 
-    /// Tells somebody that an endpoint does not answer. They are woken when it does, and come
-    /// back by themselves one after the other: the first of them finds out.
+    /// Answers that the endpoint is unreachable. Requesters are woken on recovery; otherwise
+    /// they retry at intervals, and the first one probes.
     pub(super) fn fail_until_recovery(
         &mut self,
         requester: &Arc<str>,
@@ -207,8 +206,8 @@ impl<S> PoolState<S> {
         self.grant_seats(now);
     }
 
-    /// Wakes as many as there are free seats, each of which is kept for who was woken: when
-    /// they come and do not sit down, the next is called.
+    /// Reserves the free seats and wakes their requesters. A seat that its requester does not
+    /// take goes to the next one.
     pub(super) fn grant_seats(&mut self, now: Instant) {
         while let Some((seat, ticket, requester)) = self.limits.reserve_next(now) {
             match self.requesters.get_mut(&requester) {

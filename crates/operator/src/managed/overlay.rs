@@ -1,11 +1,11 @@
-//! Objects of which we set a part: the server fills in the rest, and others may add to it.
+//! Partial objects: the server and other writers fill in the remaining fields.
 
 use serde_json::Value;
 
-/// Whether everything that is wanted is there. What is not mentioned may be anything; an
-/// array is mentioned as a whole, and what its elements do not mention may be anything.
+/// Returns whether all desired fields are present. Fields that are not desired may have any
+/// value; an array is compared element by element.
 ///
-/// What is wanted is ours, so it is no deeper than we wrote it.
+/// The desired value is the operator's own, so the recursion is bounded.
 pub fn covers(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => wanted.iter().all(|(key, wanted)| {
@@ -20,26 +20,26 @@ pub fn covers(found: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// What was found, with everything that is wanted.
-pub fn lay(over: &Value, wanted: &Value) -> Value {
+/// Merges the desired fields into the value that was found.
+pub fn merge(over: &Value, wanted: &Value) -> Value {
     match (over, wanted) {
         (Value::Object(over), Value::Object(wanted)) => {
-            let mut laid = over.clone();
+            let mut merged = over.clone();
             for (key, wanted) in wanted {
                 let under = over.get(key).unwrap_or(&Value::Null);
-                laid.insert(key.clone(), lay(under, wanted));
+                merged.insert(key.clone(), merge(under, wanted));
             }
-            Value::Object(laid)
+            Value::Object(merged)
         }
         (Value::Array(over), Value::Array(wanted)) if over.len() == wanted.len() => {
             let pairs = over.iter().zip(wanted);
-            Value::Array(pairs.map(|(over, wanted)| lay(over, wanted)).collect())
+            Value::Array(pairs.map(|(over, wanted)| merge(over, wanted)).collect())
         }
         (_, wanted) => wanted.clone(),
     }
 }
 
-/// What servers do not tell from absence.
+/// Returns whether servers treat the value as absent.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_mentioned_is_judged() {
+    fn only_desired_fields_are_compared() {
         for (found, wanted, covered) in [
             (json!({"a": 1, "b": 2}), json!({"a": 1}), true),
             (json!({"a": 1}), json!({"a": 2}), false),
@@ -74,8 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_laid_over_covers_and_keeps_the_rest() {
-        for (found, wanted, laid) in [
+    fn merge_sets_desired_fields_and_keeps_the_rest() {
+        for (found, wanted, merged) in [
             (
                 json!({"a": 1, "b": 2}),
                 json!({"a": 3}),
@@ -94,8 +94,8 @@ mod tests {
             ),
             (json!(null), json!({"a": 1}), json!({"a": 1})),
         ] {
-            let over = lay(&found, &wanted);
-            assert_eq!(over, laid);
+            let over = merge(&found, &wanted);
+            assert_eq!(over, merged);
             assert!(covers(&over, &wanted));
         }
     }

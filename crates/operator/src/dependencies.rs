@@ -1,13 +1,13 @@
-//! Who depends on what: what an object was looked at with, so that a change of that calls for
-//! work on the object. Nothing is kept of what it was like.
+//! The dependencies of reconciled objects, so that a change of a dependency triggers the
+//! reconciliation of its dependents. Contents are not stored.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Who depends on what, by names; `D` is what can be depended on.
+/// Dependencies and dependents by name; `D` is the type of a dependency.
 #[derive(Debug)]
-pub struct Depends<D>(Mutex<Table<D>>);
+pub struct DependencyIndex<D>(Mutex<Table<D>>);
 
 #[derive(Debug)]
 struct Table<D> {
@@ -15,7 +15,7 @@ struct Table<D> {
     by: HashMap<D, BTreeSet<Arc<str>>>,
 }
 
-impl<D> Default for Depends<D> {
+impl<D> Default for DependencyIndex<D> {
     fn default() -> Self {
         Self(Mutex::new(Table {
             on: HashMap::new(),
@@ -24,17 +24,17 @@ impl<D> Default for Depends<D> {
     }
 }
 
-/// What an object depends on now and did not before, and the reverse.
+/// The difference between two sets of dependencies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed<D> {
-    /// Now and not before.
+    /// Dependencies that were added.
     pub added: Vec<D>,
-    /// Before and not now.
+    /// Dependencies that were removed.
     pub removed: Vec<D>,
 }
 
-impl<D: Clone + Ord + Hash> Depends<D> {
-    /// An object depends on exactly these from now.
+impl<D: Clone + Ord + Hash> DependencyIndex<D> {
+    /// Replaces the dependencies of an object.
     pub fn set(&self, object: &Arc<str>, on: BTreeSet<D>) -> Changed<D> {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match on.is_empty() {
@@ -59,8 +59,8 @@ impl<D: Clone + Ord + Hash> Depends<D> {
         Changed { added, removed }
     }
 
-    /// An object depends on this too: said before it is looked at, so that no change of it
-    /// is missed.
+    /// Adds a dependency of an object. It is added before it is read, so that no change is
+    /// missed.
     pub fn add(&self, object: &Arc<str>, on: &D) {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = table.on.entry(Arc::clone(object)).or_default();
@@ -70,20 +70,20 @@ impl<D: Clone + Ord + Hash> Depends<D> {
         }
     }
 
-    /// What an object depends on.
+    /// Returns the dependencies of an object.
     pub fn of(&self, object: &str) -> BTreeSet<D> {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.on.get(object).cloned().unwrap_or_default()
     }
 
-    /// Forgets everything, and says who depended on something.
+    /// Removes everything, and returns the objects that had dependencies.
     pub fn clear(&self) -> Vec<Arc<str>> {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.by.clear();
         table.on.drain().map(|(object, _)| object).collect()
     }
 
-    /// Who depends on this.
+    /// Returns the dependents of a dependency.
     pub fn on(&self, what: &D) -> Vec<Arc<str>> {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         table
@@ -102,33 +102,33 @@ mod tests {
     }
 
     #[test]
-    fn who_depends_on_something_is_found_until_they_do_not() {
-        let depends = Depends::default();
+    fn dependents_are_found_until_removed() {
+        let index = DependencyIndex::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        let changed = depends.set(&a, BTreeSet::from([1, 2]));
+        let changed = index.set(&a, BTreeSet::from([1, 2]));
         assert_eq!((changed.added, changed.removed), (vec![1, 2], vec![]));
-        depends.set(&b, BTreeSet::from([2]));
-        assert_eq!(names(&depends.on(&2)), ["a", "b"]);
-        let changed = depends.set(&a, BTreeSet::from([2, 3]));
+        index.set(&b, BTreeSet::from([2]));
+        assert_eq!(names(&index.on(&2)), ["a", "b"]);
+        let changed = index.set(&a, BTreeSet::from([2, 3]));
         assert_eq!((changed.added, changed.removed), (vec![3], vec![1]));
-        assert_eq!(names(&depends.on(&1)), [""; 0]);
-        depends.set(&a, BTreeSet::new());
-        depends.set(&b, BTreeSet::new());
-        let table = depends.0.lock().unwrap();
+        assert_eq!(names(&index.on(&1)), [""; 0]);
+        index.set(&a, BTreeSet::new());
+        index.set(&b, BTreeSet::new());
+        let table = index.0.lock().unwrap();
         assert!(table.on.is_empty() && table.by.is_empty());
     }
 
     #[test]
-    fn what_is_added_before_it_is_looked_at_stays_until_it_is_not_named_any_more() {
-        let depends = Depends::default();
+    fn added_dependency_stays_until_replaced() {
+        let index = DependencyIndex::default();
         let cluster: Arc<str> = "cluster".into();
-        depends.add(&cluster, &"identity");
-        assert_eq!(depends.on(&"identity"), [Arc::clone(&cluster)]);
-        let changed = depends.set(&cluster, BTreeSet::from(["secret"]));
+        index.add(&cluster, &"identity");
+        assert_eq!(index.on(&"identity"), [Arc::clone(&cluster)]);
+        let changed = index.set(&cluster, BTreeSet::from(["secret"]));
         assert_eq!(changed.added, ["secret"]);
         assert_eq!(changed.removed, ["identity"]);
-        assert_eq!(depends.of("cluster"), BTreeSet::from(["secret"]));
-        assert_eq!(depends.clear(), [cluster]);
-        assert_eq!(depends.on(&"secret"), Vec::<Arc<str>>::new());
+        assert_eq!(index.of("cluster"), BTreeSet::from(["secret"]));
+        assert_eq!(index.clear(), [cluster]);
+        assert_eq!(index.on(&"secret"), Vec::<Arc<str>>::new());
     }
 }

@@ -1,4 +1,4 @@
-//! How the kinds are judged that operators make.
+//! The comparison of the kinds that operators create.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,92 +9,92 @@ use k8s_openapi::api::rbac::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
-use super::{Part, Verdict};
+use super::{Drift, Managed};
 
-impl Part for Namespace {
-    fn judge(&self, found: &Self) -> Verdict<Self> {
-        settle(self, found, |_| false)
+impl Managed for Namespace {
+    fn diff(&self, found: &Self) -> Drift<Self> {
+        merge(self, found, |_| false)
     }
 }
 
-/// What the server or others fill in is theirs; the type cannot be changed.
-impl Part for Secret {
-    fn judge(&self, found: &Self) -> Verdict<Self> {
+/// Data that the server or other writers fill in is kept; the type is immutable.
+impl Managed for Secret {
+    fn diff(&self, found: &Self) -> Drift<Self> {
         if self.type_.is_some() && self.type_ != found.type_ {
-            return Verdict::Recreate;
+            return Drift::Recreate;
         }
-        settle(self, found, |kept| match &self.data {
+        merge(self, found, |kept| match &self.data {
             Some(data) => assign(&mut kept.data, Some(data.clone())),
             None => false,
         })
     }
 }
 
-impl Part for ServiceAccount {
-    fn judge(&self, found: &Self) -> Verdict<Self> {
-        settle(self, found, |_| false)
+impl Managed for ServiceAccount {
+    fn diff(&self, found: &Self) -> Drift<Self> {
+        merge(self, found, |_| false)
     }
 }
 
-impl Part for ConfigMap {
-    fn judge(&self, found: &Self) -> Verdict<Self> {
-        settle(self, found, |kept| {
+impl Managed for ConfigMap {
+    fn diff(&self, found: &Self) -> Drift<Self> {
+        merge(self, found, |kept| {
             assign(&mut kept.data, self.data.clone())
         })
     }
 }
 
-impl Part for Role {
-    fn judge(&self, found: &Self) -> Verdict<Self> {
-        settle(self, found, |kept| rules(&mut kept.rules, &self.rules))
+impl Managed for Role {
+    fn diff(&self, found: &Self) -> Drift<Self> {
+        merge(self, found, |kept| rules(&mut kept.rules, &self.rules))
     }
 }
 
-impl Part for ClusterRole {
-    fn judge(&self, found: &Self) -> Verdict<Self> {
-        settle(self, found, |kept| rules(&mut kept.rules, &self.rules))
+impl Managed for ClusterRole {
+    fn diff(&self, found: &Self) -> Drift<Self> {
+        merge(self, found, |kept| rules(&mut kept.rules, &self.rules))
     }
 }
 
-impl Part for RoleBinding {
-    fn judge(&self, found: &Self) -> Verdict<Self> {
+impl Managed for RoleBinding {
+    fn diff(&self, found: &Self) -> Drift<Self> {
         if self.role_ref != found.role_ref {
-            return Verdict::Recreate;
+            return Drift::Recreate;
         }
-        settle(self, found, |kept| {
+        merge(self, found, |kept| {
             subjects(&mut kept.subjects, &self.subjects)
         })
     }
 }
 
-impl Part for ClusterRoleBinding {
-    fn judge(&self, found: &Self) -> Verdict<Self> {
+impl Managed for ClusterRoleBinding {
+    fn diff(&self, found: &Self) -> Drift<Self> {
         if self.role_ref != found.role_ref {
-            return Verdict::Recreate;
+            return Drift::Recreate;
         }
-        settle(self, found, |kept| {
+        merge(self, found, |kept| {
             subjects(&mut kept.subjects, &self.subjects)
         })
     }
 }
 
-/// What was found, with our labels and annotations and what `amend` changes; `amend` says
-/// whether it changed anything.
-pub(super) fn settle<K>(wanted: &K, found: &K, amend: impl FnOnce(&mut K) -> bool) -> Verdict<K>
+/// Merges labels, annotations and the changes of `merge_spec` into the object that was found.
+/// `merge_spec` returns whether it changed anything.
+pub(super) fn merge<K>(wanted: &K, found: &K, merge_spec: impl FnOnce(&mut K) -> bool) -> Drift<K>
 where
     K: Resource + Clone,
 {
     let mut kept = found.clone();
-    let marked = mark(kept.meta_mut(), wanted.meta());
-    let amended = amend(&mut kept);
-    match marked || amended {
-        true => Verdict::Replace(Box::new(kept)),
-        false => Verdict::Right,
+    let metadata_changed = merge_metadata(kept.meta_mut(), wanted.meta());
+    let spec_changed = merge_spec(&mut kept);
+    match metadata_changed || spec_changed {
+        true => Drift::Replace(Box::new(kept)),
+        false => Drift::InSync,
     }
 }
 
-/// Sets our labels and annotations; whether one was missing or otherwise.
-fn mark(kept: &mut ObjectMeta, wanted: &ObjectMeta) -> bool {
+/// Sets the desired labels and annotations. Returns whether one was missing or different.
+fn merge_metadata(kept: &mut ObjectMeta, wanted: &ObjectMeta) -> bool {
     let labels = add(&mut kept.labels, wanted.labels.as_ref());
     let annotations = add(&mut kept.annotations, wanted.annotations.as_ref());
     labels || annotations
@@ -123,7 +123,7 @@ fn assign<T: PartialEq>(kept: &mut T, wanted: T) -> bool {
     changed
 }
 
-/// Rules mean the same in any order, and so do the words in one.
+/// Compares rules as sets: order has no meaning, also within a rule.
 fn rules(kept: &mut Option<Vec<PolicyRule>>, wanted: &Option<Vec<PolicyRule>>) -> bool {
     let meaning = |rules: &Option<Vec<PolicyRule>>| {
         let rules = rules.iter().flatten();
@@ -147,7 +147,7 @@ fn meaning(rule: &PolicyRule) -> [BTreeSet<String>; 5] {
     ]
 }
 
-/// Subjects mean the same in any order, and with the group that the server fills in.
+/// Compares subjects as sets, with the API group that the server fills in.
 fn subjects(kept: &mut Option<Vec<Subject>>, wanted: &Option<Vec<Subject>>) -> bool {
     let meaning = |subjects: &Option<Vec<Subject>>| {
         let subjects = subjects.iter().flatten();
@@ -189,13 +189,13 @@ mod tests {
         serde_json::from_value(value).expect("an object")
     }
 
-    /// What becomes of an object: as it is, as it should be.
-    fn becomes<K: Part>(found: Value, wanted: Value) -> Verdict<Value> {
-        match of::<K>(wanted).judge(&of(found)) {
-            Verdict::Right => Verdict::Right,
-            Verdict::Recreate => Verdict::Recreate,
-            Verdict::Replace(kept) => {
-                Verdict::Replace(Box::new(serde_json::to_value(kept).expect("an object")))
+    /// Compares two objects: as found, as desired.
+    fn becomes<K: Managed>(found: Value, wanted: Value) -> Drift<Value> {
+        match of::<K>(wanted).diff(&of(found)) {
+            Drift::InSync => Drift::InSync,
+            Drift::Recreate => Drift::Recreate,
+            Drift::Replace(kept) => {
+                Drift::Replace(Box::new(serde_json::to_value(kept).expect("an object")))
             }
         }
     }
@@ -207,26 +207,26 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_annotations_of_others_stay() {
+    fn other_labels_and_annotations_are_kept() {
         let wanted = labelled(json!({"ours": "1"}), json!({"note": "x"}));
         let table = [
             (
                 labelled(json!({"ours": "1", "theirs": "2"}), json!({"note": "x"})),
-                Verdict::Right,
+                Drift::InSync,
             ),
             (
                 labelled(
                     json!({"ours": "0", "theirs": "2"}),
                     json!({"note": "x", "b": "y"}),
                 ),
-                Verdict::Replace(Box::new(labelled(
+                Drift::Replace(Box::new(labelled(
                     json!({"ours": "1", "theirs": "2"}),
                     json!({"note": "x", "b": "y"}),
                 ))),
             ),
             (
                 labelled(json!(null), json!(null)),
-                Verdict::Replace(Box::new(labelled(
+                Drift::Replace(Box::new(labelled(
                     json!({"ours": "1"}),
                     json!({"note": "x"}),
                 ))),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_mean_the_same_in_any_order_and_no_others_are_kept() {
+    fn rules_are_compared_as_sets_and_replaced_as_a_whole() {
         let (first, second) = (
             rule(json!(["a", "b"]), json!(["get", "list"])),
             rule(json!(["c"]), json!(["get"])),
@@ -272,8 +272,8 @@ mod tests {
             ),
         ] {
             let expected = match right {
-                true => Verdict::Right,
-                false => Verdict::Replace(Box::new(wanted.clone())),
+                true => Drift::InSync,
+                false => Drift::Replace(Box::new(wanted.clone())),
             };
             assert_eq!(
                 becomes::<Role>(role(rules.clone()), wanted.clone()),
@@ -293,17 +293,17 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_to_another_role_is_made_anew_and_one_of_others_is_changed() {
+    fn changed_role_ref_recreates_and_changed_subjects_replace() {
         let jane = json!({"kind": "User", "name": "jane"});
         let account = json!({"kind": "ServiceAccount", "name": "s", "namespace": "n"});
         let filled = json!({
             "kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io",
         });
         let wanted = binding("r", json!([jane, account]));
-        let changed = Verdict::Replace(Box::new(wanted.clone()));
+        let changed = Drift::Replace(Box::new(wanted.clone()));
         for (found, expected) in [
-            (binding("r", json!([account, filled])), Verdict::Right),
-            (binding("other", json!([jane, account])), Verdict::Recreate),
+            (binding("r", json!([account, filled])), Drift::InSync),
+            (binding("other", json!([jane, account])), Drift::Recreate),
             (binding("r", json!([account])), changed.clone()),
             (
                 binding(
@@ -318,20 +318,17 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_fills_in_a_secret_stays_and_its_type_cannot_change() {
+    fn secret_data_is_kept_and_changed_type_recreates() {
         let secret = |kind: &str, token: Option<&[u8]>| Secret {
             type_: Some(kind.to_owned()),
             data: token.map(|token| [("token".to_owned(), ByteString(token.to_vec()))].into()),
             ..Secret::default()
         };
         let wanted = secret("t", None);
-        assert_eq!(wanted.judge(&secret("t", Some(b"x"))), Verdict::Right);
-        assert_eq!(
-            wanted.judge(&secret("Opaque", Some(b"x"))),
-            Verdict::Recreate
-        );
+        assert_eq!(wanted.diff(&secret("t", Some(b"x"))), Drift::InSync);
+        assert_eq!(wanted.diff(&secret("Opaque", Some(b"x"))), Drift::Recreate);
         let other = secret("t", Some(b"y"));
-        let replaced = other.judge(&secret("t", Some(b"x")));
-        assert_eq!(replaced, Verdict::Replace(Box::new(other.clone())));
+        let replaced = other.diff(&secret("t", Some(b"x")));
+        assert_eq!(replaced, Drift::Replace(Box::new(other.clone())));
     }
 }

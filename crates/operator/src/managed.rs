@@ -1,9 +1,9 @@
-//! Whether an object is as it should be, and what to do if not.
+//! Creation and repair of managed objects.
 //!
-//! Only what we set is judged: what others add to an object, such as labels of their own,
-//! is theirs and stays.
+//! Only the fields that the operator sets are compared: additions of other writers, such as
+//! labels, are kept.
 
-mod judge;
+mod kinds;
 pub mod overlay;
 mod workload;
 
@@ -15,65 +15,66 @@ use kube::{Api, Error, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A kind of object that is kept as it should be.
-pub trait Part: Resource + Clone + Debug + Serialize + DeserializeOwned {
-    /// What is to be done about one that was found, if this is how it should be.
-    fn judge(&self, found: &Self) -> Verdict<Self>;
+/// A kind of object that an operator manages.
+pub trait Managed: Resource + Clone + Debug + Serialize + DeserializeOwned {
+    /// Compares the object that was found with this desired one.
+    fn diff(&self, found: &Self) -> Drift<Self>;
 }
 
-/// What is to be done about an object that was found.
+/// The difference between an object and its desired state.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict<K> {
-    /// Nothing: it is as it should be.
-    Right,
-    /// It is to be replaced by this, which has the version of the one that was found.
+pub enum Drift<K> {
+    /// The object is as desired.
+    InSync,
+    /// The object has to be replaced by this one, which has the resource version of the object
+    /// that was found.
     Replace(Box<K>),
-    /// What is wrong cannot be changed: it is to be deleted and made anew.
+    /// An immutable field differs: the object has to be deleted and created again.
     Recreate,
 }
 
-/// What was done about an object.
+/// The effect of `ensure`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ensured {
-    /// Nothing: it was as it should be.
-    Kept,
-    /// It was not there.
+    /// The object was as desired.
+    Unchanged,
+    /// The object was created.
     Created,
-    /// It was otherwise.
+    /// The object was replaced.
     Replaced,
 }
 
-/// How often somebody else may be faster before we give up.
-const TRIES: usize = 8;
+/// The number of attempts when concurrent writers interfere.
+const MAX_ATTEMPTS: usize = 8;
 
-/// Makes sure that an object is there and as it should be.
+/// Ensures that an object exists in its desired state.
 ///
 /// # Errors
 ///
-/// What the server answers; a conflict only after others were faster again and again.
-pub async fn ensure<K: Part>(api: &Api<K>, wanted: &K) -> Result<Ensured, Error> {
-    ensure_by(api, wanted, K::judge).await
+/// The server's error; a conflict only after repeated attempts.
+pub async fn ensure<K: Managed>(api: &Api<K>, wanted: &K) -> Result<Ensured, Error> {
+    ensure_by(api, wanted, K::diff).await
 }
 
-/// The same for an object that somebody else judges: `judge` gets what is wanted and what
-/// was found.
+/// Like [`ensure`], with a comparison of the caller's: `diff` gets the desired object and the
+/// one that was found.
 ///
 /// # Errors
 ///
-/// As above.
+/// As for [`ensure`].
 pub async fn ensure_by<K>(
     api: &Api<K>,
     wanted: &K,
-    judge: impl Fn(&K, &K) -> Verdict<K>,
+    diff: impl Fn(&K, &K) -> Drift<K>,
 ) -> Result<Ensured, Error>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
-    let mut tries = TRIES;
+    let mut attempts = MAX_ATTEMPTS;
     loop {
-        tries -= 1;
-        match attempt(api, wanted, &judge).await {
-            Err(error) if tries > 0 && is_race(&error) => {}
+        attempts -= 1;
+        match attempt(api, wanted, &diff).await {
+            Err(error) if attempts > 0 && is_race(&error) => {}
             done => return done,
         }
     }
@@ -82,7 +83,7 @@ where
 async fn attempt<K>(
     api: &Api<K>,
     wanted: &K,
-    judge: impl Fn(&K, &K) -> Verdict<K>,
+    diff: impl Fn(&K, &K) -> Drift<K>,
 ) -> Result<Ensured, Error>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
@@ -92,13 +93,13 @@ where
         api.create(&PostParams::default(), wanted).await?;
         return Ok(Ensured::Created);
     };
-    match judge(wanted, &found) {
-        Verdict::Right => return Ok(Ensured::Kept),
-        Verdict::Replace(replacement) => {
+    match diff(wanted, &found) {
+        Drift::InSync => return Ok(Ensured::Unchanged),
+        Drift::Replace(replacement) => {
             api.replace(&name, &PostParams::default(), &replacement)
                 .await?;
         }
-        Verdict::Recreate => {
+        Drift::Recreate => {
             let only_this = DeleteParams::default().preconditions(Preconditions {
                 uid: found.uid(),
                 resource_version: found.resource_version(),
@@ -110,8 +111,8 @@ where
     Ok(Ensured::Replaced)
 }
 
-/// Whether somebody else changed, made or deleted the object between our looking and our
-/// writing.
+/// Returns whether another writer changed, created or deleted the object between the read and
+/// the write.
 fn is_race(error: &Error) -> bool {
     let Error::Api(status) = error else {
         return false;
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_another_look_can_mend_is_a_race() {
+    fn conflicts_and_deletions_are_races() {
         let answered = |code, reason: &str, details: bool| {
             let status = Status {
                 code,
@@ -141,7 +142,7 @@ mod tests {
             (409, "Conflict", true, true),
             (409, "AlreadyExists", true, true),
             (404, "NotFound", true, true),
-            // A path that the server does not have has no details.
+            // A path that the server does not serve has no details.
             (404, "NotFound", false, false),
             (403, "Forbidden", true, false),
             (422, "Invalid", true, false),

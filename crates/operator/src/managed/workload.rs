@@ -1,24 +1,24 @@
-//! How the kinds are judged that an operator itself is deployed with.
+//! The comparison of the kinds that an operator is deployed with.
 
 use k8s_openapi::api::apps::v1::Deployment;
 
-use super::judge::settle;
-use super::{Part, Verdict, overlay};
+use super::kinds::merge;
+use super::{Drift, Managed, overlay};
 
-impl Part for Deployment {
-    fn judge(&self, found: &Self) -> Verdict<Self> {
+impl Managed for Deployment {
+    fn diff(&self, found: &Self) -> Drift<Self> {
         let selector =
             |deployment: &Self| deployment.spec.as_ref().map(|spec| spec.selector.clone());
         if selector(self) != selector(found) {
-            return Verdict::Recreate;
+            return Drift::Recreate;
         }
-        settle(self, found, |kept| amend(kept, self))
+        merge(self, found, |kept| merge_spec(kept, self))
     }
 }
 
-/// Sets what is wanted of the spec; whether something was otherwise. The server fills in a
-/// lot that we do not set.
-fn amend(kept: &mut Deployment, wanted: &Deployment) -> bool {
+/// Merges the desired spec, since the server fills in many fields. Returns whether anything
+/// differed.
+fn merge_spec(kept: &mut Deployment, wanted: &Deployment) -> bool {
     let json = |deployment: &Deployment| serde_json::to_value(&deployment.spec);
     let (Ok(found), Ok(wanted_spec)) = (json(kept), json(wanted)) else {
         return false;
@@ -26,8 +26,8 @@ fn amend(kept: &mut Deployment, wanted: &Deployment) -> bool {
     if overlay::covers(&found, &wanted_spec) {
         return false;
     }
-    let laid = serde_json::from_value(overlay::lay(&found, &wanted_spec));
-    kept.spec = laid.unwrap_or_else(|_| wanted.spec.clone());
+    let merged = serde_json::from_value(overlay::merge(&found, &wanted_spec));
+    kept.spec = merged.unwrap_or_else(|_| wanted.spec.clone());
     true
 }
 
@@ -46,7 +46,7 @@ mod tests {
     }
 
     fn spec(image: &str, container: Value, label: &str) -> Value {
-        let container = overlay::lay(&container, &json!({"name": "c", "image": image}));
+        let container = overlay::merge(&container, &json!({"name": "c", "image": image}));
         json!({
             "selector": {"matchLabels": {"app": label}},
             "template": {
@@ -57,20 +57,20 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_is_right_with_what_the_server_and_others_added() {
+    fn deployment_keeps_defaults_and_additions() {
         let wanted = deployment(spec("i:1", json!({}), "a"));
         let more = json!({"imagePullPolicy": "IfNotPresent", "env": [{"name": "E", "value": "e"}]});
         let found = deployment(spec("i:1", more.clone(), "a"));
-        assert_eq!(wanted.judge(&found), Verdict::Right);
+        assert_eq!(wanted.diff(&found), Drift::InSync);
         let old = deployment(spec("i:0", more.clone(), "a"));
         let mended = deployment(spec("i:1", more, "a"));
-        assert_eq!(wanted.judge(&old), Verdict::Replace(Box::new(mended)));
+        assert_eq!(wanted.diff(&old), Drift::Replace(Box::new(mended)));
     }
 
     #[test]
-    fn a_deployment_of_other_pods_is_made_anew() {
+    fn deployment_with_another_selector_is_recreated() {
         let wanted = deployment(spec("i:1", json!({}), "a"));
         let found = deployment(spec("i:1", json!({}), "b"));
-        assert_eq!(wanted.judge(&found), Verdict::Recreate);
+        assert_eq!(wanted.diff(&found), Drift::Recreate);
     }
 }
