@@ -338,7 +338,7 @@ fn evaluate(
         return AccessDecision::default();
     }
     let reach = reach(principal, spaces);
-    policy::ask(registry.cache(), &state, &principal.home, |policy| {
+    policy::ask(registry.cache(), state, &principal.home, |policy| {
         let decision = policy.decide(who(principal), attributes, reach);
         AccessDecision {
             allowed: decision.is_allowed(),
