@@ -40,7 +40,7 @@ pub struct Documents {
     /// The issuer and the keys of service-account tokens.
     accounts: Option<Arc<Accounts>>,
     metrics: Arc<Metrics>,
-    kept: Mutex<Vec<(Name, Weak<Slot>)>>,
+    slots: Mutex<Vec<(DocumentKey, Weak<Slot>)>>,
     recent: Mutex<Vec<Arc<Slot>>>,
     /// The parts of OpenAPI's third version that all tenants have, and the system: their
     /// paths and hashes.
@@ -48,15 +48,15 @@ pub struct Documents {
     /// Descriptions that OpenAPI documents are served with.
     descriptions: Option<Descriptions>,
     /// When these documents came about, which change with the program only.
-    since: Since,
+    since: HttpDate,
 }
 
 /// A document, once somebody has made it: others who want it wait for that, and nobody else.
-type Slot = OnceLock<Made>;
+type Slot = OnceLock<CachedDocument>;
 
 /// A document and what identifies its content.
 #[derive(Debug)]
-pub struct Made {
+pub struct CachedDocument {
     body: Bytes,
     compressed: OnceLock<Bytes>,
     hash: String,
@@ -64,9 +64,9 @@ pub struct Made {
 
 /// A moment, as HTTP writes it.
 #[derive(Debug)]
-struct Since(jiff::Timestamp);
+struct HttpDate(jiff::Timestamp);
 
-impl Default for Since {
+impl Default for HttpDate {
     fn default() -> Self {
         Self(jiff::Timestamp::now())
     }
@@ -74,15 +74,15 @@ impl Default for Since {
 
 /// Which document, of which set of kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Name {
+struct DocumentKey {
     system: bool,
     /// The same for spaces in which users have defined the same.
-    customs: u64,
-    what: What,
+    definitions: u64,
+    kind: DocumentKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum DocumentKind {
     Aggregated(Root),
     V2,
     V2Protobuf,
@@ -121,10 +121,10 @@ impl Scope<'_> {
 }
 
 /// How many documents are kept though nobody holds them.
-const RECENT: usize = 16;
+const MAX_RECENT: usize = 16;
 
 /// A year, in seconds: what never changes may be kept so long.
-const YEAR: i64 = 365 * 86_400;
+const YEAR_SECONDS: i64 = 365 * 86_400;
 
 impl Documents {
     /// The documents of a server that is reached at `address`.
@@ -139,10 +139,10 @@ impl Documents {
             address,
             accounts,
             metrics,
-            kept: Mutex::default(),
+            slots: Mutex::default(),
             recent: Mutex::default(),
             common: Default::default(),
-            since: Since::default(),
+            since: HttpDate::default(),
         }
     }
 
@@ -183,7 +183,7 @@ impl Documents {
     ) -> Result<Answer> {
         let filter = |kind: &Kind| serves(space, kind);
         let apis = registry.apis(space).ok_or_else(StatusError::no_such_path)?;
-        let of = Scope { space, apis: &apis };
+        let scope = Scope { space, apis: &apis };
         match document {
             Document::Api | Document::Apis => {
                 let root = if *document == Document::Api {
@@ -192,41 +192,44 @@ impl Documents {
                     Root::Apis
                 };
                 if let Some(media) = negotiate::wants_aggregated(&parts.headers) {
-                    return self.aggregated(root, of, media, parts);
+                    return self.aggregated(root, scope, media, parts);
                 }
                 legacy(
                     match root {
                         Root::Api => discovery::api_versions(&self.address),
-                        Root::Apis => of.catalog().api_group_list(),
+                        Root::Apis => scope.catalog().api_group_list(),
                     },
                     parts,
                     query,
                 )
             }
             Document::Group(group) => {
-                let found = of.catalog().api_group(group);
+                let found = scope.catalog().api_group(group);
                 legacy(found.ok_or_else(StatusError::no_such_path)?, parts, query)
             }
             Document::Resources { group, version } => {
-                let found = of.catalog().api_resource_list(group, version);
+                let found = scope.catalog().api_resource_list(group, version);
                 legacy(found.ok_or_else(StatusError::no_such_path)?, parts, query)
             }
             Document::OpenApiV2 => Ok(match negotiate::openapi(&parts.headers, "v2") {
                 Some(OpenApiMedia::Json) => {
-                    self.conditional(of, What::V2, parts, "application/json")
+                    self.conditional(scope, DocumentKind::V2, parts, "application/json")
                 }
                 Some(OpenApiMedia::Protobuf) => self.conditional(
-                    of,
-                    What::V2Protobuf,
+                    scope,
+                    DocumentKind::V2Protobuf,
                     parts,
                     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
                 ),
                 None => Answer::new(StatusCode::NOT_ACCEPTABLE, Body::empty()),
             }),
-            Document::OpenApiV3 => {
-                Ok(self.conditional(of, What::V3Index, parts, "text/plain; charset=utf-8"))
-            }
-            Document::OpenApiV3Part(path) => self.v3_part(path, of, parts, query),
+            Document::OpenApiV3 => Ok(self.conditional(
+                scope,
+                DocumentKind::V3Index,
+                parts,
+                "text/plain; charset=utf-8",
+            )),
+            Document::OpenApiV3Part(path) => self.v3_part(path, scope, parts, query),
             Document::Metrics => {
                 if !space.is_system() {
                     return Err(StatusError::no_such_path());
@@ -237,7 +240,7 @@ impl Documents {
             }
             Document::Index => {
                 let mut paths: Vec<String> = openapi::v3_paths(&filter);
-                paths.extend(of.v3_paths());
+                paths.extend(scope.v3_paths());
                 paths.sort_unstable();
                 let paths: Vec<String> = paths.into_iter().map(|path| format!("/{path}")).collect();
                 let body = json!({"paths": paths}).to_string();
@@ -249,19 +252,25 @@ impl Documents {
         }
     }
 
-    fn aggregated(&self, root: Root, of: Scope<'_>, media: Media, parts: &Parts) -> Result<Answer> {
-        let slot = self.get(of, What::Aggregated(root));
-        let made = self.made(of, What::Aggregated(root), &slot);
-        let zipped = media == Media::Json
-            && made.body.len() > MIN_COMPRESSED
+    fn aggregated(
+        &self,
+        root: Root,
+        scope: Scope<'_>,
+        media: Media,
+        parts: &Parts,
+    ) -> Result<Answer> {
+        let slot = self.get(scope, DocumentKind::Aggregated(root));
+        let cached = self.get_or_build(scope, DocumentKind::Aggregated(root), &slot);
+        let gzipped = media == Media::Json
+            && cached.body.len() > MIN_COMPRESSED
             && negotiate::gzip(&parts.headers);
         let (body, content_type) = match media {
             Media::Json => (
-                made.sent(zipped),
+                cached.bytes(gzipped),
                 "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
             ),
             Media::Protobuf => {
-                let document = of.catalog().aggregated(root);
+                let document = scope.catalog().aggregated(root);
                 let mut raw = Vec::new();
                 protobuf::encode(document.type_id(), &document.object(), &mut raw);
                 let sealed =
@@ -273,11 +282,11 @@ impl Documents {
             }
             Media::Yaml => return Err(StatusError::not_acceptable()),
         };
-        let etag = quoted(&made.hash);
+        let etag = quoted(&cached.hash);
         let unchanged = parts.headers.get(IF_NONE_MATCH) == Some(&etag);
         let answer = match unchanged {
             true => Answer::new(StatusCode::NOT_MODIFIED, Body::empty()),
-            false => Answer::new(StatusCode::OK, body.into()).encoded(zipped),
+            false => Answer::new(StatusCode::OK, body.into()).encoded(gzipped),
         };
         Ok(answer
             .typed(content_type)
@@ -286,96 +295,107 @@ impl Documents {
             .header(CACHE_CONTROL, HeaderValue::from_static("public")))
     }
 
-    fn v3_part(&self, path: &str, of: Scope<'_>, parts: &Parts, query: &Query) -> Result<Answer> {
-        let filter = |kind: &Kind| serves(of.space, kind);
+    fn v3_part(
+        &self,
+        path: &str,
+        scope: Scope<'_>,
+        parts: &Parts,
+        query: &Query,
+    ) -> Result<Answer> {
+        let filter = |kind: &Kind| serves(scope.space, kind);
         let common = openapi::v3_paths(&filter);
-        if !common.iter().any(|known| known == path) && !of.is_custom(path) {
+        if !common.iter().any(|known| known == path) && !scope.is_custom(path) {
             return Ok(Answer::new(StatusCode::NOT_FOUND, Body::empty()));
         }
         let (shown, content_type) = match negotiate::openapi(&parts.headers, "v3") {
-            Some(OpenApiMedia::Json) => (What::V3(path.to_owned()), "application/json"),
+            Some(OpenApiMedia::Json) => (DocumentKind::V3(path.to_owned()), "application/json"),
             Some(OpenApiMedia::Protobuf) => (
-                What::V3Protobuf(path.to_owned()),
+                DocumentKind::V3Protobuf(path.to_owned()),
                 "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
             ),
             None => return Ok(Answer::new(StatusCode::NOT_ACCEPTABLE, Body::empty())),
         };
         let answer = match query.get("hash").filter(|hash| !hash.is_empty()) {
-            None => return Ok(self.conditional(of, shown, parts, content_type)),
+            None => return Ok(self.conditional(scope, shown, parts, content_type)),
             Some(hash) => {
                 // The hash is that of the JSON, in whatever form the document is sent.
-                let what = What::V3(path.to_owned());
-                let slot = self.get(of, what.clone());
-                let made = self.made(of, what, &slot);
-                if hash != made.hash {
-                    let right = format!("{}?hash={}", parts.uri.path(), made.hash);
+                let kind = DocumentKind::V3(path.to_owned());
+                let slot = self.get(scope, kind.clone());
+                let cached = self.get_or_build(scope, kind, &slot);
+                if hash != cached.hash {
+                    let right = format!("{}?hash={}", parts.uri.path(), cached.hash);
                     let right = HeaderValue::from_str(&right).map_err(StatusError::internal)?;
                     let moved = Answer::new(StatusCode::MOVED_PERMANENTLY, Body::empty());
                     return Ok(moved.header(LOCATION, right));
                 }
-                self.conditional(of, shown, parts, content_type)
+                self.conditional(scope, shown, parts, content_type)
             }
         };
-        let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(YEAR);
+        let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(YEAR_SECONDS);
         Ok(answer
             .header(CACHE_CONTROL, HeaderValue::from_static("public, immutable"))
-            .header(EXPIRES, Since(end).header()))
+            .header(EXPIRES, HttpDate(end).header()))
     }
 
     /// The document, or that it is what the caller has.
     fn conditional(
         &self,
-        of: Scope<'_>,
-        what: What,
+        scope: Scope<'_>,
+        kind: DocumentKind,
         parts: &Parts,
         content_type: &'static str,
     ) -> Answer {
-        let slot = self.get(of, what.clone());
-        let made = self.made(of, what, &slot);
-        let etag = quoted(&made.hash);
+        let slot = self.get(scope, kind.clone());
+        let cached = self.get_or_build(scope, kind, &slot);
+        let etag = quoted(&cached.hash);
         if parts.headers.get(IF_NONE_MATCH) == Some(&etag) {
             return Answer::new(StatusCode::NOT_MODIFIED, Body::empty()).header(ETAG, etag);
         }
-        let zipped = negotiate::gzip(&parts.headers);
-        Answer::new(StatusCode::OK, made.sent(zipped).into())
+        let gzipped = negotiate::gzip(&parts.headers);
+        Answer::new(StatusCode::OK, cached.bytes(gzipped).into())
             .typed(content_type)
-            .encoded(zipped)
+            .encoded(gzipped)
             .header(ETAG, etag)
             .header(LAST_MODIFIED, self.since.header())
             .header(VARY, HeaderValue::from_static("Accept, Accept-Encoding"))
     }
 
     /// The place of a document, which stays as long as somebody holds it and a while after.
-    fn get(&self, of: Scope<'_>, what: What) -> Arc<Slot> {
-        let name = Name::of(of, what);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|(_, slot)| slot.strong_count() > 0);
-        let found = kept.iter().find(|(known, _)| *known == name);
+    fn get(&self, scope: Scope<'_>, kind: DocumentKind) -> Arc<Slot> {
+        let name = DocumentKey::of(scope, kind);
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.retain(|(_, slot)| slot.strong_count() > 0);
+        let found = slots.iter().find(|(known, _)| *known == name);
         let found = found.and_then(|(_, slot)| slot.upgrade());
         let slot = found.unwrap_or_else(|| {
             let slot = Arc::new(Slot::new());
-            kept.push((name, Arc::downgrade(&slot)));
+            slots.push((name, Arc::downgrade(&slot)));
             slot
         });
-        drop(kept);
+        drop(slots);
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.retain(|held| !Arc::ptr_eq(held, &slot));
         recent.push(Arc::clone(&slot));
-        if recent.len() > RECENT {
+        if recent.len() > MAX_RECENT {
             recent.remove(0);
         }
         slot
     }
 
     /// What is in that place, made if nobody has yet.
-    fn made<'a>(&self, of: Scope<'_>, what: What, slot: &'a Slot) -> &'a Made {
-        slot.get_or_init(|| Made::new(self.make(of, &Name::of(of, what))))
+    fn get_or_build<'a>(
+        &self,
+        scope: Scope<'_>,
+        kind: DocumentKind,
+        slot: &'a Slot,
+    ) -> &'a CachedDocument {
+        slot.get_or_init(|| CachedDocument::new(self.build(scope, &DocumentKey::of(scope, kind))))
     }
 
     /// Where the parts are. Those that every space has are made once for that.
-    fn v3_index(&self, of: Scope<'_>) -> Vec<u8> {
-        let common = self.common[usize::from(of.space.is_system())].get_or_init(|| {
-            let filter = |kind: &Kind| serves(of.space, kind);
+    fn v3_index(&self, scope: Scope<'_>) -> Vec<u8> {
+        let common = self.common[usize::from(scope.space.is_system())].get_or_init(|| {
+            let filter = |kind: &Kind| serves(scope.space, kind);
             let paths = openapi::v3_paths(&filter).into_iter();
             let hashes = paths.map(|path| {
                 let part = openapi::v3_document(&path, &filter).unwrap_or_default();
@@ -383,42 +403,51 @@ impl Documents {
             });
             hashes.collect()
         });
-        let customs = of.v3_paths().into_iter().map(|path| {
-            let part = of.v3_custom(&path);
+        let custom_parts = scope.v3_paths().into_iter().map(|path| {
+            let part = scope.v3_custom(&path);
             (path, hash(&self.described(part)))
         });
-        let all = common.iter().cloned().chain(customs).map(|(path, hash)| {
-            let url = format!("/openapi/v3/{path}?hash={hash}");
-            (path, json!({"serverRelativeURL": url}))
-        });
+        let all = common
+            .iter()
+            .cloned()
+            .chain(custom_parts)
+            .map(|(path, hash)| {
+                let url = format!("/openapi/v3/{path}?hash={hash}");
+                (path, json!({"serverRelativeURL": url}))
+            });
         let paths: serde_json::Map<_, _> = all.collect();
         json!({"paths": paths}).to_string().into_bytes()
     }
 
-    fn make(&self, of: Scope<'_>, name: &Name) -> Vec<u8> {
+    fn build(&self, scope: Scope<'_>, name: &DocumentKey) -> Vec<u8> {
         let filter = |kind: &Kind| name.system || !kind.system_only;
-        match &name.what {
-            What::Aggregated(root) => of.catalog().aggregated(*root).into_json(),
-            What::V2 if of.apis.fingerprint() == 0 => self.described(openapi::v2_document(&filter)),
-            What::V2 => {
-                let part = custom::v2_part(of.apis.versions());
+        match &name.kind {
+            DocumentKind::Aggregated(root) => scope.catalog().aggregated(*root).into_json(),
+            DocumentKind::V2 if scope.apis.fingerprint() == 0 => {
+                self.described(openapi::v2_document(&filter))
+            }
+            DocumentKind::V2 => {
+                let part = custom::v2_part(scope.apis.versions());
                 self.described(V2Base::new(&filter).with(&part))
             }
-            What::V2Protobuf if of.apis.fingerprint() == 0 => self.v2_protobuf(&filter),
-            What::V2Protobuf => {
+            DocumentKind::V2Protobuf if scope.apis.fingerprint() == 0 => self.v2_protobuf(&filter),
+            DocumentKind::V2Protobuf => {
                 let mut document = self.v2_protobuf(&filter);
-                document.extend(custom::v2_part(of.apis.versions()).protobuf());
+                document.extend(custom::v2_part(scope.apis.versions()).protobuf());
                 document
             }
-            What::V3(path) => {
+            DocumentKind::V3(path) => {
                 let document = openapi::v3_document(path, &filter);
-                self.described(document.unwrap_or_else(|| of.v3_custom(path)))
+                self.described(document.unwrap_or_else(|| scope.v3_custom(path)))
             }
-            What::V3Protobuf(path) => {
-                let document = self.make(of, &Name::of(of, What::V3(path.clone())));
+            DocumentKind::V3Protobuf(path) => {
+                let document = self.build(
+                    scope,
+                    &DocumentKey::of(scope, DocumentKind::V3(path.clone())),
+                );
                 openapi::v3_protobuf(&document)
             }
-            What::V3Index => self.v3_index(of),
+            DocumentKind::V3Index => self.v3_index(scope),
         }
     }
 
@@ -438,32 +467,32 @@ impl Documents {
     }
 }
 
-impl Name {
-    fn of(of: Scope<'_>, what: What) -> Self {
-        let customs = match &what {
-            What::Aggregated(Root::Api) => 0,
-            What::V3(path) | What::V3Protobuf(path) if !of.is_custom(path) => 0,
-            _ => of.apis.fingerprint(),
+impl DocumentKey {
+    fn of(scope: Scope<'_>, kind: DocumentKind) -> Self {
+        let definitions = match &kind {
+            DocumentKind::Aggregated(Root::Api) => 0,
+            DocumentKind::V3(path) | DocumentKind::V3Protobuf(path) if !scope.is_custom(path) => 0,
+            _ => scope.apis.fingerprint(),
         };
         Self {
-            system: of.space.is_system(),
-            customs,
-            what,
+            system: scope.space.is_system(),
+            definitions,
+            kind,
         }
     }
 }
 
-impl Since {
+impl HttpDate {
     fn header(&self) -> HeaderValue {
         let text = self.0.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0"))
     }
 }
 
-impl Made {
+impl CachedDocument {
     /// The document, compressed or not.
-    fn sent(&self, zipped: bool) -> Bytes {
-        match zipped {
+    fn bytes(&self, gzipped: bool) -> Bytes {
+        match gzipped {
             true => self.compressed.get_or_init(|| gzip(&self.body)).clone(),
             false => self.body.clone(),
         }

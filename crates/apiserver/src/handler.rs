@@ -90,10 +90,10 @@ pub struct Source {
 }
 
 /// How long a request may take that says nothing about it.
-const DEADLINE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Answers one request.
-pub async fn serve<B>(app: &App, from: &Source, request: Request<B>) -> Response<Body>
+pub async fn serve<B>(app: &App, source: &Source, request: Request<B>) -> Response<Body>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -102,22 +102,28 @@ where
     let query = Query::parse(parts.uri.query().unwrap_or(""));
     let route = route(&parts.method, parts.uri.path(), query.flag("watch"));
     let audit_id = audit::id(&parts.headers);
-    let mut record =
-        Record::begin(app.audit.as_deref(), &audit_id, &from.peer, &parts, &route).await;
+    let mut record = Record::begin(
+        app.audit.as_deref(),
+        &audit_id,
+        &source.peer,
+        &parts,
+        &route,
+    )
+    .await;
     let deadline = deadline(&query);
     let mut body = pin!(body);
     let answered = match deadline {
-        Err(refusal) => Err(refusal),
+        Err(error) => Err(error),
         Ok(deadline) => {
             let body = body.as_mut();
-            let answer = answer(app, from, &parts, &query, route, &mut record, body);
+            let answer = answer(app, source, &parts, &query, route, &mut record, body);
             let in_time = tokio::time::timeout(deadline, answer).await;
             in_time.unwrap_or_else(|_| Err(StatusError::timeout()))
         }
     };
     record.answered(answered.as_ref().map(|answer| answer.status.as_u16()));
-    let answer = answered.unwrap_or_else(|refusal| Answer::failed(&parts, &query, &refusal));
-    finish_reading(body).await;
+    let answer = answered.unwrap_or_else(|error| Answer::failed(&parts, &query, &error));
+    drain(body).await;
     app.metrics.count(&parts.method, answer.status);
     let response = answer.respond(audit_id);
     if parts.method == Method::HEAD {
@@ -140,7 +146,7 @@ fn without_body(mut response: Response<Body>) -> Response<Body> {
 /// The stages, in their order.
 async fn answer<B>(
     app: &App,
-    from: &Source,
+    source: &Source,
     parts: &Parts,
     query: &Query,
     route: Result<Route>,
@@ -162,29 +168,29 @@ where
     let headers = &parts.headers;
     let caller = app
         .authenticator
-        .authenticate(registry, &from.peer, headers)
+        .authenticate(registry, &source.peer, headers)
         .await?;
     record.authenticated(&caller);
-    from.connection.authenticated(&caller.home)?;
+    source.connection.authenticated(&caller.home)?;
     let asked = ImpersonatedRequest {
         parts,
         query,
         route: &route,
     };
-    let acted_for = impersonate(registry, &caller, asked).await;
-    let acted_for = record.impersonated(acted_for)?;
-    let principal = acted_for.unwrap_or(caller);
-    let route = match route.or_else(|refusal| {
-        let defined = defined(registry, &principal, parts, query);
-        defined.unwrap_or(Err(refusal))
+    let impersonated = impersonate(registry, &caller, asked).await;
+    let impersonated = record.impersonated(impersonated)?;
+    let principal = impersonated.unwrap_or(caller);
+    let route = match route.or_else(|error| {
+        let custom = route_custom(registry, &principal, parts, query);
+        custom.unwrap_or(Err(error))
     }) {
         Ok(route) => {
             record.routed(&route);
             route
         }
-        Err(refusal) => {
-            nothing_there(app, &principal, parts, query, record).await?;
-            return Err(refusal);
+        Err(error) => {
+            authorize_unserved(app, &principal, parts, query, record).await?;
+            return Err(error);
         }
     };
     let spaces = locate(&principal, route.named);
@@ -195,29 +201,29 @@ where
             let Spaces::One(space) = spaces else {
                 return Err(StatusError::no_such_path());
             };
-            let judged = authorize_path(registry, &principal, &space, "get", path).await;
-            record.authorized(judged, |reason| reason)?;
-            let answer = describe(app, &principal, &document, &space, parts, query).await?;
+            let decision = authorize_path(registry, &principal, &space, "get", path).await;
+            record.authorized(decision, |reason| reason)?;
+            let answer = serve_document(app, &principal, &document, &space, parts, query).await?;
             Ok(answer.paced(app.flow_control.time_slices(&principal.home)))
         }
         Target::Resource(resource) => {
-            let judged = authorize(registry, principal, spaces, resource, query).await;
-            let granted = record.authorized(judged, Granted::reason)?;
-            let told = deprecation(&granted);
+            let decision = authorize(registry, principal, spaces, resource, query).await;
+            let granted = record.authorized(decision, Granted::reason)?;
+            let warning = deprecation(&granted);
             let caller = Caller {
                 granted: &granted,
                 context: &context,
             };
-            match of_resource(app, caller, parts, query, record, body).await {
-                Ok(answer) => Ok(answer.warned(told)),
-                Err(refusal) => Err(refusal.warned(told)),
+            match serve_resource(app, caller, parts, query, record, body).await {
+                Ok(answer) => Ok(answer.warned(warning)),
+                Err(error) => Err(error.warned(warning)),
             }
         }
     }
 }
 
 /// A document. What users define may be much, and takes its turn.
-async fn describe(
+async fn serve_document(
     app: &App,
     principal: &Principal,
     document: &Document,
@@ -227,20 +233,20 @@ async fn describe(
 ) -> Result<Answer> {
     let apis = app.registry.apis(space);
     let defined = apis.is_some_and(|apis| !apis.offers().is_empty());
-    let make = || {
+    let build = || {
         app.documents
             .answer(&app.registry, document, space, parts, query)
     };
     if defined && document.has_schemas() {
-        return cpu_bound::run_with_seat(&app.flow_control, &principal.home, make).await?;
+        return cpu_bound::run_with_seat(&app.flow_control, &principal.home, build).await?;
     }
     let work = Work::Read { objects: 1 };
     let _seat = app.flow_control.acquire(&principal.home, work).await?;
-    make()
+    build()
 }
 
 /// The stages that are left once it is caller what is asked of objects.
-async fn of_resource<B>(
+async fn serve_resource<B>(
     app: &App,
     caller: Caller<'_>,
     parts: &Parts,
@@ -260,16 +266,16 @@ where
     }
     let accepted = negotiate::accepted(&parts.headers, query, caller.path().asked())?;
     if caller.path().verb.reads() {
-        return take_turns(app, caller, query, accepted).await;
+        return serve_read(app, caller, query, accepted).await;
     }
     let payer = &caller.principal().home;
     // A seat for the work is taken when the body is there: who sends slowly must not sit on
     // one.
-    let most = MAX_BODY as u64;
+    let max_bytes = MAX_BODY as u64;
     let bytes = body
         .size_hint()
         .upper()
-        .map_or(most, |bytes| bytes.min(most));
+        .map_or(max_bytes, |bytes| bytes.min(max_bytes));
     let _room = app
         .flow_control
         .acquire(payer, Work::Receive { bytes })
@@ -288,12 +294,12 @@ where
         Ok(answer) => Ok(answer
             .warned(warnings)
             .paced(app.flow_control.time_slices(payer))),
-        Err(refusal) => Err(refusal.warned(warnings)),
+        Err(error) => Err(error.warned(warnings)),
     }
 }
 
 /// The route to what no table knows, if the space that is asked serves it.
-fn defined(
+fn route_custom(
     registry: &Registry,
     principal: &Principal,
     parts: &Parts,
@@ -315,7 +321,7 @@ fn defined(
 }
 
 /// Refuses who may not look for what is not there: only those who may learn that it is not.
-async fn nothing_there(
+async fn authorize_unserved(
     app: &App,
     principal: &Principal,
     parts: &Parts,
@@ -326,7 +332,7 @@ async fn nothing_there(
     let asked = unserved(&parts.method, path, query.flag("watch"));
     let spaces = locate(principal, asked.named);
     record.located(&spaces);
-    let judged = match (asked.objects, &spaces) {
+    let decision = match (asked.objects, &spaces) {
         (Some(objects), spaces) => permit(registry, principal, spaces, &objects.attributes()).await,
         (None, Spaces::One(space)) => {
             let verb = parts.method.as_str().to_ascii_lowercase();
@@ -334,11 +340,11 @@ async fn nothing_there(
         }
         (None, Spaces::All) => return Ok(()),
     };
-    record.authorized(judged, |reason| reason).map(drop)
+    record.authorized(decision, |reason| reason).map(drop)
 }
 
 /// Reads when there is a seat. What comes of it is sent in turns with others, if it is large.
-async fn take_turns(
+async fn serve_read(
     app: &App,
     caller: Caller<'_>,
     query: &Query,
@@ -377,14 +383,14 @@ fn deprecation(granted: &Granted) -> Option<String> {
     if let Some(custom) = kind.custom() {
         return custom.version().warning.clone();
     }
-    let told = match (kind.group.as_str(), kind.kind.as_str()) {
+    let warning = match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "Endpoints") => {
             "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
         }
         ("", "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+",
         _ => return None,
     };
-    Some(told.to_owned())
+    Some(warning.to_owned())
 }
 
 async fn read(app: &App, caller: Caller<'_>, query: &Query, accepted: Accepted) -> Result<Answer> {
@@ -505,12 +511,12 @@ async fn write(
             Ok(Answer::new(code, body).of(accepted).warned(warnings))
         }
         _ => {
-            let emptied = write::delete_collection(registry, caller, query, &sent, &view).await?;
-            let listing = emptied.listing;
+            let deleted = write::delete_collection(registry, caller, query, &sent, &view).await?;
+            let listing = deleted.listing;
             let body = view.list(listing.objects, &listing.meta)?;
             Ok(Answer::new(StatusCode::OK, body)
                 .of(accepted)
-                .warned(emptied.warnings))
+                .warned(deleted.warnings))
         }
     }
 }
@@ -539,27 +545,27 @@ fn shows_object(path: &ResourcePath, deleted: &Deleted) -> bool {
 ///
 /// Otherwise the stream is reset, and a connection on which that happened a thousand times
 /// is closed, with all watches on it: those of a client whose writes are refused, say.
-async fn finish_reading<B>(body: Pin<&mut B>)
+async fn drain<B>(body: Pin<&mut B>)
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    const SMALL: usize = 256 << 10;
-    const SOON: Duration = Duration::from_secs(1);
+    const MAX_DRAINED_BYTES: usize = 256 << 10;
+    const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
     if !body.is_end_stream() {
-        let rest = Limited::new(body, SMALL).collect();
+        let rest = Limited::new(body, MAX_DRAINED_BYTES).collect();
         // The answer is the same if it is more, or takes longer.
-        drop(tokio::time::timeout(SOON, rest).await);
+        drop(tokio::time::timeout(DRAIN_TIMEOUT, rest).await);
     }
 }
 
 /// How long the request may take: `timeout=32s`, up to the limit.
 fn deadline(query: &Query) -> Result<Duration> {
     let Some(text) = query.get("timeout") else {
-        return Ok(DEADLINE);
+        return Ok(REQUEST_TIMEOUT);
     };
     if text.is_empty() {
-        return Ok(DEADLINE);
+        return Ok(REQUEST_TIMEOUT);
     }
     let Some(nanos) = insula_gotext::duration::parse(text) else {
         let quoted = insula_gotext::quote(text);
@@ -569,7 +575,7 @@ fn deadline(query: &Query) -> Result<Duration> {
     };
     // Kubernetes treats zero and negative timeouts like an absent one.
     Ok(match u64::try_from(nanos) {
-        Err(_) | Ok(0) => DEADLINE,
-        Ok(nanos) => Duration::from_nanos(nanos).min(DEADLINE),
+        Err(_) | Ok(0) => REQUEST_TIMEOUT,
+        Ok(nanos) => Duration::from_nanos(nanos).min(REQUEST_TIMEOUT),
     })
 }

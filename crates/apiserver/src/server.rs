@@ -241,7 +241,7 @@ async fn prepare(app: &App) -> Result<(), Error> {
         .await
         .map_err(failed)?;
     if let Some(Space::Tenant(tenant)) = &app.authenticator.default_tenant {
-        bootstrap_objects::ensure(&app.registry, tenant)
+        bootstrap_objects::ensure_tenant(&app.registry, tenant)
             .await
             .map_err(failed)?;
     }

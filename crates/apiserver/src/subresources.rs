@@ -26,17 +26,17 @@ use crate::write::PatchFormat;
 /// Reads a subresource.
 pub async fn get(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     name: &str,
     query: &Query,
     accepted: Accepted,
 ) -> Result<Answer> {
     if name == "scale" {
-        return scale::get(registry, granted, accepted).await;
+        return scale::get(registry, caller, accepted).await;
     }
-    refuse_the_data_plane(name)?;
-    let view = View::new(&granted.path().kind, accepted, query)?;
-    let body = read::get(registry, granted, query, &view).await?;
+    reject_data_plane(name)?;
+    let view = View::new(&caller.path().kind, accepted, query)?;
+    let body = read::get(registry, caller, query, &view).await?;
     Ok(Answer::new(http::StatusCode::OK, body).of(accepted))
 }
 
@@ -44,29 +44,29 @@ pub async fn get(
 pub async fn write(
     registry: &Registry,
     issuer: Option<&Issuer>,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     sent: &Sent,
 ) -> Result<Option<Answer>> {
-    let path = granted.path();
+    let path = caller.path();
     let kind = path.of();
     let name = path.subresource.as_deref();
     // Users may call a kind of theirs as they like.
     let called = (!kind.is_custom()).then_some(kind.kind.as_str());
     let answer = match (called.unwrap_or(""), name, path.verb) {
         ("Binding", None, Verb::Create) | ("Pod", Some("binding"), Verb::Create) => {
-            pod::bind(registry, granted, query, accepted, sent).await?
+            pod::bind(registry, caller, query, accepted, sent).await?
         }
         ("Pod", Some("eviction"), Verb::Create) => {
-            eviction::evict(registry, granted, query, accepted, sent).await?
+            eviction::evict(registry, caller, query, accepted, sent).await?
         }
         ("ServiceAccount", Some("token"), Verb::Create) => {
-            token::request(registry, issuer, granted, query, accepted, sent).await?
+            token::request(registry, issuer, caller, query, accepted, sent).await?
         }
-        (_, Some("scale"), _) => scale::update(registry, granted, query, accepted, sent).await?,
+        (_, Some("scale"), _) => scale::update(registry, caller, query, accepted, sent).await?,
         (_, Some(name), _) => {
-            refuse_the_data_plane(name)?;
+            reject_data_plane(name)?;
             return Ok(None);
         }
         (_, None, _) => return Ok(None),
@@ -77,17 +77,17 @@ pub async fn write(
 /// Patches the scale of an object.
 pub async fn patch_scale(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     format: PatchFormat,
     body: &Bytes,
 ) -> Result<Answer> {
-    scale::patch(registry, granted, query, accepted, format, body).await
+    scale::patch(registry, caller, query, accepted, format, body).await
 }
 
 /// Nothing runs pods here.
-fn refuse_the_data_plane(name: &str) -> Result<()> {
+fn reject_data_plane(name: &str) -> Result<()> {
     match name {
         "attach" | "exec" | "log" | "portforward" | "proxy" => {
             Err(StatusError::not_implemented(name))

@@ -13,8 +13,8 @@ pub(crate) mod ownership;
 mod patch;
 mod propagation;
 pub mod quota;
-pub(crate) mod rules;
 pub(crate) mod scale;
+pub(crate) mod strategy;
 mod update;
 
 pub use crate::registry::encoding::encoded;
@@ -22,12 +22,12 @@ pub use admission::certificate_requester::insula_extra;
 pub use apply::{Config, apply};
 pub use create::{create, create_object};
 pub use delete::{
-    DeleteOptions, Deleted, Emptied, PendingDelete, delete, delete_collection, goes_at_once,
-    remove, remove_for, remove_together,
+    DeleteOptions, Deleted, DeletedCollection, PendingDelete, delete, delete_collection, remove,
+    remove_admitted, remove_atomically, waits_only_for_finalizers,
 };
-pub use modify::{Modified, Modify, Owner, modify};
-pub use ownership::refuse as refuse_apply;
-pub use patch::{PatchFormat, patch, patched, read_options};
+pub use modify::{ManagedFields, Modified, Modify, modify};
+pub use ownership::apply_error;
+pub use patch::{PatchFormat, apply_patch, patch, patch_options};
 pub use propagation::Policy;
 pub use update::update;
 

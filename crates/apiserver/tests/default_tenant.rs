@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use insula_access::Subject;
-use insula_apiserver::write::bootstrap_objects::ensure;
+use insula_apiserver::write::bootstrap_objects::ensure_tenant;
 use insula_core::{Space, TenantName};
 use insula_testkit::server::{Client, Engine, Setup, TestServer};
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ async fn default_tenant_may_be_the_system_space() -> anyhow::Result<()> {
 async fn default_tenant_cannot_be_named_like_a_system_namespace() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let name = TenantName::parse("kube-public")?;
-    let refused = ensure(server.registry(), &name).await;
+    let refused = ensure_tenant(server.registry(), &name).await;
     let message = refused.map_err(|refusal| refusal.message().to_owned());
     let why = "Operation cannot be fulfilled on tenants \"kube-public\": a namespace of the \
                system space has this name already, and tenants share their names with it; choose \
@@ -153,7 +153,7 @@ async fn default_tenant_cannot_be_named_like_a_system_namespace() -> anyhow::Res
     assert_eq!(message, Err(why.to_owned()));
     // An existing tenant of that name is no reason to refuse.
     let name = TenantName::parse("fine")?;
-    assert_eq!(ensure(server.registry(), &name).await, Ok(()));
-    assert_eq!(ensure(server.registry(), &name).await, Ok(()));
+    assert_eq!(ensure_tenant(server.registry(), &name).await, Ok(()));
+    assert_eq!(ensure_tenant(server.registry(), &name).await, Ok(()));
     Ok(())
 }

@@ -100,19 +100,19 @@ fn write_seats(text: &mut String, flow_control: &FlowControl) {
     let seat_stats = flow_control.seat_stats();
     let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(&SeatStats) -> u64| {
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
-        for (work, glance) in &seat_stats {
-            writeln!(text, "{name}{{work=\"{work}\"}} {}", of(glance)).ok();
+        for (work, stats) in &seat_stats {
+            writeln!(text, "{name}{{work=\"{work}\"}} {}", of(stats)).ok();
         }
     };
     let name = "insula_seats_in_use";
     let help = "Seats that requests have, by what they do.";
-    family(name, "gauge", help, &|glance| glance.used.into());
+    family(name, "gauge", help, &|stats| stats.used.into());
     let name = "insula_seats_waiting";
     let help = "Requests and answers that wait for a seat.";
-    family(name, "gauge", help, &|glance| glance.waiting as u64);
+    family(name, "gauge", help, &|stats| stats.waiting as u64);
     let name = "insula_seats_refused_total";
     let help = "Requests that got no seat: 429.";
-    family(name, "counter", help, &|glance| glance.refused);
+    family(name, "counter", help, &|stats| stats.refused);
 }
 
 fn write_connections(text: &mut String, connections: &ConnectionTracker) {

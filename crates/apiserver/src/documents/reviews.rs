@@ -40,7 +40,7 @@ pub async fn answer(
     let kind = granted.path().of();
     let written = input::read(sent, kind.into(), options.validation)?;
     let mut review = written.object;
-    take_place(granted, &mut review)?;
+    set_namespace(granted, &mut review)?;
     let errors = match kind.group.as_str() {
         // Kubernetes has no rules for these but what is said below.
         "authentication.k8s.io" => Vec::new(),
@@ -53,13 +53,13 @@ pub async fn answer(
     let status = match kind.kind.as_str() {
         "SelfSubjectReview" => whoami(granted.principal()),
         "TokenReview" => token_review(registry, authenticator, granted, &review).await?,
-        "SelfSubjectAccessReview" => access::of_caller(registry, granted, &review).await?,
+        "SelfSubjectAccessReview" => access::review_caller(registry, granted, &review).await?,
         "SelfSubjectRulesReview" => {
-            let status = access::rules(registry, granted, &review).await?;
+            let status = access::list_rules(registry, granted, &review).await?;
             review.insert("spec".to_owned(), json!({}));
             status
         }
-        _ => access::of_another(registry, granted, &review).await?,
+        _ => access::review_subject(registry, granted, &review).await?,
     };
     review.insert("status".to_owned(), status);
     if kind.kind == "SelfSubjectReview" {
@@ -74,7 +74,7 @@ pub async fn answer(
 }
 
 /// A question in a namespace is about that namespace.
-fn take_place(granted: &Granted, review: &mut Object) -> Result<()> {
+fn set_namespace(granted: &Granted, review: &mut Object) -> Result<()> {
     let Some(namespace) = &granted.path().namespace else {
         return Ok(());
     };
@@ -123,14 +123,16 @@ async fn token_review(
     let audiences = member("audiences").and_then(Value::as_array);
     let audiences = audiences.into_iter().flatten().filter_map(Value::as_str);
     let audiences: Vec<String> = audiences.map(str::to_owned).collect();
-    let believed = authenticator.token(registry, token, &audiences).await;
+    let authenticated = authenticator.token(registry, token, &audiences).await;
     let refused = |why: &str| json!({"user": {}, "error": why});
-    Ok(match believed {
-        Ok(believed) if is_known(registry, granted, &believed.principal).await? => {
+    Ok(match authenticated {
+        Ok(authenticated)
+            if belongs_to_space(registry, granted, &authenticated.principal).await? =>
+        {
             json!({
                 "authenticated": true,
-                "user": user_info(&believed.principal),
-                "audiences": believed.audiences,
+                "user": user_info(&authenticated.principal),
+                "audiences": authenticated.audiences,
             })
         }
         Ok(_) => refused("invalid bearer token"),
@@ -140,7 +142,11 @@ async fn token_review(
 
 /// Somebody of another space is nobody here, and so is somebody of a former tenant that had
 /// the name.
-async fn is_known(registry: &Registry, granted: &Granted, principal: &Principal) -> Result<bool> {
+async fn belongs_to_space(
+    registry: &Registry,
+    granted: &Granted,
+    principal: &Principal,
+) -> Result<bool> {
     match granted.spaces() {
         Spaces::One(space) if *space == principal.home => {
             may_enter_space(registry, principal, space).await

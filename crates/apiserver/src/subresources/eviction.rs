@@ -5,7 +5,7 @@ use insula_kinds::selector::LabelSelector;
 use insula_kinds::{Kind, Object, Value, kinds, time, types};
 use serde_json::json;
 
-use super::pod::{pod_of, succeeded};
+use super::pod::{created_status, pod_of};
 use crate::codec::answer::Answer;
 use crate::codec::input::{self, Expected, Sent};
 use crate::pipeline::authorize::Caller;
@@ -14,32 +14,26 @@ use crate::registry::Registry;
 use crate::request::negotiate::{Accepted, Media};
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
-use crate::write::admission::webhooks::{self, Act, Body};
-use crate::write::{DeleteOptions, Modified, Modify, Owner, modify, remove};
+use crate::write::admission::webhooks::{self, Attributes, BodyKind};
+use crate::write::{DeleteOptions, ManagedFields, Modified, Modify, modify, remove};
 
 /// How many evictions may be waiting to be seen by whoever keeps the budget.
-const MOST_DISRUPTED: usize = 2000;
+const MAX_DISRUPTED_PODS: usize = 2000;
 
 /// Deletes a pod unless a disruption budget forbids it.
 pub async fn evict(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     sent: &Sent,
 ) -> Result<Answer> {
     let options = WriteOptions::read(query, "CreateOptions")?;
     let mut written = input::read(sent, expected(), options.validation)?;
-    let address = pod_of(granted, &written.object)?;
-    let act = Act::new(
-        registry,
-        granted,
-        Operation::Create,
-        &address.kind,
-        &address,
-    );
-    let act = act.below("eviction", Body::EVICTION, options.dry_run);
-    webhooks::admit(&act, &mut written.object).await?;
+    let address = pod_of(caller, &written.object)?;
+    let attributes = Attributes::new(registry, caller, Operation::Create, &address.kind, &address);
+    let attributes = attributes.for_subresource("eviction", BodyKind::EVICTION, options.dry_run);
+    webhooks::admit(&attributes, &mut written.object).await?;
     let mut delete = match written.object.get("deleteOptions") {
         Some(Value::Object(inner)) => DeleteOptions::read(
             &Query::default(),
@@ -54,16 +48,16 @@ pub async fn evict(
     let found = registry.fresh(&address).await?;
     let pod = found.ok_or_else(|| StatusError::not_found(address.of(), &address.name))?;
     let pod = pod.tree();
-    if !is_free(&pod)
+    if !needs_no_budget(&pod)
         && let Some(budget) = budget_of(registry, &address, &pod)?
     {
-        spend(registry, &budget, &address, is_ready(&pod), delete.dry_run).await?;
+        charge_budget(registry, &budget, &address, is_ready(&pod), delete.dry_run).await?;
     }
     if !delete.dry_run {
-        say_why(registry, &address).await?;
+        set_disruption_condition(registry, &address).await?;
     }
     remove(registry, address.of(), &address, &delete).await?;
-    Ok(succeeded(accepted).warned(written.warnings))
+    Ok(created_status(accepted).warned(written.warnings))
 }
 
 fn expected() -> Expected<'static> {
@@ -78,7 +72,7 @@ fn expected() -> Expected<'static> {
 }
 
 /// A pod that does not run yet, or no longer, or is on its way, costs no budget anything.
-fn is_free(pod: &Object) -> bool {
+fn needs_no_budget(pod: &Object) -> bool {
     let phase = member(pod, "status", "phase").and_then(Value::as_str);
     matches!(phase, Some("Pending" | "Succeeded" | "Failed") | None)
         || member(pod, "metadata", "deletionTimestamp").is_some()
@@ -124,7 +118,7 @@ fn budget_of(registry: &Registry, pod: &Address, object: &Object) -> Result<Opti
 
 /// Takes one disruption from a budget. It is written before the pod goes, so that pods
 /// which are evicted at the same moment cannot share what is left.
-async fn spend(
+async fn charge_budget(
     registry: &Registry,
     budget: &Address,
     pod: &Address,
@@ -135,17 +129,17 @@ async fn spend(
         kind: &budget.kind,
         address: budget,
         subresource: Some("status"),
-        whole: false,
+        full_update: false,
         dry_run,
-        by: None,
-        owner: Owner::Named,
+        caller: None,
+        managed_fields: ManagedFields::Preset,
     };
     // A budget that is gone allows everything.
     modify(registry, request, |current| {
         let mut object = current.clone();
-        if ready || !spares_the_unready(current) {
+        if ready || !allows_unready(current) {
             check(budget.of(), budget, current)?;
-            take(&mut object, &pod.name);
+            record_disruption(&mut object, &pod.name);
         }
         Ok(Modified {
             object,
@@ -157,7 +151,7 @@ async fn spend(
 }
 
 /// Whether pods that are not ready may go without being counted.
-fn spares_the_unready(budget: &Object) -> bool {
+fn allows_unready(budget: &Object) -> bool {
     let policy = member(budget, "spec", "unhealthyPodEvictionPolicy").and_then(Value::as_str);
     let (healthy, desired) = (
         number(budget, "currentHealthy"),
@@ -183,7 +177,7 @@ fn check(kind: &Kind, address: &Address, budget: &Object) -> Result<()> {
         return Err(StatusError::not_allowed(kind, name, why));
     }
     let disrupted = member(budget, "status", "disruptedPods").and_then(Value::as_object);
-    if disrupted.is_some_and(|pods| pods.len() > MOST_DISRUPTED) {
+    if disrupted.is_some_and(|pods| pods.len() > MAX_DISRUPTED_PODS) {
         let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
         return Err(StatusError::not_allowed(kind, name, why));
     }
@@ -198,7 +192,7 @@ fn check(kind: &Kind, address: &Address, budget: &Object) -> Result<()> {
 }
 
 /// One disruption less, and which pod it was for.
-fn take(budget: &mut Object, pod: &str) {
+fn record_disruption(budget: &mut Object, pod: &str) {
     let left = number(budget, "disruptionsAllowed") - 1;
     let generation = member(budget, "metadata", "generation").cloned();
     let status = budget.entry("status").or_insert_with(|| json!({}));
@@ -217,15 +211,15 @@ fn take(budget: &mut Object, pod: &str) {
 }
 
 /// Says in the pod why it goes.
-async fn say_why(registry: &Registry, pod: &Address) -> Result<()> {
+async fn set_disruption_condition(registry: &Registry, pod: &Address) -> Result<()> {
     let request = Modify {
         kind: &pod.kind,
         address: pod,
         subresource: Some("status"),
-        whole: false,
+        full_update: false,
         dry_run: false,
-        by: None,
-        owner: Owner::Named,
+        caller: None,
+        managed_fields: ManagedFields::Preset,
     };
     modify(registry, request, |current| {
         let mut object = current.clone();

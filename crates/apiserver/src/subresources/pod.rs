@@ -14,14 +14,14 @@ use crate::registry::Registry;
 use crate::request::negotiate::Accepted;
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
-use crate::write::admission::webhooks::{self, Act, Body};
-use crate::write::{Modified, Modify, Owner, modify};
+use crate::write::admission::webhooks::{self, Attributes, BodyKind};
+use crate::write::{ManagedFields, Modified, Modify, modify};
 use insula_kinds::core_kind;
 
 /// Says where a pod runs.
 pub async fn bind(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     sent: &Sent,
@@ -29,16 +29,10 @@ pub async fn bind(
     let options = WriteOptions::read(query, "CreateOptions")?;
     let binding = kinds().get(core_kind("bindings"));
     let mut written = input::read(sent, binding.into(), options.validation)?;
-    let address = pod_of(granted, &written.object)?;
-    let act = Act::new(
-        registry,
-        granted,
-        Operation::Create,
-        &address.kind,
-        &address,
-    );
-    let act = act.below("binding", Body::BINDING, options.dry_run);
-    webhooks::admit(&act, &mut written.object).await?;
+    let address = pod_of(caller, &written.object)?;
+    let attributes = Attributes::new(registry, caller, Operation::Create, &address.kind, &address);
+    let attributes = attributes.for_subresource("binding", BodyKind::BINDING, options.dry_run);
+    webhooks::admit(&attributes, &mut written.object).await?;
     let target = written
         .object
         .get("target")
@@ -51,10 +45,10 @@ pub async fn bind(
         kind: &address.kind,
         address: &address,
         subresource: Some("binding"),
-        whole: false,
+        full_update: false,
         dry_run: options.dry_run,
-        by: Some(granted),
-        owner: Owner::Named,
+        caller: Some(caller),
+        managed_fields: ManagedFields::Preset,
     };
     let done = modify(registry, request, |pod| {
         let refuse =
@@ -92,12 +86,12 @@ pub async fn bind(
     })
     .await?;
     done.ok_or_else(|| StatusError::not_found(address.of(), &address.name))?;
-    Ok(succeeded(accepted).warned(written.warnings))
+    Ok(created_status(accepted).warned(written.warnings))
 }
 
 /// The pod that the path names, or what is below `bindings` names.
-pub(super) fn pod_of(granted: Caller<'_>, object: &Object) -> Result<Address> {
-    let path = granted.path();
+pub(super) fn pod_of(caller: Caller<'_>, object: &Object) -> Result<Address> {
+    let path = caller.path();
     let given = object
         .get("metadata")
         .and_then(|of| of.get("name"))
@@ -118,13 +112,13 @@ pub(super) fn pod_of(granted: Caller<'_>, object: &Object) -> Result<Address> {
     };
     Ok(Address {
         kind: core_kind("pods").into(),
-        space: granted.space()?.clone(),
+        space: caller.space()?.clone(),
         namespace: path.namespace.clone(),
         name,
     })
 }
 
-pub(super) fn succeeded(accepted: Accepted) -> Answer {
+pub(super) fn created_status(accepted: Accepted) -> Answer {
     let view = View::of_status(accepted);
     let status = json!({"metadata": {}, "status": "Success", "code": 201});
     let body = view.status_of(&status);

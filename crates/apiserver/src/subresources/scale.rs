@@ -1,13 +1,13 @@
 //! How many of them there are to be.
 
-mod owners;
+mod ownership;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
 use insula_kinds::{Object, TypeId, Value, decode, prepare, types};
-use owners::Owners;
+use ownership::ScaleOwnership;
 
 use crate::codec::answer::Answer;
 use crate::codec::input::{self, Expected, Sent};
@@ -19,40 +19,40 @@ use crate::registry::versions;
 use crate::request::negotiate::Accepted;
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
-use crate::write::{self, Modified, Modify, Owner, PatchFormat, modify, patched};
+use crate::write::{self, ManagedFields, Modified, Modify, PatchFormat, apply_patch, modify};
 use insula_cache::Stored;
 
 /// The scale of the object that the path names.
-pub async fn get(registry: &Registry, granted: Caller<'_>, accepted: Accepted) -> Result<Answer> {
-    let address = granted.address()?;
-    let kind = &granted.path().kind;
+pub async fn get(registry: &Registry, caller: Caller<'_>, accepted: Accepted) -> Result<Answer> {
+    let address = caller.address()?;
+    let kind = &caller.path().kind;
     let found = registry.fresh(&address).await?;
     let object = found.ok_or_else(|| StatusError::not_found(kind, &address.name))?;
-    show(registry, granted, kind, &object, accepted, Vec::new()).await
+    respond(registry, caller, kind, &object, accepted, Vec::new()).await
 }
 
 /// Replaces it.
 pub async fn update(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     sent: &Sent,
 ) -> Result<Answer> {
     let options = WriteOptions::read(query, "UpdateOptions")?;
     let written = input::read(sent, expected(), options.validation)?;
-    check_name(granted, &written.object)?;
+    check_name(caller, &written.object)?;
     let warnings = written.warnings;
-    let owners = Owners::new(granted, &granted.path().kind);
-    change(
+    let ownership = ScaleOwnership::new(caller, &caller.path().kind);
+    modify_scale(
         registry,
-        granted,
+        caller,
         options.dry_run,
         accepted,
-        &owners,
+        &ownership,
         |scale| {
             let mut object = written.object.clone();
-            owners.note(scale, &mut object);
+            ownership.record(scale, &mut object);
             Ok(Modified {
                 object,
                 warnings: warnings.clone(),
@@ -65,27 +65,27 @@ pub async fn update(
 /// Patches it.
 pub async fn patch(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     format: PatchFormat,
     body: &Bytes,
 ) -> Result<Answer> {
-    let owners = Owners::new(granted, &granted.path().kind);
+    let ownership = ScaleOwnership::new(caller, &caller.path().kind);
     if format == PatchFormat::Apply {
-        return apply(registry, granted, query, accepted, &owners, body).await;
+        return apply(registry, caller, query, accepted, &ownership, body).await;
     }
-    let options = write::read_options(query)?;
-    change(
+    let options = write::patch_options(query)?;
+    modify_scale(
         registry,
-        granted,
+        caller,
         options.dry_run,
         accepted,
-        &owners,
+        &ownership,
         |scale| {
-            let mut modified = patched(scale_type(), scale, format, body, options.validation)?;
-            check_name(granted, &modified.object)?;
-            owners.note(scale, &mut modified.object);
+            let mut modified = apply_patch(scale_type(), scale, format, body, options.validation)?;
+            check_name(caller, &modified.object)?;
+            ownership.record(scale, &mut modified.object);
             Ok(modified)
         },
     )
@@ -95,24 +95,24 @@ pub async fn patch(
 /// Applies what somebody wants of it.
 async fn apply(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     accepted: Accepted,
-    owners: &Owners,
+    ownership: &ScaleOwnership,
     body: &Bytes,
 ) -> Result<Answer> {
     let config = write::Config::read(query, body)?;
-    change(
+    modify_scale(
         registry,
-        granted,
+        caller,
         config.dry_run,
         accepted,
-        owners,
+        ownership,
         |scale| {
-            let applied = owners.apply(scale, &config.object, config.force)?;
+            let applied = ownership.apply(scale, &config.object, config.force)?;
             let decoded = decode::value(scale_type(), Value::Object(applied));
             let decoded = decoded.map_err(|why| StatusError::plain_error(why.to_string()))?;
-            check_name(granted, &decoded.object)?;
+            check_name(caller, &decoded.object)?;
             Ok(Modified {
                 object: decoded.object,
                 warnings: config.warnings.clone(),
@@ -123,8 +123,8 @@ async fn apply(
 }
 
 /// A scale has the name of its object.
-fn check_name(granted: Caller<'_>, scale: &Object) -> Result<()> {
-    let name = granted.path().name.as_deref().unwrap_or("");
+fn check_name(caller: Caller<'_>, scale: &Object) -> Result<()> {
+    let name = caller.path().name.as_deref().unwrap_or("");
     let why = match text(scale, "name") {
         Some(given) if given == name => return Ok(()),
         Some(given) => {
@@ -137,32 +137,32 @@ fn check_name(granted: Caller<'_>, scale: &Object) -> Result<()> {
     Err(StatusError::bad_request(why))
 }
 
-async fn change(
+async fn modify_scale(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     dry_run: bool,
     accepted: Accepted,
-    owners: &Owners,
-    mut make: impl FnMut(&Object) -> Result<Modified>,
+    ownership: &ScaleOwnership,
+    mut change: impl FnMut(&Object) -> Result<Modified>,
 ) -> Result<Answer> {
-    let address = granted.address()?;
-    let kind = &granted.path().kind;
+    let address = caller.address()?;
+    let kind = &caller.path().kind;
     let request = Modify {
         kind,
         address: &address,
         subresource: Some("scale"),
-        whole: false,
+        full_update: false,
         dry_run,
-        by: Some(granted),
-        owner: Owner::Named,
+        caller: Some(caller),
+        managed_fields: ManagedFields::Preset,
     };
     let done = modify(registry, request, |current| {
         let mut scale = write::scale::current(kind, current)?;
-        owners.show(current, &mut scale);
+        ownership.copy_to_scale(current, &mut scale);
         let Modified {
             object: wanted,
             warnings,
-        } = make(&scale)?;
+        } = change(&scale)?;
         let mut object = current.clone();
         if let (Some(asked), Some(is)) = (text(&wanted, "uid"), text(&scale, "uid"))
             && asked != is
@@ -177,15 +177,15 @@ async fn change(
         {
             return Err(StatusError::modified(kind, &address.name));
         }
-        write::scale::put(kind, &mut object, &wanted, &address.name)?;
-        owners.put(&wanted, &mut object);
+        write::scale::set(kind, &mut object, &wanted, &address.name)?;
+        ownership.copy_to_object(&wanted, &mut object);
         Ok(Modified { object, warnings })
     })
     .await?;
     let done = done.ok_or_else(|| StatusError::not_found(kind, &address.name))?;
-    show(
+    respond(
         registry,
-        granted,
+        caller,
         kind,
         &done.object,
         accepted,
@@ -194,9 +194,9 @@ async fn change(
     .await
 }
 
-async fn show(
+async fn respond(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     kind: &Resource,
     object: &Arc<Stored>,
     accepted: Accepted,
@@ -206,14 +206,14 @@ async fn show(
         (Some(paths), Some(custom)) => {
             versions::prepare(
                 registry,
-                Some(granted.context),
+                Some(caller.context),
                 kind,
                 std::iter::once(object),
             )
             .await?;
             paths
                 .get(&custom.show(object).tree())
-                .map_err(write::scale::refuse)?
+                .map_err(write::scale::scale_error)?
         }
         _ => prepare::scale_of(kind, &object.tree()).ok_or_else(StatusError::no_such_resource)?,
     };

@@ -16,48 +16,48 @@ use crate::registry::Registry;
 use crate::request::negotiate::Accepted;
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
-use crate::write::admission::webhooks::{self, Act, Body};
+use crate::write::admission::webhooks::{self, Attributes, BodyKind};
 use insula_kinds::core_kind;
 
 /// How long a token is good for that asks for nothing.
-const DEFAULT_SECONDS: i64 = 3600;
+const DEFAULT_EXPIRATION_SECONDS: i64 = 3600;
 
 /// How long a token is good for at most. Whoever needs more keeps one in a secret, which is
 /// seen and can be taken away.
-const LONGEST_SECONDS: i64 = 365 * 86_400;
+const MAX_EXPIRATION_SECONDS: i64 = 365 * 86_400;
 
 /// Answers a `TokenRequest`.
 pub async fn request(
     registry: &Registry,
     issuer: Option<&Issuer>,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     accepted: Accepted,
     sent: &Sent,
 ) -> Result<Answer> {
     let options = WriteOptions::read(query, "CreateOptions")?;
-    let path = granted.path();
-    let address = granted.address()?;
+    let path = caller.path();
+    let address = caller.address()?;
     let found = registry.fresh(&address).await?;
     let account = found.ok_or_else(|| StatusError::not_found(path.of(), &address.name))?;
     let uid = account.uid().unwrap_or("");
     let mut written = input::read(sent, expected(), options.validation)?;
     let issuer =
         issuer.ok_or_else(|| StatusError::internal("no service-account key is configured"))?;
-    let act = Act::new(registry, granted, Operation::Create, &path.kind, &address);
-    let act = act.below("token", Body::TOKEN, options.dry_run);
-    webhooks::admit(&act, &mut written.object).await?;
+    let attributes = Attributes::new(registry, caller, Operation::Create, &path.kind, &address);
+    let attributes = attributes.for_subresource("token", BodyKind::TOKEN, options.dry_run);
+    webhooks::admit(&attributes, &mut written.object).await?;
     check_names(&written.object, &address, uid)?;
-    let mut wanted = Wanted::read(&written.object, issuer)?;
-    if let Some(asked) = wanted.shorten() {
+    let mut token_spec = TokenSpec::read(&written.object, issuer)?;
+    if let Some(asked) = token_spec.cap_expiration() {
         written.warnings.push(format!(
-            "requested expiration of {asked} seconds shortened to {LONGEST_SECONDS} seconds"
+            "requested expiration of {asked} seconds shortened to {MAX_EXPIRATION_SECONDS} seconds"
         ));
     }
-    wanted.bind(registry, &address).await?;
-    let life = registry.find_space(&address.space).await?;
-    let tenant_uid = life.map(|life| life.uid.to_string());
-    let (token, expires) = issuer.token(&wanted, &address, uid, tenant_uid)?;
+    token_spec.bind(registry, &address).await?;
+    let state = registry.find_space(&address.space).await?;
+    let tenant_uid = state.map(|state| state.uid.to_string());
+    let (token, expires) = issuer.token(&token_spec, &address, uid, tenant_uid)?;
     let mut answer = Object::new();
     answer.insert(
         "metadata".to_owned(),
@@ -71,9 +71,9 @@ pub async fn request(
     answer.insert(
         "spec".to_owned(),
         json!({
-            "audiences": wanted.audiences,
-            "expirationSeconds": wanted.seconds,
-            "boundObjectRef": wanted.bound,
+            "audiences": token_spec.audiences,
+            "expirationSeconds": token_spec.seconds,
+            "boundObjectRef": token_spec.bound,
         }),
     );
     answer.insert(
@@ -93,7 +93,7 @@ pub async fn request(
 }
 
 /// What a token is to say.
-struct Wanted {
+struct TokenSpec {
     audiences: Vec<String>,
     seconds: i64,
     bound: Value,
@@ -103,7 +103,7 @@ struct Wanted {
     node: Option<Value>,
 }
 
-impl Wanted {
+impl TokenSpec {
     fn read(request: &Object, issuer: &Issuer) -> Result<Self> {
         let spec = request.get("spec");
         let member = |name: &str| spec.and_then(|spec| spec.get(name));
@@ -119,7 +119,7 @@ impl Wanted {
             audiences.push(issuer.url().to_owned());
         }
         let seconds = member("expirationSeconds").and_then(Value::as_i64);
-        let seconds = seconds.unwrap_or(DEFAULT_SECONDS);
+        let seconds = seconds.unwrap_or(DEFAULT_EXPIRATION_SECONDS);
         let why = match seconds {
             ..600 => Some("may not specify a duration less than 10 minutes"),
             600..=4_294_967_296 => None,
@@ -142,10 +142,10 @@ impl Wanted {
     }
 
     /// Cuts the time to what is given at most; says what was asked for if that was more.
-    fn shorten(&mut self) -> Option<i64> {
+    fn cap_expiration(&mut self) -> Option<i64> {
         let asked = self.seconds;
-        self.seconds = asked.min(LONGEST_SECONDS);
-        (asked > LONGEST_SECONDS).then_some(asked)
+        self.seconds = asked.min(MAX_EXPIRATION_SECONDS);
+        (asked > MAX_EXPIRATION_SECONDS).then_some(asked)
     }
 
     /// Looks for the object that the token is to live with.
@@ -190,15 +190,15 @@ impl Wanted {
         }
         self.claim = Some((claim, json!({"name": name, "uid": uid})));
         match resource {
-            "pods" => self.join_pod(registry, account, &tree),
+            "pods" => self.bind_to_pod(registry, account, &tree),
             _ => Ok(()),
         }
     }
 }
 
-impl Wanted {
+impl TokenSpec {
     /// A pod's token is its own account's, and says on which node the pod is.
-    fn join_pod(&mut self, registry: &Registry, account: &Address, pod: &Object) -> Result<()> {
+    fn bind_to_pod(&mut self, registry: &Registry, account: &Address, pod: &Object) -> Result<()> {
         let member = |member: &str| {
             let value = pod.get("spec").and_then(|spec| spec.get(member));
             value.and_then(Value::as_str).unwrap_or("")
@@ -260,7 +260,7 @@ fn check_names(request: &Object, account: &Address, uid: &str) -> Result<()> {
 impl Issuer {
     fn token(
         &self,
-        wanted: &Wanted,
+        token_spec: &TokenSpec,
         address: &Address,
         uid: &str,
         tenant_uid: Option<String>,
@@ -276,23 +276,23 @@ impl Issuer {
             kubernetes["tenant"] = tenant.as_str().into();
             kubernetes["tenantUid"] = tenant_uid.into();
         }
-        if let Some((member, bound)) = &wanted.claim {
+        if let Some((member, bound)) = &token_spec.claim {
             kubernetes[*member] = bound.clone();
         }
-        if let Some(node) = &wanted.node {
+        if let Some(node) = &token_spec.node {
             kubernetes["node"] = node.clone();
         }
         let claims = json!({
             "iss": self.url(),
             "sub": format!("system:serviceaccount:{namespace}:{}", address.name),
-            "aud": wanted.audiences,
+            "aud": token_spec.audiences,
             "iat": now,
             "nbf": now,
-            "exp": now + wanted.seconds,
+            "exp": now + token_spec.seconds,
             "jti": Uuid::new_v4().to_string(),
             "kubernetes.io": kubernetes,
         });
-        let expires = jiff::Timestamp::from_second(now + wanted.seconds);
+        let expires = jiff::Timestamp::from_second(now + token_spec.seconds);
         let expires = expires.map_err(StatusError::internal)?.to_string();
         Ok((self.sign(&claims)?, expires))
     }

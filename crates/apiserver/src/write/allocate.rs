@@ -19,17 +19,17 @@ pub struct Allocator<'a> {
 }
 
 /// Free addresses of `10.96.0.0/12`.
-pub struct Addresses<'a>(Taken<'a, String>);
+pub struct Addresses<'a>(InUse<'a, String>);
 
 /// Free ports of 30000 to 32767.
 pub struct Ports<'a> {
-    taken: Taken<'a, u64>,
+    in_use: InUse<'a, u64>,
     /// What the service asks for itself.
-    own: Vec<u64>,
+    requested: Vec<u64>,
 }
 
 /// What is taken; it is read when the first one is asked for, as most services need none.
-struct Taken<'a, T> {
+struct InUse<'a, T> {
     registry: &'a Registry,
     space: &'a Space,
     known: Option<HashSet<T>>,
@@ -39,10 +39,10 @@ impl<'a> Allocator<'a> {
     /// For services of one space.
     pub const fn new(registry: &'a Registry, space: &'a Space) -> Self {
         Self {
-            addresses: Addresses(Taken::new(registry, space)),
+            addresses: Addresses(InUse::new(registry, space)),
             ports: Ports {
-                taken: Taken::new(registry, space),
-                own: Vec::new(),
+                in_use: InUse::new(registry, space),
+                requested: Vec::new(),
             },
         }
     }
@@ -60,7 +60,7 @@ pub fn for_update(registry: &Registry, address: &Address, object: &mut Object) {
     }
     let mut allocator = Allocator::new(registry, &address.space);
     let (ips, ports) = allocator.parts();
-    ports.keep(object);
+    ports.reserve_requested(object);
     let mut with = prepare::CreateContext {
         uid: "",
         now: "",
@@ -73,9 +73,9 @@ pub fn for_update(registry: &Registry, address: &Address, object: &mut Object) {
 impl Addresses<'_> {
     /// A free address.
     pub fn next(&mut self) -> String {
-        let taken = self.0.read(|spec, taken| {
+        let in_use = self.0.read(|spec, in_use| {
             let address = spec.get("clusterIP").and_then(Value::as_str);
-            taken.extend(address.map(str::to_owned));
+            in_use.extend(address.map(str::to_owned));
         });
         // The first few addresses are the API server's own and DNS's, by custom.
         let free = (0..1 << 16)
@@ -83,9 +83,9 @@ impl Addresses<'_> {
                 let offset = 256 + (random() % ((1 << 20) - 512)) as u32;
                 std::net::Ipv4Addr::from(u32::from_be_bytes([10, 96, 0, 0]) + offset).to_string()
             })
-            .find(|address| !taken.contains(address))
+            .find(|address| !in_use.contains(address))
             .unwrap_or_default();
-        taken.insert(free.clone());
+        in_use.insert(free.clone());
         free
     }
 }
@@ -93,18 +93,20 @@ impl Addresses<'_> {
 impl Ports<'_> {
     /// A free port.
     pub fn next(&mut self) -> u16 {
-        let taken = self.taken.read(|spec, taken| taken.extend(ports_in(spec)));
-        taken.extend(self.own.drain(..));
+        let in_use = self
+            .in_use
+            .read(|spec, in_use| in_use.extend(ports_in(spec)));
+        in_use.extend(self.requested.drain(..));
         let start = (random() % 2768) as u16;
         let mut ports = (0..2768).map(|step| 30_000 + (start + step) % 2768);
-        let free = ports.find(|port| !taken.contains(&u64::from(*port)));
-        taken.extend(free.map(u64::from));
+        let free = ports.find(|port| !in_use.contains(&u64::from(*port)));
+        in_use.extend(free.map(u64::from));
         free.unwrap_or(0)
     }
 
     /// What the service that is being written asks for itself is taken too.
-    pub fn keep(&mut self, service: &Object) {
-        self.own
+    pub fn reserve_requested(&mut self, service: &Object) {
+        self.requested
             .extend(service.get("spec").into_iter().flat_map(ports_in));
     }
 }
@@ -118,7 +120,7 @@ fn ports_in(spec: &Value) -> impl Iterator<Item = u64> {
         .chain(check)
 }
 
-impl<'a, T> Taken<'a, T> {
+impl<'a, T> InUse<'a, T> {
     const fn new(registry: &'a Registry, space: &'a Space) -> Self {
         Self {
             registry,
@@ -130,15 +132,15 @@ impl<'a, T> Taken<'a, T> {
     fn read(&mut self, read: impl Fn(&Value, &mut HashSet<T>)) -> &mut HashSet<T> {
         let (registry, space) = (self.registry, self.space);
         self.known.get_or_insert_with(|| {
-            let mut taken = HashSet::new();
+            let mut in_use = HashSet::new();
             if let Some(services) = registry.cache().find(core_kind("services"), space) {
                 for service in services.snapshot("", None).objects {
                     if let Some(spec) = service.tree().get("spec") {
-                        read(spec, &mut taken);
+                        read(spec, &mut in_use);
                     }
                 }
             }
-            taken
+            in_use
         })
     }
 }

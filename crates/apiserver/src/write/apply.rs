@@ -5,10 +5,10 @@ use insula_kinds::{FieldError, Object, Value};
 use insula_kinds::{decode, patch};
 
 use super::create::CreateRequest;
-use super::modify::Owner;
+use super::modify::ManagedFields;
 use super::ownership::Ownership;
 use super::patch::{check_name, check_resource_version};
-use super::update::{may_create, unnamed};
+use super::update::{check_may_create, missing_name};
 use super::{Done, Modified, Modify, metadata, modify};
 use crate::codec::input;
 use crate::pipeline::authorize::Caller;
@@ -35,26 +35,26 @@ pub struct Config {
 /// of it. If there is none it comes about.
 pub async fn apply(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     body: &Bytes,
 ) -> Result<Done> {
     let config = Config::read(query, body)?;
-    let path = granted.path();
+    let path = caller.path();
     let kind = &path.kind;
-    let address = granted.address()?;
+    let address = caller.address()?;
     let subresource = path.subresource.as_deref();
-    let ownership = Ownership::new(registry, Some(granted), kind, subresource);
+    let ownership = Ownership::new(registry, Some(caller), kind, subresource);
     let request = Modify {
         kind,
         address: &address,
         subresource,
-        whole: false,
+        full_update: false,
         dry_run: config.dry_run,
-        by: Some(granted),
-        owner: Owner::Applied(&ownership),
+        caller: Some(caller),
+        managed_fields: ManagedFields::Apply(&ownership),
     };
-    let make = |live: &Object| {
+    let change = |live: &Object| {
         let applied = ownership.apply(live, &config.object, config.force)?;
         let modified = config.read_applied(kind, applied)?;
         check_name(&modified.object, &address)?;
@@ -62,15 +62,15 @@ pub async fn apply(
         Ok(modified)
     };
     loop {
-        if let Some(done) = modify(registry, request, make).await? {
+        if let Some(done) = modify(registry, request, change).await? {
             return Ok(done);
         }
         if subresource.is_some() {
             return Err(absent(registry, kind, &address, Act::Change));
         }
-        match config.create(registry, granted, &address, &ownership).await {
+        match config.create(registry, caller, &address, &ownership).await {
             // Somebody else was faster: then it is applied to theirs.
-            Err(refusal) if refusal.is_taken() && !config.dry_run => {}
+            Err(error) if error.is_taken() && !config.dry_run => {}
             done => return done,
         }
     }
@@ -150,12 +150,12 @@ impl Config {
     async fn create(
         &self,
         registry: &Registry,
-        granted: Caller<'_>,
+        caller: Caller<'_>,
         address: &Address,
         ownership: &Ownership<'_>,
     ) -> Result<Done> {
-        may_create(registry, granted, address).await?;
-        let kind = &granted.path().kind;
+        check_may_create(registry, caller, address).await?;
+        let kind = &caller.path().kind;
         if let Some(uid) = metadata::text(&self.object, "uid") {
             let why = format!(
                 "uid mismatch: the provided object specified uid {uid}, and no existing object \
@@ -169,25 +169,25 @@ impl Config {
             warnings,
         } = self.read_applied(kind, applied)?;
         if metadata::text(&object, "name").is_none() {
-            return Err(unnamed(&address.name));
+            return Err(missing_name(&address.name));
         }
         check_name(&object, address)?;
         metadata::of(&mut object).remove("resourceVersion");
-        let draft = CreateRequest {
+        let request = CreateRequest {
             kind,
             space: &address.space,
             namespace: address.namespace.as_deref(),
             object,
-            by: Some(granted),
-            owner: Owner::Named,
+            caller: Some(caller),
+            managed_fields: ManagedFields::Preset,
             dry_run: self.dry_run,
         };
-        match draft.create(registry).await {
+        match request.create(registry).await {
             Ok(mut done) => {
                 done.warnings.splice(0..0, warnings);
                 Ok(done)
             }
-            Err(refusal) => Err(refusal.warned(warnings)),
+            Err(error) => Err(error.warned(warnings)),
         }
     }
 }

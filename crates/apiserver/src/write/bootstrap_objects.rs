@@ -27,7 +27,7 @@ const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to veri
     clusters.";
 
 /// A system namespace must not have the name of a tenant, or their keys would meet.
-pub fn keep_apart_from_tenants(
+pub fn check_no_tenant_named(
     registry: &Registry,
     transaction: Transaction,
     namespace: &Address,
@@ -40,7 +40,7 @@ pub fn keep_apart_from_tenants(
 }
 
 /// And the other way round.
-pub fn keep_apart_from_namespaces(
+pub fn check_no_namespace_named(
     registry: &Registry,
     transaction: Transaction,
     tenant: &Address,
@@ -50,7 +50,7 @@ pub fn keep_apart_from_namespaces(
 }
 
 /// What they are told who meet.
-pub fn name_taken(kind: &Kind, name: &str) -> StatusError {
+pub fn name_conflict(kind: &Kind, name: &str) -> StatusError {
     let (one, other) = match kind.kind.as_str() {
         "Tenant" => ("a namespace of the system space", "tenants"),
         _ => ("a tenant", "system namespaces"),
@@ -63,7 +63,7 @@ pub fn name_taken(kind: &Kind, name: &str) -> StatusError {
 
 /// Puts what belongs in a new tenant's space: namespaces, service accounts, the role of
 /// its administrators and who has it.
-pub fn furnish(
+pub fn add_tenant_objects(
     registry: &Registry,
     mut transaction: Transaction,
     name: &str,
@@ -119,12 +119,12 @@ pub fn put_namespace(
 ) -> Transaction {
     let address = namespace_address(space, name);
     let transaction = put(registry, transaction, &address, json!({}), now);
-    furnish_namespace(registry, transaction, &address, now)
+    add_namespace_objects(registry, transaction, &address, now)
 }
 
 /// Puts what belongs in a new namespace: its default service account, and what the server's
 /// certificate is verified with.
-pub fn furnish_namespace(
+pub fn add_namespace_objects(
     registry: &Registry,
     transaction: Transaction,
     namespace: &Address,
@@ -141,15 +141,15 @@ pub fn furnish_namespace(
 
 /// Where the default service account of a namespace is.
 pub fn default_account(space: &Space, namespace: &str) -> Address {
-    inside("serviceaccounts", space, namespace, DEFAULT_ACCOUNT)
+    namespaced("serviceaccounts", space, namespace, DEFAULT_ACCOUNT)
 }
 
 /// Where it is said what the server's certificate is verified with.
 pub fn root_ca(space: &Space, namespace: &str) -> Address {
-    inside("configmaps", space, namespace, ROOT_CA)
+    namespaced("configmaps", space, namespace, ROOT_CA)
 }
 
-fn inside(resource: &str, space: &Space, namespace: &str, name: &str) -> Address {
+fn namespaced(resource: &str, space: &Space, namespace: &str, name: &str) -> Address {
     Address {
         kind: core_kind(resource).into(),
         space: space.clone(),
@@ -175,12 +175,12 @@ pub fn put(
     object: Value,
     now: &str,
 ) -> Transaction {
-    let value = made(address, object, now);
+    let value = encode_new(address, object, now);
     transaction.put(registry.key(address), value)
 }
 
 /// An object of the server's own making, as it is stored.
-fn made(address: &Address, object: Value, now: &str) -> bytes::Bytes {
+fn encode_new(address: &Address, object: Value, now: &str) -> bytes::Bytes {
     let kind = address.of();
     let mut object = match object {
         Value::Object(object) => object,
@@ -229,8 +229,8 @@ pub async fn bootstrap(registry: &Registry, now: &str) -> Result<()> {
         let mut transaction = Transaction::new().check(key, Expect::Absent);
         transaction = put(registry, transaction, &address, json!({}), now);
         if address.kind.is(core_kind("namespaces")) {
-            transaction = keep_apart_from_tenants(registry, transaction, &address);
-            transaction = furnish_namespace(registry, transaction, &address, now);
+            transaction = check_no_tenant_named(registry, transaction, &address);
+            transaction = add_namespace_objects(registry, transaction, &address, now);
         }
         // Another server was faster, or the name of a namespace that was deleted is a
         // tenant's now: either way there is nothing to put.
@@ -240,14 +240,14 @@ pub async fn bootstrap(registry: &Registry, now: &str) -> Result<()> {
 }
 
 /// Creates the default tenant if it is not there.
-pub async fn ensure(registry: &Registry, name: &TenantName) -> Result<()> {
+pub async fn ensure_tenant(registry: &Registry, name: &TenantName) -> Result<()> {
     if registry.find_tenant(name.as_str()).await?.is_some() {
         return Ok(());
     }
     let mut object = Object::new();
     object.insert("metadata".to_owned(), json!({"name": name.as_str()}));
     let kind: KindId = core_kind("tenants");
-    let made = crate::write::create_object(
+    let created = crate::write::create_object(
         registry,
         &kind.into(),
         &Space::System,
@@ -257,8 +257,8 @@ pub async fn ensure(registry: &Registry, name: &TenantName) -> Result<()> {
         false,
     )
     .await;
-    match made {
-        Err(refusal) if !refusal.is_taken() => Err(refusal),
+    match created {
+        Err(error) if !error.is_taken() => Err(error),
         _ => Ok(()),
     }
 }

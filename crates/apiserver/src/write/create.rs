@@ -12,9 +12,9 @@ use uuid::Uuid;
 
 use super::admission::lifecycle::Lifecycle;
 use super::admission::{Admission, Phase};
-use super::modify::Owner;
+use super::modify::ManagedFields;
 use super::ownership::Ownership;
-use super::{Done, metadata, rules};
+use super::{Done, metadata, strategy};
 use crate::codec::input::Sent;
 use crate::pipeline::authorize::Caller;
 use crate::registry::built_in;
@@ -31,36 +31,36 @@ use insula_cache::expiry;
 use insula_kinds::core_kind;
 
 /// How many names are tried for a `generateName`.
-const NAMES_TRIED: usize = 8;
+const MAX_NAME_ATTEMPTS: usize = 8;
 
 /// What is said to names that some kinds allow and no key has room for.
-const LONGEST_NAME: usize = 1024;
+const MAX_NAME_LENGTH: usize = 1024;
 
 /// Creates the object in the body.
 pub async fn create(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     sent: &Sent,
 ) -> Result<Done> {
     let options = WriteOptions::read(query, "CreateOptions")?;
-    let path = granted.path();
-    let written = rules::read(granted, sent, &path.kind, options.validation).await?;
-    let draft = CreateRequest {
+    let path = caller.path();
+    let written = strategy::read_body(caller, sent, &path.kind, options.validation).await?;
+    let request = CreateRequest {
         kind: &path.kind,
-        space: granted.space()?,
+        space: caller.space()?,
         namespace: path.namespace.as_deref(),
         object: written.object,
-        by: Some(granted),
-        owner: Owner::Caller,
+        caller: Some(caller),
+        managed_fields: ManagedFields::Update,
         dry_run: options.dry_run,
     };
-    match draft.create(registry).await {
+    match request.create(registry).await {
         Ok(mut done) => {
             done.warnings.splice(0..0, written.warnings);
             Ok(done)
         }
-        Err(refusal) => Err(refusal.warned(written.warnings)),
+        Err(error) => Err(error.warned(written.warnings)),
     }
 }
 
@@ -71,19 +71,19 @@ pub async fn create_object(
     space: &Space,
     namespace: Option<&str>,
     object: Object,
-    by: Option<Caller<'_>>,
+    caller: Option<Caller<'_>>,
     dry_run: bool,
 ) -> Result<Done> {
-    let draft = CreateRequest {
+    let request = CreateRequest {
         kind,
         space,
         namespace,
         object,
-        by,
-        owner: Owner::Caller,
+        caller,
+        managed_fields: ManagedFields::Update,
         dry_run,
     };
-    draft.create(registry).await
+    request.create(registry).await
 }
 
 /// An object that is to come about.
@@ -94,9 +94,9 @@ pub(super) struct CreateRequest<'a> {
     pub namespace: Option<&'a str>,
     pub object: Object,
     /// Who asks; nobody if it is the server itself.
-    pub by: Option<Caller<'a>>,
+    pub caller: Option<Caller<'a>>,
     /// Who owns the fields.
-    pub owner: Owner<'a>,
+    pub managed_fields: ManagedFields<'a>,
     pub dry_run: bool,
 }
 
@@ -108,14 +108,14 @@ impl CreateRequest<'_> {
             let why = "resourceVersion should not be set on objects to be created";
             return Err(StatusError::plain_error(why));
         }
-        rules::default(kind, &mut self.object)?;
+        strategy::apply_defaults(kind, &mut self.object)?;
         let now = time::now();
-        stamp(&mut self.object, &now);
-        if let Owner::Caller = self.owner {
-            let ownership = Ownership::new(registry, self.by, kind, None);
-            ownership.note_new(&mut self.object).await?;
+        fill_system_metadata(&mut self.object, &now);
+        if let ManagedFields::Update = self.managed_fields {
+            let ownership = Ownership::new(registry, self.caller, kind, None);
+            ownership.record_new(&mut self.object).await?;
         }
-        rules::to_judged(kind, &mut self.object);
+        strategy::to_validated(kind, &mut self.object);
         self.mutate(registry).await?;
         let stored = kind.storage();
         if stored.is(core_kind("limitranges"))
@@ -144,12 +144,12 @@ impl CreateRequest<'_> {
             let object = std::mem::take(&mut self.object);
             return self.commit(registry, &address, object, &now).await;
         };
-        for _ in 0..NAMES_TRIED {
-            address.name = names::generated(&prefix);
+        for _ in 0..MAX_NAME_ATTEMPTS {
+            address.name = names::generate(&prefix);
             metadata::of(&mut self.object).insert("name".to_owned(), address.name.as_str().into());
             let object = self.object.clone();
             match self.commit(registry, &address, object, &now).await {
-                Err(refusal) if refusal.is_taken() => {}
+                Err(error) if error.is_taken() => {}
                 done => return done,
             }
         }
@@ -183,7 +183,7 @@ impl CreateRequest<'_> {
     ) -> Admission<'a> {
         Admission {
             registry,
-            caller: self.by,
+            caller: self.caller,
             operation: Operation::Create,
             resource: self.kind,
             address,
@@ -206,17 +206,17 @@ impl CreateRequest<'_> {
         if built_in::is_one(&address.kind, &address.within()) {
             return Err(StatusError::already_exists(kind, &address.name));
         }
-        metadata::place(&mut object, kind, address)?;
+        metadata::set_location(&mut object, kind, address)?;
         let mut admission = self.admission(registry, address, &mut object);
         admission.run(Phase::Name).await?;
-        complete(registry, kind, address, admission.object, now);
+        prepare_object(registry, kind, address, admission.object, now);
         admission.run(Phase::Content).await?;
         let Verdict {
             mut errors,
             warnings,
-        } = rules::judge_new(self.by, kind, admission.object).await?;
+        } = strategy::validate_create(self.caller, kind, admission.object).await?;
         if errors.is_empty() && registry.key(address).len() > Transaction::MAX_KEY_BYTES {
-            errors.push(FieldError::too_long("metadata.name", LONGEST_NAME));
+            errors.push(FieldError::too_long("metadata.name", MAX_NAME_LENGTH));
         }
         if !errors.is_empty() {
             return Err(StatusError::invalid(kind, &address.name, &errors).warned(warnings));
@@ -225,7 +225,7 @@ impl CreateRequest<'_> {
         let lifecycle = admission.lifecycle.take();
         let lifecycle =
             lifecycle.ok_or_else(|| StatusError::internal("no lifecycle was checked"))?;
-        let value = rules::stored(registry, self.by, kind, object).await?;
+        let value = strategy::encode_for_storage(registry, self.caller, kind, object).await?;
         let object = put(registry, self, address, lifecycle, value, now).await?;
         Ok(Done {
             object,
@@ -238,41 +238,42 @@ impl CreateRequest<'_> {
 /// Puts the object where none is, for as long as its space and namespace let it.
 async fn put(
     registry: &Registry,
-    draft: &CreateRequest<'_>,
+    request: &CreateRequest<'_>,
     address: &Address,
     mut lifecycle: Lifecycle,
     value: Bytes,
     now: &str,
 ) -> Result<Arc<Stored>> {
-    let (kind, dry_run) = (draft.kind, draft.dry_run);
-    let write = quota::Write {
+    let (kind, dry_run) = (request.kind, request.dry_run);
+    let write = quota::QuotaWrite {
         registry,
         kind,
         address,
         subresource: None,
         old: None,
         new: &value,
-        by: draft.by,
+        caller: request.caller,
     };
-    let _turn = write.turn().await;
+    let _locks = write.lock().await;
     loop {
         let stored = expiry::stored(&address.kind, value.clone());
         let mut transaction = Transaction::create(registry.key(address), stored);
         transaction = lifecycle.guard(registry, transaction);
         let guards = transaction.checks().len();
         if address.kind.is(core_kind("namespaces")) {
+            transaction = bootstrap_objects::check_no_tenant_named(registry, transaction, address);
             transaction =
-                bootstrap_objects::keep_apart_from_tenants(registry, transaction, address);
-            transaction = bootstrap_objects::furnish_namespace(registry, transaction, address, now);
+                bootstrap_objects::add_namespace_objects(registry, transaction, address, now);
         } else if address.kind.is(core_kind("tenants")) {
             transaction =
-                bootstrap_objects::keep_apart_from_namespaces(registry, transaction, address);
-            transaction = bootstrap_objects::furnish(registry, transaction, &address.name, now)?;
+                bootstrap_objects::check_no_namespace_named(registry, transaction, address);
+            transaction =
+                bootstrap_objects::add_tenant_objects(registry, transaction, &address.name, now)?;
         }
-        let names_apart = guards..transaction.checks().len();
+        let name_checks = guards..transaction.checks().len();
         transaction = write.charge(transaction).await?;
         if dry_run {
-            transaction = checks_of(&transaction);
+            transaction = checks_only(&transaction);
         }
         match registry.commit(transaction).await? {
             Outcome::Unchanged(_) if dry_run => {
@@ -280,16 +281,16 @@ async fn put(
             }
             Outcome::Committed(revision) => {
                 let key = address.within().into();
-                return Ok(rules::written(kind, key, revision, &value));
+                return Ok(strategy::written_object(kind, key, revision, &value));
             }
             Outcome::Unchanged(_) => {
                 return Err(StatusError::internal("a creation changed nothing"));
             }
             Outcome::Conflict(conflict) if conflict.check == 0 => {
-                return Err(taken(kind, address, conflict.found));
+                return Err(exists_error(kind, address, conflict.found));
             }
-            Outcome::Conflict(conflict) if names_apart.contains(&conflict.check) => {
-                return Err(bootstrap_objects::name_taken(kind, &address.name));
+            Outcome::Conflict(conflict) if name_checks.contains(&conflict.check) => {
+                return Err(bootstrap_objects::name_conflict(kind, &address.name));
             }
             // The tenant, the namespace or a quota is no longer as it was: look again.
             Outcome::Conflict(conflict) => {
@@ -301,7 +302,7 @@ async fn put(
 }
 
 /// What is told who creates what is there.
-fn taken(kind: &Resource, address: &Address, found: Option<Entry>) -> StatusError {
+fn exists_error(kind: &Resource, address: &Address, found: Option<Entry>) -> StatusError {
     let found = found.map(|it| Stored::new(address.within().into(), it.modified, &it.value));
     match found.is_some_and(|it| it.is_terminating()) {
         true => StatusError::still_exists(kind, &address.name),
@@ -310,7 +311,7 @@ fn taken(kind: &Resource, address: &Address, found: Option<Entry>) -> StatusErro
 }
 
 /// The same checks and no changes: what would be refused is refused, and nothing happens.
-fn checks_of(transaction: &Transaction) -> Transaction {
+fn checks_only(transaction: &Transaction) -> Transaction {
     let checks = transaction.checks().iter();
     checks.fold(Transaction::new(), |only, check| {
         only.check(check.key.clone(), check.expect)
@@ -318,7 +319,7 @@ fn checks_of(transaction: &Transaction) -> Transaction {
 }
 
 /// Everything that the server adds to a new object.
-fn complete(
+fn prepare_object(
     registry: &Registry,
     kind: &Resource,
     address: &Address,
@@ -328,7 +329,7 @@ fn complete(
     let uid = metadata::text(object, "uid").unwrap_or("").to_owned();
     let mut allocator = Allocator::new(registry, &address.space);
     let (ips, ports) = allocator.parts();
-    ports.keep(object);
+    ports.reserve_requested(object);
     let mut cluster_ip = || ips.next();
     let mut node_port = || ports.next();
     let mut with = prepare::CreateContext {
@@ -337,11 +338,11 @@ fn complete(
         cluster_ip: &mut cluster_ip,
         node_port: &mut node_port,
     };
-    rules::prepare_new(&rules::judged_as(kind), object, &mut with);
+    strategy::prepare_for_create(&strategy::validated_as(kind), object, &mut with);
 }
 
 /// What the server says about every new object.
-fn stamp(object: &mut Object, now: &str) {
+fn fill_system_metadata(object: &mut Object, now: &str) {
     let metadata = metadata::of(object);
     for member in metadata::SERVER_OWNED_FIELDS {
         metadata.remove(*member);

@@ -17,7 +17,7 @@ pub use options::DeleteOptions;
 
 use super::metadata;
 use super::propagation::Policy;
-use super::rules;
+use super::strategy;
 use crate::codec::input::Sent;
 use crate::codec::view::View;
 use crate::pipeline::authorize::Caller;
@@ -30,7 +30,7 @@ use crate::registry::versions;
 use crate::registry::{Address, Registry};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
-use crate::write::admission::webhooks::{self, Act};
+use crate::write::admission::webhooks::{self, Attributes};
 use insula_cache::Stored;
 use insula_cache::bootstrap_objects::NAMESPACES;
 use insula_cache::expiry;
@@ -39,7 +39,7 @@ use mark::{Mark, mark};
 
 /// How many objects of a collection are deleted at once: a store that waits for its disk
 /// takes many for the price of one.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT_DELETES: usize = 16;
 
 /// What became of a deletion.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct Deleted {
 
 /// What became of the deletion of many.
 #[derive(Debug)]
-pub struct Emptied {
+pub struct DeletedCollection {
     /// The objects as they were before.
     pub listing: Listing,
     /// What the caller should know.
@@ -89,17 +89,17 @@ impl Deleted {
 /// Deletes the object that the path names.
 pub async fn delete(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     sent: &Sent,
 ) -> Result<Deleted> {
     let options = DeleteOptions::read(query, sent)?;
-    let path = granted.path();
+    let path = caller.path();
     let kind = path.of();
-    let address = granted.address()?;
+    let address = caller.address()?;
     let warning = publish::deletion_warning(registry, &address).await?;
-    let act = Act::new(registry, granted, Operation::Delete, &path.kind, &address);
-    let deleted = remove_for(registry, kind, &address, &options, Some(act)).await?;
+    let attributes = Attributes::new(registry, caller, Operation::Delete, &path.kind, &address);
+    let deleted = remove_admitted(registry, kind, &address, &options, Some(attributes)).await?;
     let gone = || absent(registry, kind, &address, publish::Act::Delete);
     let mut deleted = deleted.ok_or_else(gone)?;
     deleted.accepted = !deleted.gone && options.asks_for_cascade;
@@ -111,16 +111,16 @@ pub async fn delete(
 /// Deletes the objects that path and selectors choose, and says which they were.
 pub async fn delete_collection(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     sent: &Sent,
     view: &View,
-) -> Result<Emptied> {
+) -> Result<DeletedCollection> {
     let options = DeleteOptions::read(query, sent)?;
-    let mut listing = collect(registry, granted, query, view).await?;
-    let kind = &granted.path().kind;
+    let mut listing = collect(registry, caller, query, view).await?;
+    let kind = &caller.path().kind;
     let stored = kind.storage();
-    let space = granted.space()?;
+    let space = caller.space()?;
     // What every space has is not meant by who deletes all.
     listing
         .objects
@@ -131,7 +131,7 @@ pub async fn delete_collection(
         listing.objects.retain(own);
     }
     // What cannot be shown is not deleted.
-    let context = Some(granted.context);
+    let context = Some(caller.context);
     versions::prepare(registry, context, kind, listing.objects.iter()).await?;
     let addresses = listing.objects.iter().map(|object| Address {
         kind: stored.clone(),
@@ -142,14 +142,16 @@ pub async fn delete_collection(
     let addresses: Vec<_> = addresses.map(Ok).collect();
     let options = &options;
     stream::iter(addresses)
-        .try_for_each_concurrent(AT_ONCE, |address| async move {
-            let mut act = Act::new(registry, granted, Operation::Delete, kind, &address);
-            act.name = "";
-            let removed = remove_for(registry, kind, &address, options, Some(act)).await;
+        .try_for_each_concurrent(MAX_CONCURRENT_DELETES, |address| async move {
+            let mut attributes =
+                Attributes::new(registry, caller, Operation::Delete, kind, &address);
+            attributes.name = "";
+            let removed =
+                remove_admitted(registry, kind, &address, options, Some(attributes)).await;
             removed.map(drop)
         })
         .await?;
-    Ok(Emptied {
+    Ok(DeletedCollection {
         listing,
         warnings: options.warning(kind).into_iter().collect(),
     })
@@ -157,20 +159,20 @@ pub async fn delete_collection(
 
 /// Deletes objects in one transaction, all or none: `None` if one is not as it was seen any
 /// more. There must not be more of them than a transaction takes.
-pub async fn remove_together(
+pub async fn remove_atomically(
     registry: &Registry,
-    doomed: &[PendingDelete],
+    pending: &[PendingDelete],
 ) -> Result<Option<Revision>> {
     let mut transaction = Transaction::new();
     for PendingDelete {
         address,
         object,
         policy,
-    } in doomed
+    } in pending
     {
-        refuse_the_immortal(registry, address.of(), address).await?;
+        check_deletable(registry, address.of(), address).await?;
         let key = registry.key(address);
-        if *policy == Policy::Background && is_free(address, object) {
+        if *policy == Policy::Background && can_remove_now(address, object) {
             let at = Expect::At(object.revision);
             transaction = transaction.delete(key.clone()).check(key, at);
             continue;
@@ -180,7 +182,7 @@ pub async fn remove_together(
         transaction = match mark(address, &mut tree, &options) {
             Mark::Unchanged => continue,
             Mark::Remove => transaction.delete(key.clone()),
-            Mark::Changed => transaction.put(key.clone(), unversioned(address, &mut tree)),
+            Mark::Changed => transaction.put(key.clone(), encode_unversioned(address, &mut tree)),
         }
         .check(key, Expect::At(object.revision));
     }
@@ -194,12 +196,13 @@ pub async fn remove_together(
 }
 
 /// Whether nothing holds an object, as can be said without reading it.
-fn is_free(address: &Address, object: &Stored) -> bool {
-    goes_at_once(&address.kind) && memmem::find(&object.body(), br#""finalizers":["#).is_none()
+fn can_remove_now(address: &Address, object: &Stored) -> bool {
+    waits_only_for_finalizers(&address.kind)
+        && memmem::find(&object.body(), br#""finalizers":["#).is_none()
 }
 
 /// Whether objects of a kind wait for nothing but finalizers when they are deleted.
-pub fn goes_at_once(kind: &Resource) -> bool {
+pub fn waits_only_for_finalizers(kind: &Resource) -> bool {
     let special = ["pods", "namespaces", "tenants"];
     !kind.is(insula_cache::definitions()) && !special.iter().any(|name| kind.is(core_kind(name)))
 }
@@ -211,55 +214,64 @@ pub async fn remove(
     address: &Address,
     options: &DeleteOptions,
 ) -> Result<Option<Deleted>> {
-    remove_for(registry, kind, address, options, None).await
+    remove_admitted(registry, kind, address, options, None).await
 }
 
 /// The same, if others admit it whom somebody's wish concerns.
-pub async fn remove_for(
+pub async fn remove_admitted(
     registry: &Registry,
     kind: &Kind,
     address: &Address,
     options: &DeleteOptions,
-    act: Option<Act<'_>>,
+    attributes: Option<Attributes<'_>>,
 ) -> Result<Option<Deleted>> {
-    let act = act.map(|act| Act {
+    let attributes = attributes.map(|attributes| Attributes {
         dry_run: options.dry_run,
         options: Some(&options.object),
-        ..act
+        ..attributes
     });
-    refuse_the_immortal(registry, kind, address).await?;
+    check_deletable(registry, kind, address).await?;
     // What the cache has is nearly always what is there. An answer that changes nothing must
     // not be about the past, so it is given only after another look.
-    let mut certain = options.dry_run;
-    let mut current = match certain {
+    let mut is_fresh = options.dry_run;
+    let mut current = match is_fresh {
         true => registry.fresh(address).await?,
         false => registry.cached(address),
     };
     loop {
         // What no store has cannot be removed from one.
         let Some(object) = current.filter(|object| !object.built_in) else {
-            if certain {
+            if is_fresh {
                 return Ok(None);
             }
-            certain = true;
+            is_fresh = true;
             current = registry.fresh(address).await?;
             continue;
         };
-        match attempt(registry, kind, address, options, act.as_ref(), &object).await {
+        match try_delete(
+            registry,
+            kind,
+            address,
+            options,
+            attributes.as_ref(),
+            &object,
+        )
+        .await
+        {
             Ok(Attempt::Done(deleted)) => return Ok(Some(deleted)),
-            Ok(Attempt::Unchanged(deleted)) if certain => return Ok(Some(deleted)),
-            Ok(Attempt::Lost(at)) => {
+            Ok(Attempt::Unchanged(deleted)) if is_fresh => return Ok(Some(deleted)),
+            Ok(Attempt::Conflict(at)) => {
                 registry.cache().await_applied(at).await;
                 current = registry.cached(address);
             }
-            Err(refusal) if certain => return Err(refusal),
+            Err(error) if is_fresh => return Err(error),
             undone => {
-                certain = true;
+                is_fresh = true;
                 current = registry.fresh(address).await?;
                 let now = current.as_ref().map(|current| current.revision);
                 // Nobody is asked twice about the same.
                 if now == Some(object.revision)
-                    && !matches!(undone, Ok(Attempt::Done(_) | Attempt::Lost(_)))
+                    && !matches!(undone, Ok(Attempt::Done(_) | Attempt::Conflict(_)))
                 {
                     return undone.map(Attempt::deleted);
                 }
@@ -273,39 +285,45 @@ enum Attempt {
     /// It was on its way before, if it is still as it was seen.
     Unchanged(Deleted),
     /// Somebody else changed it at this revision.
-    Lost(Revision),
+    Conflict(Revision),
 }
 
 impl Attempt {
     fn deleted(self) -> Option<Deleted> {
         match self {
             Self::Done(deleted) | Self::Unchanged(deleted) => Some(deleted),
-            Self::Lost(_) => None,
+            Self::Conflict(_) => None,
         }
     }
 }
 
-async fn attempt(
+async fn try_delete(
     registry: &Registry,
     kind: &Kind,
     address: &Address,
     options: &DeleteOptions,
-    act: Option<&Act<'_>>,
+    attributes: Option<&Attributes<'_>>,
     current: &Arc<Stored>,
 ) -> Result<Attempt> {
     let mut object = current.tree();
     check_preconditions(kind, address, options, current, &object)?;
-    if let Some(act) = act.filter(|act| act.concerns_anybody()) {
+    if let Some(attributes) = attributes.filter(|attributes| attributes.has_configurations()) {
         let shown;
-        let old = match act.kind.custom() {
+        let old = match attributes.kind.custom() {
             None => &object,
             Some(_) => {
-                shown = rules::shown(registry, Some(act.by), act.kind, current).await?;
+                shown = strategy::convert_from_storage(
+                    registry,
+                    Some(attributes.caller),
+                    attributes.kind,
+                    current,
+                )
+                .await?;
                 &shown
             }
         };
-        webhooks::mutate(act, None, Some(old)).await?;
-        webhooks::validate(act, None, Some(old)).await?;
+        webhooks::mutate(attributes, None, Some(old)).await?;
+        webhooks::validate(attributes, None, Some(old)).await?;
     }
     let key = registry.key(address);
     let transaction = match mark(address, &mut object, options) {
@@ -314,7 +332,7 @@ async fn attempt(
             return Ok(Attempt::Unchanged(Deleted::marked(Arc::clone(current))));
         }
         Mark::Changed => {
-            let value = unversioned(address, &mut object);
+            let value = encode_unversioned(address, &mut object);
             let marked = |revision| {
                 let object = Stored::new(Arc::clone(&current.key), revision, &value);
                 Attempt::Done(Deleted::marked(Arc::new(object)))
@@ -326,7 +344,7 @@ async fn attempt(
             let transaction = Transaction::update(key, current.revision, stored);
             return Ok(match registry.commit(transaction).await? {
                 Outcome::Committed(revision) | Outcome::Unchanged(revision) => marked(revision),
-                Outcome::Conflict(conflict) => Attempt::Lost(conflict.revision),
+                Outcome::Conflict(conflict) => Attempt::Conflict(conflict.revision),
             });
         }
     };
@@ -339,12 +357,12 @@ async fn attempt(
     }
     Ok(match registry.commit(transaction).await? {
         Outcome::Committed(_) | Outcome::Unchanged(_) => Attempt::Done(gone),
-        Outcome::Conflict(conflict) => Attempt::Lost(conflict.revision),
+        Outcome::Conflict(conflict) => Attempt::Conflict(conflict.revision),
     })
 }
 
 /// The object as it is stored, which must not say which version it is.
-fn unversioned(address: &Address, object: &mut Object) -> Bytes {
+fn encode_unversioned(address: &Address, object: &mut Object) -> Bytes {
     metadata::of(object).remove("resourceVersion");
     encoded(address.of(), object)
 }
@@ -380,11 +398,11 @@ fn check_preconditions(
 }
 
 /// What every space needs stays, as long as the space does.
-async fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address) -> Result<()> {
+async fn check_deletable(registry: &Registry, kind: &Kind, address: &Address) -> Result<()> {
     let namespace =
         address.kind.is(core_kind("namespaces")) && NAMESPACES.contains(&address.name.as_str());
     let built_in = built_in::is_one(&address.kind, &address.within());
-    if (namespace || built_in) && !is_going(registry, &address.space).await? {
+    if (namespace || built_in) && !is_terminating_space(registry, &address.space).await? {
         let why = match namespace {
             true => "this namespace may not be deleted",
             false => "every space has it, so it may not be deleted; it may be changed",
@@ -399,7 +417,7 @@ async fn refuse_the_immortal(registry: &Registry, kind: &Kind, address: &Address
 }
 
 /// Whether the space is on its way out with everything in it.
-async fn is_going(registry: &Registry, space: &Space) -> Result<bool> {
+async fn is_terminating_space(registry: &Registry, space: &Space) -> Result<bool> {
     let Space::Tenant(tenant) = space else {
         return Ok(false);
     };

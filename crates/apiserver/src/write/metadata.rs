@@ -31,7 +31,7 @@ pub fn text<'a>(object: &'a Object, member: &str) -> Option<&'a str> {
 }
 
 /// Fills in namespace, tenant and selfLink.
-pub fn place(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> {
+pub fn set_location(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> {
     let metadata = of(object);
     match &address.namespace {
         None => {
@@ -40,14 +40,14 @@ pub fn place(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> 
         Some(namespace) => {
             let why = "the namespace of the provided object does not match the namespace sent on \
                        the request";
-            own(metadata, "namespace", namespace, why)?;
+            fill_or_match(metadata, "namespace", namespace, why)?;
         }
     }
     match address.space.tenant() {
         Some(tenant) => {
             let why = "the tenant of the provided object does not match the tenant sent on the \
                        request";
-            own(metadata, "tenant", tenant.as_str(), why)?;
+            fill_or_match(metadata, "tenant", tenant.as_str(), why)?;
         }
         // What the system space calls itself is accepted, and not kept.
         None => match metadata.remove("tenant") {
@@ -64,7 +64,9 @@ pub fn place(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> 
     if metadata
         .get("selfLink")
         .and_then(Value::as_str)
-        .is_some_and(|given| !given.is_empty() && given != link && given != link_in(kind, address))
+        .is_some_and(|given| {
+            !given.is_empty() && given != link && given != self_link_in(kind, address)
+        })
     {
         let why = "the selfLink of the provided object does not match the path of the object";
         return Err(StatusError::bad_request(why));
@@ -73,7 +75,7 @@ pub fn place(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> 
     Ok(())
 }
 
-fn link_in(kind: &Kind, address: &Address) -> String {
+fn self_link_in(kind: &Kind, address: &Address) -> String {
     let stored = address.of();
     let stored = format!("/{}/", stored.api_version());
     address
@@ -81,7 +83,7 @@ fn link_in(kind: &Kind, address: &Address) -> String {
         .replacen(&stored, &format!("/{}/", kind.api_version()), 1)
 }
 
-fn own(metadata: &mut Object, member: &str, is: &str, why: &str) -> Result<()> {
+fn fill_or_match(metadata: &mut Object, member: &str, is: &str, why: &str) -> Result<()> {
     let given = metadata.get(member).and_then(Value::as_str).unwrap_or("");
     if !given.is_empty() && given != is {
         return Err(StatusError::bad_request(why));
@@ -102,13 +104,13 @@ pub fn finalizers(object: &Object) -> impl Iterator<Item = &str> {
 
 /// Namespaces and tenants wait for their content, which `spec.finalizers` stands for. In
 /// other kinds it is a field like any other.
-pub fn holds_by_spec(kind: &Kind) -> bool {
+pub fn has_spec_finalizers(kind: &Kind) -> bool {
     kind.group.is_empty() && matches!(kind.kind.as_str(), "Namespace" | "Tenant")
 }
 
 /// The finalizers in the specification of a namespace or a tenant.
-pub fn held_by_spec<'a>(kind: &Kind, object: &'a Object) -> impl Iterator<Item = &'a str> {
-    let spec = object.get("spec").filter(|_| holds_by_spec(kind));
+pub fn spec_finalizers<'a>(kind: &Kind, object: &'a Object) -> impl Iterator<Item = &'a str> {
+    let spec = object.get("spec").filter(|_| has_spec_finalizers(kind));
     strings(spec.and_then(|spec| spec.get("finalizers")))
 }
 
@@ -119,7 +121,7 @@ fn strings(list: Option<&Value>) -> impl Iterator<Item = &str> {
 
 /// Restores the metadata of a changed object that is the server's, where the change left it out.
 pub fn restore(new: &mut Object, kind: &Kind, address: &Address, old: &Object) -> Result<()> {
-    place(new, kind, address)?;
+    set_location(new, kind, address)?;
     let kept = of(new);
     if kept
         .get("name")

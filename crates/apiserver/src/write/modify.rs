@@ -13,7 +13,7 @@ use serde_json::json;
 use super::admission::lifecycle::Lifecycle;
 use super::admission::{Admission, Phase};
 use super::ownership::Ownership;
-use super::{Done, metadata, rules};
+use super::{Done, metadata, strategy};
 use crate::pipeline::authorize::Caller;
 use crate::registry::publish;
 use crate::registry::resource::Resource;
@@ -35,24 +35,24 @@ pub struct Modify<'a> {
     pub subresource: Option<&'a str>,
     /// Whether the object must say which version it was made from, where the kind demands
     /// it: updates must, patches need not.
-    pub whole: bool,
+    pub full_update: bool,
     /// Everything but the commit.
     pub dry_run: bool,
     /// Who asks; nobody if it is the server itself.
-    pub by: Option<Caller<'a>>,
+    pub caller: Option<Caller<'a>>,
     /// Who owns the fields that are changed.
-    pub owner: Owner<'a>,
+    pub managed_fields: ManagedFields<'a>,
 }
 
 /// Who owns the fields that are changed.
 #[derive(Clone, Copy, Debug)]
-pub enum Owner<'a> {
+pub enum ManagedFields<'a> {
     /// Whoever asks.
-    Caller,
+    Update,
     /// Whom the new object names.
-    Named,
+    Preset,
     /// The same; this is how it finds out.
-    Applied(&'a Ownership<'a>),
+    Apply(&'a Ownership<'a>),
 }
 
 impl<'a> Modify<'a> {
@@ -62,10 +62,10 @@ impl<'a> Modify<'a> {
             kind: &address.kind,
             address,
             subresource,
-            whole: false,
+            full_update: false,
             dry_run: false,
-            by: None,
-            owner: Owner::Caller,
+            caller: None,
+            managed_fields: ManagedFields::Update,
         }
     }
 }
@@ -84,34 +84,34 @@ pub struct Modified {
 pub async fn modify(
     registry: &Registry,
     request: Modify<'_>,
-    mut make: impl FnMut(&Object) -> Result<Modified>,
+    mut change: impl FnMut(&Object) -> Result<Modified>,
 ) -> Result<Option<Done>> {
     // What the cache has is nearly always what is there. If it leads to a refusal, or to
     // nothing, the refusal must not be about the past: look again before saying so.
     // The same goes for the answer that nothing is to be done, and for one that is only shown.
-    let mut certain = request.dry_run;
-    let mut current = match certain {
+    let mut is_fresh = request.dry_run;
+    let mut current = match is_fresh {
         true => registry.fresh(request.address).await?,
         false => registry.cached(request.address),
     };
     loop {
         let attempt = match &current {
             None => Ok(Attempt::Missing),
-            Some(current) => attempt(registry, &request, current, &mut make).await,
+            Some(current) => try_modify(registry, &request, current, &mut change).await,
         };
         match attempt {
             Ok(Attempt::Done(done)) => return Ok(Some(done)),
-            Ok(Attempt::Lost(at)) => {
+            Ok(Attempt::Conflict(at)) => {
                 registry.cache().await_applied(at).await;
                 current = registry.cached(request.address);
             }
-            Ok(Attempt::Unchanged(done)) if certain => return Ok(Some(done)),
-            Ok(Attempt::Missing) if certain => return Ok(None),
-            Err(refusal) if certain => return Err(refusal),
+            Ok(Attempt::Unchanged(done)) if is_fresh => return Ok(Some(done)),
+            Ok(Attempt::Missing) if is_fresh => return Ok(None),
+            Err(error) if is_fresh => return Err(error),
             Ok(Attempt::Unchanged(_) | Attempt::Missing) | Err(_) => {
                 let seen = current.as_ref().map(|object| object.revision);
                 current = registry.fresh(request.address).await?;
-                certain = true;
+                is_fresh = true;
                 let now = current.as_ref().map(|object| object.revision);
                 if now == seen {
                     return attempt.map(Attempt::done);
@@ -126,7 +126,7 @@ enum Attempt {
     /// There is nothing to do, if the object is still as it was seen.
     Unchanged(Done),
     /// Somebody else changed it at this revision.
-    Lost(Revision),
+    Conflict(Revision),
     Missing,
 }
 
@@ -142,72 +142,72 @@ impl Attempt {
     fn done(self) -> Option<Done> {
         match self {
             Self::Done(done) | Self::Unchanged(done) => Some(done),
-            Self::Lost(_) | Self::Missing => None,
+            Self::Conflict(_) | Self::Missing => None,
         }
     }
 }
 
-async fn attempt(
+async fn try_modify(
     registry: &Registry,
     request: &Modify<'_>,
     current: &Arc<Stored>,
-    make: &mut impl FnMut(&Object) -> Result<Modified>,
+    change: &mut impl FnMut(&Object) -> Result<Modified>,
 ) -> Result<Attempt> {
     let kind = request.kind;
-    let judged = rules::judged_as(kind);
-    let shown = rules::shown(registry, request.by, kind, current).await?;
+    let validated_as = strategy::validated_as(kind);
+    let shown = strategy::convert_from_storage(registry, request.caller, kind, current).await?;
     let Modified {
         object: mut new,
         warnings,
-    } = made(request, &shown, make).await?;
-    rules::default(kind, &mut new)?;
-    if let Owner::Caller = request.owner {
-        let ownership = Ownership::new(registry, request.by, kind, request.subresource);
-        ownership.note(&shown, &mut new).await?;
+    } = build_new(request, &shown, change).await?;
+    strategy::apply_defaults(kind, &mut new)?;
+    if let ManagedFields::Update = request.managed_fields {
+        let ownership = Ownership::new(registry, request.caller, kind, request.subresource);
+        ownership.record(&shown, &mut new).await?;
     }
-    let old = match judged == *kind {
+    let old = match validated_as == *kind {
         true => shown,
         false => current.tree(),
     };
-    let done = settle(registry, request, current, &judged, old, new).await;
+    let done = commit_change(registry, request, current, &validated_as, old, new).await;
     match done {
         Ok(attempt) => Ok(attempt.warned(warnings)),
-        Err(refusal) => Err(refusal.warned(warnings)),
+        Err(error) => Err(error.warned(warnings)),
     }
 }
 
 /// What the object is to become.
-async fn made(
+async fn build_new(
     request: &Modify<'_>,
     shown: &Object,
-    make: &mut impl FnMut(&Object) -> Result<Modified>,
+    change: &mut impl FnMut(&Object) -> Result<Modified>,
 ) -> Result<Modified> {
     loop {
-        let modified = make(shown);
-        match request.owner {
+        let modified = change(shown);
+        match request.managed_fields {
             // It was found out with what was known; now there is more.
-            Owner::Applied(ownership) if ownership.convert_wanted().await? => {}
+            ManagedFields::Apply(ownership) if ownership.convert_pending().await? => {}
             _ => return modified,
         }
     }
 }
 
 /// Makes what was asked for what there is, if nothing speaks against it.
-async fn settle(
+async fn commit_change(
     registry: &Registry,
     request: &Modify<'_>,
     current: &Arc<Stored>,
-    judged: &Resource,
+    validated_as: &Resource,
     mut old: Object,
     mut new: Object,
 ) -> Result<Attempt> {
     let (kind, name) = (request.kind, &request.address.name);
     check_preconditions(registry, request, current, &old, &new)?;
-    rules::to_judged(kind, &mut new);
+    strategy::to_validated(kind, &mut new);
     metadata::restore(&mut new, kind, request.address, &old)?;
     let mut admission = Admission {
         registry,
-        caller: request.by,
+        caller: request.caller,
         operation: Operation::Update,
         resource: kind,
         address: request.address,
@@ -218,12 +218,25 @@ async fn settle(
         lifecycle: None,
     };
     admission.run(Phase::Mutate).await?;
-    let part = request.subresource;
-    rules::prepare_changed(judged, part, &old, admission.object, &time::now());
+    let subresource = request.subresource;
+    strategy::prepare_for_update(
+        validated_as,
+        subresource,
+        &old,
+        admission.object,
+        &time::now(),
+    );
     allocate::for_update(registry, request.address, admission.object);
     admission.run(Phase::Content).await?;
-    let verdict =
-        rules::judge_change(request.by, kind, judged, part, &old, admission.object).await?;
+    let verdict = strategy::validate_update(
+        request.caller,
+        kind,
+        validated_as,
+        subresource,
+        &old,
+        admission.object,
+    )
+    .await?;
     let warnings = verdict.warnings;
     if !verdict.errors.is_empty() {
         return Err(StatusError::invalid(kind, name, &verdict.errors).warned(warnings));
@@ -234,7 +247,7 @@ async fn settle(
     metadata::of(&mut old).remove("resourceVersion");
     times::keep(&old, &mut new);
     let released = is_released(kind, &new);
-    let value = rules::stored(registry, request.by, kind, new).await?;
+    let value = strategy::encode_for_storage(registry, request.caller, kind, new).await?;
     let done = |object| Done {
         object,
         created: false,
@@ -247,7 +260,7 @@ async fn settle(
             let key = registry.key(request.address);
             let transaction = Transaction::remove(key, current.revision);
             if let Outcome::Conflict(conflict) = registry.commit(transaction).await? {
-                return Ok(Attempt::Lost(conflict.revision));
+                return Ok(Attempt::Conflict(conflict.revision));
             }
         }
         return Ok(Attempt::Done(done(Arc::new(last))));
@@ -255,14 +268,14 @@ async fn settle(
     if current.is_stored_as(&value) {
         return Ok(Attempt::Unchanged(done(Arc::clone(current))));
     }
-    let write = quota::Write {
+    let write = quota::QuotaWrite {
         registry,
         kind,
         address: request.address,
         subresource: request.subresource,
         old: Some(current),
         new: &value,
-        by: request.by,
+        caller: request.caller,
     };
     let key = registry.key(request.address);
     let mut transaction = Transaction::new().check(key.clone(), current.expected());
@@ -271,7 +284,7 @@ async fn settle(
         let lifecycle = Lifecycle::check(registry, kind, request.address).await?;
         transaction = lifecycle.guard(registry, transaction);
     }
-    let _turn = write.turn().await;
+    let _locks = write.lock().await;
     let stored = expiry::stored(&request.address.kind, value.clone());
     let transaction = write.charge(transaction.put(key, stored)).await?;
     if request.dry_run {
@@ -283,10 +296,10 @@ async fn settle(
             if withdraws {
                 publish::confirm_withdrawal(registry, request.address, current, revision).await?;
             }
-            let object = rules::written(kind, Arc::clone(&current.key), revision, &value);
+            let object = strategy::written_object(kind, Arc::clone(&current.key), revision, &value);
             Ok(Attempt::Done(done(object)))
         }
-        Outcome::Conflict(conflict) => Ok(Attempt::Lost(conflict.revision)),
+        Outcome::Conflict(conflict) => Ok(Attempt::Conflict(conflict.revision)),
     }
 }
 
@@ -301,14 +314,14 @@ fn check_preconditions(
     let (kind, name) = (request.kind, &request.address.name);
     if let Some(uid) = metadata::text(new, "uid") {
         let is = metadata::text(old, "uid").unwrap_or("");
-        if uid != is && request.whole {
+        if uid != is && request.full_update {
             let key = registry.key(request.address);
             return Err(StatusError::other_uid(kind, name, &key, uid, is));
         }
     }
     match metadata::text(new, "resourceVersion").unwrap_or("0") {
         "0" => {
-            if request.whole && !kind.unconditional_update {
+            if request.full_update && !kind.unconditional_update {
                 let why = "must be specified for an update";
                 let error = FieldError::invalid("metadata.resourceVersion", &json!(0), why);
                 return Err(StatusError::invalid_resource(kind, name, &[error]));
@@ -339,5 +352,5 @@ fn is_released(kind: &Kind, object: &Object) -> bool {
     deleting
         && !waits
         && metadata::finalizers(object).next().is_none()
-        && metadata::held_by_spec(kind, object).next().is_none()
+        && metadata::spec_finalizers(kind, object).next().is_none()
 }

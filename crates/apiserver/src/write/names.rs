@@ -6,11 +6,11 @@ use uuid::Uuid;
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The longest prefix that leaves room for the five letters in a DNS label.
-const LONGEST_PREFIX: usize = 58;
+const MAX_PREFIX_LENGTH: usize = 58;
 
 /// The prefix with five random letters.
-pub fn generated(prefix: &str) -> String {
-    let mut end = prefix.len().min(LONGEST_PREFIX);
+pub fn generate(prefix: &str) -> String {
+    let mut end = prefix.len().min(MAX_PREFIX_LENGTH);
     while !prefix.is_char_boundary(end) {
         end -= 1;
     }
@@ -27,13 +27,13 @@ mod tests {
 
     #[test]
     fn a_generated_name_is_the_prefix_and_five_letters() {
-        let name = generated("web-");
+        let name = generate("web-");
         assert_eq!((name.len(), &name[..4]), (9, "web-"));
         assert!(
             name[4..].bytes().all(|byte| ALPHABET.contains(&byte)),
             "{name}"
         );
-        assert_eq!(generated(&"x".repeat(80)).len(), 63);
-        assert_ne!(generated("a"), generated("a"));
+        assert_eq!(generate(&"x".repeat(80)).len(), 63);
+        assert_ne!(generate("a"), generate("a"));
     }
 }

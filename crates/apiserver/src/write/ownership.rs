@@ -22,7 +22,7 @@ const SERVER: &str = "insula";
 /// Who owns which fields of the object that a request writes.
 pub struct Ownership<'a> {
     registry: &'a Registry,
-    by: Option<Caller<'a>>,
+    caller: Option<Caller<'a>>,
     kind: &'a Resource,
     subresource: Option<&'a str>,
     manager: String,
@@ -34,16 +34,16 @@ pub struct Ownership<'a> {
 #[derive(Default)]
 struct Conversions {
     known: Vec<Conversion>,
-    wanted: Vec<Wanted>,
+    pending: Vec<ConversionRequest>,
 }
 
-struct Wanted {
+struct ConversionRequest {
     object: Object,
     version: String,
 }
 
 struct Conversion {
-    of: Wanted,
+    request: ConversionRequest,
     /// Nothing if it cannot be converted.
     object: Option<Object>,
 }
@@ -53,14 +53,14 @@ impl<'a> Ownership<'a> {
     /// caller speaks; by the server itself if by nobody.
     pub fn new(
         registry: &'a Registry,
-        by: Option<Caller<'a>>,
+        caller: Option<Caller<'a>>,
         kind: &'a Resource,
         subresource: Option<&'a str>,
     ) -> Self {
-        let manager = by.map(|by| by.context.field_manager());
+        let manager = caller.map(|caller| caller.context.field_manager());
         Self {
             registry,
-            by,
+            caller,
             kind,
             subresource,
             manager: manager.unwrap_or_else(|| SERVER.to_owned()),
@@ -70,13 +70,13 @@ impl<'a> Ownership<'a> {
     }
 
     /// Notes in a new object what whoever creates it owns.
-    pub async fn note_new(&self, new: &mut Object) -> Result<()> {
+    pub async fn record_new(&self, new: &mut Object) -> Result<()> {
         let zero = managers::zero(self.kind);
-        self.note(&zero, new).await
+        self.record(&zero, new).await
     }
 
     /// Notes in the changed object who owns what of it now.
-    pub async fn note(&self, live: &Object, new: &mut Object) -> Result<()> {
+    pub async fn record(&self, live: &Object, new: &mut Object) -> Result<()> {
         if !self.kind.is_custom() {
             prepare::fold_string_data(self.kind, new);
             // An empty list is a wish too: that nobody owns anything any more.
@@ -92,7 +92,7 @@ impl<'a> Ownership<'a> {
         };
         loop {
             self.as_subject(|subject, writer| subject.update(live, new, writer));
-            if !self.convert_wanted().await? {
+            if !self.convert_pending().await? {
                 return Ok(());
             }
             match &sent {
@@ -106,7 +106,7 @@ impl<'a> Ownership<'a> {
     /// long as something [is to be converted](Self::convert_wanted) first.
     pub fn apply(&self, live: &Object, config: &Object, force: bool) -> Result<Object> {
         self.as_subject(|subject, writer| subject.apply(live, config, writer, force))
-            .map_err(refuse)
+            .map_err(apply_error)
     }
 
     /// The object that comes about if a configuration is applied where none is.
@@ -114,13 +114,13 @@ impl<'a> Ownership<'a> {
         let zero = managers::zero(self.kind);
         loop {
             let applied = self.apply(&zero, config, force);
-            if !self.convert_wanted().await? {
+            if !self.convert_pending().await? {
                 return applied;
             }
         }
     }
 
-    fn as_subject<T>(&self, act: impl FnOnce(Subject<'_>, Writer<'_>) -> T) -> T {
+    fn as_subject<T>(&self, run: impl FnOnce(Subject<'_>, Writer<'_>) -> T) -> T {
         let schema = self.kind.merges();
         let reset = managers::reset(self.kind, self.subresource.unwrap_or(""));
         let zero = managers::zero(self.kind);
@@ -137,7 +137,7 @@ impl<'a> Ownership<'a> {
             subresource: self.subresource.unwrap_or(""),
             now: &self.now,
         };
-        act(subject, writer)
+        run(subject, writer)
     }
 
     /// The object in another version, if it is known or does not take long to find out.
@@ -189,12 +189,12 @@ impl<'a> Ownership<'a> {
     fn converted(&self, object: &Object, version: &str) -> Option<Object> {
         let mut conversions = self.lock();
         let mut known = conversions.known.iter();
-        if let Some(found) = known.find(|known| known.of.is(object, version)) {
+        if let Some(found) = known.find(|known| known.request.is(object, version)) {
             return found.object.clone();
         }
-        let mut wanted = conversions.wanted.iter();
-        if !wanted.any(|wanted| wanted.is(object, version)) {
-            conversions.wanted.push(Wanted {
+        let mut pending = conversions.pending.iter();
+        if !pending.any(|pending| pending.is(object, version)) {
+            conversions.pending.push(ConversionRequest {
                 object: object.clone(),
                 version: version.to_owned(),
             });
@@ -203,20 +203,20 @@ impl<'a> Ownership<'a> {
     }
 
     /// Has what was wanted in other versions converted. Says whether there was anything.
-    pub async fn convert_wanted(&self) -> Result<bool> {
-        let wanted = std::mem::take(&mut self.lock().wanted);
-        let any = !wanted.is_empty();
-        for of in wanted {
-            let object = match (self.kind, self.version(&of.version)) {
+    pub async fn convert_pending(&self) -> Result<bool> {
+        let pending = std::mem::take(&mut self.lock().pending);
+        let any = !pending.is_empty();
+        for request in pending {
+            let object = match (self.kind, self.version(&request.version)) {
                 (Resource::Custom(from), Some(Resource::Custom(to))) => {
-                    let context = self.by.map(|by| by.context);
-                    let tree = of.object.clone();
-                    let made = versions::convert(self.registry, context, from, &to, tree);
-                    Some(made.await?)
+                    let context = self.caller.map(|caller| caller.context);
+                    let tree = request.object.clone();
+                    let converted = versions::convert(self.registry, context, from, &to, tree);
+                    Some(converted.await?)
                 }
                 _ => None,
             };
-            self.lock().known.push(Conversion { of, object });
+            self.lock().known.push(Conversion { request, object });
         }
         Ok(any)
     }
@@ -228,7 +228,7 @@ impl<'a> Ownership<'a> {
     }
 }
 
-impl Wanted {
+impl ConversionRequest {
     fn is(&self, object: &Object, version: &str) -> bool {
         self.version == version && self.object == *object
     }
@@ -241,7 +241,7 @@ impl std::fmt::Debug for Ownership<'_> {
 }
 
 /// Restores who owns what if those who admitted the object have made a muddle of it.
-pub fn guard(before: Option<Value>, object: &mut Object) -> Option<String> {
+pub fn restore_if_invalid(before: Option<Value>, object: &mut Object) -> Option<String> {
     let metadata = metadata::of(object);
     let why = managers::validate(metadata.get("managedFields")?).err()?;
     match before {
@@ -255,7 +255,7 @@ pub fn guard(before: Option<Value>, object: &mut Object) -> Option<String> {
 }
 
 /// What somebody is told whose configuration is not applied.
-pub fn refuse(error: ApplyError) -> StatusError {
+pub fn apply_error(error: ApplyError) -> StatusError {
     match error {
         ApplyError::Conflict { message, causes } => StatusError::apply_conflict(message, causes),
         ApplyError::Schema(why) => StatusError::plain_error(why),

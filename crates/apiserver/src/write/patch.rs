@@ -6,7 +6,7 @@ use insula_kinds::patch::{self as patches, PatchError};
 use insula_kinds::{FieldError, Kind, Object, TypeId, Value};
 
 use super::apply::apply as apply_config;
-use super::{Done, Modified, Modify, Owner, metadata, modify};
+use super::{Done, ManagedFields, Modified, Modify, metadata, modify};
 use crate::codec::input::{self, Expected};
 use crate::pipeline::authorize::Caller;
 use crate::registry::publish::{Act, absent};
@@ -44,42 +44,42 @@ impl PatchFormat {
 /// Patches the object that the path names, or what the subresource is of it.
 pub async fn patch(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     format: PatchFormat,
     body: &Bytes,
 ) -> Result<Done> {
     if format == PatchFormat::Apply {
-        return apply_config(registry, granted, query, body).await;
+        return apply_config(registry, caller, query, body).await;
     }
-    let options = read_options(query)?;
-    let path = granted.path();
+    let options = patch_options(query)?;
+    let path = caller.path();
     let kind = &path.kind;
     if kind.is_custom() && format == PatchFormat::Strategic {
         return Err(StatusError::unsupported_custom_patch());
     }
-    let address = granted.address()?;
+    let address = caller.address()?;
     let request = Modify {
         kind,
         address: &address,
         subresource: path.subresource.as_deref(),
-        whole: false,
+        full_update: false,
         dry_run: options.dry_run,
-        by: Some(granted),
-        owner: Owner::Caller,
+        caller: Some(caller),
+        managed_fields: ManagedFields::Update,
     };
-    let make = |current: &Object| {
-        let modified = patched_kind(kind, current, format, body, options.validation)?;
+    let change = |current: &Object| {
+        let modified = patch_resource(kind, current, format, body, options.validation)?;
         check_name(&modified.object, &address)?;
         check_resource_version(kind, &address, current, &modified.object)?;
         Ok(modified)
     };
-    let done = modify(registry, request, make).await?;
+    let done = modify(registry, request, change).await?;
     done.ok_or_else(|| absent(registry, kind, &address, Act::Change))
 }
 
 /// The options of a patch.
-pub fn read_options(query: &Query) -> Result<WriteOptions> {
+pub fn patch_options(query: &Query) -> Result<WriteOptions> {
     if query.choice("force").is_some() {
         let why = "may not be specified for non-apply patch";
         let error = FieldError::forbidden("force", why);
@@ -89,7 +89,7 @@ pub fn read_options(query: &Query) -> Result<WriteOptions> {
 }
 
 /// What a patch makes of an object of a kind that a space serves.
-fn patched_kind(
+fn patch_resource(
     kind: &Resource,
     current: &Object,
     format: PatchFormat,
@@ -97,7 +97,7 @@ fn patched_kind(
     validation: FieldValidation,
 ) -> Result<Modified> {
     let of = kind.type_id();
-    let again = || apply(of, current, format, body);
+    let again = || patch_tree(of, current, format, body);
     let (tree, problems) = again()?;
     let Some(custom) = kind.custom() else {
         let read = |tree| {
@@ -105,24 +105,24 @@ fn patched_kind(
             let decoded = decode::value(of, Value::Object(tree));
             Ok((Ok(()), decoded.map_err(|error| error.to_string())?))
         };
-        return finish(tree, problems, validation, read, again);
+        return decode_patched(tree, problems, validation, read, again);
     };
     let read = |tree| {
         let mut decoded =
             decode::custom_value(Value::Object(tree)).map_err(|error| error.to_string())?;
-        check_said(custom, &decoded.object)?;
-        let settled = input::prune_custom(custom, &mut decoded);
-        let checked = settled.and_then(|()| {
+        check_version_kept(custom, &decoded.object)?;
+        let checked = input::prune_custom(custom, &mut decoded);
+        let checked = checked.and_then(|()| {
             let expected = Expected::from(&**kind);
             input::check_custom_kind(&decoded.object, expected)
         });
         Ok((checked, decoded))
     };
-    finish(tree, problems, validation, read, again)
+    decode_patched(tree, problems, validation, read, again)
 }
 
 /// A patch leaves an object in the version that it was asked in.
-fn check_said(custom: &Custom, object: &Object) -> Result<(), String> {
+fn check_version_kept(custom: &Custom, object: &Object) -> Result<(), String> {
     if let Some(called) = input::missing_type_meta(object) {
         let object = Value::Object(object.clone());
         return Err(format!("Object '{called}' is missing in '{object}'"));
@@ -138,24 +138,24 @@ fn check_said(custom: &Custom, object: &Object) -> Result<(), String> {
 }
 
 /// What a patch makes of an object of this type.
-pub fn patched(
+pub fn apply_patch(
     of: TypeId,
     current: &Object,
     format: PatchFormat,
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Modified> {
-    let again = || apply(of, current, format, body);
+    let again = || patch_tree(of, current, format, body);
     let (tree, problems) = again()?;
     let read = |tree| {
         let decoded = decode::value(of, Value::Object(tree)).map_err(|error| error.to_string())?;
         Ok((Ok(()), decoded))
     };
-    finish(tree, problems, validation, read, again)
+    decode_patched(tree, problems, validation, read, again)
 }
 
 /// The tree that a patch makes, and what is odd about the patch.
-fn apply(
+fn patch_tree(
     of: TypeId,
     current: &Object,
     format: PatchFormat,
@@ -163,14 +163,14 @@ fn apply(
 ) -> Result<(Object, Vec<String>)> {
     let mut tree = current.clone();
     let problems = match format {
-        PatchFormat::Strategic => patches::strategic(of, &mut tree, body).map_err(refuse)?,
+        PatchFormat::Strategic => patches::strategic(of, &mut tree, body).map_err(patch_error)?,
         PatchFormat::Json | PatchFormat::Merge | PatchFormat::Apply => {
             let mut document = Value::Object(std::mem::take(&mut tree));
             let problems = match format {
                 PatchFormat::Json => patches::json(&mut document, body),
                 _ => patches::merge(&mut document, body),
             };
-            let problems = problems.map_err(refuse)?;
+            let problems = problems.map_err(patch_error)?;
             tree = match document {
                 Value::Object(object) => object,
                 _ => return Err(StatusError::unprocessable()),
@@ -183,7 +183,7 @@ fn apply(
 
 /// The object that a tree is, if it is one. What is wrong is told with the whole tree, which
 /// is made again for that: hardly ever anything is.
-fn finish(
+fn decode_patched(
     tree: Object,
     problems: Vec<String>,
     validation: FieldValidation,
@@ -198,8 +198,8 @@ fn finish(
         let error = FieldError::invalid_text("patch", &text, why);
         StatusError::invalid_patch(&[error])
     };
-    let (settled, decoded) = read(tree).map_err(|error| wrong(&error, text()))?;
-    settled?;
+    let (checked, decoded) = read(tree).map_err(|error| wrong(&error, text()))?;
+    checked?;
     let mut all = problems;
     all.extend(decoded.problems);
     let warnings = input::validate_fields(all, validation)
@@ -210,7 +210,7 @@ fn finish(
     })
 }
 
-fn refuse(error: PatchError) -> StatusError {
+fn patch_error(error: PatchError) -> StatusError {
     match error {
         PatchError::BadRequest(why) => StatusError::bad_request(why),
         PatchError::Unprocessable => StatusError::unprocessable(),

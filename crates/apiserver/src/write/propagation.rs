@@ -50,7 +50,7 @@ impl Policy {
 
 /// Puts the finalizers right: as was asked; else as the object has them; else as is usual for
 /// its kind. Says whether that changed anything.
-pub fn propagate(kind: &Kind, object: &mut Object, asked: Option<Policy>) -> bool {
+pub fn set_propagation_finalizers(kind: &Kind, object: &mut Object, asked: Option<Policy>) -> bool {
     let wanted = match kind.default_propagation {
         Propagation::Unsupported => Policy::Background,
         usual => {
@@ -130,7 +130,7 @@ mod tests {
             let kind = kinds().get(kinds().find_by_kind(group, version, name).unwrap());
             let object = json!({"metadata": {"finalizers": has}});
             let mut object = object.as_object().unwrap().clone();
-            let changed = propagate(kind, &mut object, asked);
+            let changed = set_propagation_finalizers(kind, &mut object, asked);
             assert_eq!(changed, becomes.is_some(), "{name} {has} {asked:?}");
             let is = object["metadata"].get("finalizers");
             let is = is.cloned().unwrap_or_default();

@@ -31,7 +31,7 @@ pub use namespace::with_usage;
 
 /// A write, as quotas see it.
 #[derive(Clone, Copy)]
-pub struct Write<'a> {
+pub struct QuotaWrite<'a> {
     /// Where objects are.
     pub registry: &'a Registry,
     /// The kind in the version that the caller speaks.
@@ -45,30 +45,30 @@ pub struct Write<'a> {
     /// The object as it is to be stored.
     pub new: &'a Bytes,
     /// Who asks; nobody if it is the server itself.
-    pub by: Option<Caller<'a>>,
+    pub caller: Option<Caller<'a>>,
 }
 
 /// The turn of a write where something is limited, until it is dropped.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct QuotaLocks {
     _tenant: Option<FairLockGuard>,
     _namespace: Option<FairLockGuard>,
 }
 
-impl Write<'_> {
+impl QuotaWrite<'_> {
     /// Waits until it is the write's turn, if something is limited that it may need.
-    pub async fn turn(&self) -> Turns {
-        let mut turns = Turns::default();
+    pub async fn lock(&self) -> QuotaLocks {
+        let mut locks = QuotaLocks::default();
         // Always in this order, so that nobody waits for who waits for them.
-        if tenant::limited(self).is_some() {
+        if tenant::limited_tenant(self).is_some() {
             let place = (self.address.space.clone(), None);
-            turns._tenant = Some(self.registry.namespace_locks().lock(place).await);
+            locks._tenant = Some(self.registry.namespace_locks().lock(place).await);
         }
         if let Some(namespace) = self.limited_namespace() {
             let place = (self.address.space.clone(), Some(namespace.into()));
-            turns._namespace = Some(self.registry.namespace_locks().lock(place).await);
+            locks._namespace = Some(self.registry.namespace_locks().lock(place).await);
         }
-        turns
+        locks
     }
 
     /// The transaction with everything that must hold, and be noted, for the write to be
@@ -78,7 +78,7 @@ impl Write<'_> {
     ///
     /// If it is not.
     pub async fn charge(&self, transaction: Transaction) -> Result<Transaction> {
-        let (tenant, namespace) = (tenant::limited(self), self.limited_namespace());
+        let (tenant, namespace) = (tenant::limited_tenant(self), self.limited_namespace());
         if tenant.is_none() && namespace.is_none() {
             return Ok(transaction);
         }
@@ -120,6 +120,6 @@ impl Write<'_> {
     fn limited_namespace(&self) -> Option<&str> {
         let namespace = self.address.namespace.as_deref()?;
         let limited = || namespace::is_limited(self.registry, &self.address.space, namespace);
-        (namespace::is_about(self) && limited()).then_some(namespace)
+        (namespace::is_counted(self) && limited()).then_some(namespace)
     }
 }

@@ -28,10 +28,10 @@ pub fn paths(kind: &Resource) -> Option<&ScalePaths> {
 }
 
 /// Makes something as large as the scale says.
-pub fn put(kind: &Resource, object: &mut Object, scale: &Object, name: &str) -> Result<()> {
+pub fn set(kind: &Resource, object: &mut Object, scale: &Object, name: &str) -> Result<()> {
     match paths(kind) {
         // It is judged with the object that it is put into.
-        Some(paths) => paths.put(object, scale).map_err(refuse)?,
+        Some(paths) => paths.put(object, scale).map_err(scale_error)?,
         None => {
             let replicas = replicas(scale, name)?;
             prepare::apply_scale(kind, object, replicas);
@@ -43,12 +43,12 @@ pub fn put(kind: &Resource, object: &mut Object, scale: &Object, name: &str) -> 
 /// The scale that a change begins with.
 pub fn current(kind: &Resource, object: &Object) -> Result<Object> {
     match paths(kind) {
-        Some(paths) => paths.current(object).map_err(refuse),
+        Some(paths) => paths.current(object).map_err(scale_error),
         None => prepare::scale_of(kind, object).ok_or_else(StatusError::no_such_resource),
     }
 }
 
-pub fn refuse(error: ScaleError) -> StatusError {
+pub fn scale_error(error: ScaleError) -> StatusError {
     match error {
         ScaleError::Missing { .. } => StatusError::internal(error),
         ScaleError::Mismatch(why) => StatusError::plain_error(why),

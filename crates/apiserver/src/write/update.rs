@@ -3,7 +3,7 @@
 use insula_access::rbac::ResourceAttributes;
 use insula_kinds::Object;
 
-use super::{Done, Modified, Modify, Owner, create_object, metadata, modify, rules};
+use super::{Done, ManagedFields, Modified, Modify, create_object, metadata, modify, strategy};
 use crate::codec::input::{self, Sent};
 use crate::pipeline::authorize::Caller;
 use crate::registry::publish::{Act, absent};
@@ -14,55 +14,55 @@ use crate::status::{Result, StatusError};
 /// Replaces the object that the path names, or what the subresource is of it.
 pub async fn update(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     query: &Query,
     sent: &Sent,
 ) -> Result<Done> {
     let options = WriteOptions::read(query, "UpdateOptions")?;
-    let path = granted.path();
+    let path = caller.path();
     let kind = &path.kind;
-    let mut written = rules::read(granted, sent, kind, options.validation).await?;
-    let address = granted.address()?;
+    let mut written = strategy::read_body(caller, sent, kind, options.validation).await?;
+    let address = caller.address()?;
     check_names(&written.object, &address)?;
-    metadata::place(&mut written.object, kind, &address)?;
+    metadata::set_location(&mut written.object, kind, &address)?;
     let request = Modify {
         kind,
         address: &address,
         subresource: path.subresource.as_deref(),
-        whole: true,
+        full_update: true,
         dry_run: options.dry_run,
-        by: Some(granted),
-        owner: Owner::Caller,
+        caller: Some(caller),
+        managed_fields: ManagedFields::Update,
     };
-    let make = |_: &Object| {
+    let change = |_: &Object| {
         let (object, warnings) = (written.object.clone(), written.warnings.clone());
         Ok(Modified { object, warnings })
     };
     loop {
-        if let Some(done) = modify(registry, request, make).await? {
+        if let Some(done) = modify(registry, request, change).await? {
             return Ok(done);
         }
         if !kind.create_on_update || path.subresource.is_some() {
             return Err(absent(registry, kind, &address, Act::Change));
         }
-        may_create(registry, granted, &address).await?;
-        let created = create_instead(registry, granted, &address, &written, options.dry_run).await;
+        check_may_create(registry, caller, &address).await?;
+        let created = create_on_update(registry, caller, &address, &written, options.dry_run).await;
         match created {
             // Somebody else was faster: then it is theirs that is replaced.
-            Err(refusal) if refusal.is_taken() && !options.dry_run => {}
+            Err(error) if error.is_taken() && !options.dry_run => {}
             done => return done,
         }
     }
 }
 
 /// Who replaces what is not there creates it, and needs the right to.
-pub(super) async fn may_create(
+pub(super) async fn check_may_create(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     address: &Address,
 ) -> Result<()> {
-    let kind = granted.path().of();
-    let act = ResourceAttributes {
+    let kind = caller.path().of();
+    let attributes = ResourceAttributes {
         verb: "create",
         group: &kind.group,
         resource: &kind.resource,
@@ -70,18 +70,18 @@ pub(super) async fn may_create(
         namespace: address.namespace.as_deref(),
         name: Some(&address.name),
     };
-    granted.require(registry, act).await
+    caller.require(registry, attributes).await
 }
 
 /// What is not there comes about, for the kinds that are written so.
-async fn create_instead(
+async fn create_on_update(
     registry: &Registry,
-    granted: Caller<'_>,
+    caller: Caller<'_>,
     address: &Address,
     written: &input::Written,
     dry_run: bool,
 ) -> Result<Done> {
-    let path = granted.path();
+    let path = caller.path();
     if let Some(uid) = metadata::text(&written.object, "uid") {
         let key = registry.key(address);
         return Err(StatusError::other_uid(
@@ -101,7 +101,7 @@ async fn create_instead(
         &address.space,
         namespace,
         object,
-        Some(granted),
+        Some(caller),
         dry_run,
     )
     .await?;
@@ -110,7 +110,7 @@ async fn create_instead(
 }
 
 /// The object has no name.
-pub(super) fn unnamed(name: &str) -> StatusError {
+pub(super) fn missing_name(name: &str) -> StatusError {
     StatusError::bad_request(format!(
         "the name of the object ({name} based on URL) was undeterminable: name must be provided"
     ))
@@ -120,7 +120,7 @@ pub(super) fn unnamed(name: &str) -> StatusError {
 fn check_names(object: &Object, address: &Address) -> Result<()> {
     let name = &address.name;
     match metadata::text(object, "name") {
-        None => Err(unnamed(name)),
+        None => Err(missing_name(name)),
         Some(given) if given != name => Err(StatusError::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({name})"
         ))),

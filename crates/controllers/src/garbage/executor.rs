@@ -5,7 +5,7 @@ use insula_apiserver::Registry;
 use insula_apiserver::registry::Address;
 use insula_apiserver::status::{Result, StatusError};
 use insula_apiserver::write::{
-    DeleteOptions, Modified, Modify, PendingDelete, Policy, modify, remove, remove_together,
+    DeleteOptions, Modified, Modify, PendingDelete, Policy, modify, remove, remove_atomically,
 };
 use insula_cache::Keyed;
 use insula_cache::{Node, Stored};
@@ -142,7 +142,7 @@ impl<'a> Executor<'a> {
             .iter()
             .map(|deletion| deletion.pending.clone())
             .collect();
-        if let Ok(Some(_)) = remove_together(self.registry, &together).await {
+        if let Ok(Some(_)) = remove_atomically(self.registry, &together).await {
             return;
         }
         // One of them changed or may not be deleted: delete them one by one, without those that

@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use insula_apiserver::Registry;
-use insula_apiserver::write::{PendingDelete, Policy, goes_at_once};
+use insula_apiserver::write::{PendingDelete, Policy, waits_only_for_finalizers};
 use insula_cache::Node;
 use insula_core::Space;
 
@@ -97,7 +97,7 @@ impl<'a> Plan<'a> {
         self.cross_namespace.extend(cross_namespace);
         let edit = match decision {
             Decision::Delete(pending) => return self.delete(node, pending, follows),
-            Decision::Release(seen) if goes_at_once(&seen.address.kind) => {
+            Decision::Release(seen) if waits_only_for_finalizers(&seen.address.kind) => {
                 let pending = PendingDelete {
                     address: seen.address,
                     object: seen.object,
@@ -130,7 +130,7 @@ impl<'a> Plan<'a> {
 
     fn delete(&mut self, node: Node, pending: PendingDelete, follows: bool) {
         let owner_refs = pending.object.owner_refs().unwrap_or_default();
-        let goes = goes_at_once(&pending.address.kind) && !owner_refs.held;
+        let goes = waits_only_for_finalizers(&pending.address.kind) && !owner_refs.held;
         if goes && pending.policy == Policy::Background {
             self.evaluator.assume_gone(node.clone(), &owner_refs.uid);
             self.freed.extend(self.evaluator.held_by(&pending.object));
@@ -157,7 +157,9 @@ impl<'a> Plan<'a> {
             return;
         };
         let owner_refs = pending.object.owner_refs().unwrap_or_default();
-        let goes = goes_at_once(&pending.address.kind) && !owner_refs.held && !owner_refs.orphan;
+        let goes = waits_only_for_finalizers(&pending.address.kind)
+            && !owner_refs.held
+            && !owner_refs.orphan;
         if goes
             && self
                 .evaluator

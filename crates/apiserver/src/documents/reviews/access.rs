@@ -15,21 +15,29 @@ use crate::registry::Registry;
 use crate::status::{Result, StatusError};
 
 /// Whether the caller may do what is asked about.
-pub async fn of_caller(registry: &Registry, granted: &Granted, review: &Object) -> Result<Value> {
+pub async fn review_caller(
+    registry: &Registry,
+    granted: &Granted,
+    review: &Object,
+) -> Result<Value> {
     let principal = granted.principal();
-    let verdict = judge(registry, principal, granted.spaces(), review).await?;
-    Ok(status(verdict))
+    let decision = decide(registry, principal, granted.spaces(), review).await?;
+    Ok(status(decision))
 }
 
 /// Whether somebody else may, who belongs to the space of the question.
-pub async fn of_another(registry: &Registry, granted: &Granted, review: &Object) -> Result<Value> {
+pub async fn review_subject(
+    registry: &Registry,
+    granted: &Granted,
+    review: &Object,
+) -> Result<Value> {
     let subject = subject(granted, review)?;
-    let verdict = judge(registry, &subject, granted.spaces(), review).await?;
-    Ok(status(verdict))
+    let decision = decide(registry, &subject, granted.spaces(), review).await?;
+    Ok(status(decision))
 }
 
 /// Everything that the caller may do in a namespace.
-pub async fn rules(registry: &Registry, granted: &Granted, review: &Object) -> Result<Value> {
+pub async fn list_rules(registry: &Registry, granted: &Granted, review: &Object) -> Result<Value> {
     let namespace = text(review, &["spec", "namespace"]);
     let Some(namespace) = namespace.filter(|namespace| !namespace.is_empty()) else {
         return Err(StatusError::bad_request("no namespace on request"));
@@ -60,15 +68,15 @@ pub async fn rules(registry: &Registry, granted: &Granted, review: &Object) -> R
     Ok(status)
 }
 
-fn status(verdict: AccessDecision) -> Value {
-    let mut status = json!({"allowed": verdict.allowed});
-    if !verdict.reason.is_empty() {
-        status["reason"] = verdict.reason.into();
+fn status(decision: AccessDecision) -> Value {
+    let mut status = json!({"allowed": decision.allowed});
+    if !decision.reason.is_empty() {
+        status["reason"] = decision.reason.into();
     }
     status
 }
 
-async fn judge(
+async fn decide(
     registry: &Registry,
     principal: &Principal,
     spaces: &Spaces,
@@ -77,14 +85,14 @@ async fn judge(
     let at = |path: &[&str]| text(review, path).filter(|text| !text.is_empty());
     let spec = review.get("spec");
     if spec.is_some_and(|spec| spec.get("nonResourceAttributes").is_some()) {
-        let act = Attributes::NonResource {
+        let attributes = Attributes::NonResource {
             verb: at(&["spec", "nonResourceAttributes", "verb"]).unwrap_or(""),
             path: at(&["spec", "nonResourceAttributes", "path"]).unwrap_or(""),
         };
-        return authorize::decide(registry, principal, spaces, &act).await;
+        return authorize::decide(registry, principal, spaces, &attributes).await;
     }
     let attribute = |member: &str| at(&["spec", "resourceAttributes", member]);
-    let act = ResourceAttributes {
+    let attributes = ResourceAttributes {
         verb: attribute("verb").unwrap_or(""),
         group: attribute("group").unwrap_or(""),
         resource: attribute("resource").unwrap_or(""),
@@ -92,20 +100,28 @@ async fn judge(
         namespace: attribute("namespace"),
         name: attribute("name"),
     };
-    if is_barred(principal, &act) {
+    if is_system_only(principal, &attributes) {
         return Ok(AccessDecision {
             allowed: false,
             reason: "objects of this kind are in the system space only".to_owned(),
         });
     }
-    authorize::decide(registry, principal, spaces, &Attributes::Resource(act)).await
+    authorize::decide(
+        registry,
+        principal,
+        spaces,
+        &Attributes::Resource(attributes),
+    )
+    .await
 }
 
 /// Whether no role of a tenant allows this.
-fn is_barred(principal: &Principal, act: &ResourceAttributes<'_>) -> bool {
+fn is_system_only(principal: &Principal, attributes: &ResourceAttributes<'_>) -> bool {
     !principal.is_system()
         && kinds().iter().any(|(_, kind)| {
-            kind.system_only && kind.resource == act.resource && kind.group == act.group
+            kind.system_only
+                && kind.resource == attributes.resource
+                && kind.group == attributes.group
         })
 }
 

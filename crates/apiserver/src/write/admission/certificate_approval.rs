@@ -16,14 +16,14 @@ pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     }
 }
 
-async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+async fn check(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> Result<()> {
     let requests = kinds().find("certificates.k8s.io", "v1", "certificatesigningrequests");
     if change.address.kind.id() != requests {
         return Ok(());
     }
     let verb = match change.subresource {
         Some("approval") => "approve",
-        Some("status") if said(change.old) != said(Some(change.new)) => "sign",
+        Some("status") if signer_fields(change.old) != signer_fields(Some(change.new)) => "sign",
         _ => return Ok(()),
     };
     let signer = change
@@ -33,7 +33,7 @@ async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Resul
     let signer = signer.and_then(Value::as_str).unwrap_or("");
     let domain = signer.split('/').next().unwrap_or("");
     for name in [signer, &format!("{domain}/*")] {
-        let act = ResourceAttributes {
+        let attributes = ResourceAttributes {
             verb,
             group: "certificates.k8s.io",
             resource: "signers",
@@ -41,7 +41,7 @@ async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Resul
             namespace: None,
             name: Some(name),
         };
-        if by.is_allowed(registry, act).await? {
+        if caller.is_allowed(registry, attributes).await? {
             return Ok(());
         }
     }
@@ -51,7 +51,7 @@ async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Resul
 }
 
 /// What a signer says of a request: its certificate, and what became of it.
-fn said(request: Option<&Object>) -> [Option<&Value>; 2] {
+fn signer_fields(request: Option<&Object>) -> [Option<&Value>; 2] {
     let status = request.and_then(|request| request.get("status"));
     let empty = |value: &&Value| value.is_null() || *value == &Value::Array(Vec::new());
     ["certificate", "conditions"].map(|member| {

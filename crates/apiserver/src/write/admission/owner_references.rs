@@ -19,14 +19,14 @@ pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     }
 }
 
-async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+async fn check(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> Result<()> {
     let (old, new) = (owners(change.old), owners(Some(change.new)));
     if old == new {
         return Ok(());
     }
     let (address, kind) = (change.address, change.address.of());
     if change.old.is_some() {
-        let act = ResourceAttributes {
+        let attributes = ResourceAttributes {
             verb: "delete",
             group: &kind.group,
             resource: &kind.resource,
@@ -34,7 +34,7 @@ async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Resul
             namespace: address.namespace.as_deref(),
             name: Some(&address.name),
         };
-        if !by.is_allowed(registry, act).await? {
+        if !caller.is_allowed(registry, attributes).await? {
             let why = "cannot set an ownerRef on a resource you can't delete";
             return Err(StatusError::not_allowed(kind, &address.name, why));
         }
@@ -48,7 +48,7 @@ async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Resul
                        the owner's kind";
             return Err(StatusError::not_allowed(kind, &address.name, why));
         };
-        if !may_hold(registry, by, change, owner, &of).await? {
+        if !may_set_finalizers(registry, caller, change, owner, &of).await? {
             let why = "cannot set blockOwnerDeletion if an ownerReference refers to a resource \
                        you can't set finalizers on";
             return Err(StatusError::not_allowed(kind, &address.name, why));
@@ -58,16 +58,16 @@ async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Resul
 }
 
 /// Whether the caller may set finalizers on the owner: that is what blocking amounts to.
-async fn may_hold(
+async fn may_set_finalizers(
     registry: &Registry,
-    by: Caller<'_>,
+    caller: Caller<'_>,
     change: Change<'_>,
     owner: &Value,
     kind: &Kind,
 ) -> Result<bool> {
     let name = owner.get("name").and_then(Value::as_str).unwrap_or("");
     let namespace = change.address.namespace.as_deref();
-    let act = ResourceAttributes {
+    let attributes = ResourceAttributes {
         verb: "update",
         group: &kind.group,
         resource: &kind.resource,
@@ -75,7 +75,7 @@ async fn may_hold(
         namespace: namespace.filter(|_| kind.namespaced()),
         name: Some(name),
     };
-    by.is_allowed(registry, act).await
+    caller.is_allowed(registry, attributes).await
 }
 
 /// The kind of an owner. One that nobody knows may come to be known, and be held then.

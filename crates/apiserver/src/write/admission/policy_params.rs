@@ -20,23 +20,23 @@ pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     }
 }
 
-async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+async fn check(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> Result<()> {
     let kind = change.address.of();
     if kind.group != GROUP {
         return Ok(());
     }
     match kind.kind.as_str() {
         "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => {
-            check_policy(registry, by, change).await
+            check_policy(registry, caller, change).await
         }
         "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => {
-            check_binding(registry, by, change).await
+            check_binding(registry, caller, change).await
         }
         _ => Ok(()),
     }
 }
 
-async fn check_policy(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+async fn check_policy(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> Result<()> {
     let of = |object: &Object| spec(object, "paramKind").cloned();
     let Some(params) = of(change.new) else {
         return Ok(());
@@ -45,7 +45,7 @@ async fn check_policy(registry: &Registry, by: Caller<'_>, change: Change<'_>) -
         return Ok(());
     }
     let (group, resource) = resolve(registry, &change.address.space, &params);
-    let act = ResourceAttributes {
+    let attributes = ResourceAttributes {
         verb: "get",
         group: &group,
         resource: &resource,
@@ -53,21 +53,21 @@ async fn check_policy(registry: &Registry, by: Caller<'_>, change: Change<'_>) -
         namespace: Some("*"),
         name: Some("*"),
     };
-    if by.is_allowed(registry, act).await? {
+    if caller.is_allowed(registry, attributes).await? {
         return Ok(());
     }
     let text = |member: &str| params.get(member).and_then(Value::as_str).unwrap_or("");
     let why = format!(
         "user {} must have \"get\" permission on all objects of the referenced paramKind \
          (kind={}, apiVersion={})",
-        by.principal().user,
+        caller.principal().user,
         text("kind"),
         text("apiVersion"),
     );
     Err(refuse(change, &why))
 }
 
-async fn check_binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+async fn check_binding(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> Result<()> {
     let of = |object: &Object| {
         let params = spec(object, "paramRef")?.clone();
         Some((params, spec(object, "policyName").cloned()))
@@ -89,7 +89,7 @@ async fn check_binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) 
     } else {
         "list"
     };
-    let act = ResourceAttributes {
+    let attributes = ResourceAttributes {
         verb,
         group: &group,
         resource: &resource,
@@ -97,12 +97,12 @@ async fn check_binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) 
         namespace: text("namespace"),
         name: text("name"),
     };
-    if by.is_allowed(registry, act).await? {
+    if caller.is_allowed(registry, attributes).await? {
         return Ok(());
     }
     let why = format!(
         "user {} does not have \"{verb}\" permission on the object referenced by paramRef",
-        by.principal().user
+        caller.principal().user
     );
     Err(refuse(change, &why))
 }

@@ -27,26 +27,26 @@ pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     }
 }
 
-async fn check(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+async fn check(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> Result<()> {
     match change.address.kind.id().and_then(rbac_kind) {
-        Some(RbacKind::Role | RbacKind::ClusterRole) => role(registry, by, change).await,
+        Some(RbacKind::Role | RbacKind::ClusterRole) => check_role(registry, caller, change).await,
         Some(RbacKind::RoleBinding | RbacKind::ClusterRoleBinding) => {
-            binding(registry, by, change).await
+            check_binding(registry, caller, change).await
         }
         None => Ok(()),
     }
 }
 
-async fn role(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+async fn check_role(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> Result<()> {
     let Change { address, new, .. } = change;
-    let gives = changes(change, "rules") || changes(change, "aggregationRule");
+    let grants_rights = changes(change, "rules") || changes(change, "aggregationRule");
     // By its labels a cluster role is gathered into others: they give its rules away too.
-    let is_gathered = address.namespace.is_none() && labels(change.old) != labels(Some(new));
-    if !gives && !is_gathered {
+    let may_be_aggregated = address.namespace.is_none() && labels(change.old) != labels(Some(new));
+    if !grants_rights && !may_be_aggregated {
         return Ok(());
     }
     let kind = address.of();
-    let act = ResourceAttributes {
+    let attributes = ResourceAttributes {
         verb: "escalate",
         group: GROUP,
         resource: &kind.resource,
@@ -54,31 +54,36 @@ async fn role(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result
         namespace: address.namespace.as_deref(),
         name: Some(&address.name),
     };
-    if by.is_allowed(registry, act).await? {
+    if caller.is_allowed(registry, attributes).await? {
         return Ok(());
     }
-    let held = held(registry, by, address.namespace.as_deref()).await?;
+    let held = held_rules(registry, caller, address.namespace.as_deref()).await?;
     let all = || escalation::covers(&held.rules, &escalation::full_authority());
     if changes(change, "aggregationRule") && all().is_err() {
         let why = "must have cluster-admin privileges to use the aggregationRule";
         return Err(StatusError::not_allowed(kind, &address.name, why));
     }
-    must_cover(&held, &rules_of(new), by, address)?;
-    let gathers = new.get("aggregationRule").is_some_and(Value::is_object);
-    match is_gathered && gathers {
-        true => must_cover(&held, &gathered(registry, address).await?, by, address),
+    check_covered(&held, &rules_of(new), caller, address)?;
+    let aggregates = new.get("aggregationRule").is_some_and(Value::is_object);
+    match may_be_aggregated && aggregates {
+        true => check_covered(
+            &held,
+            &aggregated_rules(registry, address).await?,
+            caller,
+            address,
+        ),
         false => Ok(()),
     }
 }
 
 /// What a role is made of that gathers others, whatever is written in it.
-async fn gathered(registry: &Registry, role: &Address) -> Result<Vec<Arc<Rule>>> {
-    let Some(life) = registry.find_space(&role.space).await? else {
+async fn aggregated_rules(registry: &Registry, role: &Address) -> Result<Vec<Arc<Rule>>> {
+    let Some(state) = registry.find_space(&role.space).await? else {
         return Ok(Vec::new());
     };
     Ok(policy::ask(
         registry.cache(),
-        &life,
+        &state,
         &role.space,
         |policy| {
             let rules = policy.role_rules(RoleRef::ClusterRole(&role.name));
@@ -87,7 +92,7 @@ async fn gathered(registry: &Registry, role: &Address) -> Result<Vec<Arc<Rule>>>
     ))
 }
 
-async fn binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Result<()> {
+async fn check_binding(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> Result<()> {
     if !changes(change, "roleRef") && !changes(change, "subjects") {
         return Ok(());
     }
@@ -104,7 +109,7 @@ async fn binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Res
         // What is no reference is refused for that, by who validates.
         _ => return Ok(()),
     };
-    let act = ResourceAttributes {
+    let attributes = ResourceAttributes {
         verb: "bind",
         group: GROUP,
         resource,
@@ -112,38 +117,42 @@ async fn binding(registry: &Registry, by: Caller<'_>, change: Change<'_>) -> Res
         namespace,
         name: Some(name),
     };
-    if by.is_allowed(registry, act).await? {
+    if caller.is_allowed(registry, attributes).await? {
         return Ok(());
     }
-    let Some(life) = registry.find_space(&address.space).await? else {
+    let Some(state) = registry.find_space(&address.space).await? else {
         return Ok(());
     };
     let given = |policy: &Policy| policy.role_rules(reference).map(<[_]>::to_vec);
-    let given = policy::ask(registry.cache(), &life, &address.space, given);
+    let given = policy::ask(registry.cache(), &state, &address.space, given);
     let given = given.ok_or_else(|| StatusError::not_found(address.of(), name))?;
-    let held = held(registry, by, namespace).await?;
-    must_cover(&held, &given, by, address)
+    let held = held_rules(registry, caller, namespace).await?;
+    check_covered(&held, &given, caller, address)
 }
 
 /// What the caller has where the object is.
-async fn held(registry: &Registry, by: Caller<'_>, namespace: Option<&str>) -> Result<Rules> {
-    let principal = by.principal();
-    authorize::ask(registry, principal, by.spaces(), |policy, reach| {
+async fn held_rules(
+    registry: &Registry,
+    caller: Caller<'_>,
+    namespace: Option<&str>,
+) -> Result<Rules> {
+    let principal = caller.principal();
+    authorize::ask(registry, principal, caller.spaces(), |policy, reach| {
         policy.rules(authorize::who(principal), namespace, reach)
     })
     .await
 }
 
-fn must_cover<N: Borrow<Rule>>(
+fn check_covered<N: Borrow<Rule>>(
     held: &Rules,
     needed: &[N],
-    by: Caller<'_>,
+    caller: Caller<'_>,
     address: &Address,
 ) -> Result<()> {
     let Err(missing) = escalation::covers(&held.rules, needed) else {
         return Ok(());
     };
-    let who = authorize::who(by.principal());
+    let who = authorize::who(caller.principal());
     let why = escalation::explain(who, &missing, &held.unresolved);
     Err(StatusError::not_allowed(address.of(), &address.name, &why))
 }

@@ -6,7 +6,7 @@
 //! refuse: a tenant could hold up its own deletion, and with slow answers everybody else's.
 
 mod authorizer;
-mod configured;
+mod configuration;
 mod policy;
 mod version;
 
@@ -25,7 +25,7 @@ use insula_kinds::{Kind, Object, Value};
 use serde_json::json;
 use uuid::Uuid;
 
-pub use configured::Configured;
+pub use configuration::AdmissionConfiguration;
 
 use super::Admission;
 use super::certificate_requester::insula_extra;
@@ -36,17 +36,17 @@ use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry, namespace_address};
 use crate::status::{Result, StatusError};
 use crate::write::{metadata, ownership, scale};
-use authorizer::Decider;
+use authorizer::CelAuthorizer;
 use insula_kinds::core_kind;
 use version::{Equivalents, Versions};
 
 /// A request as those see it who admit it.
 #[derive(Clone, Copy)]
-pub struct Act<'a> {
+pub struct Attributes<'a> {
     /// Where objects are.
     pub registry: &'a Registry,
     /// Who asks.
-    pub by: Caller<'a>,
+    pub caller: Caller<'a>,
     /// The kind in the version that the caller speaks.
     pub kind: &'a Resource,
     /// The object, which may have no name yet.
@@ -62,12 +62,12 @@ pub struct Act<'a> {
     /// The options of a deletion, which has a body of its own.
     pub options: Option<&'a Object>,
     /// What is written, if it is not the object or a part of it.
-    pub body: Option<Body>,
+    pub body: Option<BodyKind>,
 }
 
 /// What is written to a subresource that takes something else than its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Body {
+pub struct BodyKind {
     /// Its group.
     pub group: &'static str,
     /// Its version.
@@ -76,7 +76,7 @@ pub struct Body {
     pub kind: &'static str,
 }
 
-impl Body {
+impl BodyKind {
     /// What says how large something is.
     pub const SCALE: Self = Self::new("autoscaling", "v1", "Scale");
 
@@ -105,7 +105,7 @@ struct Hook {
 }
 
 /// What is the same for everybody who is asked.
-struct Frame {
+struct CommonFields {
     user: UserInfo,
     target: Target,
     namespace: Option<Object>,
@@ -119,28 +119,28 @@ struct Frame {
 ///
 /// If somebody does not admit the request, or cannot be asked and must be.
 pub async fn mutate(
-    act: &Act<'_>,
+    attributes: &Attributes<'_>,
     object: Option<&mut Object>,
     old: Option<&Object>,
 ) -> Result<bool> {
-    let hooks = act.hooks(Mode::Mutating);
+    let hooks = attributes.hooks(Mode::Mutating);
     if hooks.is_empty() {
         return Ok(false);
     }
-    let frame = act.frame();
-    let mut versions = Versions::new(act, object.as_deref(), old);
+    let common = attributes.common_fields();
+    let mut versions = Versions::new(attributes, object.as_deref(), old);
     let mut rounds = Rounds::default();
     let mut changed = false;
     loop {
         for (index, hook) in hooks.iter().enumerate() {
-            let Some(target) = act.matches(hook, &frame, &versions)? else {
+            let Some(target) = attributes.matches(hook, &common, &versions)? else {
                 continue;
             };
             if !rounds.includes(index) {
                 continue;
             }
-            let Some(mutated) = act
-                .ask(hook, &frame, &target, &mut versions, &rounds, index)
+            let Some(mutated) = attributes
+                .call_mutating(hook, &common, &target, &mut versions, &rounds, index)
                 .await?
             else {
                 continue;
@@ -163,9 +163,9 @@ pub async fn mutate(
 /// # Errors
 ///
 /// If somebody does not admit the request, or cannot be asked and must be.
-pub async fn admit(act: &Act<'_>, body: &mut Object) -> Result<()> {
-    mutate(act, Some(body), None).await?;
-    validate(act, Some(body), None).await
+pub async fn admit(attributes: &Attributes<'_>, body: &mut Object) -> Result<()> {
+    mutate(attributes, Some(body), None).await?;
+    validate(attributes, Some(body), None).await
 }
 
 /// Asks those who may only admit or refuse it.
@@ -173,39 +173,57 @@ pub async fn admit(act: &Act<'_>, body: &mut Object) -> Result<()> {
 /// # Errors
 ///
 /// If somebody does not admit the request, or cannot be asked and must be.
-pub async fn validate(act: &Act<'_>, object: Option<&Object>, old: Option<&Object>) -> Result<()> {
-    if !act.concerns_anybody() {
+pub async fn validate(
+    attributes: &Attributes<'_>,
+    object: Option<&Object>,
+    old: Option<&Object>,
+) -> Result<()> {
+    if !attributes.has_configurations() {
         return Ok(());
     }
-    let frame = act.frame();
-    let versions = Versions::new(act, object, old);
-    policy::judge(act, &frame, &versions).await?;
-    let hooks = act.hooks(Mode::Validating);
-    let mut asked = Vec::new();
+    let common = attributes.common_fields();
+    let versions = Versions::new(attributes, object, old);
+    policy::evaluate(attributes, &common, &versions).await?;
+    let hooks = attributes.hooks(Mode::Validating);
+    let mut reviews = Vec::new();
     for hook in &hooks {
-        let Some(target) = act.matches(hook, &frame, &versions)? else {
+        let Some(target) = attributes.matches(hook, &common, &versions)? else {
             continue;
         };
-        let shown = versions.shown(&target).await?;
-        let request = act.request(&frame);
-        if !applies(act, hook, &frame, &request, &target, shown.subject())? {
+        let converted = versions.converted(&target).await?;
+        let request = attributes.request(&common);
+        if !matches_conditions(
+            attributes,
+            hook,
+            &common,
+            &request,
+            &target,
+            converted.objects(),
+        )? {
             continue;
         }
         let mode = Mode::Validating;
-        asked.push((hook, review(hook, mode, &request, &target, shown.subject())));
+        reviews.push((
+            hook,
+            review(hook, mode, &request, &target, converted.objects()),
+        ));
     }
-    if asked.is_empty() {
+    if reviews.is_empty() {
         return Ok(());
     }
-    let calls = asked.iter().map(|(hook, review)| async move {
+    let calls = reviews.iter().map(|(hook, review)| async move {
         let review = review.as_ref().map_err(Clone::clone)?;
-        act.call(hook, review).await
+        attributes.call(hook, review).await
     });
-    let answers = act.by.context.without_seat(join_all(calls)).await?;
+    let answers = attributes
+        .caller
+        .context
+        .without_seat(join_all(calls))
+        .await?;
     let mut refusal = None;
-    for (index, ((hook, _), answer)) in asked.iter().zip(answers).enumerate() {
-        let noted = act.note(hook, Mode::Validating, 0, index, answer);
-        if let Err(first) = noted {
+    for (index, ((hook, _), answer)) in reviews.iter().zip(answers).enumerate() {
+        let recorded = attributes.record_answer(hook, Mode::Validating, 0, index, answer);
+        if let Err(first) = recorded {
             refusal.get_or_insert(first);
         }
     }
@@ -214,58 +232,58 @@ pub async fn validate(act: &Act<'_>, object: Option<&Object>, old: Option<&Objec
 
 /// The mutating step of the admission chain.
 pub async fn mutate_object(admission: &mut Admission<'_>) -> Result<()> {
-    let Some(act) = attributes(admission) else {
+    let Some(attributes) = attributes_of(admission) else {
         return Ok(());
     };
     match admission.old {
-        None => mutate_new(&act, admission.object).await,
-        Some(old) => mutate_changed(&act, old, admission.object).await,
+        None => mutate_new(&attributes, admission.object).await,
+        Some(old) => mutate_changed(&attributes, old, admission.object).await,
     }
 }
 
 /// The validating step of the admission chain.
 pub async fn validate_object(admission: &mut Admission<'_>) -> Result<()> {
-    let Some(act) = attributes(admission) else {
+    let Some(attributes) = attributes_of(admission) else {
         return Ok(());
     };
-    match (act.body, admission.old) {
+    match (attributes.body, admission.old) {
         // Of an object that is scaled, webhooks see the scale.
-        (Some(Body::SCALE), Some(old)) => {
-            let before = scale::current(act.kind, old)?;
-            let scale = scale::current(act.kind, admission.object)?;
-            validate(&act, Some(&scale), Some(&before)).await
+        (Some(BodyKind::SCALE), Some(old)) => {
+            let before = scale::current(attributes.kind, old)?;
+            let scale = scale::current(attributes.kind, admission.object)?;
+            validate(&attributes, Some(&scale), Some(&before)).await
         }
-        (_, old) => validate(&act, Some(admission.object), old).await,
+        (_, old) => validate(&attributes, Some(admission.object), old).await,
     }
 }
 
 /// The request as webhooks see it; `None` if none is configured, or if the request was admitted
 /// before as a binding.
-fn attributes<'a>(admission: &Admission<'a>) -> Option<Act<'a>> {
+fn attributes_of<'a>(admission: &Admission<'a>) -> Option<Attributes<'a>> {
     let subresource = admission.subresource;
     if subresource == Some("binding") {
         return None;
     }
-    let mut act = Act::new(
+    let mut attributes = Attributes::new(
         admission.registry,
         admission.caller?,
         admission.operation,
         admission.resource,
         admission.address,
     );
-    act.subresource = subresource;
-    act.dry_run = admission.dry_run;
-    act.body = (subresource == Some("scale")).then_some(Body::SCALE);
-    act.concerns_anybody().then_some(act)
+    attributes.subresource = subresource;
+    attributes.dry_run = admission.dry_run;
+    attributes.body = (subresource == Some("scale")).then_some(BodyKind::SCALE);
+    attributes.has_configurations().then_some(attributes)
 }
 
 /// Calls the mutating webhooks for a new object, which may have no name yet.
-async fn mutate_new(act: &Act<'_>, object: &mut Object) -> Result<()> {
+async fn mutate_new(attributes: &Attributes<'_>, object: &mut Object) -> Result<()> {
     // Report a missing namespace before any webhook sees the object.
-    Lifecycle::check(act.registry, act.kind, act.address).await?;
-    metadata::place(object, act.kind, act.address)?;
+    Lifecycle::check(attributes.registry, attributes.kind, attributes.address).await?;
+    metadata::set_location(object, attributes.kind, attributes.address)?;
     let own = metadata::of(object).clone();
-    mutate(act, Some(object), None).await?;
+    mutate(attributes, Some(object), None).await?;
     let metadata = metadata::of(object);
     for member in metadata::SERVER_OWNED_FIELDS {
         metadata.remove(*member);
@@ -276,44 +294,54 @@ async fn mutate_new(act: &Act<'_>, object: &mut Object) -> Result<()> {
     // A webhook may have changed the name that it contains.
     metadata.remove("selfLink");
     let owned = own.get("managedFields").cloned();
-    act.by.context.warn(ownership::guard(owned, object));
+    attributes
+        .caller
+        .context
+        .warn(ownership::restore_if_invalid(owned, object));
     Ok(())
 }
 
 /// Calls the mutating webhooks for a change. Of an object that is scaled they see the scale.
-async fn mutate_changed(act: &Act<'_>, old: &Object, object: &mut Object) -> Result<()> {
+async fn mutate_changed(
+    attributes: &Attributes<'_>,
+    old: &Object,
+    object: &mut Object,
+) -> Result<()> {
     let owned = metadata::of(object).get("managedFields").cloned();
-    let changed = match act.body {
-        None => mutate(act, Some(object), Some(old)).await?,
+    let changed = match attributes.body {
+        None => mutate(attributes, Some(object), Some(old)).await?,
         Some(_) => {
-            let before = scale::current(act.kind, old)?;
-            let mut scale = scale::current(act.kind, object)?;
-            let changed = mutate(act, Some(&mut scale), Some(&before)).await?;
+            let before = scale::current(attributes.kind, old)?;
+            let mut scale = scale::current(attributes.kind, object)?;
+            let changed = mutate(attributes, Some(&mut scale), Some(&before)).await?;
             if changed {
-                scale::put(act.kind, object, &scale, act.name)?;
+                scale::set(attributes.kind, object, &scale, attributes.name)?;
             }
             changed
         }
     };
     if changed {
-        metadata::restore(object, act.kind, act.address, old)?;
-        act.by.context.warn(ownership::guard(owned, object));
+        metadata::restore(object, attributes.kind, attributes.address, old)?;
+        attributes
+            .caller
+            .context
+            .warn(ownership::restore_if_invalid(owned, object));
     }
     Ok(())
 }
 
-impl<'a> Act<'a> {
+impl<'a> Attributes<'a> {
     /// What somebody does to an object of this kind, in the version that they speak.
     pub fn new(
         registry: &'a Registry,
-        by: Caller<'a>,
+        caller: Caller<'a>,
         operation: Operation,
         kind: &'a Resource,
         address: &'a Address,
     ) -> Self {
         Self {
             registry,
-            by,
+            caller,
             kind,
             address,
             name: &address.name,
@@ -327,7 +355,7 @@ impl<'a> Act<'a> {
 
     /// The same for what is written below it.
     #[must_use]
-    pub fn below(self, subresource: &'a str, body: Body, dry_run: bool) -> Self {
+    pub fn for_subresource(self, subresource: &'a str, body: BodyKind, dry_run: bool) -> Self {
         Self {
             subresource: Some(subresource),
             body: Some(body),
@@ -337,17 +365,17 @@ impl<'a> Act<'a> {
     }
 
     /// Whether anybody is to be asked at all.
-    pub fn concerns_anybody(&self) -> bool {
-        !self.owners().is_empty()
+    pub fn has_configurations(&self) -> bool {
+        !self.configurations().is_empty()
     }
 
     /// Whose configurations count here, in the order in which they do: those of the system
     /// that look at tenants, too, and the space's own.
-    fn owners(&self) -> Vec<(Space, Arc<Configured>)> {
+    fn configurations(&self) -> Vec<(Space, Arc<AdmissionConfiguration>)> {
         let space = &self.address.space;
         let systems = (!space.is_system()).then_some(Space::System);
-        let owners = systems.into_iter().chain([space.clone()]);
-        let configured = owners.filter_map(|owner| {
+        let configurations = systems.into_iter().chain([space.clone()]);
+        let configured = configurations.filter_map(|owner| {
             let configured = self.registry.admission(&owner)?;
             (!configured.is_empty()).then_some((owner, configured))
         });
@@ -357,10 +385,10 @@ impl<'a> Act<'a> {
     /// Every webhook that could be asked, in the order in which they are.
     fn hooks(&self, mode: Mode) -> Vec<Hook> {
         let mut hooks = Vec::new();
-        for (owner, configured) in self.owners() {
-            let theirs = owner != self.address.space;
+        for (owner, configured) in self.configurations() {
+            let is_systems = owner != self.address.space;
             for one in configured.webhooks(mode).configurations() {
-                if theirs && !one.admits_tenants {
+                if is_systems && !one.admits_tenants {
                     continue;
                 }
                 hooks.extend(one.webhooks.iter().map(|webhook| Hook {
@@ -372,8 +400,8 @@ impl<'a> Act<'a> {
         hooks
     }
 
-    fn frame(&self) -> Frame {
-        let principal = self.by.principal();
+    fn common_fields(&self) -> CommonFields {
+        let principal = self.caller.principal();
         let within = self.address.namespace.as_deref();
         let of_namespaces = self.address.kind.is(core_kind("namespaces"));
         let namespace = match within {
@@ -384,7 +412,7 @@ impl<'a> Act<'a> {
             let address = namespace_address(&self.address.space, name);
             self.registry.cached(&address)
         });
-        Frame {
+        CommonFields {
             user: UserInfo {
                 username: principal.user.clone(),
                 uid: principal.uid.clone().unwrap_or_default(),
@@ -423,7 +451,7 @@ impl<'a> Act<'a> {
             }
             return options;
         }
-        let context = self.by.context;
+        let context = self.caller.context;
         let (manager, validation) = (context.requested_manager(), context.field_validation());
         for (member, value) in [("fieldManager", manager), ("fieldValidation", validation)] {
             if let Some(value) = value {
@@ -436,7 +464,7 @@ impl<'a> Act<'a> {
         options
     }
 
-    fn request<'f>(&'f self, frame: &'f Frame) -> Request<'f> {
+    fn request<'f>(&'f self, common: &'f CommonFields) -> Request<'f> {
         // A namespace is said to be in itself.
         let namespace = match &self.address.namespace {
             Some(namespace) => namespace.as_str(),
@@ -445,51 +473,51 @@ impl<'a> Act<'a> {
         };
         Request {
             operation: self.operation,
-            target: frame.target.clone(),
+            target: common.target.clone(),
             subresource: self.subresource.unwrap_or_default(),
             name: self.name,
             namespace,
-            user: &frame.user,
+            user: &common.user,
             dry_run: self.dry_run,
-            options: Some(&frame.options),
+            options: Some(&common.options),
         }
     }
 
     fn matches(
         &self,
         hook: &Hook,
-        frame: &Frame,
+        common: &CommonFields,
         versions: &Versions<'_>,
     ) -> Result<Option<Target>> {
-        let request = self.request(frame);
+        let request = self.request(common);
         let served = Equivalents::of(self);
-        let namespace = frame.namespace.as_ref();
+        let namespace = common.namespace.as_ref();
         let matched = hook
             .webhook
-            .matches(&request, versions.judged(), namespace, &served);
+            .matches(&request, versions.unconverted(), namespace, &served);
         matched.map_err(StatusError::not_admitted)
     }
 
     /// Asks one who may change the object; says whether it did, or nothing if it was not to
     /// be asked.
-    async fn ask(
+    async fn call_mutating(
         &self,
         hook: &Hook,
-        frame: &Frame,
+        common: &CommonFields,
         target: &Target,
         versions: &mut Versions<'_>,
         rounds: &Rounds,
         index: usize,
     ) -> Result<Option<bool>> {
-        let shown = versions.shown(target).await?;
-        let request = self.request(frame);
-        if !applies(self, hook, frame, &request, target, shown.subject())? {
+        let converted = versions.converted(target).await?;
+        let request = self.request(common);
+        if !matches_conditions(self, hook, common, &request, target, converted.objects())? {
             return Ok(None);
         }
-        let review = review(hook, Mode::Mutating, &request, target, shown.subject());
+        let review = review(hook, Mode::Mutating, &request, target, converted.objects());
         let answer = match &review {
             Ok(review) => {
-                self.by
+                self.caller
                     .context
                     .without_seat(self.call(hook, review))
                     .await?
@@ -497,18 +525,19 @@ impl<'a> Act<'a> {
             Err(failure) => Err(failure.clone()),
         };
         let round = rounds.round();
-        let answer = self.note(hook, Mode::Mutating, round, index, answer);
+        let answer = self.record_answer(hook, Mode::Mutating, round, index, answer);
         let mutated = match answer {
             Ok(Some(Answer {
                 patch: Some(patch), ..
             })) => {
-                let mut tree = shown.object().cloned().map(Value::Object);
+                let mut tree = converted.object().cloned().map(Value::Object);
                 match patch.apply(&hook.webhook, &mut tree) {
-                    Ok(true) => versions.take(target, tree.unwrap_or_default()).await,
+                    Ok(true) => versions.set_patched(target, tree.unwrap_or_default()).await,
                     Ok(false) => Ok(false),
                     Err(failure) => {
-                        let noted = self.note(hook, Mode::Mutating, round, index, Err(failure));
-                        noted.map(|_| false)
+                        let recorded =
+                            self.record_answer(hook, Mode::Mutating, round, index, Err(failure));
+                        recorded.map(|_| false)
                     }
                 }
             }
@@ -521,7 +550,7 @@ impl<'a> Act<'a> {
             "mutated": matches!(mutated, Ok(true)),
         });
         let key = format!("mutation.webhook.admission.k8s.io/round_{round}_index_{index}");
-        self.by.context.annotate([(key, said.to_string())]);
+        self.caller.context.annotate([(key, said.to_string())]);
         mutated.map(Some)
     }
 
@@ -543,7 +572,7 @@ impl<'a> Act<'a> {
     }
 
     /// Keeps what somebody said; nothing if they could not be asked and need not be.
-    fn note(
+    fn record_answer(
         &self,
         hook: &Hook,
         mode: Mode,
@@ -551,7 +580,7 @@ impl<'a> Act<'a> {
         index: usize,
         answer: Result<Answer, Failure>,
     ) -> Result<Option<Answer>> {
-        let context = self.by.context;
+        let context = self.caller.context;
         match answer {
             Ok(mut answer) => {
                 context.warn(std::mem::take(&mut answer.warnings));
@@ -577,20 +606,20 @@ impl<'a> Act<'a> {
 }
 
 /// Whether somebody's conditions hold.
-fn applies(
-    act: &Act<'_>,
+fn matches_conditions(
+    attributes: &Attributes<'_>,
     hook: &Hook,
-    frame: &Frame,
+    common: &CommonFields,
     request: &Request<'_>,
     target: &Target,
-    subject: VersionedObjects<'_>,
+    objects: VersionedObjects<'_>,
 ) -> Result<bool> {
     if !hook.webhook.has_conditions() {
         return Ok(true);
     }
-    let authorizer = Decider(act);
-    let namespace = frame.namespace.as_ref();
-    let context = Context::new(request, target, subject, namespace, &authorizer);
+    let authorizer = CelAuthorizer(attributes);
+    let namespace = common.namespace.as_ref();
+    let context = Context::new(request, target, objects, namespace, &authorizer);
     hook.webhook
         .applies(&context)
         .map_err(StatusError::not_admitted)
@@ -601,12 +630,12 @@ fn review(
     mode: Mode,
     request: &Request<'_>,
     target: &Target,
-    subject: VersionedObjects<'_>,
+    objects: VersionedObjects<'_>,
 ) -> Result<Review, Failure> {
     let webhook = &hook.webhook;
     webhook.check_dry_run(request)?;
     let uid = Uuid::new_v4().to_string();
-    Review::new(webhook, mode, request, target, subject, uid)
+    Review::new(webhook, mode, request, target, objects, uid)
 }
 
 /// As what a kind is spoken of.

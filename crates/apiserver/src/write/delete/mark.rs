@@ -7,7 +7,7 @@ use serde_json::json;
 use super::DeleteOptions;
 use crate::registry::Address;
 use crate::write::metadata;
-use crate::write::propagation::propagate;
+use crate::write::propagation::set_propagation_finalizers;
 
 /// What is done to an object that is deleted.
 pub enum Mark {
@@ -23,7 +23,7 @@ pub enum Mark {
 pub fn mark(address: &Address, object: &mut Object, options: &DeleteOptions) -> Mark {
     let kind = address.of();
     let marked = metadata::text(object, "deletionTimestamp").is_some();
-    if marked && metadata::held_by_spec(kind, object).next().is_some() {
+    if marked && metadata::spec_finalizers(kind, object).next().is_some() {
         return Mark::Unchanged;
     }
     let was = object
@@ -43,12 +43,12 @@ pub fn mark(address: &Address, object: &mut Object, options: &DeleteOptions) -> 
     // What becomes of the dependents of a definition is left open until the objects that it
     // defines are gone.
     let changed = match address.kind.is(insula_cache::definitions()) && !marked {
-        true => hold_definition(object),
-        false => propagate(kind, object, options.policy),
+        true => add_definition_finalizer(object),
+        false => set_propagation_finalizers(kind, object, options.policy),
     };
     let held = grace > 0
         || metadata::finalizers(object).next().is_some()
-        || metadata::held_by_spec(kind, object).next().is_some();
+        || metadata::spec_finalizers(kind, object).next().is_some();
     match (held, marked && !ending, changed) {
         (false, _, _) => return Mark::Remove,
         (true, true, false) => return Mark::Unchanged,
@@ -61,8 +61,11 @@ pub fn mark(address: &Address, object: &mut Object, options: &DeleteOptions) -> 
 
 fn set_mark(kind: &Kind, object: &mut Object, grace: i64, marked: bool) {
     let of = metadata::of(object);
-    of.insert("deletionTimestamp".to_owned(), after(grace).into());
-    if !metadata::holds_by_spec(kind) {
+    of.insert(
+        "deletionTimestamp".to_owned(),
+        timestamp_after(grace).into(),
+    );
+    if !metadata::has_spec_finalizers(kind) {
         of.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
     }
     if let Some(generation) = of
@@ -72,7 +75,7 @@ fn set_mark(kind: &Kind, object: &mut Object, grace: i64, marked: bool) {
     {
         of.insert("generation".to_owned(), generation.saturating_add(1).into());
     }
-    if metadata::holds_by_spec(kind) {
+    if metadata::has_spec_finalizers(kind) {
         let status = object.entry("status").or_insert_with(|| json!({}));
         if let Some(status) = status.as_object_mut() {
             status.insert("phase".to_owned(), "Terminating".into());
@@ -109,13 +112,13 @@ fn shorter_grace(options: &DeleteOptions, was: i64) -> Option<i64> {
     (asked < was).then_some(asked)
 }
 
-fn after(seconds: i64) -> String {
+fn timestamp_after(seconds: i64) -> String {
     let at = jiff::Timestamp::now().as_second().saturating_add(seconds);
     jiff::Timestamp::from_second(at).map_or_else(|_| time::now(), |at| at.to_string())
 }
 
 /// A definition waits until nothing is left of what it defines. Says that it was changed.
-fn hold_definition(definition: &mut Object) -> bool {
+fn add_definition_finalizer(definition: &mut Object) -> bool {
     let mut held: Vec<Value> = metadata::finalizers(definition).map(Value::from).collect();
     if !held.iter().any(|name| name == condition::FINALIZER) {
         held.push(condition::FINALIZER.into());

@@ -9,7 +9,7 @@ use insula_kinds::{KindId, Object, Value};
 use insula_store::{Expect, Transaction};
 use serde_json::json;
 
-use super::{Write, usage};
+use super::{QuotaWrite, usage};
 use crate::registry::{Address, Registry};
 use crate::request::context;
 use crate::status::{Result, StatusError};
@@ -18,10 +18,10 @@ use insula_cache::Stored;
 use insula_kinds::core_kind;
 
 /// The most quotas that one write can be counted by: each is part of its transaction.
-const MOST: usize = 50;
+const MAX_QUOTAS: usize = 50;
 
 /// From how many objects on a recount takes longer than a thread can spare.
-const MANY: usize = 256;
+const LARGE_RECOUNT: usize = 256;
 
 /// The kind of the quotas.
 fn kind() -> KindId {
@@ -36,7 +36,7 @@ pub(super) fn is_limited(registry: &Registry, space: &Space, namespace: &str) ->
 
 /// Whether quotas are about such a write: all that come about are counted, and of what is
 /// there what may need more than before.
-pub(super) fn is_about(write: &Write<'_>) -> bool {
+pub(super) fn is_counted(write: &QuotaWrite<'_>) -> bool {
     let counted = write.counted();
     if write.old.is_none() {
         return counted.is_counted();
@@ -50,18 +50,21 @@ pub(super) fn is_about(write: &Write<'_>) -> bool {
 }
 
 /// Adds to the transaction what the write needs of every quota.
-pub(super) async fn charge(write: &Write<'_>, transaction: Transaction) -> Result<Transaction> {
-    let needs = match Needs::of(write) {
-        Ok(needs) => needs.charges(write, Sight::Shown).await,
+pub(super) async fn charge(
+    write: &QuotaWrite<'_>,
+    transaction: Transaction,
+) -> Result<Transaction> {
+    let deltas = match QuotaDeltas::compute(write) {
+        Ok(deltas) => deltas.charges(write, UsageSource::Status).await,
         refused => refused.map(|_| Vec::new()),
     };
-    let charges = match needs {
+    let charges = match deltas {
         Ok(charges) => charges,
         // What was given back, or changed elsewhere, has to be taken into account first.
         Err(_) => {
             write.registry.catch_up().await?;
-            let needs = Needs::of(write)?;
-            needs.charges(write, Sight::Counted).await?
+            let deltas = QuotaDeltas::compute(write)?;
+            deltas.charges(write, UsageSource::Recount).await?
         }
     };
     let charge = |transaction: Transaction, charge: Charge| {
@@ -76,15 +79,15 @@ pub(super) async fn charge(write: &Write<'_>, transaction: Transaction) -> Resul
 
 /// What is believed of how much there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sight {
+enum UsageSource {
     /// What the quota's status says, which may be too much.
-    Shown,
+    Status,
     /// What is there.
-    Counted,
+    Recount,
 }
 
 /// What one write needs, of each quota that is about it.
-struct Needs {
+struct QuotaDeltas {
     quotas: Vec<(Arc<Stored>, Quota, Amounts)>,
 }
 
@@ -95,16 +98,16 @@ struct Charge {
     value: bytes::Bytes,
 }
 
-impl Needs {
-    fn of(write: &Write<'_>) -> Result<Self> {
+impl QuotaDeltas {
+    fn compute(write: &QuotaWrite<'_>) -> Result<Self> {
         let quotas = quotas(write);
-        let mut needs = Self { quotas: Vec::new() };
+        let mut deltas = Self { quotas: Vec::new() };
         if quotas.is_empty() {
-            return Ok(needs);
+            return Ok(deltas);
         }
         let (counted, after, before) = (write.counted(), write.after(), write.before());
-        if !is_handled(write, before.as_ref(), &after) {
-            return Ok(needs);
+        if !affects_usage(write, before.as_ref(), &after) {
+            return Ok(deltas);
         }
         let now = Time::now().seconds;
         let used = counted.usage(&after, now);
@@ -117,7 +120,7 @@ impl Needs {
             }
             if let Some(missing) = counted.missing(&quota, &after) {
                 let why = format!("failed quota: {}: {missing}", found.name());
-                return Err(refuse(write, &why));
+                return Err(forbidden(write, &why));
             }
             // What it did not count before comes about for it.
             let had = before
@@ -129,21 +132,21 @@ impl Needs {
             };
             needed.retain(|name, amount| quota.hard.contains_key(name) && !amount.is_zero());
             if !needed.is_empty() {
-                needs.quotas.push((found, quota, needed));
+                deltas.quotas.push((found, quota, needed));
             }
         }
-        if needs.quotas.len() > MOST {
-            let why = format!("more than {MOST} quotas of the namespace are about it");
-            return Err(refuse(write, &why));
+        if deltas.quotas.len() > MAX_QUOTAS {
+            let why = format!("more than {MAX_QUOTAS} quotas of the namespace are about it");
+            return Err(forbidden(write, &why));
         }
-        Ok(needs)
+        Ok(deltas)
     }
 
     /// Every quota with what is needed of it, if that is there.
-    async fn charges(self, write: &Write<'_>, sight: Sight) -> Result<Vec<Charge>> {
+    async fn charges(self, write: &QuotaWrite<'_>, source: UsageSource) -> Result<Vec<Charge>> {
         let mut charges = Vec::with_capacity(self.quotas.len());
         for (found, quota, needed) in self.quotas {
-            let mut used = match sight == Sight::Shown && quota.is_fully_counted() {
+            let mut used = match source == UsageSource::Status && quota.is_fully_counted() {
                 true => quota.used.clone(),
                 false => recount(write, &found, &quota).await?,
             };
@@ -164,7 +167,7 @@ impl Needs {
 }
 
 /// What is there of everything that the quota limits.
-async fn recount(write: &Write<'_>, found: &Stored, quota: &Quota) -> Result<Amounts> {
+async fn recount(write: &QuotaWrite<'_>, found: &Stored, quota: &Quota) -> Result<Amounts> {
     let Address {
         space, namespace, ..
     } = write.address;
@@ -174,15 +177,15 @@ async fn recount(write: &Write<'_>, found: &Stored, quota: &Quota) -> Result<Amo
     // transaction that is seen last.
     cache.await_applied(found.revision).await;
     let count = || usage::recount(cache, space, namespace, quota);
-    match usage::effort(cache, space, namespace, quota, MANY) < MANY {
+    match usage::recount_cost(cache, space, namespace, quota, LARGE_RECOUNT) < LARGE_RECOUNT {
         true => Ok(count()),
-        false => context::cpu_bound(write.by.map(|by| by.context), count).await,
+        false => context::cpu_bound(write.caller.map(|caller| caller.context), count).await,
     }
 }
 
 /// Whether so much more may be used.
 fn check(
-    write: &Write<'_>,
+    write: &QuotaWrite<'_>,
     name: &str,
     quota: &Quota,
     needed: &Amounts,
@@ -205,11 +208,11 @@ fn check(
         only(was),
         only(&quota.hard)
     );
-    Err(refuse(write, &why))
+    Err(forbidden(write, &why))
 }
 
 /// Whether the change is one that what is used can depend on.
-fn is_handled(write: &Write<'_>, before: Option<&Object>, after: &Object) -> bool {
+fn affects_usage(write: &QuotaWrite<'_>, before: Option<&Object>, after: &Object) -> bool {
     let Some(before) = before else {
         return true;
     };
@@ -224,7 +227,7 @@ fn is_handled(write: &Write<'_>, before: Option<&Object>, after: &Object) -> boo
 }
 
 /// The quotas of the namespace that limit what such objects use, by name.
-fn quotas(write: &Write<'_>) -> Vec<(Arc<Stored>, Quota)> {
+fn quotas(write: &QuotaWrite<'_>) -> Vec<(Arc<Stored>, Quota)> {
     let (counted, cache) = (write.counted(), write.registry.cache());
     let namespace = write.address.namespace.as_deref().unwrap_or("");
     let quotas = cache.find(kind(), &write.address.space);
@@ -247,7 +250,7 @@ pub fn with_usage(found: &Stored, quota: &Quota, used: &Amounts) -> bytes::Bytes
     encoded(insula_kinds::kinds().get(kind()), &object)
 }
 
-fn address(write: &Write<'_>, quota: &Stored) -> Address {
+fn address(write: &QuotaWrite<'_>, quota: &Stored) -> Address {
     Address {
         kind: kind().into(),
         space: write.address.space.clone(),
@@ -256,6 +259,6 @@ fn address(write: &Write<'_>, quota: &Stored) -> Address {
     }
 }
 
-fn refuse(write: &Write<'_>, why: &str) -> StatusError {
+fn forbidden(write: &QuotaWrite<'_>, why: &str) -> StatusError {
     StatusError::not_allowed(write.kind, &write.address.name, why)
 }

@@ -12,7 +12,7 @@ use insula_kinds::quota::{Amounts, format_amounts};
 use insula_kinds::{Object, Value};
 use insula_store::{Change, Expect, Transaction};
 
-use super::Write;
+use super::QuotaWrite;
 use crate::registry::Registry;
 use crate::status::{Result, StatusError};
 use insula_cache::{Cache, Usage};
@@ -78,7 +78,7 @@ impl Limit {
     }
 
     /// Whether it says anything about so much more.
-    const fn concerns(&self, more: Usage) -> bool {
+    const fn limits(&self, more: Usage) -> bool {
         (self.objects.is_some() && more.objects > 0)
             || (self.bytes.is_some() && more.bytes > 0)
             || (self.namespaces.is_some() && more.namespaces > 0)
@@ -96,27 +96,27 @@ const FENCE: &[u8] = b"{}";
 
 /// The tenant, if it has a quota and the write is one that it is about. What the server
 /// does by itself is counted and never refused: it is what lets a tenant work, and go.
-pub(super) fn limited<'a>(write: &Write<'a>) -> Option<&'a TenantName> {
-    write.by?;
+pub(super) fn limited_tenant<'a>(write: &QuotaWrite<'a>) -> Option<&'a TenantName> {
+    write.caller?;
     let tenant = write.address.space.tenant()?;
-    let life = write.registry.cache().space_state(&write.address.space)?;
-    life.is_limited().then_some(tenant)
+    let state = write.registry.cache().space_state(&write.address.space)?;
+    state.is_limited().then_some(tenant)
 }
 
 /// Adds the fence to the transaction, if it needs more of something that is limited and
 /// there is as much.
 pub(super) async fn charge(
-    write: &Write<'_>,
+    write: &QuotaWrite<'_>,
     tenant: &TenantName,
     transaction: Transaction,
 ) -> Result<Transaction> {
-    match attempt(write, tenant, &transaction).await {
-        Ok(fence) => Ok(fence.put_up(transaction)),
+    match try_charge(write, tenant, &transaction).await {
+        Ok(fence) => Ok(fence.add_to(transaction)),
         // Somebody may have given back what is missing.
         Err(_) => {
             write.registry.catch_up().await?;
-            let fence = attempt(write, tenant, &transaction).await?;
-            Ok(fence.put_up(transaction))
+            let fence = try_charge(write, tenant, &transaction).await?;
+            Ok(fence.add_to(transaction))
         }
     }
 }
@@ -125,7 +125,7 @@ pub(super) async fn charge(
 struct Fence(Option<(String, Expect)>);
 
 impl Fence {
-    fn put_up(self, transaction: Transaction) -> Transaction {
+    fn add_to(self, transaction: Transaction) -> Transaction {
         match self.0 {
             Some((key, expect)) => transaction.check(key.clone(), expect).put(key, FENCE),
             None => transaction,
@@ -133,8 +133,8 @@ impl Fence {
     }
 }
 
-async fn attempt(
-    write: &Write<'_>,
+async fn try_charge(
+    write: &QuotaWrite<'_>,
     tenant: &TenantName,
     transaction: &Transaction,
 ) -> Result<Fence> {
@@ -143,14 +143,14 @@ async fn attempt(
     let more = growth(cache, write, transaction);
     let state = registry.tenant(tenant.as_str());
     let limit = state.and_then(|state| Limit::read(&state.object.tree()));
-    let Some(limit) = limit.filter(|limit| limit.concerns(more)) else {
+    let Some(limit) = limit.filter(|limit| limit.limits(more)) else {
         return Ok(Fence(None));
     };
     // First the fence, then what is behind it, all of it: who comes in between has moved it.
     let fence = cache.fence(tenant);
     cache.await_applied(fence.unwrap_or_default()).await;
     let expect = fence.map_or(Expect::Absent, Expect::At);
-    let used = cache.space_state(space).map(|life| life.usage());
+    let used = cache.space_state(space).map(|state| state.usage());
     if let Some([more, used, limit]) = limit.exceeded(used.unwrap_or_default(), more) {
         let why = format!(
             "exceeded quota of tenant {tenant}: requested: {}, used: {}, limited: {}",
@@ -168,7 +168,7 @@ async fn attempt(
 }
 
 /// How much more there is after the transaction, of each.
-fn growth(cache: &Cache, write: &Write<'_>, transaction: &Transaction) -> Usage {
+fn growth(cache: &Cache, write: &QuotaWrite<'_>, transaction: &Transaction) -> Usage {
     let (mut before, mut after) = (Usage::default(), Usage::default());
     for change in transaction.changes() {
         let Change::Put { key, value } = change else {

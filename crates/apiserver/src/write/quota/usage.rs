@@ -22,7 +22,7 @@ pub fn recount(cache: &Cache, space: &Space, namespace: &str, quota: &Quota) -> 
         };
         let mut more = match counted.is_measured() {
             true => measured(quota, counted, &objects, &prefix),
-            false => numbered(quota, counted, &objects, &prefix),
+            false => counted_only(quota, counted, &objects, &prefix),
         };
         more.retain(|name, _| quota.hard.contains_key(name));
         quota::add(&mut used, &more);
@@ -31,14 +31,20 @@ pub fn recount(cache: &Cache, space: &Space, namespace: &str, quota: &Quota) -> 
 }
 
 /// Of how many objects a recount looks at more than that they are there.
-pub fn effort(cache: &Cache, space: &Space, namespace: &str, quota: &Quota, most: usize) -> usize {
+pub fn recount_cost(
+    cache: &Cache,
+    space: &Space,
+    namespace: &str,
+    quota: &Quota,
+    max: usize,
+) -> usize {
     let prefix = format!("{namespace}/");
     let measured = quota
         .counted_resources()
         .into_iter()
         .filter(|of| of.is_measured());
     let each = measured.filter_map(|counted| collection(cache, counted, space));
-    each.map(|objects| objects.count(&prefix, most)).sum()
+    each.map(|objects| objects.count(&prefix, max)).sum()
 }
 
 fn measured(
@@ -58,7 +64,7 @@ fn measured(
     used
 }
 
-fn numbered(
+fn counted_only(
     quota: &Quota,
     counted: CountedResource<'_>,
     objects: &Collection,

@@ -1,23 +1,25 @@
 //! What expressions are told about who may do what: in the space of the request, and with
 //! the rights that are known there.
 
-use insula_access::rbac::{Attributes as Deed, ResourceAttributes, User};
+use insula_access::rbac::{Attributes as RbacAttributes, ResourceAttributes, User};
 use insula_cel::{AuthorizationRequest, Authorizer, Caller, Decision, Target};
 use insula_core::Spaces;
 
-use super::Act;
+use super::Attributes;
 use crate::pipeline::authorize::{AccessDecision, decide_cached, decide_within};
 
 /// Decides for whoever sent a request, and for service accounts of its space.
-pub(super) struct Decider<'a>(pub &'a Act<'a>);
+pub(super) struct CelAuthorizer<'a>(pub &'a Attributes<'a>);
 
-impl Authorizer for Decider<'_> {
+impl Authorizer for CelAuthorizer<'_> {
     fn decide(&self, request: &AuthorizationRequest) -> Decision {
         let verb = request.verb.as_str();
         let verdict = match &request.on {
-            Target::Path(path) => self.judge(&request.caller, &Deed::NonResource { verb, path }),
+            Target::Path(path) => {
+                self.evaluate(&request.caller, &RbacAttributes::NonResource { verb, path })
+            }
             Target::Resource(on) => {
-                let deed = ResourceAttributes {
+                let action = ResourceAttributes {
                     verb,
                     group: &on.group,
                     resource: &on.resource,
@@ -25,7 +27,7 @@ impl Authorizer for Decider<'_> {
                     namespace: given(&on.namespace),
                     name: given(&on.name),
                 };
-                self.judge(&request.caller, &Deed::Resource(deed))
+                self.evaluate(&request.caller, &RbacAttributes::Resource(action))
             }
         };
         Decision {
@@ -36,14 +38,19 @@ impl Authorizer for Decider<'_> {
     }
 }
 
-impl Decider<'_> {
-    fn judge(&self, caller: &Caller, deed: &Deed<'_>) -> AccessDecision {
-        let act = self.0;
-        let space = &act.address.space;
+impl CelAuthorizer<'_> {
+    fn evaluate(&self, caller: &Caller, action: &RbacAttributes<'_>) -> AccessDecision {
+        let admitted = self.0;
+        let space = &admitted.address.space;
         match caller {
             Caller::Requester => {
                 let spaces = Spaces::One(space.clone());
-                decide_cached(act.registry, act.by.principal(), &spaces, deed)
+                decide_cached(
+                    admitted.registry,
+                    admitted.caller.principal(),
+                    &spaces,
+                    action,
+                )
             }
             Caller::ServiceAccount { namespace, name } => {
                 let user = format!("system:serviceaccount:{namespace}:{name}");
@@ -56,7 +63,7 @@ impl Decider<'_> {
                     name: &user,
                     groups: &groups,
                 };
-                decide_within(act.registry, space, who, deed)
+                decide_within(admitted.registry, space, who, action)
             }
         }
     }

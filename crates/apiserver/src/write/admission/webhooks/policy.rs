@@ -7,13 +7,13 @@ use insula_admission::policy::{Binding, Params, Policy, PolicyDecision};
 use insula_core::Space;
 use insula_kinds::{Object, kinds};
 
-use super::authorizer::Decider;
+use super::authorizer::CelAuthorizer;
 use super::version::{Equivalents, Versions};
-use super::{Act, Frame};
+use super::{Attributes, CommonFields};
 use crate::registry::Address;
 use crate::registry::resource::Resource;
 use crate::status::{Result, StatusError};
-use crate::write::rules;
+use crate::write::strategy;
 use insula_cache::Stored;
 
 /// Asks all policies.
@@ -21,65 +21,75 @@ use insula_cache::Stored;
 /// # Errors
 ///
 /// If one of them refuses the request.
-pub(super) async fn judge(act: &Act<'_>, frame: &Frame, versions: &Versions<'_>) -> Result<()> {
-    let mut judgement = PolicyDecision::default();
-    for (owner, configured) in act.owners() {
-        let theirs = owner != act.address.space;
+pub(super) async fn evaluate(
+    attributes: &Attributes<'_>,
+    common: &CommonFields,
+    versions: &Versions<'_>,
+) -> Result<()> {
+    let mut decision = PolicyDecision::default();
+    for (owner, configured) in attributes.configurations() {
+        let is_systems = owner != attributes.address.space;
         for (policy, bindings) in configured.policies().active() {
-            if theirs && !policy.admits_tenants {
+            if is_systems && !policy.admits_tenants {
                 continue;
             }
-            let asked = Asked {
-                act,
-                frame,
+            let evaluation = PolicyEvaluation {
+                attributes,
+                common,
                 versions,
                 owner: &owner,
                 policy,
             };
-            asked.judge(&bindings, &mut judgement).await?;
+            evaluation.evaluate(&bindings, &mut decision).await?;
         }
     }
-    let context = act.by.context;
-    context.warn(judgement.warnings);
-    context.annotate(judgement.annotations);
-    let refusal = judgement.refusal.map(StatusError::not_admitted);
+    let context = attributes.caller.context;
+    context.warn(decision.warnings);
+    context.annotate(decision.annotations);
+    let refusal = decision.refusal.map(StatusError::not_admitted);
     refusal.map_or(Ok(()), Err)
 }
 
 /// A policy that is asked.
-struct Asked<'a> {
-    act: &'a Act<'a>,
-    frame: &'a Frame,
+struct PolicyEvaluation<'a> {
+    attributes: &'a Attributes<'a>,
+    common: &'a CommonFields,
     versions: &'a Versions<'a>,
     owner: &'a Space,
     policy: &'a Policy,
 }
 
-impl Asked<'_> {
-    async fn judge(
+impl PolicyEvaluation<'_> {
+    async fn evaluate(
         &self,
         bindings: &[&Arc<Binding>],
-        judgement: &mut PolicyDecision,
+        decision: &mut PolicyDecision,
     ) -> Result<()> {
-        let request = self.act.request(self.frame);
-        let subject = self.versions.judged();
-        let namespace = self.frame.namespace.as_ref();
-        let served = Equivalents::of(self.act);
-        let matched = self.policy.matches(&request, subject, namespace, &served);
+        let request = self.attributes.request(self.common);
+        let objects = self.versions.unconverted();
+        let namespace = self.common.namespace.as_ref();
+        let served = Equivalents::of(self.attributes);
+        let matched = self.policy.matches(&request, objects, namespace, &served);
         let target = match matched {
             Ok(Some(target)) => target,
             Ok(None) => return Ok(()),
             Err(error) => {
                 let why = &error.message;
-                judgement.record_misconfiguration(&request, subject, self.policy, None, why);
+                decision.record_misconfiguration(&request, objects, self.policy, None, why);
                 return Ok(());
             }
         };
-        let shown = self.versions.shown(&target).await?;
-        let authorizer = Decider(self.act);
-        let context = Context::new(&request, &target, shown.subject(), namespace, &authorizer);
+        let converted = self.versions.converted(&target).await?;
+        let authorizer = CelAuthorizer(self.attributes);
+        let context = Context::new(
+            &request,
+            &target,
+            converted.objects(),
+            namespace,
+            &authorizer,
+        );
         for binding in bindings {
-            let found = match binding.matches(&request, subject, namespace, &served) {
+            let found = match binding.matches(&request, objects, namespace, &served) {
                 Ok(false) => continue,
                 Ok(true) => self.params(binding).await?,
                 Err(error) => Err(error.message),
@@ -87,18 +97,18 @@ impl Asked<'_> {
             match found {
                 Ok(params) => {
                     for params in params {
-                        judgement.evaluate(self.policy, binding, &context, params.as_ref());
+                        decision.evaluate(self.policy, binding, &context, params.as_ref());
                         // Others have waited long enough.
                         tokio::task::yield_now().await;
                     }
                 }
                 Err(why) => {
                     let (policy, binding) = (self.policy, Some(&***binding));
-                    judgement.record_misconfiguration(&request, subject, policy, binding, &why);
+                    decision.record_misconfiguration(&request, objects, policy, binding, &why);
                 }
             }
         }
-        judgement.finish(self.policy);
+        decision.finish(self.policy);
         Ok(())
     }
 
@@ -106,7 +116,7 @@ impl Asked<'_> {
     /// space of the policy.
     async fn params(&self, binding: &Binding) -> Result<Result<Vec<Option<Object>>, String>> {
         let kind = self.param_kind();
-        let request = self.act.request(self.frame);
+        let request = self.attributes.request(self.common);
         let scope = kind.as_ref().map(|kind| kind.scope);
         let wanted = match binding.resolve_params(self.policy, &request, scope) {
             Ok(wanted) => wanted,
@@ -115,7 +125,7 @@ impl Asked<'_> {
         let (Some(kind), wanted) = (kind, wanted) else {
             return Ok(Ok(vec![None]));
         };
-        let registry = self.act.registry;
+        let registry = self.attributes.registry;
         let found: Vec<Arc<Stored>> = match wanted {
             Params::None => return Ok(Ok(vec![None])),
             Params::One { namespace, name } => {
@@ -141,10 +151,16 @@ impl Asked<'_> {
         };
         let mut params = Vec::with_capacity(found.len());
         for object in &found {
-            let mut shown = rules::shown(registry, Some(self.act.by), &kind, object).await?;
-            shown.insert("apiVersion".to_owned(), kind.api_version().into());
-            shown.insert("kind".to_owned(), kind.kind.as_str().into());
-            params.push(Some(shown));
+            let mut converted = strategy::convert_from_storage(
+                registry,
+                Some(self.attributes.caller),
+                &kind,
+                object,
+            )
+            .await?;
+            converted.insert("apiVersion".to_owned(), kind.api_version().into());
+            converted.insert("kind".to_owned(), kind.kind.as_str().into());
+            params.push(Some(converted));
         }
         if params.is_empty()
             && let Err(why) = binding.handle_missing_params()
@@ -160,7 +176,7 @@ impl Asked<'_> {
         let (group, version) = version.split_once('/').unwrap_or(("", version));
         let built_in = kinds().find_by_kind(group, version, &wanted.kind);
         built_in.map(Resource::BuiltIn).or_else(|| {
-            let apis = self.act.registry.apis(self.owner)?;
+            let apis = self.attributes.registry.apis(self.owner)?;
             apis.of_kind(group, version, &wanted.kind)
         })
     }

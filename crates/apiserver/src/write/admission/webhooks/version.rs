@@ -3,7 +3,7 @@
 use insula_admission::{EquivalentResources, GroupVersionResource, Target, VersionedObjects};
 use insula_kinds::{Object, Value, convert, decode, kinds};
 
-use super::{Act, Body, target_of};
+use super::{Attributes, BodyKind, target_of};
 use crate::codec::input;
 use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
@@ -11,22 +11,22 @@ use crate::registry::encoding;
 use crate::registry::resource::Resource;
 use crate::registry::versions;
 use crate::status::{Result, StatusError};
-use crate::write::rules;
+use crate::write::strategy;
 
 /// What is written, in the version that is judged and in those that were asked for.
 pub(super) struct Versions<'a> {
     registry: &'a Registry,
-    by: Caller<'a>,
+    caller: Caller<'a>,
     kind: &'a Resource,
-    judged: Resource,
+    validated_as: Resource,
     object: Option<Object>,
     old: Option<&'a Object>,
     /// It is something else than an object of the kind.
-    body: Option<Body>,
+    body: Option<BodyKind>,
 }
 
 /// What is written, in one version and in full.
-pub(super) struct Shown {
+pub(super) struct ConvertedObjects {
     object: Option<Object>,
     old: Option<Object>,
 }
@@ -36,8 +36,8 @@ pub(super) struct Equivalents<'a>(Option<&'a Resource>);
 
 impl<'a> Equivalents<'a> {
     /// What is written below an object is known by one name only.
-    pub fn of(act: &Act<'a>) -> Self {
-        Self(Some(act.kind).filter(|_| act.body.is_none()))
+    pub fn of(attributes: &Attributes<'a>) -> Self {
+        Self(Some(attributes.kind).filter(|_| attributes.body.is_none()))
     }
 }
 
@@ -60,8 +60,8 @@ impl EquivalentResources for Equivalents<'_> {
     }
 }
 
-impl Shown {
-    pub fn subject(&self) -> VersionedObjects<'_> {
+impl ConvertedObjects {
+    pub fn objects(&self) -> VersionedObjects<'_> {
         VersionedObjects {
             object: self.object.as_ref(),
             old: self.old.as_ref(),
@@ -74,20 +74,24 @@ impl Shown {
 }
 
 impl<'a> Versions<'a> {
-    pub fn new(act: &Act<'a>, object: Option<&Object>, old: Option<&'a Object>) -> Self {
+    pub fn new(
+        attributes: &Attributes<'a>,
+        object: Option<&Object>,
+        old: Option<&'a Object>,
+    ) -> Self {
         Self {
-            registry: act.registry,
-            by: act.by,
-            kind: act.kind,
-            judged: rules::judged_as(act.kind),
+            registry: attributes.registry,
+            caller: attributes.caller,
+            kind: attributes.kind,
+            validated_as: strategy::validated_as(attributes.kind),
             object: object.cloned(),
             old,
-            body: act.body,
+            body: attributes.body,
         }
     }
 
     /// As it is judged: labels are the same in all versions.
-    pub fn judged(&self) -> VersionedObjects<'_> {
+    pub fn unconverted(&self) -> VersionedObjects<'_> {
         VersionedObjects {
             object: self.object.as_ref(),
             old: self.old,
@@ -95,40 +99,41 @@ impl<'a> Versions<'a> {
     }
 
     /// In another version, in full.
-    pub async fn shown(&self, target: &Target) -> Result<Shown> {
+    pub async fn converted(&self, target: &Target) -> Result<ConvertedObjects> {
         if let Some(body) = self.body {
-            let whole = |object: &Object| named(body, object.clone());
-            return Ok(Shown {
+            let whole = |object: &Object| with_type_meta(body, object.clone());
+            return Ok(ConvertedObjects {
                 object: self.object.as_ref().map(whole),
                 old: self.old.map(whole),
             });
         }
         let version = self.version(target)?;
-        let mut shown = Shown {
+        let mut converted = ConvertedObjects {
             object: None,
             old: None,
         };
         if let Some(object) = &self.object {
-            shown.object = Some(self.convert(&version, object).await?);
+            converted.object = Some(self.convert(&version, object).await?);
         }
         if let Some(old) = self.old {
-            shown.old = Some(self.convert(&version, old).await?);
+            converted.old = Some(self.convert(&version, old).await?);
         }
-        Ok(shown)
+        Ok(converted)
     }
 
     /// Takes what somebody made of the object in that version. Says whether it changed.
-    pub async fn take(&mut self, target: &Target, tree: Value) -> Result<bool> {
+    pub async fn set_patched(&mut self, target: &Target, tree: Value) -> Result<bool> {
         if let (Some(body), Value::Object(tree)) = (self.body, &tree) {
             let before = self.object.replace(tree.clone());
-            let whole = before.map(|before| named(body, before));
+            let whole = before.map(|before| with_type_meta(body, before));
             return Ok(whole.as_ref() != Some(tree));
         }
         let version = self.version(target)?;
         let object = read(&version, tree)?;
-        let object = match (&version, &self.judged) {
-            (Resource::Custom(from), Resource::Custom(to)) if version != self.judged => {
-                versions::convert(self.registry, Some(self.by.context), from, to, object).await?
+        let object = match (&version, &self.validated_as) {
+            (Resource::Custom(from), Resource::Custom(to)) if version != self.validated_as => {
+                versions::convert(self.registry, Some(self.caller.context), from, to, object)
+                    .await?
             }
             _ => object,
         };
@@ -162,15 +167,20 @@ impl<'a> Versions<'a> {
 
     async fn convert(&self, to: &Resource, object: &Object) -> Result<Object> {
         let mut object = object.clone();
-        match (&self.judged, to) {
+        match (&self.validated_as, to) {
             (Resource::Custom(from), Resource::Custom(into)) => {
-                if self.judged != *to {
-                    object =
-                        versions::convert(self.registry, Some(self.by.context), from, into, object)
-                            .await?;
+                if self.validated_as != *to {
+                    object = versions::convert(
+                        self.registry,
+                        Some(self.caller.context),
+                        from,
+                        into,
+                        object,
+                    )
+                    .await?;
                 }
             }
-            _ => convert::convert(&self.judged, to, &mut object),
+            _ => convert::convert(&self.validated_as, to, &mut object),
         }
         let text = encoding::encoded(to, &object);
         // It was just written.
@@ -179,7 +189,7 @@ impl<'a> Versions<'a> {
 }
 
 /// With what it is.
-fn named(body: Body, mut object: Object) -> Object {
+fn with_type_meta(body: BodyKind, mut object: Object) -> Object {
     let version = insula_kinds::api_version(body.group, body.version);
     object.insert("apiVersion".to_owned(), version.into());
     object.insert("kind".to_owned(), body.kind.into());
@@ -204,6 +214,6 @@ fn read(version: &Resource, tree: Value) -> Result<Object> {
             decoded.object
         }
     };
-    rules::fill(version, &mut object)?;
+    strategy::default_and_convert(version, &mut object)?;
     Ok(object)
 }

@@ -18,13 +18,13 @@ use crate::registry::hooks::admission_kinds;
 use insula_cache::{Cache, Derived};
 
 /// Who admits the requests of a space.
-pub struct Configured {
+pub struct AdmissionConfiguration {
     mutating: Webhooks,
     validating: Webhooks,
     policies: Policies,
 }
 
-impl Configured {
+impl AdmissionConfiguration {
     /// The webhooks of one sort.
     pub const fn webhooks(&self, mode: Mode) -> &Webhooks {
         match mode {
@@ -67,15 +67,15 @@ impl Configured {
 
 impl Registry {
     /// The webhooks and policies of the space; `None` if there is no such space.
-    pub fn admission(&self, space: &Space) -> Option<Arc<Configured>> {
+    pub fn admission(&self, space: &Space) -> Option<Arc<AdmissionConfiguration>> {
         let state = self.cache().space_state(space)?;
         if let Some(found) = self.cache().derived(&state, Derived::Admission, Arc::clone) {
             return Some(found);
         }
         // Expressions take long to compile, and other readers wait meanwhile.
         let made = run_blocking(|| {
-            let derive = |_: Option<Box<Arc<Configured>>>, _| {
-                Box::new(Arc::new(Configured::of(self.cache(), space)))
+            let derive = |_: Option<Box<Arc<AdmissionConfiguration>>>, _| {
+                Box::new(Arc::new(AdmissionConfiguration::of(self.cache(), space)))
             };
             self.cache()
                 .derive(&state, Derived::Admission, derive, Arc::clone)
@@ -84,7 +84,7 @@ impl Registry {
     }
 }
 
-impl fmt::Debug for Configured {
+impl fmt::Debug for AdmissionConfiguration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Configured").finish_non_exhaustive()
     }

@@ -12,7 +12,7 @@ use crate::status::Result;
 use crate::write;
 
 /// Who owns the number of replicas of objects of a kind.
-pub struct Owners {
+pub struct ScaleOwnership {
     api_version: String,
     /// Where each version has it.
     replicas: Vec<(String, Option<Path>)>,
@@ -20,19 +20,19 @@ pub struct Owners {
     now: String,
 }
 
-impl Owners {
+impl ScaleOwnership {
     /// For a write to the scale of an object of this kind.
-    pub fn new(granted: Caller<'_>, kind: &Resource) -> Self {
+    pub fn new(caller: Caller<'_>, kind: &Resource) -> Self {
         Self {
             api_version: kind.api_version().to_owned(),
             replicas: replicas(kind),
-            manager: granted.context.field_manager(),
+            manager: caller.context.field_manager(),
             now: time::now(),
         }
     }
 
     /// Writes into the scale of an object who owns it.
-    pub fn show(&self, object: &Object, scale: &mut Object) {
+    pub fn copy_to_scale(&self, object: &Object, scale: &mut Object) {
         encode::complete(scale_type(), scale);
         scale.insert("apiVersion".to_owned(), "autoscaling/v1".into());
         scale.insert("kind".to_owned(), "Scale".into());
@@ -41,12 +41,12 @@ impl Owners {
     }
 
     /// Writes into the object whom the scale names.
-    pub fn put(&self, scale: &Object, object: &mut Object) {
+    pub fn copy_to_object(&self, scale: &Object, object: &mut Object) {
         self.parent(|parent| parent.to_parent(scale, object)).ok();
     }
 
     /// Notes in a changed scale who owns it now.
-    pub fn note(&self, live: &Object, new: &mut Object) {
+    pub fn record(&self, live: &Object, new: &mut Object) {
         encode::complete(scale_type(), new);
         self.subject(|subject, writer| subject.update(live, new, writer));
     }
@@ -54,22 +54,22 @@ impl Owners {
     /// What a scale becomes if a configuration is applied to it.
     pub fn apply(&self, live: &Object, config: &Object, force: bool) -> Result<Object> {
         self.subject(|subject, writer| subject.apply(live, config, writer, force))
-            .map_err(write::refuse_apply)
+            .map_err(write::apply_error)
     }
 
-    fn parent<T>(&self, act: impl FnOnce(Parent<'_>) -> T) -> T {
+    fn parent<T>(&self, run: impl FnOnce(Parent<'_>) -> T) -> T {
         let replicas: Vec<_> = self
             .replicas
             .iter()
             .map(|(version, path)| (version.as_str(), path.clone()))
             .collect();
-        act(Parent {
+        run(Parent {
             api_version: &self.api_version,
             replicas: &replicas,
         })
     }
 
-    fn subject<T>(&self, act: impl FnOnce(Subject<'_>, Writer<'_>) -> T) -> T {
+    fn subject<T>(&self, run: impl FnOnce(Subject<'_>, Writer<'_>) -> T) -> T {
         let zero = zero::of_type("autoscaling/v1", "Scale", scale_type());
         let subject = Subject {
             api_version: "autoscaling/v1",
@@ -83,7 +83,7 @@ impl Owners {
             subresource: "scale",
             now: &self.now,
         };
-        act(subject, writer)
+        run(subject, writer)
     }
 }
 

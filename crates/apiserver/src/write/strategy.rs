@@ -26,25 +26,25 @@ use crate::status::Result;
 use insula_cache::Stored;
 
 /// The object in a body. A large one is read when it is its turn.
-pub async fn read(
-    by: Caller<'_>,
+pub async fn read_body(
+    caller: Caller<'_>,
     sent: &Sent,
     kind: &Resource,
     validation: FieldValidation,
 ) -> Result<Written> {
-    if sent.body.len() < LARGE_BODY {
+    if sent.body.len() < LARGE_BODY_BYTES {
         return input::read_kind(sent, kind, validation);
     }
     let read = || input::read_kind(sent, kind, validation);
-    context::cpu_bound(Some(by.context), read).await?
+    context::cpu_bound(Some(caller.context), read).await?
 }
 
 /// From how many bytes on it takes longer to read a body than a thread can spare: a megabyte
 /// takes about 20 ms.
-const LARGE_BODY: usize = 512 << 10;
+const LARGE_BODY_BYTES: usize = 512 << 10;
 
 /// The version in which objects are judged that are written in `kind`.
-pub fn judged_as(kind: &Resource) -> Resource {
+pub fn validated_as(kind: &Resource) -> Resource {
     match kind {
         Resource::BuiltIn(_) => kind.storage(),
         Resource::Custom(_) => kind.clone(),
@@ -52,14 +52,14 @@ pub fn judged_as(kind: &Resource) -> Resource {
 }
 
 /// Fills in what is missing, and makes it an object of the version that is judged.
-pub fn fill(kind: &Resource, object: &mut Object) -> Result<()> {
-    default(kind, object)?;
-    to_judged(kind, object);
+pub fn default_and_convert(kind: &Resource, object: &mut Object) -> Result<()> {
+    apply_defaults(kind, object)?;
+    to_validated(kind, object);
     Ok(())
 }
 
 /// Fills in what is missing.
-pub fn default(kind: &Resource, object: &mut Object) -> Result<()> {
+pub fn apply_defaults(kind: &Resource, object: &mut Object) -> Result<()> {
     match kind {
         Resource::BuiltIn(id) => {
             defaults::apply(kind, object);
@@ -73,16 +73,16 @@ pub fn default(kind: &Resource, object: &mut Object) -> Result<()> {
 }
 
 /// Makes it an object of the version that is judged.
-pub fn to_judged(kind: &Resource, object: &mut Object) {
+pub fn to_validated(kind: &Resource, object: &mut Object) {
     if let Resource::BuiltIn(_) = kind {
         convert::convert(kind, &kind.storage(), object);
     }
 }
 
 /// What is there, as the caller sees it.
-pub async fn shown(
+pub async fn convert_from_storage(
     registry: &Registry,
-    by: Option<Caller<'_>>,
+    caller: Option<Caller<'_>>,
     kind: &Resource,
     current: &Arc<Stored>,
 ) -> Result<Object> {
@@ -95,7 +95,7 @@ pub async fn shown(
         Resource::Custom(custom) => {
             versions::prepare(
                 registry,
-                by.map(|by| by.context),
+                caller.map(|caller| caller.context),
                 kind,
                 std::iter::once(current),
             )
@@ -106,7 +106,11 @@ pub async fn shown(
 }
 
 /// Writes into a new object what only the server writes.
-pub fn prepare_new(kind: &Resource, object: &mut Object, with: &mut prepare::CreateContext<'_>) {
+pub fn prepare_for_create(
+    kind: &Resource,
+    object: &mut Object,
+    with: &mut prepare::CreateContext<'_>,
+) {
     prepare::create(kind, object, with);
     if kind.is(insula_cache::definitions()) {
         definition::prepare_create(object);
@@ -114,7 +118,7 @@ pub fn prepare_new(kind: &Resource, object: &mut Object, with: &mut prepare::Cre
 }
 
 /// Writes into a changed object what only the server writes.
-pub fn prepare_changed(
+pub fn prepare_for_update(
     kind: &Resource,
     subresource: Option<&str>,
     old: &Object,
@@ -122,7 +126,7 @@ pub fn prepare_changed(
     now: &str,
 ) {
     if kind.custom().is_some() && subresource == Some("status") {
-        keep_all_but_status(old, new);
+        restore_all_but_status(old, new);
     }
     prepare::update(kind, subresource, old, new);
     prepare::set_timestamps(kind, subresource, old, new, now);
@@ -135,13 +139,13 @@ pub fn prepare_changed(
 }
 
 /// What is wrong with a new object, which is in the version that is judged.
-pub async fn judge_new(
-    by: Option<Caller<'_>>,
+pub async fn validate_create(
+    caller: Option<Caller<'_>>,
     kind: &Resource,
     object: &Object,
 ) -> Result<Verdict> {
-    if is_brief(kind, object) {
-        return new_verdict(kind, object);
+    if is_quick(kind, object) {
+        return validate_create_now(kind, object);
     }
     if let Some(custom) = kind.custom() {
         let known = validate::create_metadata(kind, object);
@@ -150,33 +154,38 @@ pub async fn judge_new(
             scale: scale(custom),
             ..Change::create(object)
         };
-        return custom_verdict(by, custom, change).await;
+        return validate_custom(caller, custom, change).await;
     }
-    context::cpu_bound(by.map(|by| by.context), || new_verdict(kind, object)).await?
+    context::cpu_bound(caller.map(|caller| caller.context), || {
+        validate_create_now(kind, object)
+    })
+    .await?
 }
 
-fn new_verdict(kind: &Resource, object: &Object) -> Result<Verdict> {
-    let stored = judged_as(kind);
+fn validate_create_now(kind: &Resource, object: &Object) -> Result<Verdict> {
+    let stored = validated_as(kind);
     Ok(match &stored {
         Resource::BuiltIn(id) if *id == insula_cache::definitions() => {
-            of(definition::create(object))
+            from_definition(definition::create(object))
         }
         Resource::BuiltIn(_) if admission::handles(&stored) => {
-            admitted(admission::create(&stored, object))
+            from_admission(admission::create(&stored, object))
         }
         Resource::BuiltIn(_) if stored.group != kind.group => {
             let mut written = object.clone();
             convert::convert(&stored, kind, &mut written);
-            only(validate::create(kind, &written))
+            errors_only(validate::create(kind, &written))
         }
-        Resource::BuiltIn(_) | Resource::Custom(_) => only(validate::create(&stored, object)),
+        Resource::BuiltIn(_) | Resource::Custom(_) => {
+            errors_only(validate::create(&stored, object))
+        }
     })
 }
 
 /// What is wrong with a change, made in the version `written`, to objects in the version that
 /// is judged.
-pub async fn judge_change(
-    by: Option<Caller<'_>>,
+pub async fn validate_update(
+    caller: Option<Caller<'_>>,
     written: &Resource,
     kind: &Resource,
     subresource: Option<&str>,
@@ -184,10 +193,16 @@ pub async fn judge_change(
     new: &Object,
 ) -> Result<Verdict> {
     if kind.custom().is_none() && written.group != kind.group {
-        return Ok(of_other_group(written, kind, subresource, old, new));
+        return Ok(validate_in_other_group(
+            written,
+            kind,
+            subresource,
+            old,
+            new,
+        ));
     }
-    if is_brief(kind, new) {
-        return Ok(changed_verdict(kind, subresource, old, new));
+    if is_quick(kind, new) {
+        return Ok(validate_update_now(kind, subresource, old, new));
     }
     if let Some(custom) = kind.custom() {
         let known = validate::update_metadata(old, new);
@@ -197,16 +212,16 @@ pub async fn judge_change(
             status_only: subresource == Some("status"),
             ..Change::update(new, old)
         };
-        return custom_verdict(by, custom, change).await;
+        return validate_custom(caller, custom, change).await;
     }
-    context::cpu_bound(by.map(|by| by.context), || {
-        changed_verdict(kind, subresource, old, new)
+    context::cpu_bound(caller.map(|caller| caller.context), || {
+        validate_update_now(kind, subresource, old, new)
     })
     .await
 }
 
 /// What is served in two groups is judged by the rules of the one that it is written in.
-fn of_other_group(
+fn validate_in_other_group(
     written: &Resource,
     kind: &Resource,
     subresource: Option<&str>,
@@ -218,10 +233,10 @@ fn of_other_group(
         convert::convert(kind, written, &mut object);
         object
     });
-    only(validate::update(written, subresource, &old, &new))
+    errors_only(validate::update(written, subresource, &old, &new))
 }
 
-fn changed_verdict(
+fn validate_update_now(
     kind: &Resource,
     subresource: Option<&str>,
     old: &Object,
@@ -229,44 +244,50 @@ fn changed_verdict(
 ) -> Verdict {
     if !kind.is(insula_cache::definitions()) {
         return match admission::handles(kind) {
-            true => admitted(admission::update(kind, subresource, old, new)),
-            false => only(validate::update(kind, subresource, old, new)),
+            true => from_admission(admission::update(kind, subresource, old, new)),
+            false => errors_only(validate::update(kind, subresource, old, new)),
         };
     }
     match subresource {
-        None => of(definition::update(old, new)),
-        Some(_) => of(definition::update_status(old, new)),
+        None => from_definition(definition::update(old, new)),
+        Some(_) => from_definition(definition::update_status(old, new)),
     }
 }
 
 /// Nearly all objects are judged right away; the others when it is their turn.
-async fn custom_verdict(
-    by: Option<Caller<'_>>,
+async fn validate_custom(
+    caller: Option<Caller<'_>>,
     custom: &Custom,
     change: Change<'_>,
 ) -> Result<Verdict> {
     let schema = custom.schema()?;
     let verdict = match schema.validate_briefly(change) {
         Some(verdict) => verdict,
-        None => context::cpu_bound(by.map(|by| by.context), || schema.validate(change)).await?,
+        None => {
+            context::cpu_bound(caller.map(|caller| caller.context), || {
+                schema.validate(change)
+            })
+            .await?
+        }
     };
-    Ok(with_odd_finalizers(verdict, change.old, change.new))
+    Ok(with_finalizer_warnings(verdict, change.old, change.new))
 }
 
 /// Whether it takes no time worth mentioning to judge the object: those of the table's kinds
 /// are, except for definitions and whatever else has expressions, if they are large.
-fn is_brief(kind: &Resource, object: &Object) -> bool {
+fn is_quick(kind: &Resource, object: &Object) -> bool {
     if kind.custom().is_some() {
         return false;
     }
-    let mut room = LARGE;
-    let computes = kind.is(insula_cache::definitions()) || admission::handles(&judged_as(kind));
-    !computes || object.values().all(|value| fits(value, &mut room))
+    let mut room = LARGE_DEFINITION_BYTES;
+    let has_expressions =
+        kind.is(insula_cache::definitions()) || admission::handles(&validated_as(kind));
+    !has_expressions || object.values().all(|value| fits(value, &mut room))
 }
 
 /// From how many bytes on a definition takes longer than a thread can spare: a megabyte takes
 /// up to 300 ms.
-const LARGE: usize = 16 << 10;
+const LARGE_DEFINITION_BYTES: usize = 16 << 10;
 
 /// Whether the room suffices for the value. It is not looked at any further if not.
 fn fits(value: &Value, room: &mut usize) -> bool {
@@ -289,9 +310,9 @@ fn fits(value: &Value, room: &mut usize) -> bool {
 }
 
 /// The bytes that are stored of an object in the version that was judged.
-pub async fn stored(
+pub async fn encode_for_storage(
     registry: &Registry,
-    by: Option<Caller<'_>>,
+    caller: Option<Caller<'_>>,
     kind: &Resource,
     object: Object,
 ) -> Result<Bytes> {
@@ -299,9 +320,14 @@ pub async fn stored(
         Resource::BuiltIn(_) => object,
         Resource::Custom(custom) => {
             let storage = custom.storage();
-            let mut object =
-                versions::convert(registry, by.map(|by| by.context), custom, &storage, object)
-                    .await?;
+            let mut object = versions::convert(
+                registry,
+                caller.map(|caller| caller.context),
+                custom,
+                &storage,
+                object,
+            )
+            .await?;
             normalize_numbers(&mut object);
             object
         }
@@ -310,7 +336,12 @@ pub async fn stored(
 }
 
 /// The object that was just written as these bytes.
-pub fn written(kind: &Resource, key: Arc<str>, revision: Revision, value: &[u8]) -> Arc<Stored> {
+pub fn written_object(
+    kind: &Resource,
+    key: Arc<str>,
+    revision: Revision,
+    value: &[u8],
+) -> Arc<Stored> {
     let object = Stored::new(key, revision, value);
     if let Some(custom) = kind.custom() {
         custom.storage().note_written(&object);
@@ -319,7 +350,7 @@ pub fn written(kind: &Resource, key: Arc<str>, revision: Revision, value: &[u8])
 }
 
 /// Whoever writes the status writes nothing else, whatever else a kind has.
-fn keep_all_but_status(old: &Object, new: &mut Object) {
+fn restore_all_but_status(old: &Object, new: &mut Object) {
     let status = new.remove("status");
     let version = new.get("apiVersion").cloned();
     let mut sent = std::mem::take(metadata::of(new));
@@ -347,30 +378,30 @@ fn scale(custom: &Custom) -> Option<insula_custom::Scale<'_>> {
 }
 
 /// Says of new finalizers that they had better be called otherwise.
-fn with_odd_finalizers(mut verdict: Verdict, old: Option<&Object>, new: &Object) -> Verdict {
+fn with_finalizer_warnings(mut verdict: Verdict, old: Option<&Object>, new: &Object) -> Verdict {
     let before: BTreeSet<&str> = old.into_iter().flat_map(metadata::finalizers).collect();
     let after: BTreeSet<&str> = metadata::finalizers(new).collect();
-    let odd = after.difference(&before);
-    let odd = odd.flat_map(|name| validate::finalizer_warnings(name));
-    verdict.warnings.extend(odd);
+    let warnings = after.difference(&before);
+    let warnings = warnings.flat_map(|name| validate::finalizer_warnings(name));
+    verdict.warnings.extend(warnings);
     verdict
 }
 
-fn of(verdict: definition::Verdict) -> Verdict {
+fn from_definition(verdict: definition::Verdict) -> Verdict {
     Verdict {
         errors: verdict.errors,
         warnings: verdict.warnings,
     }
 }
 
-fn admitted(verdict: admission::ValidationResult) -> Verdict {
+fn from_admission(verdict: admission::ValidationResult) -> Verdict {
     Verdict {
         errors: verdict.errors,
         warnings: verdict.warnings,
     }
 }
 
-fn only(errors: Vec<FieldError>) -> Verdict {
+fn errors_only(errors: Vec<FieldError>) -> Verdict {
     Verdict {
         errors,
         warnings: Vec::new(),
