@@ -1,4 +1,4 @@
-//! What the server says about itself: discovery, schemas, version, health.
+//! Documents about the API: discovery, OpenAPI, version, health.
 
 pub mod metrics;
 pub mod reviews;
@@ -32,8 +32,8 @@ use crate::request::negotiate::{self, Asked, Media, OpenApiMedia};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
 
-/// Documents are made when somebody asks, shared while somebody holds them, and kept a
-/// while after: kubectl asks for the same few again and again.
+/// The documents of the server. They are built on request, shared while in use, and the most
+/// recent ones are kept, because kubectl requests the same few again and again.
 pub struct Documents {
     /// The server's address in legacy discovery.
     address: String,
@@ -42,19 +42,19 @@ pub struct Documents {
     metrics: Arc<Metrics>,
     slots: Mutex<Vec<(DocumentKey, Weak<Slot>)>>,
     recent: Mutex<Vec<Arc<Slot>>>,
-    /// The parts of OpenAPI's third version that all tenants have, and the system: their
-    /// paths and hashes.
+    /// Paths and hashes of the OpenAPI v3 documents that all tenants have, and of those of the
+    /// system.
     common: [OnceLock<Vec<(String, String)>>; 2],
     /// Descriptions that OpenAPI documents are served with.
     descriptions: Option<Descriptions>,
-    /// When these documents came about, which change with the program only.
+    /// The start of the server, as the modification time of documents.
     since: HttpDate,
 }
 
-/// A document, once somebody has made it: others who want it wait for that, and nobody else.
+/// A document that is built once: concurrent requests for the same document wait for it.
 type Slot = OnceLock<CachedDocument>;
 
-/// A document and what identifies its content.
+/// A document and the hash of its content.
 #[derive(Debug)]
 pub struct CachedDocument {
     body: Bytes,
@@ -62,7 +62,7 @@ pub struct CachedDocument {
     hash: String,
 }
 
-/// A moment, as HTTP writes it.
+/// A time in HTTP's format.
 #[derive(Debug)]
 struct HttpDate(jiff::Timestamp);
 
@@ -72,11 +72,11 @@ impl Default for HttpDate {
     }
 }
 
-/// Which document, of which set of kinds.
+/// The identity of a document: its kind and the set of resources that it describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DocumentKey {
     system: bool,
-    /// The same for spaces in which users have defined the same.
+    /// The fingerprint of the custom definitions, equal for spaces with the same definitions.
     definitions: u64,
     kind: DocumentKind,
 }
@@ -91,7 +91,7 @@ enum DocumentKind {
     V3Protobuf(String),
 }
 
-/// What documents are about.
+/// The resources that documents describe.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     space: &'a Space,
@@ -104,30 +104,30 @@ impl Scope<'_> {
         Catalog::of(&filter).with(self.apis.discovered())
     }
 
-    /// The paths of what users define in the third version of OpenAPI.
+    /// Returns the OpenAPI v3 paths of custom resources.
     fn v3_paths(&self) -> Vec<String> {
         custom::v3_paths(self.apis.versions())
     }
 
-    /// What users define at a path.
+    /// Returns the OpenAPI v3 document of the custom resources at a path.
     fn v3_custom(&self, path: &str) -> Vec<u8> {
         custom::v3_document(path, self.apis.versions()).unwrap_or_default()
     }
 
-    /// Whether users define what is at a path.
+    /// Whether an OpenAPI v3 path belongs to custom resources.
     fn is_custom(&self, path: &str) -> bool {
         self.v3_paths().iter().any(|known| known == path)
     }
 }
 
-/// How many documents are kept though nobody holds them.
+/// How many unused documents are kept.
 const MAX_RECENT: usize = 16;
 
-/// A year, in seconds: what never changes may be kept so long.
+/// How long clients may cache a document that never changes.
 const YEAR_SECONDS: i64 = 365 * 86_400;
 
 impl Documents {
-    /// The documents of a server that is reached at `address`.
+    /// Returns the documents of a server that is reached at `address`.
     pub fn new(
         address: String,
         accounts: Option<Arc<Accounts>>,
@@ -157,8 +157,8 @@ impl Documents {
         match document {
             Document::Version => Ok(Answer::new(StatusCode::OK, version().into())),
             Document::Health(check) => {
-                // It answers, so it lives; it is ready once the cache follows the store, which
-                // is before it listens.
+                // A server that answers is live, and it listens only when the cache follows the
+                // store, so it is ready too.
                 let text = match query.flag("verbose") {
                     false => "ok".to_owned(),
                     true => format!("[+]ping ok\n[+]cache ok\n{check} check passed\n"),
@@ -318,7 +318,7 @@ impl Documents {
         let answer = match query.get("hash").filter(|hash| !hash.is_empty()) {
             None => return Ok(self.conditional(scope, shown, parts, content_type)),
             Some(hash) => {
-                // The hash is that of the JSON, in whatever form the document is sent.
+                // The hash is that of the JSON document, whatever the media type.
                 let kind = DocumentKind::V3(path.to_owned());
                 let slot = self.get(scope, kind.clone());
                 let cached = self.get_or_build(scope, kind, &slot);
@@ -337,7 +337,7 @@ impl Documents {
             .header(EXPIRES, HttpDate(end).header()))
     }
 
-    /// The document, or that it is what the caller has.
+    /// Returns the document, or 304 Not Modified if the client has it.
     fn conditional(
         &self,
         scope: Scope<'_>,
@@ -360,7 +360,7 @@ impl Documents {
             .header(VARY, HeaderValue::from_static("Accept, Accept-Encoding"))
     }
 
-    /// The place of a document, which stays as long as somebody holds it and a while after.
+    /// Returns the slot of a document, and marks it as recently used.
     fn get(&self, scope: Scope<'_>, kind: DocumentKind) -> Arc<Slot> {
         let name = DocumentKey::of(scope, kind);
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -382,7 +382,7 @@ impl Documents {
         slot
     }
 
-    /// What is in that place, made if nobody has yet.
+    /// Returns the document in a slot, building it if necessary.
     fn get_or_build<'a>(
         &self,
         scope: Scope<'_>,
@@ -392,7 +392,7 @@ impl Documents {
         slot.get_or_init(|| CachedDocument::new(self.build(scope, &DocumentKey::of(scope, kind))))
     }
 
-    /// Where the parts are. Those that every space has are made once for that.
+    /// Builds the index of OpenAPI v3. The documents common to all spaces are hashed only once.
     fn v3_index(&self, scope: Scope<'_>) -> Vec<u8> {
         let common = self.common[usize::from(scope.space.is_system())].get_or_init(|| {
             let filter = |kind: &Kind| serves(scope.space, kind);
@@ -451,7 +451,7 @@ impl Documents {
         }
     }
 
-    /// The document, with descriptions if the server has any.
+    /// Adds descriptions to a document, if the server has any.
     fn described(&self, document: Vec<u8>) -> Vec<u8> {
         match &self.descriptions {
             Some(descriptions) => descriptions.describe(document),
@@ -490,7 +490,7 @@ impl HttpDate {
 }
 
 impl CachedDocument {
-    /// The document, compressed or not.
+    /// Returns the document, compressed if the client accepts it.
     fn bytes(&self, gzipped: bool) -> Bytes {
         match gzipped {
             true => self.compressed.get_or_init(|| gzip(&self.body)).clone(),
@@ -540,7 +540,7 @@ fn quoted(hash: &str) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{hash}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// The version of Kubernetes whose API this is.
+/// Returns the version of the Kubernetes API that the server implements.
 fn version() -> Bytes {
     let version = env!("CARGO_PKG_VERSION");
     let text = format!(

@@ -1,19 +1,20 @@
 //! The life of a request, from top to bottom.
 //!
 //! ```text
-//! accept        TLS, bounds, deadline                                 server.rs, connection.rs
-//! route         path -> verb, resource, namespace, name, space        route.rs
-//! authenticate  certificate | token -> Principal                      authenticate.rs
-//! impersonate   Principal -> whom they act for                        impersonate.rs
-//! locate        Principal + URL -> Space                              locate.rs
-//! authorize     may they enter? then RBAC inside -> Granted           authorize.rs
-//! limit         their space's turn -> Seat                            limit.rs
-//! receive       the body, bounded in size and time                    receive.rs
-//! decode        negotiate, strict or warn                             negotiate.rs, intake.rs
-//! read          get | list | watch from the cache                     read/
-//! write         until committed or refused                            write/
-//! encode        object | Table | PartialObjectMetadata | list | event view.rs
-//! record        beside all of it: one event, however it ends          audit.rs
+//! accept        TLS, connection limits                        server/connection.rs
+//! route         path -> verb, resource, namespace, name       pipeline/route.rs
+//! authenticate  certificate | token -> Principal              pipeline/authenticate.rs
+//! impersonate   Principal -> impersonated Principal           pipeline/impersonate.rs
+//! locate        Principal + URL -> Space                      pipeline/locate.rs
+//! authorize     access to the space, then RBAC -> Granted     pipeline/authorize.rs
+//! negotiate     media type and form of the response           request/negotiate.rs
+//! receive       the body, limited in size and time            request/receive.rs
+//! flow control  fair queue of the space -> Seat               flow_control.rs
+//! read          get | list | watch from the cache             read/
+//! decode        body -> object, with strict checks            codec/input.rs
+//! write         admit, validate, commit or reject             write/, subresources/
+//! encode        object | Table | metadata | list | event      codec/view.rs, codec/answer.rs
+//! audit         beside all of it: one event per request       pipeline/audit.rs
 //! ```
 
 mod work;
@@ -58,38 +59,38 @@ use crate::status::{Result, StatusError};
 use crate::subresources;
 use crate::write::{self, Deleted, PatchFormat};
 
-/// Everything that requests are answered with.
+/// The state that all requests share.
 pub struct App {
-    /// Objects.
+    /// The objects of all spaces.
     pub registry: Arc<Registry>,
-    /// Who is who.
+    /// Authenticates clients.
     pub authenticator: Authenticator,
-    /// Discovery and schemas.
+    /// Discovery, OpenAPI and other documents.
     pub documents: Documents,
-    /// What is counted.
+    /// The server's metrics.
     pub metrics: Arc<Metrics>,
-    /// What issues tokens of service accounts, and believes them.
+    /// Issues and verifies service account tokens, if the server has a key.
     pub accounts: Option<Arc<Accounts>>,
-    /// Where every request is written down, if anywhere.
+    /// The audit log, if configured.
     pub audit: Option<Arc<audit::Sink>>,
-    /// Seats for the work of requests.
+    /// Seats and queues for the work of requests.
     pub flow_control: FlowControl,
-    /// Every bound.
+    /// The limits of the server.
     pub limits: Limits,
-    /// Who is connected.
+    /// The open connections.
     pub connections: Arc<ConnectionTracker>,
 }
 
 /// The connection that a request came on.
 #[derive(Debug)]
 pub struct Source {
-    /// What the client showed when it connected.
+    /// The client's address and certificate.
     pub peer: Peer,
     /// The connection's entry in the connection tracker.
     pub connection: Arc<TrackedConnection>,
 }
 
-/// How long a request may take that says nothing about it.
+/// The default and the maximum of a request's timeout. It does not end a response that streams.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Answers one request.
@@ -132,7 +133,7 @@ where
     response
 }
 
-/// The answer to `HEAD`: HTTP/2 would send the body as it is.
+/// Removes the body from the response to `HEAD`, which HTTP/2 would otherwise send.
 fn without_body(mut response: Response<Body>) -> Response<Body> {
     let length = http_body::Body::size_hint(response.body()).exact();
     if let Some(length) = length {
@@ -143,7 +144,7 @@ fn without_body(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// The stages, in their order.
+/// Runs the stages in order.
 async fn answer<B>(
     app: &App,
     source: &Source,
@@ -222,7 +223,7 @@ where
     }
 }
 
-/// A document. What users define may be much, and takes its turn.
+/// Serves a document. Building one with many custom resources is CPU-bound work.
 async fn serve_document(
     app: &App,
     principal: &Principal,
@@ -245,7 +246,7 @@ async fn serve_document(
     build()
 }
 
-/// The stages that are left once it is caller what is asked of objects.
+/// Runs the remaining stages of an authorized request for a resource.
 async fn serve_resource<B>(
     app: &App,
     caller: Caller<'_>,
@@ -269,8 +270,8 @@ where
         return serve_read(app, caller, query, accepted).await;
     }
     let payer = &caller.principal().home;
-    // A seat for the work is taken when the body is there: who sends slowly must not sit on
-    // one.
+    // The seat for the work is acquired only after the body is received: a slow client must
+    // not occupy one.
     let max_bytes = MAX_BODY as u64;
     let bytes = body
         .size_hint()
@@ -288,7 +289,7 @@ where
     let written = write(app, caller, parts, query, accepted, record, body).await;
     context.release_seat().await;
     record.annotated(context.take_annotations());
-    // Others may have something to say to whoever is refused, too.
+    // Webhooks may have added warnings to a rejected request, too.
     let warnings = context.take_warnings();
     match written {
         Ok(answer) => Ok(answer
@@ -298,7 +299,7 @@ where
     }
 }
 
-/// The route to what no table knows, if the space that is asked serves it.
+/// Returns the route to a custom resource, if the space serves it.
 fn route_custom(
     registry: &Registry,
     principal: &Principal,
@@ -309,7 +310,7 @@ fn route_custom(
     let objects = asked.objects?;
     let space = match locate(principal, asked.named.clone()) {
         Spaces::One(space) => space,
-        // What is common to all spaces is what the system publishes.
+        // Across all spaces only the definitions published by the system are served.
         Spaces::All => Space::System,
     };
     let apis = registry.apis(&space)?;
@@ -320,7 +321,8 @@ fn route_custom(
     }))
 }
 
-/// Refuses who may not look for what is not there: only those who may learn that it is not.
+/// Authorizes a request for a path that is not served: without the right to it the response is
+/// 403, so that 404 reveals nothing.
 async fn authorize_unserved(
     app: &App,
     principal: &Principal,
@@ -343,7 +345,7 @@ async fn authorize_unserved(
     record.authorized(decision, |reason| reason).map(drop)
 }
 
-/// Reads when there is a seat. What comes of it is sent in turns with others, if it is large.
+/// Serves a read with a seat. A large response is then sent in turns with those of other spaces.
 async fn serve_read(
     app: &App,
     caller: Caller<'_>,
@@ -357,7 +359,7 @@ async fn serve_read(
         .transpose()?;
     let work = work_of(&app.registry, &caller, query);
     if work.is_heavy() {
-        // There are few seats for this: who sits on one must not wait.
+        // Seats for heavy reads are few, so wait for the requested revision before taking one.
         let _waiting = flow_control
             .acquire(payer, Work::Read { objects: 1 })
             .await?;
@@ -377,7 +379,7 @@ async fn serve_read(
     Ok(answer)
 }
 
-/// What everybody is told who uses a version that should no longer be used.
+/// Returns the warning for a deprecated version.
 fn deprecation(granted: &Granted) -> Option<String> {
     let kind = &granted.path().kind;
     if let Some(custom) = kind.custom() {
@@ -521,7 +523,7 @@ async fn write(
     }
 }
 
-/// What a deletion is answered with: the object, or that it is gone.
+/// Returns the response to a delete: the object, or a success status if it is removed.
 fn deleted_body(view: &View, path: &ResourcePath, deleted: Deleted) -> Result<Body> {
     let kind = path.of();
     if shows_object(path, &deleted) {
@@ -541,10 +543,10 @@ fn shows_object(path: &ResourcePath, deleted: &Deleted) -> bool {
     !deleted.gone || path.of().delete_returns_object
 }
 
-/// Reads what nobody wanted to read, if it is not much.
+/// Reads the rest of a request body that was not needed, up to a limit.
 ///
-/// Otherwise the stream is reset, and a connection on which that happened a thousand times
-/// is closed, with all watches on it: those of a client whose writes are refused, say.
+/// An unread body resets the HTTP/2 stream, and after a thousand resets the connection is closed
+/// with all its watches. A client with many rejected writes would lose its watches that way.
 async fn drain<B>(body: Pin<&mut B>)
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -554,12 +556,12 @@ where
     const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
     if !body.is_end_stream() {
         let rest = Limited::new(body, MAX_DRAINED_BYTES).collect();
-        // The answer is the same if it is more, or takes longer.
+        // A larger or slower body is not drained; the response does not depend on it.
         drop(tokio::time::timeout(DRAIN_TIMEOUT, rest).await);
     }
 }
 
-/// How long the request may take: `timeout=32s`, up to the limit.
+/// Returns the timeout of a request, such as `timeout=32s`, up to the maximum.
 fn deadline(query: &Query) -> Result<Duration> {
     let Some(text) = query.get("timeout") else {
         return Ok(REQUEST_TIMEOUT);

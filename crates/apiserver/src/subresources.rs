@@ -1,7 +1,7 @@
-//! What is served below objects: scale, binding, eviction, tokens.
+//! Subresources with a body of their own: scale, binding, eviction, token.
 //!
-//! `status`, `finalize`, `approval` and others of the same shape are updates like any
-//! other, with a table that says what they leave alone.
+//! `status`, `finalize`, `approval` and the like are ordinary updates; a table lists the fields
+//! that they may not change.
 
 mod eviction;
 mod pod;
@@ -52,7 +52,7 @@ pub async fn write(
     let path = caller.path();
     let kind = path.of();
     let name = path.subresource.as_deref();
-    // Users may call a kind of theirs as they like.
+    // A custom resource may have the name of a built-in kind.
     let called = (!kind.is_custom()).then_some(kind.kind.as_str());
     let answer = match (called.unwrap_or(""), name, path.verb) {
         ("Binding", None, Verb::Create) | ("Pod", Some("binding"), Verb::Create) => {
@@ -86,7 +86,7 @@ pub async fn patch_scale(
     scale::patch(registry, caller, query, accepted, format, body).await
 }
 
-/// Nothing runs pods here.
+/// Rejects the subresources of running pods: the server has no kubelets.
 fn reject_data_plane(name: &str) -> Result<()> {
     match name {
         "attach" | "exec" | "log" | "portforward" | "proxy" => {

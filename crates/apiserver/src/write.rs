@@ -1,4 +1,5 @@
-//! Writing: until committed or refused, load, apply, default, prepare, validate, commit.
+//! Writes: load, change, default, admit, prepare, validate and commit, again until the commit
+//! succeeds or the write is rejected.
 
 pub mod admission;
 mod allocate;

@@ -1,4 +1,4 @@
-//! What is counted, in Prometheus' text.
+//! Metrics in Prometheus' text format.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::flow_control::{FlowControl, SeatStats};
 use crate::pipeline::audit;
 use crate::registry::Registry;
 
-/// Counters that cost the same however many tenants there are.
+/// The metrics of the server. Their number does not depend on the number of tenants.
 pub struct Metrics {
     requests: [[AtomicU64; 5]; METHODS.len()],
     registry: Arc<Registry>,
@@ -23,7 +23,7 @@ pub struct Metrics {
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "other"];
 
 impl Metrics {
-    /// Counters at zero, and the sources of the gauges.
+    /// Returns metrics with counters at zero and the sources of the gauges.
     pub fn new(
         registry: Arc<Registry>,
         audit: Option<Arc<audit::Sink>>,
@@ -39,14 +39,14 @@ impl Metrics {
         }
     }
 
-    /// Counts an answer.
+    /// Counts a response.
     pub fn count(&self, method: &Method, status: StatusCode) {
         let known = METHODS.iter().position(|known| *known == method.as_str());
         let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
         self.requests[known.unwrap_or(METHODS.len() - 1)][class].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Everything that is counted.
+    /// Returns all metrics as text.
     pub fn text(&self) -> String {
         let mut text = String::from(
             "# HELP apiserver_request_total Answers by method and class of status code.\n\

@@ -1,4 +1,4 @@
-//! Questions that are asked by creating an object which is answered and not kept.
+//! Reviews: objects that are created to ask a question, and are not stored.
 
 mod access;
 
@@ -18,12 +18,12 @@ use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
 use crate::write::insula_extra;
 
-/// Whether objects of the kind are questions.
+/// Whether the kind is a review.
 pub fn is_review(kind: &Kind) -> bool {
     kind.verbs == ["create"] && kind.kind.ends_with("Review")
 }
 
-/// Answers the question in the body.
+/// Answers the review in the body.
 pub async fn answer(
     registry: &Registry,
     authenticator: &Authenticator,
@@ -33,7 +33,7 @@ pub async fn answer(
     sent: &Sent,
 ) -> Result<Answer> {
     if accepted.form == Form::Table {
-        // A question has no columns.
+        // A review has no table columns.
         return Err(StatusError::no_such_transform());
     }
     let options = WriteOptions::read(query, "CreateOptions")?;
@@ -42,12 +42,12 @@ pub async fn answer(
     let mut review = written.object;
     set_namespace(granted, &mut review)?;
     let errors = match kind.group.as_str() {
-        // Kubernetes has no rules for these but what is said below.
+        // Kubernetes validates these only as below.
         "authentication.k8s.io" => Vec::new(),
         _ => validate::create(kind, &review),
     };
     if !errors.is_empty() {
-        // These are the reviews that Kubernetes refuses under no name at all.
+        // Kubernetes reports errors of these reviews without kind and name.
         return Err(StatusError::invalid_named("", &kind.group, "", &errors));
     }
     let status = match kind.kind.as_str() {
@@ -73,7 +73,7 @@ pub async fn answer(
         .warned(written.warnings))
 }
 
-/// A question in a namespace is about that namespace.
+/// Sets the namespace of a review to that of its path.
 fn set_namespace(granted: &Granted, review: &mut Object) -> Result<()> {
     let Some(namespace) = &granted.path().namespace else {
         return Ok(());
@@ -94,7 +94,7 @@ fn whoami(principal: &Principal) -> Value {
     json!({"userInfo": user_info(principal)})
 }
 
-/// What a principal is called; the tenant is among the extras, where stock clients show it.
+/// Returns a principal as user info; the tenant is an extra, which stock clients show.
 fn user_info(principal: &Principal) -> Value {
     let mut info = json!({
         "username": principal.user,
@@ -140,8 +140,8 @@ async fn token_review(
     })
 }
 
-/// Somebody of another space is nobody here, and so is somebody of a former tenant that had
-/// the name.
+/// Whether a principal belongs to the space of the review. One of another space does not, nor
+/// does one of a deleted tenant of the same name.
 async fn belongs_to_space(
     registry: &Registry,
     granted: &Granted,

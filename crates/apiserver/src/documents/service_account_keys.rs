@@ -1,4 +1,4 @@
-//! What others verify our tokens with.
+//! OpenID discovery of the service account issuer, for verifying its tokens.
 
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, HeaderValue};
@@ -8,7 +8,7 @@ use crate::codec::answer::Answer;
 use crate::pipeline::service_account::Accounts;
 use crate::status::{Result, StatusError};
 
-/// Who issues tokens, in the order in which Kubernetes says it.
+/// The OpenID provider configuration, with its fields in Kubernetes' order.
 #[derive(Serialize)]
 struct Configuration<'a> {
     issuer: &'a str,
@@ -18,10 +18,10 @@ struct Configuration<'a> {
     id_token_signing_alg_values_supported: [&'static str; 1],
 }
 
-/// Public keys change with the server's own, which is seldom.
+/// Clients may cache the public keys, because they rarely change.
 const CACHED: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
-/// `/.well-known/openid-configuration`: who issues, and where the keys are.
+/// Answers `/.well-known/openid-configuration`: the issuer and the location of its keys.
 pub fn configuration(accounts: &Accounts) -> Result<Answer> {
     let body = Configuration {
         issuer: accounts.issuer.url(),
@@ -34,7 +34,7 @@ pub fn configuration(accounts: &Accounts) -> Result<Answer> {
     Ok(answer(&body, "application/json"))
 }
 
-/// `/openid/v1/jwks`: the keys.
+/// Answers `/openid/v1/jwks`: the public keys.
 pub fn keys(accounts: &Accounts) -> Result<Answer> {
     let keys = accounts.verifier.keys().to_jwks();
     let body = serde_json::to_string(&keys).map_err(StatusError::internal)?;

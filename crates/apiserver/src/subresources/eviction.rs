@@ -1,4 +1,4 @@
-//! What a drain does to pods: it deletes them, as far as their budgets allow.
+//! The `eviction` subresource of pods: deletion as far as disruption budgets allow.
 
 use insula_admission::Operation;
 use insula_kinds::selector::LabelSelector;
@@ -17,7 +17,7 @@ use crate::status::{Result, StatusError};
 use crate::write::admission::webhooks::{self, Attributes, BodyKind};
 use crate::write::{DeleteOptions, ManagedFields, Modified, Modify, modify, remove};
 
-/// How many evictions may be waiting to be seen by whoever keeps the budget.
+/// The most evictions that the disruption controller may not have processed yet.
 const MAX_DISRUPTED_PODS: usize = 2000;
 
 /// Deletes a pod unless a disruption budget forbids it.
@@ -71,7 +71,7 @@ fn expected() -> Expected<'static> {
     }
 }
 
-/// A pod that does not run yet, or no longer, or is on its way, costs no budget anything.
+/// Whether evicting a pod needs no budget: it is not running, or is being deleted.
 fn needs_no_budget(pod: &Object) -> bool {
     let phase = member(pod, "status", "phase").and_then(Value::as_str);
     matches!(phase, Some("Pending" | "Succeeded" | "Failed") | None)
@@ -84,7 +84,7 @@ fn is_ready(pod: &Object) -> bool {
     conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
-/// The one budget that selects the pod.
+/// Returns the budget that selects the pod; more than one is an error.
 fn budget_of(registry: &Registry, pod: &Address, object: &Object) -> Result<Option<Address>> {
     let kind = kinds().find("policy", "v1", "poddisruptionbudgets");
     let kind = kind.ok_or_else(|| StatusError::internal("budgets are not in the table"))?;
@@ -116,8 +116,8 @@ fn budget_of(registry: &Registry, pod: &Address, object: &Object) -> Result<Opti
     }))
 }
 
-/// Takes one disruption from a budget. It is written before the pod goes, so that pods
-/// which are evicted at the same moment cannot share what is left.
+/// Takes one disruption from a budget. It is committed before the pod is deleted, so that
+/// concurrent evictions cannot use the same disruption.
 async fn charge_budget(
     registry: &Registry,
     budget: &Address,
@@ -134,7 +134,7 @@ async fn charge_budget(
         caller: None,
         managed_fields: ManagedFields::Preset,
     };
-    // A budget that is gone allows everything.
+    // A budget that was deleted meanwhile allows the eviction.
     modify(registry, request, |current| {
         let mut object = current.clone();
         if ready || !allows_unready(current) {
@@ -150,7 +150,7 @@ async fn charge_budget(
     Ok(())
 }
 
-/// Whether pods that are not ready may go without being counted.
+/// Whether pods that are not ready may be evicted without a disruption.
 fn allows_unready(budget: &Object) -> bool {
     let policy = member(budget, "spec", "unhealthyPodEvictionPolicy").and_then(Value::as_str);
     let (healthy, desired) = (
@@ -191,7 +191,7 @@ fn check(kind: &Kind, address: &Address, budget: &Object) -> Result<()> {
     Ok(())
 }
 
-/// One disruption less, and which pod it was for.
+/// Decrements the allowed disruptions, and records the pod.
 fn record_disruption(budget: &mut Object, pod: &str) {
     let left = number(budget, "disruptionsAllowed") - 1;
     let generation = member(budget, "metadata", "generation").cloned();
@@ -210,7 +210,7 @@ fn record_disruption(budget: &mut Object, pod: &str) {
     }
 }
 
-/// Says in the pod why it goes.
+/// Sets the condition `DisruptionTarget` of the pod.
 async fn set_disruption_condition(registry: &Registry, pod: &Address) -> Result<()> {
     let request = Modify {
         kind: &pod.kind,

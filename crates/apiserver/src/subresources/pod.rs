@@ -1,4 +1,4 @@
-//! What a scheduler does to pods.
+//! The `binding` subresource of pods, which schedulers write.
 
 use http::StatusCode;
 use insula_admission::Operation;
@@ -18,7 +18,7 @@ use crate::write::admission::webhooks::{self, Attributes, BodyKind};
 use crate::write::{ManagedFields, Modified, Modify, modify};
 use insula_kinds::core_kind;
 
-/// Says where a pod runs.
+/// Binds a pod to a node.
 pub async fn bind(
     registry: &Registry,
     caller: Caller<'_>,
@@ -38,7 +38,7 @@ pub async fn bind(
         .get("target")
         .and_then(|target| target.get("name"));
     if target.and_then(Value::as_str).unwrap_or("").is_empty() {
-        // Kubernetes says no more about it.
+        // Kubernetes reports no more than this.
         return Err(StatusError::plain_error("target.name: Required value"));
     }
     let request = Modify {
@@ -89,7 +89,7 @@ pub async fn bind(
     Ok(created_status(accepted).warned(written.warnings))
 }
 
-/// The pod that the path names, or what is below `bindings` names.
+/// Returns the pod that the path names, or the body if it is posted to `bindings`.
 pub(super) fn pod_of(caller: Caller<'_>, object: &Object) -> Result<Address> {
     let path = caller.path();
     let given = object

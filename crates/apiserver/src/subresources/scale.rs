@@ -1,4 +1,4 @@
-//! How many of them there are to be.
+//! The `scale` subresource.
 
 mod ownership;
 
@@ -22,7 +22,7 @@ use crate::status::{Result, StatusError};
 use crate::write::{self, ManagedFields, Modified, Modify, PatchFormat, apply_patch, modify};
 use insula_cache::Stored;
 
-/// The scale of the object that the path names.
+/// Returns the scale of the object that the path names.
 pub async fn get(registry: &Registry, caller: Caller<'_>, accepted: Accepted) -> Result<Answer> {
     let address = caller.address()?;
     let kind = &caller.path().kind;
@@ -31,7 +31,7 @@ pub async fn get(registry: &Registry, caller: Caller<'_>, accepted: Accepted) ->
     respond(registry, caller, kind, &object, accepted, Vec::new()).await
 }
 
-/// Replaces it.
+/// Replaces the scale.
 pub async fn update(
     registry: &Registry,
     caller: Caller<'_>,
@@ -62,7 +62,7 @@ pub async fn update(
     .await
 }
 
-/// Patches it.
+/// Patches the scale.
 pub async fn patch(
     registry: &Registry,
     caller: Caller<'_>,
@@ -92,7 +92,7 @@ pub async fn patch(
     .await
 }
 
-/// Applies what somebody wants of it.
+/// Applies a configuration to the scale.
 async fn apply(
     registry: &Registry,
     caller: Caller<'_>,
@@ -122,7 +122,7 @@ async fn apply(
     .await
 }
 
-/// A scale has the name of its object.
+/// Checks that the scale has the name of its object.
 fn check_name(caller: Caller<'_>, scale: &Object) -> Result<()> {
     let name = caller.path().name.as_deref().unwrap_or("");
     let why = match text(scale, "name") {
@@ -217,7 +217,7 @@ async fn respond(
         }
         _ => prepare::scale_of(kind, &object.tree()).ok_or_else(StatusError::no_such_resource)?,
     };
-    // A row carries the metadata of its scale, whatever else was asked for.
+    // A table row carries the metadata of the scale, whatever `includeObject` says.
     let view = View::new(kind, accepted, &Query::default())?;
     let body = view.scale(scale_type(), &scale)?;
     Ok(Answer::new(StatusCode::OK, body)

@@ -1,4 +1,4 @@
-//! Asking for a token: `TokenRequest`.
+//! The `token` subresource of service accounts: `TokenRequest`.
 
 use http::StatusCode;
 use insula_admission::Operation;
@@ -19,11 +19,11 @@ use crate::status::{Result, StatusError};
 use crate::write::admission::webhooks::{self, Attributes, BodyKind};
 use insula_kinds::core_kind;
 
-/// How long a token is good for that asks for nothing.
+/// The lifetime of a token if the request names none.
 const DEFAULT_EXPIRATION_SECONDS: i64 = 3600;
 
-/// How long a token is good for at most. Whoever needs more keeps one in a secret, which is
-/// seen and can be taken away.
+/// The longest lifetime of a token. For longer ones there are token secrets, which are visible
+/// and can be deleted.
 const MAX_EXPIRATION_SECONDS: i64 = 365 * 86_400;
 
 /// Answers a `TokenRequest`.
@@ -92,14 +92,14 @@ pub async fn request(
         .warned(written.warnings))
 }
 
-/// What a token is to say.
+/// The content of a token.
 struct TokenSpec {
     audiences: Vec<String>,
     seconds: i64,
     bound: Value,
-    /// What the token says about the object that it is bound to.
+    /// The claim about the object that the token is bound to.
     claim: Option<(&'static str, Value)>,
-    /// And about that object's node.
+    /// The claim about the node of that object.
     node: Option<Value>,
 }
 
@@ -127,7 +127,7 @@ impl TokenSpec {
         };
         if let Some(why) = why {
             let error = FieldError::invalid("spec.expirationSeconds", &seconds.into(), why);
-            // Kubernetes refuses it under no name.
+            // Kubernetes reports this error without a name.
             let (kind, group) = ("TokenRequest", "authentication.k8s.io");
             return Err(StatusError::invalid_named(kind, group, "", &[error]));
         }
@@ -141,14 +141,14 @@ impl TokenSpec {
         })
     }
 
-    /// Cuts the time to what is given at most; says what was asked for if that was more.
+    /// Caps the lifetime. Returns the requested one if it was longer.
     fn cap_expiration(&mut self) -> Option<i64> {
         let asked = self.seconds;
         self.seconds = asked.min(MAX_EXPIRATION_SECONDS);
         (asked > MAX_EXPIRATION_SECONDS).then_some(asked)
     }
 
-    /// Looks for the object that the token is to live with.
+    /// Finds the object that the token is bound to.
     async fn bind(&mut self, registry: &Registry, account: &Address) -> Result<()> {
         let text = |member: &str| self.bound.get(member).and_then(Value::as_str).unwrap_or("");
         if self.bound.is_null() {
@@ -197,7 +197,7 @@ impl TokenSpec {
 }
 
 impl TokenSpec {
-    /// A pod's token is its own account's, and says on which node the pod is.
+    /// Checks that the pod runs as the account, and adds the claim about its node.
     fn bind_to_pod(&mut self, registry: &Registry, account: &Address, pod: &Object) -> Result<()> {
         let member = |member: &str| {
             let value = pod.get("spec").and_then(|spec| spec.get(member));
@@ -228,7 +228,7 @@ impl TokenSpec {
     }
 }
 
-/// What the request says of the account must be so.
+/// Checks that the metadata of the request matches the account.
 fn check_names(request: &Object, account: &Address, uid: &str) -> Result<()> {
     let given = |member: &str| {
         let value = request.get("metadata").and_then(|of| of.get(member));
@@ -271,7 +271,7 @@ impl Issuer {
             "namespace": namespace,
             "serviceaccount": {"name": address.name, "uid": uid},
         });
-        // Which space the account is of is in the token, not in the user's name.
+        // The user name does not contain the space of the account, so the token does.
         if let Some(tenant) = address.space.tenant() {
             kubernetes["tenant"] = tenant.as_str().into();
             kubernetes["tenantUid"] = tenant_uid.into();

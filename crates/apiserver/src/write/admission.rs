@@ -1,8 +1,8 @@
-//! Admission: what may change or refuse a write after the request was authorized.
+//! Admission: steps that may change or reject a write after the request was authorized.
 //!
-//! Creates and changes run the same ordered [`CHAIN`]. Its phases stand between the stages of
-//! a write that are no admission: naming, preparing and validating the object. Quotas come
-//! last of all and are no step: they are charged in the transaction itself.
+//! Creates and updates run the same ordered [`CHAIN`]. Its phases run between the other stages
+//! of a write: naming, preparing and validating the object. Quotas come last and are not a
+//! step: they are charged in the transaction itself.
 
 mod certificate_approval;
 pub mod certificate_requester;
@@ -112,13 +112,13 @@ pub struct Admission<'a> {
     pub address: &'a Address,
     /// The subresource that is written, if any.
     pub subresource: Option<&'a str>,
-    /// Whether nothing is to be committed.
+    /// Whether the write is a dry run.
     pub dry_run: bool,
     /// The object before a change.
     pub old: Option<&'a Object>,
     /// The object that is written, in the version that is validated.
     pub object: &'a mut Object,
-    /// What a create depends on, once [`lifecycle`] has found it.
+    /// The tenant, namespace and definition of a create, once [`lifecycle`] has checked them.
     pub lifecycle: Option<Lifecycle>,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Admission<'a> {
     ///
     /// # Errors
     ///
-    /// The first refusal.
+    /// The error of the first step that rejects the write.
     pub async fn run(&mut self, phase: Phase) -> Result<()> {
         for step in CHAIN.iter().filter(|step| step.phase == phase) {
             if (step.applies)(self) {

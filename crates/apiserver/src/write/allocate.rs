@@ -1,4 +1,4 @@
-//! Addresses and ports of services, which nothing routes but everybody reads.
+//! Cluster IPs and node ports of services. Nothing routes them, but clients read them.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use uuid::Uuid;
 use crate::registry::{Address, Registry};
 use insula_kinds::core_kind;
 
-/// Chooses addresses and ports that no service of the space has, and none twice.
+/// Allocates cluster IPs and node ports that no service of the space uses.
 ///
-/// Chosen from the cache: two services that come about at the same moment may get the
-/// same port, as the ports have no owner here that would route them.
+/// It allocates from the cache, so two services created at the same time may get the same
+/// port. That is harmless, because nothing routes the ports.
 pub struct Allocator<'a> {
     addresses: Addresses<'a>,
     ports: Ports<'a>,
@@ -24,11 +24,11 @@ pub struct Addresses<'a>(InUse<'a, String>);
 /// Free ports of 30000 to 32767.
 pub struct Ports<'a> {
     in_use: InUse<'a, u64>,
-    /// What the service asks for itself.
+    /// Ports that the service requests itself.
     requested: Vec<u64>,
 }
 
-/// What is taken; it is read when the first one is asked for, as most services need none.
+/// Values in use, read on the first allocation because most services need none.
 struct InUse<'a, T> {
     registry: &'a Registry,
     space: &'a Space,
@@ -36,7 +36,7 @@ struct InUse<'a, T> {
 }
 
 impl<'a> Allocator<'a> {
-    /// For services of one space.
+    /// Returns an allocator for the services of one space.
     pub const fn new(registry: &'a Registry, space: &'a Space) -> Self {
         Self {
             addresses: Addresses(InUse::new(registry, space)),
@@ -47,13 +47,13 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    /// The two of them.
+    /// Returns the allocators of addresses and of ports.
     pub fn parts(&mut self) -> (&mut Addresses<'a>, &mut Ports<'a>) {
         (&mut self.addresses, &mut self.ports)
     }
 }
 
-/// Gives a service what its new type needs.
+/// Allocates what an updated service needs for its new type.
 pub fn for_update(registry: &Registry, address: &Address, object: &mut Object) {
     if !address.kind.is(core_kind("services")) {
         return;
@@ -71,13 +71,13 @@ pub fn for_update(registry: &Registry, address: &Address, object: &mut Object) {
 }
 
 impl Addresses<'_> {
-    /// A free address.
+    /// Allocates an address.
     pub fn next(&mut self) -> String {
         let in_use = self.0.read(|spec, in_use| {
             let address = spec.get("clusterIP").and_then(Value::as_str);
             in_use.extend(address.map(str::to_owned));
         });
-        // The first few addresses are the API server's own and DNS's, by custom.
+        // By convention the first addresses belong to the API server and to DNS.
         let free = (0..1 << 16)
             .map(|_| {
                 let offset = 256 + (random() % ((1 << 20) - 512)) as u32;
@@ -91,7 +91,7 @@ impl Addresses<'_> {
 }
 
 impl Ports<'_> {
-    /// A free port.
+    /// Allocates a port.
     pub fn next(&mut self) -> u16 {
         let in_use = self
             .in_use
@@ -104,7 +104,7 @@ impl Ports<'_> {
         free.unwrap_or(0)
     }
 
-    /// What the service that is being written asks for itself is taken too.
+    /// Reserves the ports that the service requests itself.
     pub fn reserve_requested(&mut self, service: &Object) {
         self.requested
             .extend(service.get("spec").into_iter().flat_map(ports_in));

@@ -1,4 +1,4 @@
-//! What somebody wants of an object, and no more: server-side apply.
+//! Server-side apply.
 
 use bytes::Bytes;
 use insula_kinds::{FieldError, Object, Value};
@@ -18,21 +18,21 @@ use crate::registry::{Address, Registry};
 use crate::request::query::{FieldValidation, Query, WriteOptions};
 use crate::status::{Result, StatusError};
 
-/// What is applied.
+/// An apply configuration with its options.
 #[derive(Debug)]
 pub struct Config {
-    /// What somebody wants of the object.
+    /// The fields that the caller's field manager wants to own.
     pub object: Object,
-    /// Even if it is others' to say.
+    /// Whether to take fields over from other managers.
     pub force: bool,
-    /// Everything but the commit.
+    /// Whether to run everything but the commit.
     pub dry_run: bool,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
-/// Applies a configuration to the object that the path names, or to what the subresource is
-/// of it. If there is none it comes about.
+/// Applies a configuration to the object that the path names, or to its subresource. Creates the
+/// object if it does not exist.
 pub async fn apply(
     registry: &Registry,
     caller: Caller<'_>,
@@ -69,7 +69,7 @@ pub async fn apply(
             return Err(absent(registry, kind, &address, Act::Change));
         }
         match config.create(registry, caller, &address, &ownership).await {
-            // Somebody else was faster: then it is applied to theirs.
+            // Another request created the object meanwhile: apply to that one.
             Err(error) if error.is_taken() && !config.dry_run => {}
             done => return done,
         }
@@ -77,7 +77,7 @@ pub async fn apply(
 }
 
 impl Config {
-    /// From the parameters and the body of a request.
+    /// Reads the query and the body of a request.
     pub fn read(query: &Query, body: &[u8]) -> Result<Self> {
         let options = WriteOptions::read(query, "PatchOptions")?;
         if query.get("fieldManager").is_none() {
@@ -122,7 +122,7 @@ impl Config {
         })
     }
 
-    /// The object that an applied configuration gives.
+    /// Decodes the object that an applied configuration results in.
     fn read_applied(&self, kind: &Resource, applied: Object) -> Result<Modified> {
         let applied = Value::Object(applied);
         let object = match kind.custom() {
@@ -146,7 +146,7 @@ impl Config {
         })
     }
 
-    /// What is not there comes about.
+    /// Creates the missing object from the configuration.
     async fn create(
         &self,
         registry: &Registry,

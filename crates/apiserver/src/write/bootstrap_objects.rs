@@ -1,5 +1,4 @@
-//! Tenants and namespaces come about whole: with everything that belongs in them, in one
-//! transaction.
+//! Objects that every new tenant and namespace starts with, created in the same transaction.
 
 use insula_cache::bootstrap_objects::{
     ADMIN_BINDING, ADMIN_ROLE, DEFAULT_ACCOUNT, NAMESPACES, ROOT_CA,
@@ -15,10 +14,10 @@ use crate::status::{Result, StatusError};
 use crate::write::encoded;
 use insula_kinds::core_kind;
 
-/// Where that says it.
+/// The key of the CA bundle in the root CA config map.
 pub const ROOT_CA_KEY: &str = "ca.crt";
 
-/// The annotation that says what it is for.
+/// The annotation that describes the root CA config map.
 pub const DESCRIPTION: &str = "kubernetes.io/description";
 
 const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the \
@@ -26,7 +25,7 @@ const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to veri
     kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes \
     clusters.";
 
-/// A system namespace must not have the name of a tenant, or their keys would meet.
+/// Adds a check that no tenant has the name of a new system namespace: their keys would collide.
 pub fn check_no_tenant_named(
     registry: &Registry,
     transaction: Transaction,
@@ -39,7 +38,7 @@ pub fn check_no_tenant_named(
     transaction.check(tenant, Expect::Absent)
 }
 
-/// And the other way round.
+/// Adds a check that no system namespace has the name of a new tenant.
 pub fn check_no_namespace_named(
     registry: &Registry,
     transaction: Transaction,
@@ -49,7 +48,7 @@ pub fn check_no_namespace_named(
     transaction.check(namespace, Expect::Absent)
 }
 
-/// What they are told who meet.
+/// Returns the error for a tenant and a system namespace of the same name.
 pub fn name_conflict(kind: &Kind, name: &str) -> StatusError {
     let (one, other) = match kind.kind.as_str() {
         "Tenant" => ("a namespace of the system space", "tenants"),
@@ -61,15 +60,15 @@ pub fn name_conflict(kind: &Kind, name: &str) -> StatusError {
     StatusError::conflict(kind, name, &why)
 }
 
-/// Puts what belongs in a new tenant's space: namespaces, service accounts, the role of
-/// its administrators and who has it.
+/// Adds the objects of a new tenant's space: namespaces with their service accounts, and the
+/// role of its administrators with its binding.
 pub fn add_tenant_objects(
     registry: &Registry,
     mut transaction: Transaction,
     name: &str,
     now: &str,
 ) -> Result<Transaction> {
-    // The system tenant's space is there before it.
+    // The system space exists before its tenant object.
     let space = Space::parse(name).map_err(StatusError::internal)?;
     if space.is_system() {
         return Ok(transaction);
@@ -109,7 +108,7 @@ fn rbac_kind(resource: &str) -> KindId {
     found.expect("it is in the table")
 }
 
-/// Puts a namespace with what belongs in it.
+/// Adds a namespace with its objects.
 pub fn put_namespace(
     registry: &Registry,
     transaction: Transaction,
@@ -122,8 +121,7 @@ pub fn put_namespace(
     add_namespace_objects(registry, transaction, &address, now)
 }
 
-/// Puts what belongs in a new namespace: its default service account, and what the server's
-/// certificate is verified with.
+/// Adds the objects of a new namespace: its default service account and the root CA config map.
 pub fn add_namespace_objects(
     registry: &Registry,
     transaction: Transaction,
@@ -139,12 +137,12 @@ pub fn add_namespace_objects(
     }
 }
 
-/// Where the default service account of a namespace is.
+/// Returns the address of a namespace's default service account.
 pub fn default_account(space: &Space, namespace: &str) -> Address {
     namespaced("serviceaccounts", space, namespace, DEFAULT_ACCOUNT)
 }
 
-/// Where it is said what the server's certificate is verified with.
+/// Returns the address of a namespace's root CA config map.
 pub fn root_ca(space: &Space, namespace: &str) -> Address {
     namespaced("configmaps", space, namespace, ROOT_CA)
 }
@@ -158,7 +156,7 @@ fn namespaced(resource: &str, space: &Space, namespace: &str, name: &str) -> Add
     }
 }
 
-/// The config map that says it, but for its name.
+/// Returns the root CA config map without its name, if the server has a root CA.
 pub fn root_ca_map(registry: &Registry) -> Option<Value> {
     let ca = registry.root_ca()?;
     Some(json!({
@@ -167,7 +165,7 @@ pub fn root_ca_map(registry: &Registry) -> Option<Value> {
     }))
 }
 
-/// Puts an object of the server's own making.
+/// Adds an object that the server creates.
 pub fn put(
     registry: &Registry,
     transaction: Transaction,
@@ -179,7 +177,7 @@ pub fn put(
     transaction.put(registry.key(address), value)
 }
 
-/// An object of the server's own making, as it is stored.
+/// Prepares and encodes an object that the server creates.
 fn encode_new(address: &Address, object: Value, now: &str) -> bytes::Bytes {
     let kind = address.of();
     let mut object = match object {
@@ -213,7 +211,7 @@ fn encode_new(address: &Address, object: Value, now: &str) -> bytes::Bytes {
     encoded(kind, &object)
 }
 
-/// What the system space always has: its namespaces and the `system` tenant.
+/// Creates the missing objects of the system space: its namespaces and the `system` tenant.
 pub async fn bootstrap(registry: &Registry, now: &str) -> Result<()> {
     let mut wanted: Vec<Address> = NAMESPACES
         .iter()
@@ -232,14 +230,14 @@ pub async fn bootstrap(registry: &Registry, now: &str) -> Result<()> {
             transaction = check_no_tenant_named(registry, transaction, &address);
             transaction = add_namespace_objects(registry, transaction, &address, now);
         }
-        // Another server was faster, or the name of a namespace that was deleted is a
-        // tenant's now: either way there is nothing to put.
+        // A conflict means that another server created the object, or that a tenant has the name of
+        // a deleted namespace by now. Nothing is left to create either way.
         registry.commit(transaction).await?;
     }
     Ok(())
 }
 
-/// Creates the default tenant if it is not there.
+/// Creates a tenant if it does not exist.
 pub async fn ensure_tenant(registry: &Registry, name: &TenantName) -> Result<()> {
     if registry.find_tenant(name.as_str()).await?.is_some() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A new object.
+//! Creating objects.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ use insula_cache::Stored;
 use insula_cache::expiry;
 use insula_kinds::core_kind;
 
-/// How many names are tried for a `generateName`.
+/// How many names are tried for a `generateName`, as in Kubernetes.
 const MAX_NAME_ATTEMPTS: usize = 8;
 
-/// What is said to names that some kinds allow and no key has room for.
+/// The name length reported when a key exceeds the store's limit; some kinds allow longer names.
 const MAX_NAME_LENGTH: usize = 1024;
 
 /// Creates the object in the body.
@@ -64,7 +64,7 @@ pub async fn create(
     }
 }
 
-/// Creates an object of `kind`, as it was read.
+/// Creates an object of `kind` that is already decoded.
 pub async fn create_object(
     registry: &Registry,
     kind: &Resource,
@@ -86,16 +86,16 @@ pub async fn create_object(
     request.create(registry).await
 }
 
-/// An object that is to come about.
+/// A create request: the decoded object and where it goes.
 pub(super) struct CreateRequest<'a> {
-    /// In the version that the caller speaks.
+    /// The resource in the version of the request.
     pub kind: &'a Resource,
     pub space: &'a Space,
     pub namespace: Option<&'a str>,
     pub object: Object,
-    /// Who asks; nobody if it is the server itself.
+    /// The caller; `None` if the server itself writes.
     pub caller: Option<Caller<'a>>,
-    /// Who owns the fields.
+    /// How the managed fields of the new object are determined.
     pub managed_fields: ManagedFields<'a>,
     pub dry_run: bool,
 }
@@ -121,7 +121,7 @@ impl CreateRequest<'_> {
         if stored.is(core_kind("limitranges"))
             && metadata::text(&self.object, "generateName").is_none()
         {
-            // The one kind that needs no name: it is looked for in its namespace only.
+            // LimitRange is the one kind that may be created without a name.
             let metadata = metadata::of(&mut self.object);
             let name = metadata.entry("name").or_insert_with(|| "".into());
             if name == "" {
@@ -235,7 +235,7 @@ impl CreateRequest<'_> {
     }
 }
 
-/// Puts the object where none is, for as long as its space and namespace let it.
+/// Commits the new object, with checks that its tenant and namespace still accept creates.
 async fn put(
     registry: &Registry,
     request: &CreateRequest<'_>,
@@ -292,7 +292,7 @@ async fn put(
             Outcome::Conflict(conflict) if name_checks.contains(&conflict.check) => {
                 return Err(bootstrap_objects::name_conflict(kind, &address.name));
             }
-            // The tenant, the namespace or a quota is no longer as it was: look again.
+            // The tenant, the namespace or a quota changed meanwhile: check again.
             Outcome::Conflict(conflict) => {
                 registry.cache().await_applied(conflict.revision).await;
                 lifecycle = Lifecycle::check(registry, kind, address).await?;
@@ -301,7 +301,7 @@ async fn put(
     }
 }
 
-/// What is told who creates what is there.
+/// Returns the error for a create whose name is in use.
 fn exists_error(kind: &Resource, address: &Address, found: Option<Entry>) -> StatusError {
     let found = found.map(|it| Stored::new(address.within().into(), it.modified, &it.value));
     match found.is_some_and(|it| it.is_terminating()) {
@@ -310,7 +310,7 @@ fn exists_error(kind: &Resource, address: &Address, found: Option<Entry>) -> Sta
     }
 }
 
-/// The same checks and no changes: what would be refused is refused, and nothing happens.
+/// Returns the transaction's checks without its changes, for a dry run.
 fn checks_only(transaction: &Transaction) -> Transaction {
     let checks = transaction.checks().iter();
     checks.fold(Transaction::new(), |only, check| {
@@ -318,7 +318,7 @@ fn checks_only(transaction: &Transaction) -> Transaction {
     })
 }
 
-/// Everything that the server adds to a new object.
+/// Fills in the fields that the server sets on a new object.
 fn prepare_object(
     registry: &Registry,
     kind: &Resource,
@@ -341,7 +341,7 @@ fn prepare_object(
     strategy::prepare_for_create(&strategy::validated_as(kind), object, &mut with);
 }
 
-/// What the server says about every new object.
+/// Resets the server-owned metadata, and sets UID and creation timestamp.
 fn fill_system_metadata(object: &mut Object, now: &str) {
     let metadata = metadata::of(object);
     for member in metadata::SERVER_OWNED_FIELDS {

@@ -1,4 +1,4 @@
-//! An object gone, or on its way.
+//! Deleting objects, or marking them for deletion.
 
 mod mark;
 mod options;
@@ -37,45 +37,45 @@ use insula_cache::expiry;
 use insula_kinds::core_kind;
 use mark::{Mark, mark};
 
-/// How many objects of a collection are deleted at once: a store that waits for its disk
-/// takes many for the price of one.
+/// How many objects of a collection are deleted concurrently: a store that waits for its disk
+/// commits many for the price of one.
 const MAX_CONCURRENT_DELETES: usize = 16;
 
-/// What became of a deletion.
+/// The result of a delete.
 #[derive(Debug)]
 pub struct Deleted {
-    /// The object as it was, or as it is while it is on its way.
+    /// The object before it was removed, or with its deletion timestamp.
     pub object: Arc<Stored>,
-    /// Whether it is gone.
+    /// Whether the object is removed.
     pub gone: bool,
-    /// Whether the caller is told that this was accepted, and not that it is done.
+    /// Whether the response is 202 Accepted.
     pub accepted: bool,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
-/// What became of the deletion of many.
+/// The result of deleting a collection.
 #[derive(Debug)]
 pub struct DeletedCollection {
-    /// The objects as they were before.
+    /// The objects before they were deleted.
     pub listing: Listing,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
-/// An object that is to be deleted exactly as it was seen.
+/// An object to delete if it is unchanged.
 #[derive(Clone, Debug)]
 pub struct PendingDelete {
-    /// Where it is.
+    /// The address of the object.
     pub address: Address,
-    /// How it was seen.
+    /// The object at the expected revision.
     pub object: Arc<Stored>,
-    /// What becomes of its dependents.
+    /// The propagation to its dependents.
     pub policy: Policy,
 }
 
 impl Deleted {
-    /// The object is on its way.
+    /// Returns the result for an object that is marked for deletion.
     const fn marked(object: Arc<Stored>) -> Self {
         Self {
             object,
@@ -108,7 +108,7 @@ pub async fn delete(
     Ok(deleted)
 }
 
-/// Deletes the objects that path and selectors choose, and says which they were.
+/// Deletes the objects that path and selectors match, and returns them.
 pub async fn delete_collection(
     registry: &Registry,
     caller: Caller<'_>,
@@ -121,16 +121,15 @@ pub async fn delete_collection(
     let kind = &caller.path().kind;
     let stored = kind.storage();
     let space = caller.space()?;
-    // What every space has is not meant by who deletes all.
+    // Built-in objects and definitions published by the system are not part of the collection.
     listing
         .objects
         .retain(|object| !built_in::is_one(&stored, &object.key));
-    // Nor is what the system publishes.
     if publish::concerns(&stored, space) {
         let own = |object: &Arc<Stored>| publish::is_own(registry, space, object);
         listing.objects.retain(own);
     }
-    // What cannot be shown is not deleted.
+    // Convert the response first: an object that cannot be converted is not deleted.
     let context = Some(caller.context);
     versions::prepare(registry, context, kind, listing.objects.iter()).await?;
     let addresses = listing.objects.iter().map(|object| Address {
@@ -157,8 +156,8 @@ pub async fn delete_collection(
     })
 }
 
-/// Deletes objects in one transaction, all or none: `None` if one is not as it was seen any
-/// more. There must not be more of them than a transaction takes.
+/// Deletes objects in one transaction. Returns `None`, and deletes none, if one has changed. The
+/// objects must fit into one transaction.
 pub async fn remove_atomically(
     registry: &Registry,
     pending: &[PendingDelete],
@@ -195,19 +194,19 @@ pub async fn remove_atomically(
     })
 }
 
-/// Whether nothing holds an object, as can be said without reading it.
+/// Whether an object can be removed at once, as far as its encoding shows without decoding.
 fn can_remove_now(address: &Address, object: &Stored) -> bool {
     waits_only_for_finalizers(&address.kind)
         && memmem::find(&object.body(), br#""finalizers":["#).is_none()
 }
 
-/// Whether objects of a kind wait for nothing but finalizers when they are deleted.
+/// Whether only finalizers delay the deletion of objects of a kind.
 pub fn waits_only_for_finalizers(kind: &Resource) -> bool {
     let special = ["pods", "namespaces", "tenants"];
     !kind.is(insula_cache::definitions()) && !special.iter().any(|name| kind.is(core_kind(name)))
 }
 
-/// Deletes an object, or marks it. `None` if there is no such object.
+/// Deletes an object, or marks it for deletion. Returns `None` if it does not exist.
 pub async fn remove(
     registry: &Registry,
     kind: &Kind,
@@ -217,7 +216,7 @@ pub async fn remove(
     remove_admitted(registry, kind, address, options, None).await
 }
 
-/// The same, if others admit it whom somebody's wish concerns.
+/// Deletes an object as [`remove`] does, after webhooks and policies admitted a caller's request.
 pub async fn remove_admitted(
     registry: &Registry,
     kind: &Kind,
@@ -231,15 +230,15 @@ pub async fn remove_admitted(
         ..attributes
     });
     check_deletable(registry, kind, address).await?;
-    // What the cache has is nearly always what is there. An answer that changes nothing must
-    // not be about the past, so it is given only after another look.
+    // The cache is nearly always current, so the first attempt uses it. A result without a commit
+    // may be an artefact of a stale cache: only a fresh read confirms it.
     let mut is_fresh = options.dry_run;
     let mut current = match is_fresh {
         true => registry.fresh(address).await?,
         false => registry.cached(address),
     };
     loop {
-        // What no store has cannot be removed from one.
+        // A built-in object that was never changed is not in the store.
         let Some(object) = current.filter(|object| !object.built_in) else {
             if is_fresh {
                 return Ok(None);
@@ -269,7 +268,7 @@ pub async fn remove_admitted(
                 is_fresh = true;
                 current = registry.fresh(address).await?;
                 let now = current.as_ref().map(|current| current.revision);
-                // Nobody is asked twice about the same.
+                // Webhooks are not called again for an unchanged object.
                 if now == Some(object.revision)
                     && !matches!(undone, Ok(Attempt::Done(_) | Attempt::Conflict(_)))
                 {
@@ -282,9 +281,9 @@ pub async fn remove_admitted(
 
 enum Attempt {
     Done(Deleted),
-    /// It was on its way before, if it is still as it was seen.
+    /// The object was marked before, provided it was read fresh.
     Unchanged(Deleted),
-    /// Somebody else changed it at this revision.
+    /// Another write changed the object at this revision.
     Conflict(Revision),
 }
 
@@ -361,7 +360,7 @@ async fn try_delete(
     })
 }
 
-/// The object as it is stored, which must not say which version it is.
+/// Encodes the object for the store, without its resource version.
 fn encode_unversioned(address: &Address, object: &mut Object) -> Bytes {
     metadata::of(object).remove("resourceVersion");
     encoded(address.of(), object)
@@ -397,7 +396,7 @@ fn check_preconditions(
     Ok(())
 }
 
-/// What every space needs stays, as long as the space does.
+/// Rejects the deletion of objects that every space needs, unless the space is terminating.
 async fn check_deletable(registry: &Registry, kind: &Kind, address: &Address) -> Result<()> {
     let namespace =
         address.kind.is(core_kind("namespaces")) && NAMESPACES.contains(&address.name.as_str());
@@ -416,7 +415,7 @@ async fn check_deletable(registry: &Registry, kind: &Kind, address: &Address) ->
     Ok(())
 }
 
-/// Whether the space is on its way out with everything in it.
+/// Whether the tenant of the space is terminating or deleted.
 async fn is_terminating_space(registry: &Registry, space: &Space) -> Result<bool> {
     let Space::Tenant(tenant) = space else {
         return Ok(false);

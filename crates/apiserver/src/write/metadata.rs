@@ -1,5 +1,4 @@
-//! The metadata that is the server's: it is filled in where it is missing and refused
-//! where it is different.
+//! Server-owned metadata: filled in where it is missing, rejected where it differs.
 
 use insula_kinds::{Kind, Object, Value};
 
@@ -13,7 +12,7 @@ pub const SERVER_OWNED_FIELDS: &[&str] = &[
     "resourceVersion",
 ];
 
-/// The metadata of an object, which it gets if it has none.
+/// Returns the metadata of an object, inserting it if it is missing.
 pub fn of(object: &mut Object) -> &mut Object {
     let metadata = object
         .entry("metadata")
@@ -24,13 +23,13 @@ pub fn of(object: &mut Object) -> &mut Object {
     metadata.as_object_mut().expect("it was made one")
 }
 
-/// A text member of the metadata; empty is none.
+/// Returns a non-empty text field of the metadata.
 pub fn text<'a>(object: &'a Object, member: &str) -> Option<&'a str> {
     let text = object.get("metadata")?.get(member)?.as_str()?;
     (!text.is_empty()).then_some(text)
 }
 
-/// Fills in namespace, tenant and selfLink.
+/// Fills in `namespace`, `tenant` and `selfLink`, and rejects different ones.
 pub fn set_location(object: &mut Object, kind: &Kind, address: &Address) -> Result<()> {
     let metadata = of(object);
     match &address.namespace {
@@ -49,7 +48,7 @@ pub fn set_location(object: &mut Object, kind: &Kind, address: &Address) -> Resu
                        request";
             fill_or_match(metadata, "tenant", tenant.as_str(), why)?;
         }
-        // What the system space calls itself is accepted, and not kept.
+        // `system` is accepted as the name of the system space, and not stored.
         None => match metadata.remove("tenant") {
             Some(Value::String(text)) if !text.is_empty() && text != "system" => {
                 let why = "the tenant of the provided object does not match the tenant sent on \
@@ -94,7 +93,7 @@ fn fill_or_match(metadata: &mut Object, member: &str, is: &str, why: &str) -> Re
     Ok(())
 }
 
-/// The finalizers of an object.
+/// Returns the finalizers of an object.
 pub fn finalizers(object: &Object) -> impl Iterator<Item = &str> {
     let list = object
         .get("metadata")
@@ -102,13 +101,13 @@ pub fn finalizers(object: &Object) -> impl Iterator<Item = &str> {
     strings(list)
 }
 
-/// Namespaces and tenants wait for their content, which `spec.finalizers` stands for. In
-/// other kinds it is a field like any other.
+/// Whether `spec.finalizers` delays deletion: in namespaces and tenants it stands for their
+/// content, in other kinds it is an ordinary field.
 pub fn has_spec_finalizers(kind: &Kind) -> bool {
     kind.group.is_empty() && matches!(kind.kind.as_str(), "Namespace" | "Tenant")
 }
 
-/// The finalizers in the specification of a namespace or a tenant.
+/// Returns the finalizers in the spec of a namespace or a tenant.
 pub fn spec_finalizers<'a>(kind: &Kind, object: &'a Object) -> impl Iterator<Item = &'a str> {
     let spec = object.get("spec").filter(|_| has_spec_finalizers(kind));
     strings(spec.and_then(|spec| spec.get("finalizers")))
@@ -119,7 +118,7 @@ fn strings(list: Option<&Value>) -> impl Iterator<Item = &str> {
     items.filter_map(Value::as_str)
 }
 
-/// Restores the metadata of a changed object that is the server's, where the change left it out.
+/// Restores server-owned metadata that a change left out.
 pub fn restore(new: &mut Object, kind: &Kind, address: &Address, old: &Object) -> Result<()> {
     set_location(new, kind, address)?;
     let kept = of(new);

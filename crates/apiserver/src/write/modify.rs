@@ -1,5 +1,5 @@
-//! A change to an object that is there: the loop that every update, patch and subresource
-//! goes through.
+//! Changes to an existing object: the optimistic loop that every update, patch and
+//! subresource write runs.
 
 use std::sync::Arc;
 
@@ -24,39 +24,39 @@ use crate::write::quota;
 use insula_cache::Stored;
 use insula_cache::expiry;
 
-/// What is to be changed, and how.
+/// A request to change one object.
 #[derive(Clone, Copy, Debug)]
 pub struct Modify<'a> {
-    /// The kind in the version that the caller speaks.
+    /// The resource in the version of the request.
     pub kind: &'a Resource,
     /// The object.
     pub address: &'a Address,
-    /// The subresource that is written, if it is one.
+    /// The subresource that is written, if any.
     pub subresource: Option<&'a str>,
-    /// Whether the object must say which version it was made from, where the kind demands
-    /// it: updates must, patches need not.
+    /// Whether the request replaces the object, as an update does. Only then must it name the
+    /// resource version where the kind demands one.
     pub full_update: bool,
-    /// Everything but the commit.
+    /// Whether to run everything but the commit.
     pub dry_run: bool,
-    /// Who asks; nobody if it is the server itself.
+    /// The caller; `None` if the server itself writes.
     pub caller: Option<Caller<'a>>,
-    /// Who owns the fields that are changed.
+    /// How the managed fields of the new object are determined.
     pub managed_fields: ManagedFields<'a>,
 }
 
-/// Who owns the fields that are changed.
+/// How the managed fields of the new object are determined.
 #[derive(Clone, Copy, Debug)]
 pub enum ManagedFields<'a> {
-    /// Whoever asks.
+    /// The changed fields are recorded as owned by the caller's field manager.
     Update,
-    /// Whom the new object names.
+    /// The new object carries its managed fields already.
     Preset,
-    /// The same; this is how it finds out.
+    /// Server-side apply computes them, with conversions that may be pending.
     Apply(&'a Ownership<'a>),
 }
 
 impl<'a> Modify<'a> {
-    /// By the server itself, which needs no right and knows what it writes over.
+    /// Returns a request of the server itself, which needs no rights and no preconditions.
     pub fn by_server(address: &'a Address, subresource: Option<&'a str>) -> Self {
         Self {
             kind: &address.kind,
@@ -70,25 +70,25 @@ impl<'a> Modify<'a> {
     }
 }
 
-/// What the object is to become.
+/// The result of changing an object.
 #[derive(Debug)]
 pub struct Modified {
-    /// The object, in the version that the caller speaks.
+    /// The new object, in the version of the request.
     pub object: Object,
-    /// What the caller should know.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
-/// Changes an object: `make` is shown what is there and says what it is to become, as often
-/// as it takes. `None` if there is no such object.
+/// Changes an object: `change` computes the new object from the current one, again after every
+/// conflict. Returns `None` if the object does not exist.
 pub async fn modify(
     registry: &Registry,
     request: Modify<'_>,
     mut change: impl FnMut(&Object) -> Result<Modified>,
 ) -> Result<Option<Done>> {
-    // What the cache has is nearly always what is there. If it leads to a refusal, or to
-    // nothing, the refusal must not be about the past: look again before saying so.
-    // The same goes for the answer that nothing is to be done, and for one that is only shown.
+    // The cache is nearly always current, so the first attempt uses it. An error, a missing object
+    // or an unchanged one may be an artefact of a stale cache: only a fresh read confirms it. A dry
+    // run commits nothing that could detect a conflict, so it starts with the fresh read.
     let mut is_fresh = request.dry_run;
     let mut current = match is_fresh {
         true => registry.fresh(request.address).await?,
@@ -123,15 +123,15 @@ pub async fn modify(
 
 enum Attempt {
     Done(Done),
-    /// There is nothing to do, if the object is still as it was seen.
+    /// The change has no effect, provided the object was read fresh.
     Unchanged(Done),
-    /// Somebody else changed it at this revision.
+    /// Another write changed the object at this revision.
     Conflict(Revision),
     Missing,
 }
 
 impl Attempt {
-    /// With what the caller should know, too.
+    /// Puts the warnings before those that the attempt has.
     fn warned(mut self, warnings: Vec<String>) -> Self {
         if let Self::Done(done) | Self::Unchanged(done) = &mut self {
             done.warnings.splice(0..0, warnings);
@@ -176,7 +176,7 @@ async fn try_modify(
     }
 }
 
-/// What the object is to become.
+/// Computes the new object, again after conversions that an apply turned out to need.
 async fn build_new(
     request: &Modify<'_>,
     shown: &Object,
@@ -185,14 +185,14 @@ async fn build_new(
     loop {
         let modified = change(shown);
         match request.managed_fields {
-            // It was found out with what was known; now there is more.
+            // The result lacks versions that have only now been converted.
             ManagedFields::Apply(ownership) if ownership.convert_pending().await? => {}
             _ => return modified,
         }
     }
 }
 
-/// Makes what was asked for what there is, if nothing speaks against it.
+/// Admits, prepares, validates and commits the new object.
 async fn commit_change(
     registry: &Registry,
     request: &Modify<'_>,
@@ -254,7 +254,7 @@ async fn commit_change(
         warnings,
     };
     if released {
-        // The last finalizer is gone: so is the object. Watchers see it as it was before.
+        // The last finalizer is removed, so the object is too. Watchers get its previous state.
         let last = Stored::new(Arc::clone(&current.key), current.revision, &value);
         if !request.dry_run {
             let key = registry.key(request.address);
@@ -280,7 +280,7 @@ async fn commit_change(
     let key = registry.key(request.address);
     let mut transaction = Transaction::new().check(key.clone(), current.expected());
     if current.built_in {
-        // What every space has is stored from here on: it comes about where it is put.
+        // A built-in object is stored by its first change, so its space must still allow creates.
         let lifecycle = Lifecycle::check(registry, kind, request.address).await?;
         transaction = lifecycle.guard(registry, transaction);
     }
@@ -303,7 +303,7 @@ async fn commit_change(
     }
 }
 
-/// Whether the object is the one, and in the version, that the caller means.
+/// Checks the UID and the resource version that the request names.
 fn check_preconditions(
     registry: &Registry,
     request: &Modify<'_>,
@@ -342,7 +342,7 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Whether an object that is being deleted has nothing left to wait for.
+/// Whether an object that is being deleted has no finalizer and no grace period left.
 fn is_released(kind: &Kind, object: &Object) -> bool {
     let deleting = metadata::text(object, "deletionTimestamp").is_some();
     let grace = object

@@ -1,14 +1,14 @@
-//! Names that the server makes up.
+//! Generated object names.
 
 use uuid::Uuid;
 
-/// No vowels and none that look alike, so that no words come about.
+/// Kubernetes' alphabet: no vowels and no look-alikes, so that no words arise.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The longest prefix that leaves room for the five letters in a DNS label.
+/// The longest prefix that leaves room for five characters in a DNS label.
 const MAX_PREFIX_LENGTH: usize = 58;
 
-/// The prefix with five random letters.
+/// Returns the prefix with five random characters.
 pub fn generate(prefix: &str) -> String {
     let mut end = prefix.len().min(MAX_PREFIX_LENGTH);
     while !prefix.is_char_boundary(end) {

@@ -1,8 +1,8 @@
-//! Who owns which fields, through every write.
+//! Field ownership (`managedFields`) of the objects that requests write.
 //!
-//! What somebody owns is written down in the version in which they wrote it. Versions of a
-//! kind that only a webhook can convert are asked for when they turn out to be needed, and
-//! then it is noted again.
+//! Owned fields are recorded in the version in which they were written. Comparing them may need
+//! the object in other versions. Where only a webhook can convert it, the conversion is queued,
+//! performed, and the computation repeated.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,10 +16,10 @@ use crate::registry::resource::{Custom, Resource};
 use crate::registry::versions;
 use crate::status::{Result, StatusError};
 
-/// What the server itself is called where it sets fields.
+/// The field manager of the server's own writes.
 const SERVER: &str = "insula";
 
-/// Who owns which fields of the object that a request writes.
+/// Field ownership of the object that a request writes.
 pub struct Ownership<'a> {
     registry: &'a Registry,
     caller: Option<Caller<'a>>,
@@ -30,7 +30,7 @@ pub struct Ownership<'a> {
     conversions: Mutex<Conversions>,
 }
 
-/// Objects in other versions.
+/// Conversions of the object to other versions.
 #[derive(Default)]
 struct Conversions {
     known: Vec<Conversion>,
@@ -44,13 +44,13 @@ struct ConversionRequest {
 
 struct Conversion {
     request: ConversionRequest,
-    /// Nothing if it cannot be converted.
+    /// `None` if the object cannot be converted.
     object: Option<Object>,
 }
 
 impl<'a> Ownership<'a> {
-    /// For a write to an object of this kind, or to its subresource, in the version that the
-    /// caller speaks; by the server itself if by nobody.
+    /// Returns the field ownership for a write to an object or its subresource, in the version of
+    /// the request. Without a caller the server itself writes.
     pub fn new(
         registry: &'a Registry,
         caller: Option<Caller<'a>>,
@@ -69,17 +69,17 @@ impl<'a> Ownership<'a> {
         }
     }
 
-    /// Notes in a new object what whoever creates it owns.
+    /// Records the fields of a new object as the writer's.
     pub async fn record_new(&self, new: &mut Object) -> Result<()> {
         let zero = managers::zero(self.kind);
         self.record(&zero, new).await
     }
 
-    /// Notes in the changed object who owns what of it now.
+    /// Records the fields that a change sets as the writer's.
     pub async fn record(&self, live: &Object, new: &mut Object) -> Result<()> {
         if !self.kind.is_custom() {
             prepare::fold_string_data(self.kind, new);
-            // An empty list is a wish too: that nobody owns anything any more.
+            // An empty list asks for a reset of the managed fields, so it must survive.
             let sent = metadata::of(new).get("managedFields");
             let reset = sent.filter(|list| list.as_array().is_some_and(Vec::is_empty));
             let reset = reset.cloned();
@@ -102,14 +102,14 @@ impl<'a> Ownership<'a> {
         }
     }
 
-    /// What an object becomes if a configuration is applied to it. To be asked again for as
-    /// long as something [is to be converted](Self::convert_wanted) first.
+    /// Applies a configuration to an object. The result is final only when
+    /// [`convert_pending`](Self::convert_pending) has nothing left to convert.
     pub fn apply(&self, live: &Object, config: &Object, force: bool) -> Result<Object> {
         self.as_subject(|subject, writer| subject.apply(live, config, writer, force))
             .map_err(apply_error)
     }
 
-    /// The object that comes about if a configuration is applied where none is.
+    /// Applies a configuration to an object that does not exist.
     pub async fn apply_new(&self, config: &Object, force: bool) -> Result<Object> {
         let zero = managers::zero(self.kind);
         loop {
@@ -140,7 +140,7 @@ impl<'a> Ownership<'a> {
         run(subject, writer)
     }
 
-    /// The object in another version, if it is known or does not take long to find out.
+    /// Returns the object in another version, if that needs no call of a webhook.
     fn in_version(&self, object: &Object, version: &str) -> Option<Version> {
         let other = self.version(version)?;
         let object = match (self.kind, &other) {
@@ -167,7 +167,7 @@ impl<'a> Ownership<'a> {
         })
     }
 
-    /// The kind in another version.
+    /// Returns the resource in another version.
     fn version(&self, api_version: &str) -> Option<Resource> {
         match self.kind {
             Resource::Custom(custom) => {
@@ -202,7 +202,7 @@ impl<'a> Ownership<'a> {
         None
     }
 
-    /// Has what was wanted in other versions converted. Says whether there was anything.
+    /// Performs the pending conversions. Returns whether there were any.
     pub async fn convert_pending(&self) -> Result<bool> {
         let pending = std::mem::take(&mut self.lock().pending);
         let any = !pending.is_empty();
@@ -240,7 +240,7 @@ impl std::fmt::Debug for Ownership<'_> {
     }
 }
 
-/// Restores who owns what if those who admitted the object have made a muddle of it.
+/// Restores the managed fields if a mutating webhook left them invalid. Returns the warning.
 pub fn restore_if_invalid(before: Option<Value>, object: &mut Object) -> Option<String> {
     let metadata = metadata::of(object);
     let why = managers::validate(metadata.get("managedFields")?).err()?;
@@ -254,7 +254,7 @@ pub fn restore_if_invalid(before: Option<Value>, object: &mut Object) -> Option<
     ))
 }
 
-/// What somebody is told whose configuration is not applied.
+/// Converts the error of an apply.
 pub fn apply_error(error: ApplyError) -> StatusError {
     match error {
         ApplyError::Conflict { message, causes } => StatusError::apply_conflict(message, causes),

@@ -1,4 +1,4 @@
-//! A part of an object.
+//! Patches: JSON Patch, merge patch and strategic merge patch.
 
 use bytes::Bytes;
 use insula_kinds::decode::{self, Decoded};
@@ -15,21 +15,21 @@ use crate::registry::{Address, Registry};
 use crate::request::query::{FieldValidation, Query, WriteOptions};
 use crate::status::{Result, StatusError};
 
-/// How a patch is written.
+/// The format of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchFormat {
     /// RFC 6902.
     Json,
     /// RFC 7386.
     Merge,
-    /// Kubernetes' own, which merges lists by keys.
+    /// Kubernetes' strategic merge patch, which merges lists by keys.
     Strategic,
-    /// What the caller wants of the object and no more: server-side apply.
+    /// Server-side apply.
     Apply,
 }
 
 impl PatchFormat {
-    /// From a `Content-Type` without parameters.
+    /// Parses a `Content-Type` without parameters.
     pub fn parse(content_type: &str) -> Result<Self> {
         match content_type {
             "application/json-patch+json" => Ok(Self::Json),
@@ -41,7 +41,7 @@ impl PatchFormat {
     }
 }
 
-/// Patches the object that the path names, or what the subresource is of it.
+/// Patches the object that the path names, or its subresource.
 pub async fn patch(
     registry: &Registry,
     caller: Caller<'_>,
@@ -78,7 +78,7 @@ pub async fn patch(
     done.ok_or_else(|| absent(registry, kind, &address, Act::Change))
 }
 
-/// The options of a patch.
+/// Reads the options of a patch that is no apply.
 pub fn patch_options(query: &Query) -> Result<WriteOptions> {
     if query.choice("force").is_some() {
         let why = "may not be specified for non-apply patch";
@@ -88,7 +88,7 @@ pub fn patch_options(query: &Query) -> Result<WriteOptions> {
     WriteOptions::read(query, "PatchOptions")
 }
 
-/// What a patch makes of an object of a kind that a space serves.
+/// Applies a patch to an object of a resource.
 fn patch_resource(
     kind: &Resource,
     current: &Object,
@@ -121,7 +121,7 @@ fn patch_resource(
     decode_patched(tree, problems, validation, read, again)
 }
 
-/// A patch leaves an object in the version that it was asked in.
+/// Checks that the patch left `kind` in place and `apiVersion` unchanged.
 fn check_version_kept(custom: &Custom, object: &Object) -> Result<(), String> {
     if let Some(called) = input::missing_type_meta(object) {
         let object = Value::Object(object.clone());
@@ -137,7 +137,7 @@ fn check_version_kept(custom: &Custom, object: &Object) -> Result<(), String> {
     ))
 }
 
-/// What a patch makes of an object of this type.
+/// Applies a patch to an object of a type.
 pub fn apply_patch(
     of: TypeId,
     current: &Object,
@@ -154,7 +154,7 @@ pub fn apply_patch(
     decode_patched(tree, problems, validation, read, again)
 }
 
-/// The tree that a patch makes, and what is odd about the patch.
+/// Returns the patched tree, and the problems of the patch.
 fn patch_tree(
     of: TypeId,
     current: &Object,
@@ -181,8 +181,8 @@ fn patch_tree(
     Ok((tree, problems))
 }
 
-/// The object that a tree is, if it is one. What is wrong is told with the whole tree, which
-/// is made again for that: hardly ever anything is.
+/// Decodes the patched tree. Errors quote the whole tree; it is computed again for that, because
+/// errors are rare.
 fn decode_patched(
     tree: Object,
     problems: Vec<String>,
@@ -232,7 +232,7 @@ pub(super) fn check_name(object: &Object, address: &Address) -> Result<()> {
     }
 }
 
-/// A patch that names a version is meant for that version only.
+/// Checks that a resource version in the patch is the current one.
 pub(super) fn check_resource_version(
     kind: &Kind,
     address: &Address,

@@ -1,26 +1,26 @@
-//! What becomes of the dependents of an object that is deleted.
+//! Deletion propagation: the fate of the dependents of a deleted object.
 //!
-//! The collector of garbage does it. What it is to do stands in the finalizers of the object,
-//! which stays until it is done.
+//! The garbage collector carries it out. The finalizers of the object tell it how, and keep the
+//! object until it is done.
 
 use insula_kinds::finalizer::{FOREGROUND, ORPHAN};
 use insula_kinds::{Kind, Object, Propagation, Value};
 
 use super::metadata;
 
-/// What becomes of dependents.
+/// A deletion propagation policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// They are deleted after the object.
+    /// Dependents are deleted after the object.
     Background,
-    /// They are deleted before it.
+    /// Dependents are deleted before the object.
     Foreground,
-    /// They stay, and are nobody's.
+    /// Dependents stay, without the owner reference.
     Orphan,
 }
 
 impl Policy {
-    /// As clients call it.
+    /// Parses a `propagationPolicy`.
     pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "Background" => Self::Background,
@@ -30,7 +30,7 @@ impl Policy {
         })
     }
 
-    /// What the object waits for by this finalizer.
+    /// Returns the policy that a finalizer stands for.
     fn of_finalizer(name: &str) -> Option<Self> {
         Some(match name {
             FOREGROUND => Self::Foreground,
@@ -48,8 +48,8 @@ impl Policy {
     }
 }
 
-/// Puts the finalizers right: as was asked; else as the object has them; else as is usual for
-/// its kind. Says whether that changed anything.
+/// Sets the finalizers for the requested policy, else for that of the object's finalizers, else
+/// for the default of its kind. Returns whether that changed the object.
 pub fn set_propagation_finalizers(kind: &Kind, object: &mut Object, asked: Option<Policy>) -> bool {
     let wanted = match kind.default_propagation {
         Propagation::Unsupported => Policy::Background,

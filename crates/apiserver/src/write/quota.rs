@@ -1,15 +1,12 @@
-//! What there may be at most: in a namespace, by its ResourceQuotas; in a tenant, by the
-//! quota on its object.
+//! Quotas: the ResourceQuotas of a namespace, and the quota of a tenant.
 //!
-//! A write that needs more of something that is limited changes the quota too, or the
-//! tenant's fence, in its own transaction, which checks that it is as it was when it was
-//! looked at. So two
-//! writes cannot both take the last place, whichever servers they came through, and a write
-//! that fails has taken none. What is given back is counted later, by a loop; but nobody is
-//! refused before everything was counted anew.
+//! A write that increases limited usage also updates the quota, or the tenant's fence, in its
+//! own transaction, which checks that it is unchanged. So two writes cannot both take the last
+//! free unit, whichever servers they came through, and a failed write takes none. Freed usage
+//! is recorded later by a controller; a write is rejected only after a recount.
 //!
-//! Writes that would meet at one quota take [turns](turns), so that they do not all fail but
-//! one and try again. Where nothing is limited a write pays for one look into the cache.
+//! Writes to the same quota are serialized by a lock, because otherwise all but one would
+//! conflict and retry. Where no quota applies a write pays for one cache lookup.
 
 mod namespace;
 pub mod tenant;
@@ -29,26 +26,26 @@ use insula_cache::Stored;
 
 pub use namespace::with_usage;
 
-/// A write, as quotas see it.
+/// A write that is charged to quotas.
 #[derive(Clone, Copy)]
 pub struct QuotaWrite<'a> {
-    /// Where objects are.
+    /// The objects of all spaces.
     pub registry: &'a Registry,
-    /// The kind in the version that the caller speaks.
+    /// The resource in the version of the request.
     pub kind: &'a Resource,
     /// The object.
     pub address: &'a Address,
-    /// The subresource that is written, if it is one.
+    /// The subresource that is written, if any.
     pub subresource: Option<&'a str>,
-    /// The object as it was, if it was.
+    /// The object before; `None` on create.
     pub old: Option<&'a Stored>,
-    /// The object as it is to be stored.
+    /// The encoded object to store.
     pub new: &'a Bytes,
-    /// Who asks; nobody if it is the server itself.
+    /// The caller; `None` if the server itself writes.
     pub caller: Option<Caller<'a>>,
 }
 
-/// The turn of a write where something is limited, until it is dropped.
+/// The locks of the quotas that a write is charged to, held until dropped.
 #[derive(Debug, Default)]
 pub struct QuotaLocks {
     _tenant: Option<FairLockGuard>,
@@ -56,10 +53,10 @@ pub struct QuotaLocks {
 }
 
 impl QuotaWrite<'_> {
-    /// Waits until it is the write's turn, if something is limited that it may need.
+    /// Locks the quotas that the write may be charged to.
     pub async fn lock(&self) -> QuotaLocks {
         let mut locks = QuotaLocks::default();
-        // Always in this order, so that nobody waits for who waits for them.
+        // Always the tenant first: a fixed order rules out deadlocks.
         if tenant::limited_tenant(self).is_some() {
             let place = (self.address.space.clone(), None);
             locks._tenant = Some(self.registry.namespace_locks().lock(place).await);
@@ -71,18 +68,17 @@ impl QuotaWrite<'_> {
         locks
     }
 
-    /// The transaction with everything that must hold, and be noted, for the write to be
-    /// within what there may be.
+    /// Adds the checks and usage updates of all quotas to the transaction.
     ///
     /// # Errors
     ///
-    /// If it is not.
+    /// If the write would exceed a quota.
     pub async fn charge(&self, transaction: Transaction) -> Result<Transaction> {
         let (tenant, namespace) = (tenant::limited_tenant(self), self.limited_namespace());
         if tenant.is_none() && namespace.is_none() {
             return Ok(transaction);
         }
-        // Whoever had the turn before has left behind what is looked at now.
+        // The previous holder of the lock may have changed the quotas that are read now.
         self.registry.await_own_writes().await;
         let transaction = match namespace {
             Some(_) => namespace::charge(self, transaction).await?,
@@ -94,7 +90,7 @@ impl QuotaWrite<'_> {
         }
     }
 
-    /// Its objects, as quotas see them.
+    /// Returns the resource as quotas count it.
     fn counted(&self) -> CountedResource<'_> {
         let kind = self.address.of();
         CountedResource {
@@ -103,7 +99,7 @@ impl QuotaWrite<'_> {
         }
     }
 
-    /// The object as it is to be, of which nothing is needed where it is only counted.
+    /// Returns the new object; an empty one if its resource is counted by number only.
     fn after(&self) -> Object {
         match self.counted().is_measured() {
             true => serde_json::from_slice(self.new).unwrap_or_default(),
@@ -111,12 +107,12 @@ impl QuotaWrite<'_> {
         }
     }
 
-    /// The object as it was.
+    /// Returns the object before the write.
     fn before(&self) -> Option<Object> {
         Some(self.old?.tree())
     }
 
-    /// The namespace, if it has quotas and the write is one that they are about.
+    /// Returns the namespace, if it has quotas and they count the write.
     fn limited_namespace(&self) -> Option<&str> {
         let namespace = self.address.namespace.as_deref()?;
         let limited = || namespace::is_limited(self.registry, &self.address.space, namespace);

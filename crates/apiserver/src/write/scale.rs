@@ -1,4 +1,4 @@
-//! The scale of an object: how many replicas it has, and where it says so.
+//! The scale of an object: its replicas and where they are in the object.
 
 use insula_custom::scale::{ScaleError, ScalePaths};
 use insula_kinds::{FieldError, Object, Value, prepare};
@@ -22,15 +22,15 @@ fn replicas(scale: &Object, name: &str) -> Result<i64> {
     Ok(replicas)
 }
 
-/// Where a kind that users define keeps it.
+/// Returns the scale paths of a custom resource.
 pub fn paths(kind: &Resource) -> Option<&ScalePaths> {
     kind.custom()?.version().scale.as_ref()
 }
 
-/// Makes something as large as the scale says.
+/// Sets the replicas of an object to those of a scale.
 pub fn set(kind: &Resource, object: &mut Object, scale: &Object, name: &str) -> Result<()> {
     match paths(kind) {
-        // It is judged with the object that it is put into.
+        // Validation of the object covers the replicas.
         Some(paths) => paths.put(object, scale).map_err(scale_error)?,
         None => {
             let replicas = replicas(scale, name)?;
@@ -40,7 +40,7 @@ pub fn set(kind: &Resource, object: &mut Object, scale: &Object, name: &str) -> 
     Ok(())
 }
 
-/// The scale that a change begins with.
+/// Returns the scale of an object.
 pub fn current(kind: &Resource, object: &Object) -> Result<Object> {
     match paths(kind) {
         Some(paths) => paths.current(object).map_err(scale_error),

@@ -1,8 +1,7 @@
-//! What a kind makes of an object on its way into the store: by the table of kinds, or by
-//! what users define.
+//! The write strategy of a resource: defaults, version conversion, preparation and validation.
 //!
-//! Objects of the table's kinds are judged as they are stored. Those of kinds that users
-//! define are judged in the version that the caller speaks, and converted at the end.
+//! Built-in objects are validated in their storage version. Custom objects are validated in the
+//! version of the request, and converted at the end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::request::query::FieldValidation;
 use crate::status::Result;
 use insula_cache::Stored;
 
-/// The object in a body. A large one is read when it is its turn.
+/// Decodes the object in a body. A large one is decoded as CPU-bound work.
 pub async fn read_body(
     caller: Caller<'_>,
     sent: &Sent,
@@ -39,11 +38,10 @@ pub async fn read_body(
     context::cpu_bound(Some(caller.context), read).await?
 }
 
-/// From how many bytes on it takes longer to read a body than a thread can spare: a megabyte
-/// takes about 20 ms.
+/// The size from which decoding a body blocks a thread too long: a megabyte takes about 20 ms.
 const LARGE_BODY_BYTES: usize = 512 << 10;
 
-/// The version in which objects are judged that are written in `kind`.
+/// Returns the version in which objects written as `kind` are validated.
 pub fn validated_as(kind: &Resource) -> Resource {
     match kind {
         Resource::BuiltIn(_) => kind.storage(),
@@ -51,14 +49,14 @@ pub fn validated_as(kind: &Resource) -> Resource {
     }
 }
 
-/// Fills in what is missing, and makes it an object of the version that is judged.
+/// Applies defaults, and converts the object to the version that is validated.
 pub fn default_and_convert(kind: &Resource, object: &mut Object) -> Result<()> {
     apply_defaults(kind, object)?;
     to_validated(kind, object);
     Ok(())
 }
 
-/// Fills in what is missing.
+/// Applies defaults.
 pub fn apply_defaults(kind: &Resource, object: &mut Object) -> Result<()> {
     match kind {
         Resource::BuiltIn(id) => {
@@ -72,14 +70,14 @@ pub fn apply_defaults(kind: &Resource, object: &mut Object) -> Result<()> {
     Ok(())
 }
 
-/// Makes it an object of the version that is judged.
+/// Converts the object to the version that is validated.
 pub fn to_validated(kind: &Resource, object: &mut Object) {
     if let Resource::BuiltIn(_) = kind {
         convert::convert(kind, &kind.storage(), object);
     }
 }
 
-/// What is there, as the caller sees it.
+/// Returns a stored object in the version of the request.
 pub async fn convert_from_storage(
     registry: &Registry,
     caller: Option<Caller<'_>>,
@@ -105,7 +103,7 @@ pub async fn convert_from_storage(
     }
 }
 
-/// Writes into a new object what only the server writes.
+/// Sets the fields of a new object that only the server writes.
 pub fn prepare_for_create(
     kind: &Resource,
     object: &mut Object,
@@ -117,7 +115,7 @@ pub fn prepare_for_create(
     }
 }
 
-/// Writes into a changed object what only the server writes.
+/// Sets and restores the fields of a changed object that only the server writes.
 pub fn prepare_for_update(
     kind: &Resource,
     subresource: Option<&str>,
@@ -138,7 +136,7 @@ pub fn prepare_for_update(
     }
 }
 
-/// What is wrong with a new object, which is in the version that is judged.
+/// Validates a new object, which is in the version that is validated.
 pub async fn validate_create(
     caller: Option<Caller<'_>>,
     kind: &Resource,
@@ -182,8 +180,8 @@ fn validate_create_now(kind: &Resource, object: &Object) -> Result<Verdict> {
     })
 }
 
-/// What is wrong with a change, made in the version `written`, to objects in the version that
-/// is judged.
+/// Validates a change that was written as `written`; the objects are in the version that is
+/// validated.
 pub async fn validate_update(
     caller: Option<Caller<'_>>,
     written: &Resource,
@@ -220,7 +218,7 @@ pub async fn validate_update(
     .await
 }
 
-/// What is served in two groups is judged by the rules of the one that it is written in.
+/// Validates a resource that two groups serve by the rules of the group it was written in.
 fn validate_in_other_group(
     written: &Resource,
     kind: &Resource,
@@ -254,7 +252,7 @@ fn validate_update_now(
     }
 }
 
-/// Nearly all objects are judged right away; the others when it is their turn.
+/// Validates a custom object: at once if that is quick, as nearly always, else as CPU-bound work.
 async fn validate_custom(
     caller: Option<Caller<'_>>,
     custom: &Custom,
@@ -273,8 +271,8 @@ async fn validate_custom(
     Ok(with_finalizer_warnings(verdict, change.old, change.new))
 }
 
-/// Whether it takes no time worth mentioning to judge the object: those of the table's kinds
-/// are, except for definitions and whatever else has expressions, if they are large.
+/// Whether validation is too short to count as CPU-bound work: built-in objects are, except
+/// large ones with expressions, such as definitions.
 fn is_quick(kind: &Resource, object: &Object) -> bool {
     if kind.custom().is_some() {
         return false;
@@ -285,11 +283,11 @@ fn is_quick(kind: &Resource, object: &Object) -> bool {
     !has_expressions || object.values().all(|value| fits(value, &mut room))
 }
 
-/// From how many bytes on a definition takes longer than a thread can spare: a megabyte takes
-/// up to 300 ms.
+/// The size from which validating a definition blocks a thread too long: a megabyte takes up to
+/// 300 ms.
 const LARGE_DEFINITION_BYTES: usize = 16 << 10;
 
-/// Whether the room suffices for the value. It is not looked at any further if not.
+/// Whether the value fits into the room left. Stops at the first part that does not.
 fn fits(value: &Value, room: &mut usize) -> bool {
     let own = match value {
         Value::String(text) => text.len(),
@@ -309,7 +307,7 @@ fn fits(value: &Value, room: &mut usize) -> bool {
     }
 }
 
-/// The bytes that are stored of an object in the version that was judged.
+/// Converts a validated object to its storage version and encodes it.
 pub async fn encode_for_storage(
     registry: &Registry,
     caller: Option<Caller<'_>>,
@@ -335,7 +333,7 @@ pub async fn encode_for_storage(
     Ok(encoded(&kind.storage(), &object))
 }
 
-/// The object that was just written as these bytes.
+/// Returns the object that was just committed as these bytes.
 pub fn written_object(
     kind: &Resource,
     key: Arc<str>,
@@ -349,7 +347,7 @@ pub fn written_object(
     Arc::new(object)
 }
 
-/// Whoever writes the status writes nothing else, whatever else a kind has.
+/// Restores everything but the status, which is all that a write to `status` may change.
 fn restore_all_but_status(old: &Object, new: &mut Object) {
     let status = new.remove("status");
     let version = new.get("apiVersion").cloned();
@@ -377,7 +375,7 @@ fn scale(custom: &Custom) -> Option<insula_custom::Scale<'_>> {
     })
 }
 
-/// Says of new finalizers that they had better be called otherwise.
+/// Adds warnings about the names of new finalizers.
 fn with_finalizer_warnings(mut verdict: Verdict, old: Option<&Object>, new: &Object) -> Verdict {
     let before: BTreeSet<&str> = old.into_iter().flat_map(metadata::finalizers).collect();
     let after: BTreeSet<&str> = metadata::finalizers(new).collect();

@@ -1,4 +1,4 @@
-//! An object in whole.
+//! Updates: replacing an object.
 
 use insula_access::rbac::ResourceAttributes;
 use insula_kinds::Object;
@@ -11,7 +11,7 @@ use crate::registry::{Address, Registry};
 use crate::request::query::{Query, WriteOptions};
 use crate::status::{Result, StatusError};
 
-/// Replaces the object that the path names, or what the subresource is of it.
+/// Replaces the object that the path names, or its subresource.
 pub async fn update(
     registry: &Registry,
     caller: Caller<'_>,
@@ -48,14 +48,14 @@ pub async fn update(
         check_may_create(registry, caller, &address).await?;
         let created = create_on_update(registry, caller, &address, &written, options.dry_run).await;
         match created {
-            // Somebody else was faster: then it is theirs that is replaced.
+            // Another request created the object meanwhile: update that one.
             Err(error) if error.is_taken() && !options.dry_run => {}
             done => return done,
         }
     }
 }
 
-/// Who replaces what is not there creates it, and needs the right to.
+/// Checks that the caller may create the object, which an update of a missing one does.
 pub(super) async fn check_may_create(
     registry: &Registry,
     caller: Caller<'_>,
@@ -73,7 +73,7 @@ pub(super) async fn check_may_create(
     caller.require(registry, attributes).await
 }
 
-/// What is not there comes about, for the kinds that are written so.
+/// Creates the missing object, for kinds that allow create on update.
 async fn create_on_update(
     registry: &Registry,
     caller: Caller<'_>,
@@ -109,14 +109,14 @@ async fn create_on_update(
     Ok(done)
 }
 
-/// The object has no name.
+/// Returns the error for an object without a name.
 pub(super) fn missing_name(name: &str) -> StatusError {
     StatusError::bad_request(format!(
         "the name of the object ({name} based on URL) was undeterminable: name must be provided"
     ))
 }
 
-/// The object must be the one that the path names.
+/// Checks that the object has the name in the path.
 fn check_names(object: &Object, address: &Address) -> Result<()> {
     let name = &address.name;
     match metadata::text(object, "name") {

@@ -1,4 +1,4 @@
-//! Who may do what: the questions of `authorization.k8s.io`.
+//! Access reviews of `authorization.k8s.io`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::pipeline::service_account::AccountName;
 use crate::registry::Registry;
 use crate::status::{Result, StatusError};
 
-/// Whether the caller may do what is asked about.
+/// Answers a SelfSubjectAccessReview.
 pub async fn review_caller(
     registry: &Registry,
     granted: &Granted,
@@ -25,7 +25,7 @@ pub async fn review_caller(
     Ok(status(decision))
 }
 
-/// Whether somebody else may, who belongs to the space of the question.
+/// Answers a SubjectAccessReview about a user of the space of the review.
 pub async fn review_subject(
     registry: &Registry,
     granted: &Granted,
@@ -36,7 +36,7 @@ pub async fn review_subject(
     Ok(status(decision))
 }
 
-/// Everything that the caller may do in a namespace.
+/// Answers a SelfSubjectRulesReview: the caller's rules in a namespace.
 pub async fn list_rules(registry: &Registry, granted: &Granted, review: &Object) -> Result<Value> {
     let namespace = text(review, &["spec", "namespace"]);
     let Some(namespace) = namespace.filter(|namespace| !namespace.is_empty()) else {
@@ -115,7 +115,7 @@ async fn decide(
     .await
 }
 
-/// Whether no role of a tenant allows this.
+/// Whether the resource is reserved to the system space and the principal is not of it.
 fn is_system_only(principal: &Principal, attributes: &ResourceAttributes<'_>) -> bool {
     !principal.is_system()
         && kinds().iter().any(|(_, kind)| {
@@ -125,8 +125,8 @@ fn is_system_only(principal: &Principal, attributes: &ResourceAttributes<'_>) ->
         })
 }
 
-/// Whom the question is about: somebody of the space that it is asked in. No tenant has
-/// anybody in the groups of the system, except in those that the server itself gives.
+/// Returns the user that the review is about, as a principal of the space of the review. A
+/// tenant's user is in no group of the system, except those that the server itself assigns.
 fn subject(granted: &Granted, review: &Object) -> Result<Principal> {
     let user = text(review, &["spec", "user"]).unwrap_or("").to_owned();
     let home = granted.space()?.clone();

@@ -1,4 +1,4 @@
-//! Who owns the number of replicas: an object's owners, seen through its scale.
+//! Field ownership of the replicas, mapped between an object and its scale.
 
 use insula_kinds::{Object, encode, time};
 use insula_ownership::managers::scale::Parent;
@@ -11,17 +11,17 @@ use crate::registry::resource::Resource;
 use crate::status::Result;
 use crate::write;
 
-/// Who owns the number of replicas of objects of a kind.
+/// Field ownership of the replicas of objects of a resource.
 pub struct ScaleOwnership {
     api_version: String,
-    /// Where each version has it.
+    /// The path of the replicas in each version.
     replicas: Vec<(String, Option<Path>)>,
     manager: String,
     now: String,
 }
 
 impl ScaleOwnership {
-    /// For a write to the scale of an object of this kind.
+    /// Returns the field ownership for a write to the scale of an object.
     pub fn new(caller: Caller<'_>, kind: &Resource) -> Self {
         Self {
             api_version: kind.api_version().to_owned(),
@@ -31,27 +31,27 @@ impl ScaleOwnership {
         }
     }
 
-    /// Writes into the scale of an object who owns it.
+    /// Copies the managed fields of an object to its scale.
     pub fn copy_to_scale(&self, object: &Object, scale: &mut Object) {
         encode::complete(scale_type(), scale);
         scale.insert("apiVersion".to_owned(), "autoscaling/v1".into());
         scale.insert("kind".to_owned(), "Scale".into());
-        // What cannot be read is nobody's.
+        // Managed fields that cannot be read count as none.
         self.parent(|parent| parent.to_scale(object, scale)).ok();
     }
 
-    /// Writes into the object whom the scale names.
+    /// Copies the managed fields of a scale to its object.
     pub fn copy_to_object(&self, scale: &Object, object: &mut Object) {
         self.parent(|parent| parent.to_parent(scale, object)).ok();
     }
 
-    /// Notes in a changed scale who owns it now.
+    /// Records the fields that a change of the scale sets as the writer's.
     pub fn record(&self, live: &Object, new: &mut Object) {
         encode::complete(scale_type(), new);
         self.subject(|subject, writer| subject.update(live, new, writer));
     }
 
-    /// What a scale becomes if a configuration is applied to it.
+    /// Applies a configuration to a scale.
     pub fn apply(&self, live: &Object, config: &Object, force: bool) -> Result<Object> {
         self.subject(|subject, writer| subject.apply(live, config, writer, force))
             .map_err(write::apply_error)

@@ -1,4 +1,4 @@
-//! Who may say that a certificate is to be signed, and who may sign.
+//! CertificateApproval and CertificateSigning: the rights to approve and to sign certificates.
 
 use insula_access::rbac::ResourceAttributes;
 use insula_kinds::{Object, Value, kinds};
@@ -8,7 +8,7 @@ use crate::pipeline::authorize::Caller;
 use crate::registry::Registry;
 use crate::status::{Result, StatusError};
 
-/// Refuses who approves or signs for a signer that they do not answer for.
+/// Rejects a caller without the right to approve or sign for the signer.
 pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     match admission.caller {
         Some(caller) => check(admission.registry, caller, admission.change()).await,
@@ -50,7 +50,7 @@ async fn check(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> R
     Err(StatusError::not_allowed(address.of(), &address.name, &why))
 }
 
-/// What a signer says of a request: its certificate, and what became of it.
+/// Returns the status fields that a signer writes: the certificate and the conditions.
 fn signer_fields(request: Option<&Object>) -> [Option<&Value>; 2] {
     let status = request.and_then(|request| request.get("status"));
     let empty = |value: &&Value| value.is_null() || *value == &Value::Array(Vec::new());

@@ -1,5 +1,5 @@
-//! The requester of a CertificateSigningRequest. It is set after the object is prepared, which
-//! drops what the client wrote there.
+//! The requester of a CertificateSigningRequest. It is set after preparation, which drops the
+//! client's values.
 
 use insula_core::Principal;
 use insula_kinds::{Object, kinds, prepare};
@@ -14,7 +14,7 @@ pub fn applies(admission: &Admission<'_>) -> bool {
     super::is_create(admission) && admission.address.kind.id() == requests
 }
 
-/// Notes who requests the certificate.
+/// Records the caller as the requester.
 pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     if let Some(caller) = admission.caller {
         let principal = caller.principal();

@@ -1,5 +1,5 @@
-//! CertificateSubjectRestriction: no certificate makes its holder a member of `system:masters`,
-//! who has all rights everywhere, because nothing takes a certificate back.
+//! CertificateSubjectRestriction: no certificate is issued for the group `system:masters`, which
+//! has all rights, because a certificate cannot be revoked.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,10 +10,10 @@ use insula_kinds::Value;
 use super::Admission;
 use crate::status::{Result, StatusError};
 
-/// The signer of certificates that clients of the server show.
+/// The signer of client certificates for the API server.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Refuses the request of such a certificate.
+/// Rejects a request for such a certificate.
 pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     let text = |member: &str| {
         let value = admission
@@ -26,7 +26,7 @@ pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
         return Ok(());
     }
     let pem = STANDARD.decode(text("request")).unwrap_or_default();
-    // Validation and the signer refuse what cannot be parsed.
+    // Validation and the signer reject a request that cannot be parsed.
     let request = CertificateRequest::from_pem(&String::from_utf8_lossy(&pem));
     let groups = request.map_or_else(|_| Vec::new(), |request| request.subject.groups);
     if !groups.iter().any(|group| group == MASTERS) {

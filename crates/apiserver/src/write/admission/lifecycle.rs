@@ -1,5 +1,5 @@
-//! NamespaceLifecycle, for tenants and definitions too: nothing is created into what does not
-//! exist or is terminating.
+//! NamespaceLifecycle, for tenants and definitions too: creates are rejected in a namespace,
+//! tenant or definition that does not exist or is terminating.
 
 use std::sync::Arc;
 
@@ -12,16 +12,15 @@ use crate::registry::resource::Resource;
 use crate::registry::{Address, Registry, apis, namespace_address, no_such_tenant, tenant_address};
 use crate::status::{Result, StatusError};
 
-/// Notes what the create depends on, for its transaction.
+/// Records what the create depends on, for its transaction.
 pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     let found = Lifecycle::check(admission.registry, admission.resource, admission.address).await?;
     admission.lifecycle = Some(found);
     Ok(())
 }
 
-/// What a create depends on: its tenant, its namespace and its definition, which exist and are
-/// not terminating. The transaction checks them again, so that nothing is created into what was
-/// deleted a moment ago.
+/// The tenant, the namespace and the definition that a create depends on. They exist and are not
+/// terminating; the transaction checks them again, because they may be deleted meanwhile.
 #[derive(Debug)]
 pub struct Lifecycle {
     tenant: Option<(Address, Arc<Stored>)>,
@@ -39,8 +38,8 @@ struct Definition {
 }
 
 impl Lifecycle {
-    /// Finds them. A refusal is confirmed against fresh state: the namespace that the cache
-    /// shows may have been replaced by another of its name.
+    /// Finds and checks them. An error is confirmed against fresh state: the cached namespace may
+    /// have been replaced by another of the same name.
     pub async fn check(registry: &Registry, kind: &Resource, address: &Address) -> Result<Self> {
         match Self::try_check(registry, kind, address).await {
             Err(_) => {

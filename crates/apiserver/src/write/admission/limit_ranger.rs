@@ -1,5 +1,5 @@
-//! LimitRanger: what a pod or a volume claim may request in its namespace, and what a pod gets
-//! that requests nothing.
+//! LimitRanger: limits on the requests of pods and volume claims in a namespace, and defaults
+//! for pods without requests.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub fn fills(admission: &Admission<'_>) -> bool {
         && (is_create(admission) || is_changed(admission, Some("resize")))
 }
 
-/// Gives the containers of a pod the defaults of the namespace's ranges.
+/// Applies the defaults of the namespace's limit ranges to the containers of a pod.
 pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     for range in ranges(admission) {
         limit_range::apply_defaults(&range.tree(), admission.object);
@@ -24,8 +24,8 @@ pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether the object has to respect limits. Of a pod that exists they concern only a resize,
-/// and an object that is being deleted may change as it must.
+/// Whether limits apply to the write. An existing pod is limited only when it is resized, and an
+/// object that is being deleted is not limited.
 pub fn limits(admission: &Admission<'_>) -> bool {
     let kind = &admission.address.kind;
     if kind.is(core_kind("pods")) {
@@ -36,7 +36,7 @@ pub fn limits(admission: &Admission<'_>) -> bool {
     }
 }
 
-/// Refuses an object that exceeds a range of its namespace.
+/// Rejects an object that violates a limit range of its namespace.
 pub async fn validate(admission: &mut Admission<'_>) -> Result<()> {
     let address = admission.address;
     let check = match address.kind.is(core_kind("pods")) {

@@ -1,5 +1,5 @@
-//! Who makes an object an owner's can have it deleted with the owner, and can keep the owner
-//! from being deleted: both need the right to do so directly.
+//! OwnerReferencesPermissionEnforcement: an owner reference can get an object deleted with its
+//! owner, or block the deletion of the owner. Both need the right to do so directly.
 
 use insula_access::rbac::ResourceAttributes;
 use insula_core::Space;
@@ -11,7 +11,7 @@ use crate::registry::Registry;
 use crate::registry::resource::Resource;
 use crate::status::{Result, StatusError};
 
-/// Refuses references to owners that give the caller more than its rights.
+/// Rejects owner references that exceed the caller's rights.
 pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     match admission.caller {
         Some(caller) => check(admission.registry, caller, admission.change()).await,
@@ -57,7 +57,7 @@ async fn check(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> R
     Ok(())
 }
 
-/// Whether the caller may set finalizers on the owner: that is what blocking amounts to.
+/// Whether the caller may set finalizers on the owner, which has the same effect as blocking.
 async fn may_set_finalizers(
     registry: &Registry,
     caller: Caller<'_>,
@@ -78,7 +78,8 @@ async fn may_set_finalizers(
     caller.is_allowed(registry, attributes).await
 }
 
-/// The kind of an owner. One that nobody knows may come to be known, and be held then.
+/// Returns the kind of an owner. An unknown kind is rejected, because it may be defined later
+/// and its objects blocked then.
 fn kind_of(registry: &Registry, space: &Space, owner: &Value) -> Option<Resource> {
     let text = |member: &str| owner.get(member).and_then(Value::as_str).unwrap_or("");
     let version = text("apiVersion");

@@ -1,5 +1,5 @@
-//! Who has a policy look at parameters reads them by it: what they say can be had from what
-//! the policy says. So its author must be allowed to read them.
+//! Read access to the parameters of admission policies. The decisions of a policy can reveal its
+//! parameters, so the author of the policy must be allowed to read them.
 
 use insula_access::rbac::ResourceAttributes;
 use insula_core::Space;
@@ -12,7 +12,7 @@ use crate::status::{Result, StatusError};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Refuses parameters that the caller may not read.
+/// Rejects parameters that the caller may not read.
 pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     match admission.caller {
         Some(caller) => check(admission.registry, caller, admission.change()).await,
@@ -107,7 +107,7 @@ async fn check_binding(registry: &Registry, caller: Caller<'_>, change: Change<'
     Err(refuse(change, &why))
 }
 
-/// The group and the plural of the parameters of a policy; everything if nobody knows.
+/// Returns group and resource of a policy's parameters; wildcards if the policy is unknown.
 fn kind_of(registry: &Registry, change: Change<'_>, policy: &str) -> (String, String) {
     let resource = change
         .address
@@ -130,7 +130,7 @@ fn kind_of(registry: &Registry, change: Change<'_>, policy: &str) -> (String, St
     }
 }
 
-/// The group and the plural of a kind; every plural if nobody knows the kind.
+/// Returns group and resource of a kind; a wildcard resource if the kind is unknown.
 fn resolve(registry: &Registry, space: &Space, params: &Value) -> (String, String) {
     let text = |member: &str| params.get(member).and_then(Value::as_str).unwrap_or("");
     let (group, version) = text("apiVersion")

@@ -6,7 +6,7 @@ use super::Admission;
 use crate::registry::{Address, Registry};
 use crate::status::{Result, StatusError};
 
-/// The classes that every cluster has, stored or not.
+/// The classes that exist in every cluster, stored or not.
 const BUILT_IN: [(&str, i64); 2] = [
     ("system-cluster-critical", 2_000_000_000),
     ("system-node-critical", 2_000_001_000),

@@ -1,8 +1,8 @@
-//! Nobody gives away more than they have.
+//! Prevention of privilege escalation through RBAC objects.
 //!
-//! A role is written by who has every right in it, or may `escalate`; a binding by who has
-//! every right of the role that it gives, or may `bind` that role. What gives nothing away,
-//! such as an annotation, is written by whoever may write.
+//! Writing a role needs every right in it, or the verb `escalate`; writing a binding needs every
+//! right of its role, or the verb `bind` on that role. A change that grants nothing, such as an
+//! annotation, needs neither.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::status::{Result, StatusError};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Refuses who gives away what they do not have.
+/// Rejects a caller that would grant rights it does not have.
 pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
     match admission.caller {
         Some(caller) => check(admission.registry, caller, admission.change()).await,
@@ -40,7 +40,8 @@ async fn check(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> R
 async fn check_role(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> Result<()> {
     let Change { address, new, .. } = change;
     let grants_rights = changes(change, "rules") || changes(change, "aggregationRule");
-    // By its labels a cluster role is gathered into others: they give its rules away too.
+    // The labels of a cluster role select it for aggregation into other roles, which then grant
+    // its rules too.
     let may_be_aggregated = address.namespace.is_none() && labels(change.old) != labels(Some(new));
     if !grants_rights && !may_be_aggregated {
         return Ok(());
@@ -76,7 +77,7 @@ async fn check_role(registry: &Registry, caller: Caller<'_>, change: Change<'_>)
     }
 }
 
-/// What a role is made of that gathers others, whatever is written in it.
+/// Returns the rules that a role has by aggregation, whatever its own rules are.
 async fn aggregated_rules(registry: &Registry, role: &Address) -> Result<Vec<Arc<Rule>>> {
     let Some(state) = registry.find_space(&role.space).await? else {
         return Ok(Vec::new());
@@ -106,7 +107,7 @@ async fn check_binding(registry: &Registry, caller: Caller<'_>, change: Change<'
     let (resource, reference) = match (member("kind"), namespace) {
         ("ClusterRole", _) => ("clusterroles", RoleRef::ClusterRole(name)),
         ("Role", Some(namespace)) => ("roles", RoleRef::Role { namespace, name }),
-        // What is no reference is refused for that, by who validates.
+        // Validation rejects an invalid reference.
         _ => return Ok(()),
     };
     let attributes = ResourceAttributes {
@@ -130,7 +131,7 @@ async fn check_binding(registry: &Registry, caller: Caller<'_>, change: Change<'
     check_covered(&held, &given, caller, address)
 }
 
-/// What the caller has where the object is.
+/// Returns the rules that the caller has in the namespace of the object.
 async fn held_rules(
     registry: &Registry,
     caller: Caller<'_>,
@@ -157,7 +158,7 @@ fn check_covered<N: Borrow<Rule>>(
     Err(StatusError::not_allowed(address.of(), &address.name, &why))
 }
 
-/// Whether the member is not as it was. Nothing, null and an empty list are the same.
+/// Whether a field changed. An absent field, null and an empty list are the same.
 fn changes(change: Change<'_>, member: &str) -> bool {
     let of = |object: Option<&Object>| {
         let value = object.and_then(|object| object.get(member)).cloned();

@@ -1,9 +1,9 @@
-//! Others who admit requests: the webhooks and policies that a space configures for itself,
-//! and those of the system that look at all spaces.
+//! Webhooks and policies: those that a space configures for itself, and those of the system
+//! that apply to all spaces.
 //!
-//! A space's own see what is written in that space and nothing else. What the server does by
-//! itself, such as to delete what a namespace or a tenant leaves behind, is nobody's to
-//! refuse: a tenant could hold up its own deletion, and with slow answers everybody else's.
+//! A space's own see the writes in that space only. The server's own writes, such as deleting
+//! the content of a namespace or a tenant, call none: otherwise a tenant could block its own
+//! deletion, and delay that of other tenants with slow responses.
 
 mod authorizer;
 mod configuration;
@@ -40,32 +40,32 @@ use authorizer::CelAuthorizer;
 use insula_kinds::core_kind;
 use version::{Equivalents, Versions};
 
-/// A request as those see it who admit it.
+/// The admission attributes of a request, as in Kubernetes.
 #[derive(Clone, Copy)]
 pub struct Attributes<'a> {
-    /// Where objects are.
+    /// The objects of all spaces.
     pub registry: &'a Registry,
-    /// Who asks.
+    /// The caller.
     pub caller: Caller<'a>,
-    /// The kind in the version that the caller speaks.
+    /// The resource in the version of the request.
     pub kind: &'a Resource,
     /// The object, which may have no name yet.
     pub address: &'a Address,
-    /// The name by which it is meant; none if a collection is.
+    /// The name in the request; empty if it deletes a collection.
     pub name: &'a str,
-    /// The subresource that is written, if it is one.
+    /// The subresource that is written, if any.
     pub subresource: Option<&'a str>,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// Everything but the commit.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
-    /// The options of a deletion, which has a body of its own.
+    /// The options of a delete.
     pub options: Option<&'a Object>,
-    /// What is written, if it is not the object or a part of it.
+    /// The kind of the body, if it is not that of the object.
     pub body: Option<BodyKind>,
 }
 
-/// What is written to a subresource that takes something else than its object.
+/// The kind of a body that is written to a subresource and is not its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyKind {
     /// Its group.
@@ -77,16 +77,16 @@ pub struct BodyKind {
 }
 
 impl BodyKind {
-    /// What says how large something is.
+    /// The body of `scale`.
     pub const SCALE: Self = Self::new("autoscaling", "v1", "Scale");
 
-    /// What removes a pod politely.
+    /// The body of `eviction`.
     pub const EVICTION: Self = Self::new("policy", "v1", "Eviction");
 
-    /// What says where a pod runs.
+    /// The body of `binding`.
     pub const BINDING: Self = Self::new("", "v1", "Binding");
 
-    /// What asks for a token.
+    /// The body of `token`.
     pub const TOKEN: Self = Self::new("authentication.k8s.io", "v1", "TokenRequest");
 
     const fn new(group: &'static str, version: &'static str, kind: &'static str) -> Self {
@@ -98,13 +98,13 @@ impl BodyKind {
     }
 }
 
-/// A webhook, and the space whose configuration it is in.
+/// A webhook, and the space that configures it.
 struct Hook {
     owner: Space,
     webhook: Arc<Webhook>,
 }
 
-/// What is the same for everybody who is asked.
+/// The fields of an admission request that are the same for every webhook and policy.
 struct CommonFields {
     user: UserInfo,
     target: Target,
@@ -112,12 +112,12 @@ struct CommonFields {
     options: Value,
 }
 
-/// Asks those who may change the object, which is in the version that is judged. Says
-/// whether they did.
+/// Calls the mutating webhooks for an object, which is in the version that is validated. Returns
+/// whether they changed it.
 ///
 /// # Errors
 ///
-/// If somebody does not admit the request, or cannot be asked and must be.
+/// If a webhook or policy rejects the request, or a required webhook fails.
 pub async fn mutate(
     attributes: &Attributes<'_>,
     object: Option<&mut Object>,
@@ -158,21 +158,21 @@ pub async fn mutate(
     Ok(changed)
 }
 
-/// Asks everybody about something that is not stored: what is written below an object.
+/// Calls all webhooks and policies for the body of a subresource, which is not stored.
 ///
 /// # Errors
 ///
-/// If somebody does not admit the request, or cannot be asked and must be.
+/// If a webhook or policy rejects the request, or a required webhook fails.
 pub async fn admit(attributes: &Attributes<'_>, body: &mut Object) -> Result<()> {
     mutate(attributes, Some(body), None).await?;
     validate(attributes, Some(body), None).await
 }
 
-/// Asks those who may only admit or refuse it.
+/// Evaluates policies and calls the validating webhooks.
 ///
 /// # Errors
 ///
-/// If somebody does not admit the request, or cannot be asked and must be.
+/// If a webhook or policy rejects the request, or a required webhook fails.
 pub async fn validate(
     attributes: &Attributes<'_>,
     object: Option<&Object>,
@@ -331,7 +331,7 @@ async fn mutate_changed(
 }
 
 impl<'a> Attributes<'a> {
-    /// What somebody does to an object of this kind, in the version that they speak.
+    /// Returns the attributes of an operation on an object.
     pub fn new(
         registry: &'a Registry,
         caller: Caller<'a>,
@@ -353,7 +353,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The same for what is written below it.
+    /// Returns the attributes for the body of a subresource.
     #[must_use]
     pub fn for_subresource(self, subresource: &'a str, body: BodyKind, dry_run: bool) -> Self {
         Self {
@@ -364,13 +364,12 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Whether anybody is to be asked at all.
+    /// Whether any webhook or policy is configured for the space.
     pub fn has_configurations(&self) -> bool {
         !self.configurations().is_empty()
     }
 
-    /// Whose configurations count here, in the order in which they do: those of the system
-    /// that look at tenants, too, and the space's own.
+    /// Returns the configurations that apply, in order: that of the system, then the space's own.
     fn configurations(&self) -> Vec<(Space, Arc<AdmissionConfiguration>)> {
         let space = &self.address.space;
         let systems = (!space.is_system()).then_some(Space::System);
@@ -382,7 +381,7 @@ impl<'a> Attributes<'a> {
         configured.collect()
     }
 
-    /// Every webhook that could be asked, in the order in which they are.
+    /// Returns every webhook that may be called, in order.
     fn hooks(&self, mode: Mode) -> Vec<Hook> {
         let mut hooks = Vec::new();
         for (owner, configured) in self.configurations() {
@@ -465,7 +464,7 @@ impl<'a> Attributes<'a> {
     }
 
     fn request<'f>(&'f self, common: &'f CommonFields) -> Request<'f> {
-        // A namespace is said to be in itself.
+        // As in Kubernetes, the namespace of a namespace is itself.
         let namespace = match &self.address.namespace {
             Some(namespace) => namespace.as_str(),
             None if self.address.kind.is(core_kind("namespaces")) => &self.address.name,
@@ -498,8 +497,8 @@ impl<'a> Attributes<'a> {
         matched.map_err(StatusError::not_admitted)
     }
 
-    /// Asks one who may change the object; says whether it did, or nothing if it was not to
-    /// be asked.
+    /// Calls a mutating webhook. Returns whether it changed the object, or `None` if its conditions
+    /// do not match.
     async fn call_mutating(
         &self,
         hook: &Hook,
@@ -571,7 +570,8 @@ impl<'a> Attributes<'a> {
         review.read(&hook.webhook, &answer)
     }
 
-    /// Keeps what somebody said; nothing if they could not be asked and need not be.
+    /// Records the warnings and annotations of an answer. Returns `None` if the call failed and the
+    /// failure is ignored.
     fn record_answer(
         &self,
         hook: &Hook,
@@ -593,7 +593,7 @@ impl<'a> Attributes<'a> {
             Err(Failure::Refused(refusal)) => Err(StatusError::not_admitted(refusal)),
             Err(Failure::Ignored(why)) => {
                 let space = &hook.owner;
-                tracing::warn!(%space, why, "a webhook could not be asked, which is ignored");
+                tracing::warn!(%space, why, "webhook failure ignored");
                 let key = format!(
                     "failed-open.{}.webhook.admission.k8s.io/round_{round}_index_{index}",
                     mode.as_str()
@@ -605,7 +605,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Whether somebody's conditions hold.
+/// Whether the match conditions of a webhook hold.
 fn matches_conditions(
     attributes: &Attributes<'_>,
     hook: &Hook,
@@ -638,7 +638,7 @@ fn review(
     Review::new(webhook, mode, request, target, objects, uid)
 }
 
-/// As what a kind is spoken of.
+/// Returns the kind as an admission target.
 fn target_of(kind: &Kind) -> Target {
     Target {
         resource: GroupVersionResource {

@@ -1,4 +1,4 @@
-//! The mark of an object that is being deleted, and whether it needs one.
+//! Marking objects for deletion, with a deletion timestamp.
 
 use insula_custom::condition::{self, Condition, set_condition};
 use insula_kinds::{Kind, Object, Value, time};
@@ -9,17 +9,17 @@ use crate::registry::Address;
 use crate::write::metadata;
 use crate::write::propagation::set_propagation_finalizers;
 
-/// What is done to an object that is deleted.
+/// The effect of a delete on an object.
 pub enum Mark {
-    /// Nothing holds it: it goes at once.
+    /// Nothing delays the deletion: the object is removed at once.
     Remove,
-    /// It is marked, and goes when what holds it lets go.
+    /// The object is marked, and is removed after its finalizers and its grace period.
     Changed,
-    /// It was marked before.
+    /// The object was marked before.
     Unchanged,
 }
 
-/// Marks the object if something holds it, the collector of garbage included.
+/// Marks the object if a finalizer, a grace period or the garbage collector delays its deletion.
 pub fn mark(address: &Address, object: &mut Object, options: &DeleteOptions) -> Mark {
     let kind = address.of();
     let marked = metadata::text(object, "deletionTimestamp").is_some();
@@ -40,8 +40,7 @@ pub fn mark(address: &Address, object: &mut Object, options: &DeleteOptions) -> 
     let Some(grace) = grace else {
         return Mark::Unchanged;
     };
-    // What becomes of the dependents of a definition is left open until the objects that it
-    // defines are gone.
+    // Propagation to the dependents of a definition is decided after its custom objects are gone.
     let changed = match address.kind.is(insula_cache::definitions()) && !marked {
         true => add_definition_finalizer(object),
         false => set_propagation_finalizers(kind, object, options.policy),
@@ -83,8 +82,8 @@ fn set_mark(kind: &Kind, object: &mut Object, grace: i64, marked: bool) {
     }
 }
 
-/// How long a pod has to end: as long as was said, or as it says itself; a pod that runs
-/// nowhere has nothing to end.
+/// Returns the grace period of a pod: that of the request, else its own. A pod that is not
+/// running has none.
 fn pod_grace(pod: &Object, options: &DeleteOptions) -> i64 {
     let member = |part: &str, name: &str| pod.get(part).and_then(|of| of.get(name)).cloned();
     let own = member("spec", "terminationGracePeriodSeconds").and_then(|value| value.as_i64());
@@ -102,7 +101,7 @@ fn pod_grace(pod: &Object, options: &DeleteOptions) -> i64 {
     if asked < 0 { 1 } else { asked }
 }
 
-/// How long a pod has that is ending already: its time may be made shorter, and nothing else.
+/// Returns the new grace period of a terminating pod, which can only become shorter.
 fn shorter_grace(options: &DeleteOptions, was: i64) -> Option<i64> {
     let asked = if options.grace? < 0 {
         1
@@ -117,7 +116,8 @@ fn timestamp_after(seconds: i64) -> String {
     jiff::Timestamp::from_second(at).map_or_else(|_| time::now(), |at| at.to_string())
 }
 
-/// A definition waits until nothing is left of what it defines. Says that it was changed.
+/// Adds the finalizer that keeps a definition until its custom objects are deleted. Returns
+/// `true`, because the definition changed.
 fn add_definition_finalizer(definition: &mut Object) -> bool {
     let mut held: Vec<Value> = metadata::finalizers(definition).map(Value::from).collect();
     if !held.iter().any(|name| name == condition::FINALIZER) {

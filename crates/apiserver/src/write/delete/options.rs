@@ -1,4 +1,4 @@
-//! How an object is to be deleted.
+//! `DeleteOptions`.
 
 use insula_kinds::{FieldError, Kind, Object, Value, decode, protobuf, types};
 use serde_json::json;
@@ -10,25 +10,25 @@ use crate::status::{Result, StatusError};
 use crate::write::propagation::Policy;
 use insula_cache::Stored;
 
-/// How an object is to be deleted.
+/// The options of a delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Everything but the commit.
+    /// Whether to run everything but the commit.
     pub dry_run: bool,
     pub(super) grace: Option<i64>,
     pub(super) uid: Option<String>,
     pub(super) revision: Option<String>,
-    /// What becomes of dependents; if nobody says, the object or its kind does.
+    /// The propagation policy; by default that of the object's finalizers or of its kind.
     pub(super) policy: Option<Policy>,
-    /// Whether the caller asked, in the old way, for dependents to be deleted: who did is
-    /// told that this goes on.
+    /// Whether the caller set the deprecated `orphanDependents: false`, which is answered with 202
+    /// Accepted.
     pub(super) asks_for_cascade: bool,
-    /// As they were given.
+    /// The options as the client sent them, for webhooks.
     pub(super) object: Object,
 }
 
 impl DeleteOptions {
-    /// From the body if there is one, else from the query.
+    /// Reads the options in the body if there is one, else in the query.
     pub fn read(query: &Query, sent: &Sent) -> Result<Self> {
         let object = match sent.body.is_empty() {
             true => from_query(query)?,
@@ -80,7 +80,7 @@ impl DeleteOptions {
         })
     }
 
-    /// Nothing but whether it is to happen.
+    /// Returns default options with or without dry run.
     pub fn dry_run(dry_run: bool) -> Self {
         Self {
             dry_run,
@@ -88,7 +88,7 @@ impl DeleteOptions {
         }
     }
 
-    /// Only this object, and only if it is still so.
+    /// Returns options that delete exactly this object at this revision.
     pub fn exactly(object: &Stored) -> Self {
         Self {
             uid: object.uid().map(str::to_owned),
@@ -97,7 +97,7 @@ impl DeleteOptions {
         }
     }
 
-    /// The same, and this becomes of dependents.
+    /// Returns the options with a propagation policy.
     pub fn propagating(self, policy: Policy) -> Self {
         Self {
             policy: Some(policy),
@@ -105,8 +105,7 @@ impl DeleteOptions {
         }
     }
 
-    /// What somebody should know who says nothing about dependents, and might not expect
-    /// what becomes of them.
+    /// Returns the warning for a job deleted without a propagation policy, which preserves its pods.
     pub(super) fn warning(&self, kind: &Kind) -> Option<String> {
         let is_job = kind.group == "batch" && kind.kind == "Job";
         let warning = "child pods are preserved by default when jobs are deleted; set \
@@ -135,7 +134,7 @@ fn from_query(query: &Query) -> Result<Object> {
 fn from_body(sent: &Sent) -> Result<Object> {
     let of = types().find("apimachinery.pkg.apis.meta.v1.DeleteOptions");
     let of = of.ok_or_else(|| StatusError::internal("DeleteOptions is not in the table"))?;
-    // Any group's version will do: clients send that of the object.
+    // Any group and version is accepted: clients send those of the object.
     let unreadable = |error: &dyn ToString| StatusError::bad_request(error.to_string());
     let identity = match sent.media {
         Media::Json => decode::type_meta_json(&sent.body),

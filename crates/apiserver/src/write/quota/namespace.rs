@@ -1,4 +1,4 @@
-//! ResourceQuotas: what a namespace may have.
+//! ResourceQuotas: the limits of a namespace.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::write::encoded;
 use insula_cache::Stored;
 use insula_kinds::core_kind;
 
-/// The most quotas that one write can be counted by: each is part of its transaction.
+/// The most quotas that one write may be charged to: each is part of its transaction.
 const MAX_QUOTAS: usize = 50;
 
-/// From how many objects on a recount takes longer than a thread can spare.
+/// The number of objects from which a recount blocks a thread too long.
 const LARGE_RECOUNT: usize = 256;
 
-/// The kind of the quotas.
+/// The kind `ResourceQuota`.
 fn kind() -> KindId {
     core_kind("resourcequotas")
 }
@@ -34,8 +34,7 @@ pub(super) fn is_limited(registry: &Registry, space: &Space, namespace: &str) ->
     quotas.is_some_and(|quotas| quotas.count(&format!("{namespace}/"), 1) > 0)
 }
 
-/// Whether quotas are about such a write: all that come about are counted, and of what is
-/// there what may need more than before.
+/// Whether quotas count the write: every create, and updates that may increase usage.
 pub(super) fn is_counted(write: &QuotaWrite<'_>) -> bool {
     let counted = write.counted();
     if write.old.is_none() {
@@ -49,7 +48,7 @@ pub(super) fn is_counted(write: &QuotaWrite<'_>) -> bool {
     )
 }
 
-/// Adds to the transaction what the write needs of every quota.
+/// Adds the usage updates of every quota to the transaction.
 pub(super) async fn charge(
     write: &QuotaWrite<'_>,
     transaction: Transaction,
@@ -60,7 +59,7 @@ pub(super) async fn charge(
     };
     let charges = match deltas {
         Ok(charges) => charges,
-        // What was given back, or changed elsewhere, has to be taken into account first.
+        // The recorded usage may be too high: recount from fresh state before rejecting.
         Err(_) => {
             write.registry.catch_up().await?;
             let deltas = QuotaDeltas::compute(write)?;
@@ -77,21 +76,21 @@ pub(super) async fn charge(
     Ok(charges.into_iter().fold(transaction, charge))
 }
 
-/// What is believed of how much there is.
+/// The source of the current usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UsageSource {
-    /// What the quota's status says, which may be too much.
+    /// The status of the quota, which may be too high.
     Status,
-    /// What is there.
+    /// A count of the objects.
     Recount,
 }
 
-/// What one write needs, of each quota that is about it.
+/// The usage that a write adds to each quota that counts it.
 struct QuotaDeltas {
     quotas: Vec<(Arc<Stored>, Quota, Amounts)>,
 }
 
-/// A quota as it is to become.
+/// A quota with its new usage.
 struct Charge {
     address: Address,
     found: Arc<Stored>,
@@ -122,7 +121,7 @@ impl QuotaDeltas {
                 let why = format!("failed quota: {}: {missing}", found.name());
                 return Err(forbidden(write, &why));
             }
-            // What it did not count before comes about for it.
+            // An object that the quota did not match before counts in full.
             let had = before
                 .as_ref()
                 .is_some_and(|old| quota.matches(counted, old));
@@ -142,7 +141,7 @@ impl QuotaDeltas {
         Ok(deltas)
     }
 
-    /// Every quota with what is needed of it, if that is there.
+    /// Returns every quota with its new usage, if none is exceeded.
     async fn charges(self, write: &QuotaWrite<'_>, source: UsageSource) -> Result<Vec<Charge>> {
         let mut charges = Vec::with_capacity(self.quotas.len());
         for (found, quota, needed) in self.quotas {
@@ -152,7 +151,7 @@ impl QuotaDeltas {
             };
             let was = used.clone();
             quota::add(&mut used, &needed);
-            // Whoever says how things are is believed, and it is counted.
+            // A status reports what already happened: it is counted and never rejected.
             if write.subresource != Some("status") {
                 check(write, found.name(), &quota, &needed, &was, &used)?;
             }
@@ -166,15 +165,14 @@ impl QuotaDeltas {
     }
 }
 
-/// What is there of everything that the quota limits.
+/// Counts the current usage of a quota.
 async fn recount(write: &QuotaWrite<'_>, found: &Stored, quota: &Quota) -> Result<Amounts> {
     let Address {
         space, namespace, ..
     } = write.address;
     let namespace = namespace.as_deref().unwrap_or("");
     let cache = write.registry.cache();
-    // What the quota was charged for must be there to be counted: it may be the half of a
-    // transaction that is seen last.
+    // The cache may have applied the quota of a transaction but not yet its object.
     cache.await_applied(found.revision).await;
     let count = || usage::recount(cache, space, namespace, quota);
     match usage::recount_cost(cache, space, namespace, quota, LARGE_RECOUNT) < LARGE_RECOUNT {
@@ -183,7 +181,7 @@ async fn recount(write: &QuotaWrite<'_>, found: &Stored, quota: &Quota) -> Resul
     }
 }
 
-/// Whether so much more may be used.
+/// Rejects usage above the hard limits of a quota.
 fn check(
     write: &QuotaWrite<'_>,
     name: &str,
@@ -211,13 +209,13 @@ fn check(
     Err(forbidden(write, &why))
 }
 
-/// Whether the change is one that what is used can depend on.
+/// Whether the change can affect usage.
 fn affects_usage(write: &QuotaWrite<'_>, before: Option<&Object>, after: &Object) -> bool {
     let Some(before) = before else {
         return true;
     };
     match (write.counted(), write.subresource) {
-        // All else that counts of a pod cannot be changed.
+        // Everything else that counts is immutable in a pod.
         (CountedResource::PODS, None) => {
             let deadline = |pod: &Object| pod.get("spec")?.get("activeDeadlineSeconds").cloned();
             deadline(before) != deadline(after)
@@ -226,7 +224,7 @@ fn affects_usage(write: &QuotaWrite<'_>, before: Option<&Object>, after: &Object
     }
 }
 
-/// The quotas of the namespace that limit what such objects use, by name.
+/// Returns the quotas of the namespace that limit such objects, by name.
 fn quotas(write: &QuotaWrite<'_>) -> Vec<(Arc<Stored>, Quota)> {
     let (counted, cache) = (write.counted(), write.registry.cache());
     let namespace = write.address.namespace.as_deref().unwrap_or("");
@@ -239,7 +237,7 @@ fn quotas(write: &QuotaWrite<'_>) -> Vec<(Arc<Stored>, Quota)> {
     read.filter(|(_, quota)| quota.limits(counted)).collect()
 }
 
-/// The quota with a status that says so.
+/// Encodes a quota with this usage in its status.
 pub fn with_usage(found: &Stored, quota: &Quota, used: &Amounts) -> bytes::Bytes {
     let mut object = found.tree();
     let status = json!({"hard": quota::to_value(&quota.hard), "used": quota::to_value(used)});

@@ -1,10 +1,9 @@
-//! What a whole tenant may have, by the quota on its object.
+//! The quota of a tenant, in the spec of its object.
 //!
-//! How much it has is what the cache has: nothing is kept that could be wrong. What must
-//! not happen is that two writes are let through because neither saw the other. So each of
-//! them changes the tenant's *fence*, a row that holds nothing, and checks that it is as it
-//! was when the cache was looked at, which had come that far. Only what needs more does so:
-//! who gives something back meets nobody.
+//! Usage is computed from the cache and not stored. So that two writes are not both admitted
+//! because neither saw the other, each updates the tenant's *fence*, an empty row in the store,
+//! and checks that it is unchanged since the cache was read. Only writes that increase usage do
+//! so; others do not contend for the fence.
 
 use insula_core::TenantName;
 use insula_kinds::quantity::{Format, Quantity};
@@ -17,7 +16,7 @@ use crate::registry::Registry;
 use crate::status::{Result, StatusError};
 use insula_cache::{Cache, Usage};
 
-/// What a tenant may have; where nothing is said, as much as it likes.
+/// The limits of a tenant; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limit {
     objects: Option<Quantity>,
@@ -27,7 +26,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// What the object of a tenant says.
+    /// Reads the limits in a tenant's object; `None` if it has none.
     pub fn read(tenant: &Object) -> Option<Self> {
         let quota = tenant.get("spec")?.get("quota")?;
         let amount = |name: &str| match quota.get(name)? {
@@ -44,7 +43,7 @@ impl Limit {
         (limit != Self::default()).then_some(limit)
     }
 
-    /// What of it would be exceeded by so much more: what is asked for, there and allowed.
+    /// Returns the limits that so much more usage would exceed: requested, used and allowed.
     fn exceeded(&self, used: Usage, more: Usage) -> Option<[Amounts; 3]> {
         let limits = [
             (OBJECTS, self.objects, used.objects, more.objects),
@@ -77,7 +76,7 @@ impl Limit {
         (!exceeded[0].is_empty()).then_some(exceeded)
     }
 
-    /// Whether it says anything about so much more.
+    /// Whether any increased usage is limited.
     const fn limits(&self, more: Usage) -> bool {
         (self.objects.is_some() && more.objects > 0)
             || (self.bytes.is_some() && more.bytes > 0)
@@ -91,11 +90,11 @@ const BYTES: &str = "bytes";
 const NAMESPACES: &str = "namespaces";
 const DEFINITIONS: &str = "customResourceDefinitions";
 
-/// What is in a fence: it is there to change.
+/// The value of a fence; only its revision matters.
 const FENCE: &[u8] = b"{}";
 
-/// The tenant, if it has a quota and the write is one that it is about. What the server
-/// does by itself is counted and never refused: it is what lets a tenant work, and go.
+/// Returns the tenant of the write, if it has a quota. The server's own writes are counted and
+/// never rejected: a tenant needs them to work and to be deleted.
 pub(super) fn limited_tenant<'a>(write: &QuotaWrite<'a>) -> Option<&'a TenantName> {
     write.caller?;
     let tenant = write.address.space.tenant()?;
@@ -103,8 +102,7 @@ pub(super) fn limited_tenant<'a>(write: &QuotaWrite<'a>) -> Option<&'a TenantNam
     state.is_limited().then_some(tenant)
 }
 
-/// Adds the fence to the transaction, if it needs more of something that is limited and
-/// there is as much.
+/// Adds the fence to a transaction that increases limited usage, if no limit is exceeded.
 pub(super) async fn charge(
     write: &QuotaWrite<'_>,
     tenant: &TenantName,
@@ -112,7 +110,7 @@ pub(super) async fn charge(
 ) -> Result<Transaction> {
     match try_charge(write, tenant, &transaction).await {
         Ok(fence) => Ok(fence.add_to(transaction)),
-        // Somebody may have given back what is missing.
+        // The cache may not show deletions that freed enough: catch up before rejecting.
         Err(_) => {
             write.registry.catch_up().await?;
             let fence = try_charge(write, tenant, &transaction).await?;
@@ -121,7 +119,7 @@ pub(super) async fn charge(
     }
 }
 
-/// The fence as it was when the cache was looked at; none if nothing is needed.
+/// The fence as of the computed usage; `None` if no limited usage increases.
 struct Fence(Option<(String, Expect)>);
 
 impl Fence {
@@ -146,7 +144,8 @@ async fn try_charge(
     let Some(limit) = limit.filter(|limit| limit.limits(more)) else {
         return Ok(Fence(None));
     };
-    // First the fence, then what is behind it, all of it: who comes in between has moved it.
+    // Read the fence first, then everything up to it: a write in between moves the fence, and
+    // then this transaction conflicts.
     let fence = cache.fence(tenant);
     cache.await_applied(fence.unwrap_or_default()).await;
     let expect = fence.map_or(Expect::Absent, Expect::At);
@@ -167,7 +166,7 @@ async fn try_charge(
     Ok(Fence(Some((registry.layout().fence(tenant), expect))))
 }
 
-/// How much more there is after the transaction, of each.
+/// Returns the usage that the transaction adds.
 fn growth(cache: &Cache, write: &QuotaWrite<'_>, transaction: &Transaction) -> Usage {
     let (mut before, mut after) = (Usage::default(), Usage::default());
     for change in transaction.changes() {
@@ -185,7 +184,7 @@ fn growth(cache: &Cache, write: &QuotaWrite<'_>, transaction: &Transaction) -> U
     after - before
 }
 
-/// So much of it, as it is written.
+/// Returns a count as a quantity in the format of its limit.
 fn amount(name: &str, count: u64) -> Quantity {
     let format = if name == BYTES {
         Format::Binary
@@ -195,7 +194,7 @@ fn amount(name: &str, count: u64) -> Quantity {
     Quantity::new(i64::try_from(count).unwrap_or(i64::MAX), format)
 }
 
-/// How much a tenant has, as its status says it; none if it has no quota.
+/// Returns the usage for a tenant's status; `None` if it has no quota.
 pub fn usage(registry: &Registry, tenant: &TenantName, object: &Object) -> Option<Value> {
     Limit::read(object)?;
     let space = insula_core::Space::Tenant(tenant.clone());

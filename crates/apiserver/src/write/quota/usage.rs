@@ -1,4 +1,4 @@
-//! How much there is of what a quota limits, counted anew.
+//! Recounts of the usage of a quota.
 
 use insula_core::Space;
 use insula_kinds::quantity::{Format, Quantity};
@@ -10,8 +10,7 @@ use insula_cache::CollectionKey;
 use insula_cache::{Cache, Collection};
 use std::sync::Arc;
 
-/// How much there is in a namespace of everything that the quota limits, as the cache has
-/// it.
+/// Counts the usage of a quota in its namespace, from the cache.
 pub fn recount(cache: &Cache, space: &Space, namespace: &str, quota: &Quota) -> Amounts {
     let zero = |name: &String| (name.clone(), Quantity::ZERO);
     let mut used: Amounts = quota.hard.keys().map(zero).collect();
@@ -30,7 +29,7 @@ pub fn recount(cache: &Cache, space: &Space, namespace: &str, quota: &Quota) -> 
     used
 }
 
-/// Of how many objects a recount looks at more than that they are there.
+/// Returns how many objects a recount must decode, up to about `max` of each resource.
 pub fn recount_cost(
     cache: &Cache,
     space: &Space,

@@ -1,5 +1,4 @@
-//! What expressions are told about who may do what: in the space of the request, and with
-//! the rights that are known there.
+//! The `authorizer` of CEL expressions: it decides within the space of the request.
 
 use insula_access::rbac::{Attributes as RbacAttributes, ResourceAttributes, User};
 use insula_cel::{AuthorizationRequest, Authorizer, Caller, Decision, Target};
@@ -8,7 +7,7 @@ use insula_core::Spaces;
 use super::Attributes;
 use crate::pipeline::authorize::{AccessDecision, decide_cached, decide_within};
 
-/// Decides for whoever sent a request, and for service accounts of its space.
+/// Decides for the caller of a request, and for service accounts of its space.
 pub(super) struct CelAuthorizer<'a>(pub &'a Attributes<'a>);
 
 impl Authorizer for CelAuthorizer<'_> {

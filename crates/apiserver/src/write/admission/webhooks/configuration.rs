@@ -1,7 +1,7 @@
-//! Who admits the requests of a space, made ready while somebody asks.
+//! The compiled webhooks and policies of a space.
 //!
-//! It is derived from the space's configurations when it is asked for and something of them
-//! changed since. When nobody asks, its memory is given back.
+//! They are derived from the space's configuration objects on use, if those changed since, and
+//! dropped when unused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::registry::Registry;
 use crate::registry::hooks::admission_kinds;
 use insula_cache::{Cache, Derived};
 
-/// Who admits the requests of a space.
+/// The webhooks and policies of a space.
 pub struct AdmissionConfiguration {
     mutating: Webhooks,
     validating: Webhooks,
@@ -25,7 +25,7 @@ pub struct AdmissionConfiguration {
 }
 
 impl AdmissionConfiguration {
-    /// The webhooks of one sort.
+    /// Returns the mutating or the validating webhooks.
     pub const fn webhooks(&self, mode: Mode) -> &Webhooks {
         match mode {
             Mode::Mutating => &self.mutating,
@@ -33,12 +33,12 @@ impl AdmissionConfiguration {
         }
     }
 
-    /// The policies.
+    /// Returns the policies.
     pub const fn policies(&self) -> &Policies {
         &self.policies
     }
 
-    /// Whether everything is admitted.
+    /// Whether the space has neither webhooks nor policies.
     pub fn is_empty(&self) -> bool {
         self.mutating.is_empty() && self.validating.is_empty() && self.policies.is_empty()
     }
@@ -66,13 +66,13 @@ impl AdmissionConfiguration {
 }
 
 impl Registry {
-    /// The webhooks and policies of the space; `None` if there is no such space.
+    /// Returns the webhooks and policies of a space; `None` if the space does not exist.
     pub fn admission(&self, space: &Space) -> Option<Arc<AdmissionConfiguration>> {
         let state = self.cache().space_state(space)?;
         if let Some(found) = self.cache().derived(&state, Derived::Admission, Arc::clone) {
             return Some(found);
         }
-        // Expressions take long to compile, and other readers wait meanwhile.
+        // Compiling expressions takes long, and other readers wait meanwhile.
         let made = run_blocking(|| {
             let derive = |_: Option<Box<Arc<AdmissionConfiguration>>>, _| {
                 Box::new(Arc::new(AdmissionConfiguration::of(self.cache(), space)))

@@ -1,4 +1,4 @@
-//! Policies, asked about a request.
+//! Evaluation of admission policies.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::status::{Result, StatusError};
 use crate::write::strategy;
 use insula_cache::Stored;
 
-/// Asks all policies.
+/// Evaluates all policies that apply to a request.
 ///
 /// # Errors
 ///
-/// If one of them refuses the request.
+/// If a policy rejects the request.
 pub(super) async fn evaluate(
     attributes: &Attributes<'_>,
     common: &CommonFields,
@@ -50,7 +50,7 @@ pub(super) async fn evaluate(
     refusal.map_or(Ok(()), Err)
 }
 
-/// A policy that is asked.
+/// The evaluation of one policy.
 struct PolicyEvaluation<'a> {
     attributes: &'a Attributes<'a>,
     common: &'a CommonFields,
@@ -98,7 +98,7 @@ impl PolicyEvaluation<'_> {
                 Ok(params) => {
                     for params in params {
                         decision.evaluate(self.policy, binding, &context, params.as_ref());
-                        // Others have waited long enough.
+                        // Expressions may take long: let other tasks run.
                         tokio::task::yield_now().await;
                     }
                 }
@@ -112,8 +112,8 @@ impl PolicyEvaluation<'_> {
         Ok(())
     }
 
-    /// The parameters, one by one; nothing once if there are to be none. They are in the
-    /// space of the policy.
+    /// Returns the parameters of a binding, which are in the space of the policy; a single `None` if
+    /// it has none.
     async fn params(&self, binding: &Binding) -> Result<Result<Vec<Option<Object>>, String>> {
         let kind = self.param_kind();
         let request = self.attributes.request(self.common);

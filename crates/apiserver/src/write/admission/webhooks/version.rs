@@ -1,4 +1,4 @@
-//! Objects in the versions in which somebody wants to see them.
+//! Objects in the versions that webhooks and policies match.
 
 use insula_admission::{EquivalentResources, GroupVersionResource, Target, VersionedObjects};
 use insula_kinds::{Object, Value, convert, decode, kinds};
@@ -13,7 +13,7 @@ use crate::registry::versions;
 use crate::status::{Result, StatusError};
 use crate::write::strategy;
 
-/// What is written, in the version that is judged and in those that were asked for.
+/// The written objects, convertible from the version that is validated to others.
 pub(super) struct Versions<'a> {
     registry: &'a Registry,
     caller: Caller<'a>,
@@ -21,21 +21,21 @@ pub(super) struct Versions<'a> {
     validated_as: Resource,
     object: Option<Object>,
     old: Option<&'a Object>,
-    /// It is something else than an object of the kind.
+    /// The kind of the body, if it is not an object of the resource.
     body: Option<BodyKind>,
 }
 
-/// What is written, in one version and in full.
+/// The written objects in one version, complete with type metadata.
 pub(super) struct ConvertedObjects {
     object: Option<Object>,
     old: Option<Object>,
 }
 
-/// As what else objects of a kind are served.
+/// The other groups and versions that serve the objects of a resource.
 pub(super) struct Equivalents<'a>(Option<&'a Resource>);
 
 impl<'a> Equivalents<'a> {
-    /// What is written below an object is known by one name only.
+    /// Returns the equivalents of the written resource. The body of a subresource has none.
     pub fn of(attributes: &Attributes<'a>) -> Self {
         Self(Some(attributes.kind).filter(|_| attributes.body.is_none()))
     }
@@ -90,7 +90,8 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// As it is judged: labels are the same in all versions.
+    /// Returns the objects in the version that is validated. It suffices for selectors, because
+    /// labels are the same in all versions.
     pub fn unconverted(&self) -> VersionedObjects<'_> {
         VersionedObjects {
             object: self.object.as_ref(),
@@ -98,7 +99,7 @@ impl<'a> Versions<'a> {
         }
     }
 
-    /// In another version, in full.
+    /// Returns the objects in another version.
     pub async fn converted(&self, target: &Target) -> Result<ConvertedObjects> {
         if let Some(body) = self.body {
             let whole = |object: &Object| with_type_meta(body, object.clone());
@@ -121,7 +122,7 @@ impl<'a> Versions<'a> {
         Ok(converted)
     }
 
-    /// Takes what somebody made of the object in that version. Says whether it changed.
+    /// Sets the object to a patched one in that version. Returns whether it changed.
     pub async fn set_patched(&mut self, target: &Target, tree: Value) -> Result<bool> {
         if let (Some(body), Value::Object(tree)) = (self.body, &tree) {
             let before = self.object.replace(tree.clone());
@@ -183,12 +184,12 @@ impl<'a> Versions<'a> {
             _ => convert::convert(&self.validated_as, to, &mut object),
         }
         let text = encoding::encoded(to, &object);
-        // It was just written.
+        // Decoding cannot fail: the text was just encoded.
         serde_json::from_slice(&text).map_err(StatusError::internal)
     }
 }
 
-/// With what it is.
+/// Adds `apiVersion` and `kind`.
 fn with_type_meta(body: BodyKind, mut object: Object) -> Object {
     let version = insula_kinds::api_version(body.group, body.version);
     object.insert("apiVersion".to_owned(), version.into());
@@ -196,7 +197,7 @@ fn with_type_meta(body: BodyKind, mut object: Object) -> Object {
     object
 }
 
-/// An object from its full form, with what is missing filled in.
+/// Decodes an object and applies defaults.
 fn read(version: &Resource, tree: Value) -> Result<Object> {
     let mut object = match version {
         Resource::BuiltIn(_) => {
