@@ -167,7 +167,7 @@ where
     }
     let registry = &app.registry;
     let headers = &parts.headers;
-    let caller = app
+    let authenticated = app
         .authenticator
         .authenticate(registry, &source.peer, headers)
         .await?;
@@ -178,9 +178,9 @@ where
         query,
         route: &route,
     };
-    let impersonated = impersonate(registry, &caller, asked).await;
+    let impersonated = impersonate(registry, &authenticated, asked).await;
     let impersonated = record.impersonated(impersonated)?;
-    let principal = impersonated.unwrap_or(caller);
+    let principal = impersonated.unwrap_or(authenticated);
     let route = match route.or_else(|error| {
         let custom = route_custom(registry, &principal, parts, query);
         custom.unwrap_or(Err(error))
@@ -233,7 +233,7 @@ async fn serve_document(
     query: &Query,
 ) -> Result<Answer> {
     let apis = app.registry.apis(space);
-    let defined = apis.is_some_and(|apis| !apis.offers().is_empty());
+    let has_custom = apis.is_some_and(|apis| !apis.offers().is_empty());
     let build = || {
         app.documents
             .answer(&app.registry, document, space, parts, query)

@@ -49,7 +49,7 @@ impl Metrics {
     /// Returns all metrics as text.
     pub fn text(&self) -> String {
         let mut text = String::from(
-            "# HELP apiserver_request_total Answers by method and class of status code.\n\
+            "# HELP apiserver_request_total Responses by method and class of status code.\n\
              # TYPE apiserver_request_total counter\n",
         );
         for (method, classes) in METHODS.iter().zip(&self.requests) {
@@ -63,7 +63,7 @@ impl Metrics {
         }
         let revision = self.registry.cache().applied();
         text.push_str(
-            "# HELP insula_cache_revision The revision up to which the cache has everything.\n\
+            "# HELP insula_cache_revision Revision that the cache has applied.\n\
              # TYPE insula_cache_revision gauge\n",
         );
         writeln!(text, "insula_cache_revision {revision}").ok();
@@ -79,11 +79,7 @@ impl Metrics {
 fn audit_text(counts: audit::Counts, text: &mut String) {
     for (name, help, count) in [
         ("events", "Events in the audit log.", counts.written),
-        (
-            "lost",
-            "Events that the audit log did not take.",
-            counts.lost,
-        ),
+        ("lost", "Events lost by the audit log.", counts.lost),
         (
             "errors",
             "Writes to the audit log that failed.",
@@ -105,13 +101,13 @@ fn write_seats(text: &mut String, flow_control: &FlowControl) {
         }
     };
     let name = "insula_seats_in_use";
-    let help = "Seats that requests have, by what they do.";
+    let help = "Seats in use, by kind of work.";
     family(name, "gauge", help, &|stats| stats.used.into());
     let name = "insula_seats_waiting";
-    let help = "Requests and answers that wait for a seat.";
+    let help = "Requests and responses waiting for a seat, by kind of work.";
     family(name, "gauge", help, &|stats| stats.waiting as u64);
     let name = "insula_seats_refused_total";
-    let help = "Requests that got no seat: 429.";
+    let help = "Requests rejected with 429 for lack of a seat, by kind of work.";
     family(name, "counter", help, &|stats| stats.refused);
 }
 
@@ -122,7 +118,7 @@ fn write_connections(text: &mut String, connections: &ConnectionTracker) {
         "# HELP insula_connections Open connections.\n\
          # TYPE insula_connections gauge\n\
          insula_connections {open}\n\
-         # HELP insula_connections_ended_total Connections that a bound ended, by bound.\n\
+         # HELP insula_connections_ended_total Connections closed by a limit, by reason.\n\
          # TYPE insula_connections_ended_total counter\n"
     )
     .ok();

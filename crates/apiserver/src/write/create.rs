@@ -284,7 +284,7 @@ async fn put(
                 return Ok(strategy::written_object(kind, key, revision, &value));
             }
             Outcome::Unchanged(_) => {
-                return Err(StatusError::internal("a creation changed nothing"));
+                return Err(StatusError::internal("create changed nothing"));
             }
             Outcome::Conflict(conflict) if conflict.check == 0 => {
                 return Err(exists_error(kind, address, conflict.found));

@@ -20,7 +20,9 @@ pub fn of(object: &mut Object) -> &mut Object {
     if !metadata.is_object() {
         *metadata = Value::Object(Object::new());
     }
-    metadata.as_object_mut().expect("it was made one")
+    metadata
+        .as_object_mut()
+        .expect("inserted as an object above")
 }
 
 /// Returns a non-empty text field of the metadata.

@@ -32,8 +32,10 @@ pub async fn admit(admission: &mut Admission<'_>) -> Result<()> {
 
 /// Returns the extra attributes of a principal: those of its credential, and its tenant.
 pub fn insula_extra(principal: &Principal) -> Object {
-    let said = principal.extra.iter();
-    let mut extra: Object = said.map(|(key, all)| (key.clone(), json!(all))).collect();
+    let entries = principal.extra.iter();
+    let mut extra: Object = entries
+        .map(|(key, all)| (key.clone(), json!(all)))
+        .collect();
     extra.insert(
         "insula.dev/tenant".to_owned(),
         json!([principal.home.to_string()]),

@@ -115,7 +115,7 @@ impl Definition {
             return Err(StatusError::not_allowed(kind, &address.name, why));
         }
         if offer.defined.id() != custom.defined().id() {
-            let why = "what defines this kind has changed; please try again";
+            let why = "the definition of this kind has changed; please try again";
             return Err(StatusError::conflict(kind, &address.name, why));
         }
         let name = offer.name();

@@ -44,8 +44,8 @@ async fn check(registry: &Registry, caller: Caller<'_>, change: Change<'_>) -> R
             continue;
         }
         let Some(of) = kind_of(registry, &address.space, owner) else {
-            let why = "cannot set blockOwnerDeletion in this case because nothing is known of \
-                       the owner's kind";
+            let why = "cannot set blockOwnerDeletion in this case because the owner's kind is \
+                       unknown";
             return Err(StatusError::not_allowed(kind, &address.name, why));
         };
         if !may_set_finalizers(registry, caller, change, owner, &of).await? {

@@ -543,13 +543,15 @@ impl<'a> Attributes<'a> {
             Ok(_) => Ok(false),
             Err(refusal) => Err(refusal),
         };
-        let said = json!({
+        let annotation = json!({
             "configuration": hook.webhook.configuration,
             "webhook": hook.webhook.name,
             "mutated": matches!(mutated, Ok(true)),
         });
         let key = format!("mutation.webhook.admission.k8s.io/round_{round}_index_{index}");
-        self.caller.context.annotate([(key, said.to_string())]);
+        self.caller
+            .context
+            .annotate([(key, annotation.to_string())]);
         mutated.map(Some)
     }
 

@@ -135,7 +135,7 @@ impl QuotaDeltas {
             }
         }
         if deltas.quotas.len() > MAX_QUOTAS {
-            let why = format!("more than {MAX_QUOTAS} quotas of the namespace are about it");
+            let why = format!("more than {MAX_QUOTAS} quotas of the namespace apply to it");
             return Err(forbidden(write, &why));
         }
         Ok(deltas)

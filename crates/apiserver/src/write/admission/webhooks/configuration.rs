@@ -44,7 +44,7 @@ impl AdmissionConfiguration {
     }
 
     fn of(cache: &Cache, space: &Space) -> Self {
-        let mut made = Self {
+        let mut configuration = Self {
             mutating: Webhooks::default(),
             validating: Webhooks::default(),
             policies: Policies::default(),
@@ -57,11 +57,17 @@ impl AdmissionConfiguration {
                 put(&configuration.tree());
             }
         };
-        each(mutating, &mut |object| made.mutating.put(object));
-        each(validating, &mut |object| made.validating.put(object));
-        each(policies, &mut |object| made.policies.put_policy(object));
-        each(bindings, &mut |object| made.policies.put_binding(object));
-        made
+        each(mutating, &mut |object| configuration.mutating.put(object));
+        each(validating, &mut |object| {
+            configuration.validating.put(object)
+        });
+        each(policies, &mut |object| {
+            configuration.policies.put_policy(object)
+        });
+        each(bindings, &mut |object| {
+            configuration.policies.put_binding(object)
+        });
+        configuration
     }
 }
 
@@ -80,7 +86,7 @@ impl Registry {
             self.cache()
                 .derive(&state, Derived::Admission, derive, Arc::clone)
         });
-        Some(made)
+        Some(configuration)
     }
 }
 

@@ -118,15 +118,15 @@ impl PolicyEvaluation<'_> {
         let kind = self.param_kind();
         let request = self.attributes.request(self.common);
         let scope = kind.as_ref().map(|kind| kind.scope);
-        let wanted = match binding.resolve_params(self.policy, &request, scope) {
-            Ok(wanted) => wanted,
+        let resolved = match binding.resolve_params(self.policy, &request, scope) {
+            Ok(resolved) => resolved,
             Err(why) => return Ok(Err(why)),
         };
-        let (Some(kind), wanted) = (kind, wanted) else {
+        let (Some(kind), resolved) = (kind, resolved) else {
             return Ok(Ok(vec![None]));
         };
         let registry = self.attributes.registry;
-        let found: Vec<Arc<Stored>> = match wanted {
+        let found: Vec<Arc<Stored>> = match resolved {
             Params::None => return Ok(Ok(vec![None])),
             Params::One { namespace, name } => {
                 let address = Address {
@@ -171,13 +171,13 @@ impl PolicyEvaluation<'_> {
     }
 
     fn param_kind(&self) -> Option<Resource> {
-        let wanted = self.policy.param_kind.as_ref()?;
-        let version = wanted.api_version.as_str();
+        let param_kind = self.policy.param_kind.as_ref()?;
+        let version = param_kind.api_version.as_str();
         let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let built_in = kinds().find_by_kind(group, version, &wanted.kind);
+        let built_in = kinds().find_by_kind(group, version, &param_kind.kind);
         built_in.map(Resource::BuiltIn).or_else(|| {
             let apis = self.attributes.registry.apis(self.owner)?;
-            apis.of_kind(group, version, &wanted.kind)
+            apis.of_kind(group, version, &param_kind.kind)
         })
     }
 }
