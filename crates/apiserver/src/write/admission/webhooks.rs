@@ -220,14 +220,14 @@ pub async fn validate(
         .context
         .without_seat(join_all(calls))
         .await?;
-    let mut refusal = None;
+    let mut rejected = None;
     for (index, ((hook, _), answer)) in reviews.iter().zip(answers).enumerate() {
         let recorded = attributes.record_answer(hook, Mode::Validating, 0, index, answer);
         if let Err(first) = recorded {
-            refusal.get_or_insert(first);
+            rejected.get_or_insert(first);
         }
     }
-    refusal.map_or(Ok(()), Err)
+    rejected.map_or(Ok(()), Err)
 }
 
 /// The mutating step of the admission chain.
@@ -385,9 +385,9 @@ impl<'a> Attributes<'a> {
     fn hooks(&self, mode: Mode) -> Vec<Hook> {
         let mut hooks = Vec::new();
         for (owner, configured) in self.configurations() {
-            let is_systems = owner != self.address.space;
+            let from_system = owner != self.address.space;
             for one in configured.webhooks(mode).configurations() {
-                if is_systems && !one.admits_tenants {
+                if from_system && !one.admits_tenants {
                     continue;
                 }
                 hooks.extend(one.webhooks.iter().map(|webhook| Hook {
@@ -541,7 +541,7 @@ impl<'a> Attributes<'a> {
                 }
             }
             Ok(_) => Ok(false),
-            Err(refusal) => Err(refusal),
+            Err(error) => Err(error),
         };
         let annotation = json!({
             "configuration": hook.webhook.configuration,

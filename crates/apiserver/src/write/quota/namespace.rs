@@ -55,7 +55,7 @@ pub(super) async fn charge(
 ) -> Result<Transaction> {
     let deltas = match QuotaDeltas::compute(write) {
         Ok(deltas) => deltas.charges(write, UsageSource::Status).await,
-        refused => refused.map(|_| Vec::new()),
+        error => error.map(|_| Vec::new()),
     };
     let charges = match deltas {
         Ok(charges) => charges,
@@ -122,11 +122,11 @@ impl QuotaDeltas {
                 return Err(forbidden(write, &why));
             }
             // An object that the quota did not match before counts in full.
-            let had = before
+            let matched_before = before
                 .as_ref()
                 .is_some_and(|old| quota.matches(counted, old));
             let mut needed = match &grown {
-                Some(grown) if had => grown.clone(),
+                Some(grown) if matched_before => grown.clone(),
                 _ => used.clone(),
             };
             needed.retain(|name, amount| quota.hard.contains_key(name) && !amount.is_zero());

@@ -28,9 +28,9 @@ pub(super) async fn evaluate(
 ) -> Result<()> {
     let mut decision = PolicyDecision::default();
     for (owner, configured) in attributes.configurations() {
-        let is_systems = owner != attributes.address.space;
+        let from_system = owner != attributes.address.space;
         for (policy, bindings) in configured.policies().active() {
-            if is_systems && !policy.admits_tenants {
+            if from_system && !policy.admits_tenants {
                 continue;
             }
             let evaluation = PolicyEvaluation {
