@@ -171,8 +171,8 @@ where
         .authenticator
         .authenticate(registry, &source.peer, headers)
         .await?;
-    record.authenticated(&caller);
-    source.connection.authenticated(&caller.home)?;
+    record.authenticated(&authenticated);
+    source.connection.authenticated(&authenticated.home)?;
     let asked = ImpersonatedRequest {
         parts,
         query,
@@ -238,7 +238,7 @@ async fn serve_document(
         app.documents
             .answer(&app.registry, document, space, parts, query)
     };
-    if defined && document.has_schemas() {
+    if has_custom && document.has_schemas() {
         return cpu_bound::run_with_seat(&app.flow_control, &principal.home, build).await?;
     }
     let work = Work::Read { objects: 1 };

@@ -79,7 +79,7 @@ impl Registry {
             return Some(found);
         }
         // Compiling expressions takes long, and other readers wait meanwhile.
-        let made = run_blocking(|| {
+        let configuration = run_blocking(|| {
             let derive = |_: Option<Box<Arc<AdmissionConfiguration>>>, _| {
                 Box::new(Arc::new(AdmissionConfiguration::of(self.cache(), space)))
             };
