@@ -301,7 +301,7 @@ async fn put(
     }
 }
 
-/// Returns the error for a create whose name is in use.
+/// Returns the error for a create with a name that is in use.
 fn exists_error(kind: &Resource, address: &Address, found: Option<Entry>) -> StatusError {
     let found = found.map(|it| Stored::new(address.within().into(), it.modified, &it.value));
     match found.is_some_and(|it| it.is_terminating()) {
