@@ -257,8 +257,7 @@ fn from_secret(
     grant(question, &origin, source, content, &bound)
 }
 
-/// Checks first whether the namespace may use the identity, so that others learn nothing about
-/// it.
+/// Checks first whether the namespace may use the identity, which reveals nothing to others.
 fn from_identity(
     question: &Question,
     known: &Known,

@@ -4,7 +4,8 @@
 const MAX_NAMED: usize = 5;
 
 /// Summarizes users for messages: up to five names in order and the number of others, such as
-/// `Metal3Cluster team-a/prod, team-b/prod and 3 more`; `nobody` if there are none.
+/// `Metal3Cluster team-a/prod, team-b/prod and 3 more`. An empty list has a fixed
+/// text.
 pub fn summarize(kind: &str, users: &[String]) -> String {
     let mut users: Vec<&str> = users.iter().map(String::as_str).collect();
     users.sort_unstable();
