@@ -1,7 +1,7 @@
-//! Who has a host.
+//! Claims of hosts.
 //!
-//! A claim is a ConfigMap in the system's space that is called like the host. Only one can
-//! be created under that name, so the store itself decides who was first.
+//! A claim is a ConfigMap in the system's space with the host as its name. Only one object can
+//! have that name, so the server decides which Site was first.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::place::{Place, Space};
 use crate::site::Site;
 use crate::spaces::Spaces;
 
-/// The namespace of the system in which claims are.
+/// The namespace of the claims, in the system's space.
 pub const NAMESPACE: &str = "site-system";
 
-/// The label with the UID of the Site that a claim is for. No two tenants' objects have the
-/// same UID, while their names may well be equal.
+/// The label with the UID of the Site that holds a claim. UIDs are unique over all tenants,
+/// names are not.
 pub const HOLDER: &str = "example.com/site-uid";
 
 /// The claims of all Sites.
@@ -27,13 +27,13 @@ pub struct Claims<'a> {
 }
 
 impl<'a> Claims<'a> {
-    /// Those that are in the system's space.
+    /// Returns access to the claims in the system's space.
     pub fn new(spaces: &'a Spaces) -> Self {
         let api = Api::namespaced(spaces.of(&Space::System), NAMESPACE);
         Self { spaces, api }
     }
 
-    /// Claims the host of a Site. Whether it is the Site's now: another may have it.
+    /// Claims the host of a Site, and returns false if another Site has it.
     pub async fn take(&self, site: &Site) -> kube::Result<bool> {
         let wanted = claim(site);
         match self.api.create(&PostParams::default(), &wanted).await {
@@ -42,7 +42,7 @@ impl<'a> Claims<'a> {
             Err(error) => return Err(error),
         }
         let Some(held) = self.api.get_opt(&site.spec.host).await? else {
-            // It was let go of in between; the watch of claims brings this Site here again.
+            // It was released in between; the watch of claims triggers this Site again.
             return Ok(false);
         };
         if held.labels().get(HOLDER) == site.metadata.uid.as_ref() {
@@ -54,17 +54,21 @@ impl<'a> Claims<'a> {
         self.replace(&held, wanted).await
     }
 
-    /// Lets go of what a Site has, all but this host.
-    pub async fn release(&self, site: &Site, but: Option<&str>) -> kube::Result<()> {
+    /// Releases the claims of a Site, except the one of the given host.
+    pub async fn release(&self, site: &Site, except: Option<&str>) -> kube::Result<()> {
         let uid = site.uid().unwrap_or_default();
         let held = ListParams::default().labels(&format!("{HOLDER}={uid}"));
         for claim in self.api.list(&held).await? {
-            if but == Some(claim.name_any().as_str()) {
+            if except == Some(claim.name_any().as_str()) {
                 continue;
             }
-            match self.api.delete(&claim.name_any(), &as_seen(&claim)).await {
+            match self
+                .api
+                .delete(&claim.name_any(), &if_unchanged(&claim))
+                .await
+            {
                 Ok(_) => {}
-                // Somebody else has it by now, or nobody.
+                // It was deleted or taken over meanwhile.
                 Err(kube::Error::Api(refusal)) if matches!(refusal.code, 404 | 409) => {}
                 Err(error) => return Err(error),
             }
@@ -72,8 +76,8 @@ impl<'a> Claims<'a> {
         Ok(())
     }
 
-    /// Whether the Site that a claim is for is still there and still wants the host. It is
-    /// not if somebody took its finalizer away by hand.
+    /// Returns whether the Site of a claim still exists and still wants the host. It may be
+    /// gone without a release if a user removed its finalizer.
     async fn is_live(&self, claim: &ConfigMap) -> kube::Result<bool> {
         let data = claim.data.clone().unwrap_or_default();
         let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
@@ -119,8 +123,8 @@ fn claim(site: &Site) -> ConfigMap {
     }
 }
 
-/// Deletes an object only as long as nobody has written to it.
-pub fn as_seen(object: &ConfigMap) -> DeleteParams {
+/// Returns preconditions that delete an object only if it is unchanged.
+pub fn if_unchanged(object: &ConfigMap) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions {
         uid: object.uid(),
         resource_version: object.resource_version(),

@@ -1,4 +1,4 @@
-//! The watches, and what they set going.
+//! The watches, and the reconciliations that they trigger.
 
 use std::sync::Arc;
 
@@ -14,55 +14,58 @@ use tracing::{debug, warn};
 
 use crate::claim;
 use crate::place::{Space, qualify};
-use crate::reconcile::{MANAGER, again, reconcile};
+use crate::reconcile::{MANAGER, reconcile, retry};
 use crate::site::Site;
 use crate::spaces::Spaces;
 
-/// How many Sites are worked on at the same time, of however many tenants.
+/// Concurrent reconciliations, over all tenants.
 const CONCURRENCY: u16 = 16;
 
 type Triggered = Result<ReconcileRequest<Site>, watcher::Error>;
 
-/// Serves all tenants: those that are there, and those that come. Three watches are open,
-/// however many they are.
+/// Runs the controller for all tenants, including those created later, with three watches in
+/// total.
 pub async fn run(spaces: Spaces) {
-    let (sites, kept) = reflector::store();
+    let (sites, writer) = reflector::store();
     let triggers = stream::select_all([
-        of_sites(&spaces, kept).boxed(),
-        of_pages(&spaces).boxed(),
-        of_claims(&spaces, sites.clone()).boxed(),
+        site_changes(&spaces, writer).boxed(),
+        page_changes(&spaces).boxed(),
+        claim_changes(&spaces, sites.clone()).boxed(),
     ]);
     let config = Config::default().concurrency(CONCURRENCY);
     let work = |site, spaces| Box::pin(reconcile(site, spaces));
-    applier(work, again, Arc::new(spaces), sites, triggers, config)
+    applier(work, retry, Arc::new(spaces), sites, triggers, config)
         .for_each(|done| async move {
             match done {
-                Ok((site, _)) => debug!(%site, "as it should be"),
-                // It was deleted before its turn came, perhaps with its tenant.
-                Err(controller::Error::ObjectNotFound(site)) => debug!(%site, "gone"),
-                Err(error) => warn!(error = &error as &dyn std::error::Error, "tried again"),
+                Ok((site, _)) => debug!(%site, "site reconciled"),
+                // It was deleted while it was queued, perhaps with its tenant.
+                Err(controller::Error::ObjectNotFound(site)) => debug!(%site, "site deleted"),
+                Err(error) => warn!(
+                    error = &error as &dyn std::error::Error,
+                    "site reconciliation failed"
+                ),
             }
         })
         .await;
 }
 
-/// A Site that is new or has changed, in any space.
-fn of_sites(
+/// Triggers new and changed Sites, in any space.
+fn site_changes(
     spaces: &Spaces,
-    kept: reflector::store::Writer<Site>,
+    writer: reflector::store::Writer<Site>,
 ) -> impl Stream<Item = Triggered> + use<> {
     let sites = Api::<Site>::all(spaces.all());
     let changes = watcher(sites, watcher::Config::default().streaming_lists())
         .default_backoff()
         .modify(qualify)
-        .reflect(kept)
+        .reflect(writer)
         .applied_objects();
     trigger_self(changes, ())
 }
 
-/// A page that somebody changed or deleted, in any space: its owner puts it right. The
-/// owner's name is only good within the page's own space, which its namespace says here.
-fn of_pages(spaces: &Spaces) -> impl Stream<Item = Triggered> + use<> {
+/// Triggers the owner of a changed or deleted page, in any space. The owner reference has no
+/// tenant, so the page's qualified namespace supplies it.
+fn page_changes(spaces: &Spaces) -> impl Stream<Item = Triggered> + use<> {
     let pages = Api::<ConfigMap>::all(spaces.all());
     let ours = format!("app.kubernetes.io/managed-by={MANAGER}");
     let changes = watcher(pages, watcher::Config::default().labels(&ours))
@@ -72,8 +75,8 @@ fn of_pages(spaces: &Spaces) -> impl Stream<Item = Triggered> + use<> {
     trigger_owners(changes, (), ())
 }
 
-/// A host that has become free: whoever waits for it may try again.
-fn of_claims(spaces: &Spaces, sites: Store<Site>) -> impl Stream<Item = Triggered> + use<> {
+/// Triggers the Sites that want the host of a changed claim, as it may have been released.
+fn claim_changes(spaces: &Spaces, sites: Store<Site>) -> impl Stream<Item = Triggered> + use<> {
     let claims = Api::<ConfigMap>::namespaced(spaces.of(&Space::System), claim::NAMESPACE);
     let changes = watcher(claims, watcher::Config::default().labels(claim::HOLDER))
         .default_backoff()

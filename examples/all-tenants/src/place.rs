@@ -1,20 +1,20 @@
-//! Whose an object is, and how equal names of two tenants are told apart.
+//! The tenant of an object, and how equal names of two tenants are distinguished.
 //!
-//! A watch over all spaces brings objects of one namespace and name for every tenant that
-//! has one. What kube keeps of them is keyed by namespace and name: without anything done
-//! about it, one tenant's object would take the place of another's. So objects get the
-//! tenant into their namespace as they come in ([`qualify`]), and whoever writes to an
-//! object asks where it really is ([`Place::of`]). No namespace has a slash in its name, so
-//! the two can never be mixed up, and the server would refuse what is written there.
+//! A watch over all spaces returns objects with the same namespace and name from several
+//! tenants. The stores of kube are keyed by namespace and name, so one tenant's object would
+//! replace another's. Therefore the tenant is added to the namespace of every received object
+//! ([`qualify`]), and split off again before a write ([`Place::of`]). Namespaces have no slash
+//! in their names, so the two forms cannot be confused, and the server would refuse a write
+//! with a qualified namespace.
 
 use kube::{Resource, ResourceExt};
 
-/// The system's, or a tenant's.
+/// The space of the system or of a tenant.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Space {
-    /// The system's own.
+    /// The system's space.
     System,
-    /// That of the tenant of this name.
+    /// The space of the tenant of this name.
     Tenant(String),
 }
 
@@ -28,12 +28,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where an object is that [`qualify`] has seen.
+    /// Returns the place of a qualified object.
     pub fn of(object: &impl Resource) -> Self {
         Self::parse(object.meta().namespace.as_deref().unwrap_or_default())
     }
 
-    /// As it is displayed.
+    /// Parses the form of `Display`.
     pub fn parse(text: &str) -> Self {
         match text.split_once('/') {
             Some((tenant, namespace)) => Self {
@@ -57,10 +57,10 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// Puts the tenant of an object into its namespace: `acme/default`.
+/// Adds the tenant of an object to its namespace: `acme/default`.
 ///
-/// The server says whose an object is in `metadata.tenant`, which types that were made for
-/// Kubernetes do not have, and by the path in `metadata.selfLink`, which they do.
+/// The tenant is in `metadata.tenant`, which types generated for Kubernetes do not have, and
+/// in the path in `metadata.selfLink`, which they do.
 pub fn qualify(object: &mut impl Resource) {
     let link = object.meta().self_link.as_deref().unwrap_or_default();
     let Some(tenant) = tenant_in(link) else {
@@ -70,8 +70,8 @@ pub fn qualify(object: &mut impl Resource) {
     object.meta_mut().namespace = Some(qualified);
 }
 
-/// `acme` in `/api/v1/tenants/acme/namespaces/…` and in `/apis/g/v1/tenants/acme/…`. An
-/// object may itself be called `tenants`, so only the place after the version counts.
+/// Returns `acme` for `/api/v1/tenants/acme/namespaces/…` and `/apis/g/v1/tenants/acme/…`. An
+/// object may be called `tenants`, so only the segments after the version count.
 fn tenant_in(link: &str) -> Option<&str> {
     let mut segments = link.strip_prefix('/')?.split('/');
     let before = match segments.next()? {

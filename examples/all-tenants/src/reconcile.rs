@@ -1,4 +1,4 @@
-//! What is done for one Site.
+//! Reconciliation of one Site.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,36 +12,35 @@ use kube::runtime::finalizer::{self, Event, finalizer};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
-use crate::claim::{Claims, as_seen};
+use crate::claim::{Claims, if_unchanged};
 use crate::place::Place;
 use crate::site::Site;
 use crate::spaces::Spaces;
 
-/// Who owns the fields that are applied here; also the value of the label by which pages
-/// are found.
+/// The field manager of this controller; also the value of the label that selects pages.
 pub const MANAGER: &str = "all-tenants";
 
-/// A Site does not go before its host is free again.
+/// Keeps a deleted Site until its host is released.
 const FINALIZER: &str = "example.com/host";
 
-/// How soon something that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(5);
+/// The delay after a failed reconciliation.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often everything is looked at even if nothing happened.
-const ANYWAY: Duration = Duration::from_secs(3600);
+/// The interval of reconciliations without a change.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Why a Site could not be served.
+/// A failed reconciliation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server refused something, or did not answer.
+    /// The server refused a request, or did not answer.
     #[error("cannot serve the site")]
     Server(#[from] kube::Error),
-    /// The finalizer could not be put on or taken off, or what it stands for failed.
-    #[error("cannot hold or free the host")]
+    /// The finalizer could not be added or removed, or the reconciliation under it failed.
+    #[error("cannot claim or release the host")]
     Finalizer(#[source] Box<finalizer::Error<kube::Error>>),
 }
 
-/// Makes the world as one Site wants it.
+/// Brings the page, the claim and the status of a Site up to date.
 pub async fn reconcile(site: Arc<Site>, spaces: Arc<Spaces>) -> Result<Action, Error> {
     let place = Place::of(&*site);
     let client = spaces.of(&place.space);
@@ -60,9 +59,9 @@ pub async fn reconcile(site: Arc<Site>, spaces: Arc<Spaces>) -> Result<Action, E
         .map_err(|error| Error::Finalizer(Box::new(error)))
 }
 
-/// Whatever failed is tried again; a tenant or a Site that is gone is not there by then.
-pub fn again(_: Arc<Site>, _: &Error, _: Arc<Spaces>) -> Action {
-    Action::requeue(AGAIN)
+/// Retries after every error; a Site that was deleted meanwhile is not found then.
+pub fn retry(_: Arc<Site>, _: &Error, _: Arc<Spaces>) -> Action {
+    Action::requeue(RETRY_INTERVAL)
 }
 
 async fn serve(
@@ -79,19 +78,19 @@ async fn serve(
     if taken {
         apply(&pages, &page(site)).await?;
     } else {
-        // What it showed under a host that it had before.
+        // It may have a page from a host that it held before.
         remove(&pages, site).await?;
     }
     let sites = Api::namespaced(client, &place.namespace);
     apply_status(&sites, site, taken).await?;
-    Ok(Action::requeue(ANYWAY))
+    Ok(Action::requeue(RESYNC_INTERVAL))
 }
 
 fn page_name(site: &Site) -> String {
     format!("{}-page", site.name_any())
 }
 
-/// The page of a Site: only what is meant to be so, nothing that others may decide.
+/// Returns the page of a Site, with only the fields that this controller owns.
 fn page(site: &Site) -> ConfigMap {
     let mut page = ConfigMap::default();
     page.metadata.name = Some(page_name(site));
@@ -108,16 +107,18 @@ fn page(site: &Site) -> ConfigMap {
 
 async fn apply(pages: &Api<ConfigMap>, page: &ConfigMap) -> kube::Result<()> {
     let name = page.name_any();
-    pages.patch(&name, &ours(), &Patch::Apply(page)).await?;
+    pages
+        .patch(&name, &apply_params(), &Patch::Apply(page))
+        .await?;
     Ok(())
 }
 
-/// What is applied here is this controller's to decide, whoever wrote it before.
-fn ours() -> PatchParams {
+/// Forces conflicts: this controller owns the fields that it applies.
+fn apply_params() -> PatchParams {
     PatchParams::apply(MANAGER).force()
 }
 
-/// Removes the page, if it is the Site's: somebody may have called something else so.
+/// Deletes the page if the Site owns it: a user may have another object of that name.
 async fn remove(pages: &Api<ConfigMap>, site: &Site) -> kube::Result<()> {
     let name = page_name(site);
     let Some(page) = pages.get_opt(&name).await? else {
@@ -128,7 +129,7 @@ async fn remove(pages: &Api<ConfigMap>, site: &Site) -> kube::Result<()> {
     if !owners.any(|uid| uid == site.metadata.uid.as_ref()) {
         return Ok(());
     }
-    match pages.delete(&name, &as_seen(&page)).await {
+    match pages.delete(&name, &if_unchanged(&page)).await {
         Err(kube::Error::Api(refusal)) if matches!(refusal.code, 404 | 409) => Ok(()),
         done => done.map(drop),
     }
@@ -144,11 +145,11 @@ async fn apply_status(sites: &Api<Site>, site: &Site, taken: bool) -> kube::Resu
         },
     });
     let (name, status) = (site.name_any(), Patch::Apply(status));
-    sites.patch_status(&name, &ours(), &status).await?;
+    sites.patch_status(&name, &apply_params(), &status).await?;
     Ok(())
 }
 
-/// Never says who has the host: that is nobody's business in another tenant.
+/// Returns the condition, which must not reveal the tenant that has the host.
 fn ready(site: &Site, taken: bool) -> Condition {
     let (status, reason, message) = match taken {
         true => ("True", "Served", "the page is served"),

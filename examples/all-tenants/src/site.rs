@@ -1,10 +1,10 @@
-//! The kind. Its definition, with the schema, is in `install.yaml`.
+//! The kind Site. Its definition, with the schema, is in `install.yaml`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// What somebody wants to be seen under a host.
+/// The wanted host and page.
 #[derive(Clone, CustomResource, Debug, Deserialize, Serialize)]
 #[kube(
     group = "example.com",
@@ -15,17 +15,17 @@ use serde::{Deserialize, Serialize};
     schema = "disabled"
 )]
 pub struct SiteSpec {
-    /// A DNS name, which only one Site of all tenants has.
+    /// A DNS name, unique among the Sites of all tenants.
     pub host: String,
-    /// What is on the page.
+    /// The text of the page.
     pub text: String,
 }
 
-/// What has become of it.
+/// The observed state.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SiteStatus {
-    /// The generation that this is about.
+    /// The generation that this status describes.
     pub observed_generation: Option<i64>,
     /// `Ready`, with the reason `Served` or `HostTaken`.
     #[serde(default)]

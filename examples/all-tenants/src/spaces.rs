@@ -8,25 +8,25 @@ use tower::{BoxError, service_fn};
 
 use crate::place::Space;
 
-/// Makes clients whose paths lead into a space. None of them is kept: a tenant that does
-/// nothing costs nothing here, and one that goes leaves nothing behind.
+/// Creates clients for spaces. They are not cached: an idle tenant costs nothing here, and a
+/// deleted one leaves nothing behind.
 #[derive(Clone)]
 pub struct Spaces {
     system: Client,
 }
 
 impl Spaces {
-    /// Over the connections of this client, which is one of the system.
+    /// Uses the connections of this client, which must have a credential of the system.
     pub fn new(system: Client) -> Self {
         Self { system }
     }
 
-    /// Lists and watches that see every space.
+    /// Returns a client for lists and watches over every space.
     pub fn all(&self) -> Client {
         self.below("all".to_owned())
     }
 
-    /// Everything, in one space.
+    /// Returns a client for one space.
     pub fn of(&self, space: &Space) -> Client {
         match space {
             Space::System => self.system.clone(),
@@ -47,7 +47,7 @@ impl Spaces {
     }
 }
 
-/// The same path in another space: `tenants/{name}` follows the version.
+/// Returns the path in another space: `tenants/{name}` follows the version.
 fn within(uri: &Uri, name: &str) -> Result<Uri, InvalidUri> {
     let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let versions = if path.starts_with("/apis/") { 3 } else { 2 };

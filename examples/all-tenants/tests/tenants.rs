@@ -1,5 +1,5 @@
-//! The controller as it runs in the field: its own process, with a service account of the
-//! system, for two tenants who do everything at the same time under the same names.
+//! The controller as in production: its own process, with a service account of the system,
+//! for two tenants that use the same names at the same time.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ const INSTALL: &str = include_str!("../install.yaml");
 
 const READY: &str = "jsonpath={.status.conditions[0].status}={.status.conditions[0].reason}";
 
-/// Longer than the controller takes for anything.
+/// Longer than any reconciliation takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server with the controller's things in it, and the controller's credentials.
+/// A server with the controller's manifests installed, and the controller's credentials.
 struct Stage {
     two_tenants: TwoTenants,
     account: Kubectl,
@@ -42,7 +42,7 @@ impl Stage {
         })
     }
 
-    /// The names of hosts that somebody has.
+    /// Returns the claimed hosts.
     fn claims(&self) -> String {
         let claims = "get configmap -n site-system -l example.com/site-uid -o name";
         self.two_tenants.system.get(claims)
@@ -91,7 +91,7 @@ fn object(user: &Kubectl, what: &str) -> Value {
 }
 
 #[test]
-fn each_tenant_is_served_what_it_asked_for_under_names_that_all_have() {
+fn tenants_with_equal_names_get_their_own_pages() {
     let Some(stage) = Stage::set() else { return };
     let two_tenants = &stage.two_tenants;
     two_tenants.both(|tenant| {
@@ -127,12 +127,12 @@ fn each_tenant_is_served_what_it_asked_for_under_names_that_all_have() {
 }
 
 #[test]
-fn a_host_is_one_tenants_until_it_lets_go_and_nobody_is_told_whose() {
+fn host_belongs_to_one_tenant_until_released_without_naming_it() {
     let Some(stage) = Stage::set() else { return };
     let [acme, globex] = &stage.two_tenants.tenants;
     make(acme, "shop", "shop.test", "first");
     is(acme, "shop", "True=Served");
-    // What is called like a page and is none is left alone.
+    // An object with the name of a page that no Site owns is left alone.
     globex.get("create configmap shop-page --from-literal=own=kept");
     make(globex, "shop", "shop.test", "second");
     is(globex, "shop", "False=HostTaken");
@@ -145,7 +145,7 @@ fn a_host_is_one_tenants_until_it_lets_go_and_nobody_is_told_whose() {
     assert!(!status.contains("acme"), "{status}");
     globex.refuses("get configmap shop-page", "\"shop-page\" not found");
 
-    // A Site that moves to another host frees the one it had.
+    // A Site that moves to another host releases the previous one.
     acme.get("patch site shop --type=merge -p '{\"spec\":{\"host\":\"moved.test\"}}'");
     is(globex, "shop", "True=Served");
     is(acme, "shop", "True=Served");
@@ -154,14 +154,14 @@ fn a_host_is_one_tenants_until_it_lets_go_and_nobody_is_told_whose() {
         "configmap/moved.test\nconfigmap/shop.test\n"
     );
 
-    // One that goes does so too.
+    // A deleted Site does so too.
     globex.shows("delete site shop", &["\"shop\" deleted"]);
     make(acme, "second", "shop.test", "third");
     is(acme, "second", "True=Served");
 }
 
 #[test]
-fn what_somebody_does_to_a_page_is_put_right_in_that_tenant_only() {
+fn changed_page_is_restored_in_its_own_tenant_only() {
     let Some(stage) = Stage::set() else { return };
     let [acme, globex] = &stage.two_tenants.tenants;
     stage.two_tenants.both(|tenant| {
@@ -180,7 +180,7 @@ fn what_somebody_does_to_a_page_is_put_right_in_that_tenant_only() {
     acme.get(&format!(
         "wait configmap shop-page --for={text}='of acme' --timeout=30s"
     ));
-    // What is not the controller's is left alone.
+    // Fields that the controller does not own are left alone.
     let page = object(acme, "configmap shop-page");
     assert_eq!(page["data"]["own"], "kept");
     acme.get("delete configmap shop-page");
@@ -195,7 +195,7 @@ fn what_somebody_does_to_a_page_is_put_right_in_that_tenant_only() {
 }
 
 #[test]
-fn tenants_come_and_go_and_leave_nothing_behind() {
+fn deleted_tenants_leave_nothing_behind() {
     let Some(stage) = Stage::set() else { return };
     let two_tenants = &stage.two_tenants;
     for round in ["first", "second"] {
@@ -215,14 +215,14 @@ fn tenants_come_and_go_and_leave_nothing_behind() {
         is(&initech, "shop", "True=Served");
         let page = object(&initech, "configmap shop-page");
         assert_eq!(page["data"]["index.html"], round);
-        // The Site holds the tenant until the controller has let go of its host.
+        // The Site's finalizer blocks the tenant's deletion until its host is released.
         two_tenants.server.run("tenant delete initech").succeeds();
         assert_eq!(stage.claims(), "");
     }
 }
 
 #[test]
-fn what_is_deleted_while_nobody_looks_waits_for_the_controller() {
+fn deletion_waits_for_the_controller_to_start() {
     let Some(mut stage) = Stage::set() else {
         return;
     };
@@ -243,9 +243,9 @@ fn what_is_deleted_while_nobody_looks_waits_for_the_controller() {
     );
 }
 
-/// Somebody takes the finalizer away: nothing is told that the host is free.
+/// A user removes the finalizer, so the claim is not released.
 #[test]
-fn a_claim_of_a_site_that_is_gone_is_taken_over() {
+fn stale_claim_is_taken_over() {
     let Some(mut stage) = Stage::set() else {
         return;
     };
@@ -263,7 +263,7 @@ fn a_claim_of_a_site_that_is_gone_is_taken_over() {
 }
 
 #[test]
-fn the_controller_may_do_its_work_in_tenants_and_nothing_else() {
+fn controller_has_only_the_rights_that_it_needs() {
     let Some(stage) = Stage::set() else { return };
     let url = format!("{}/tenants/acme", stage.two_tenants.server.url());
     let may = |what: &str| stage.account.may(&format!("{what} -s {url}"));
@@ -275,9 +275,9 @@ fn the_controller_may_do_its_work_in_tenants_and_nothing_else() {
     may_not("delete sites.example.com");
 }
 
-/// Three watches, for however many tenants.
+/// Three watches, for any number of tenants.
 #[test]
-fn what_it_costs_to_watch_does_not_grow_with_tenants() {
+fn watch_count_does_not_grow_with_tenants() {
     let Some(stage) = Stage::set() else { return };
     let (system, url) = (&stage.two_tenants.system, stage.two_tenants.server.url());
     let names: Vec<String> = (0..20).map(|number| format!("t{number}")).collect();
@@ -309,7 +309,7 @@ fn what_it_costs_to_watch_does_not_grow_with_tenants() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_started_again_is_served_on() {
+fn controller_survives_a_killed_server() {
     let Some(mut stage) = Stage::set() else {
         return;
     };
