@@ -55,7 +55,7 @@ async fn connect(source: Source) -> Result<Client, Failure> {
 }
 
 /// Converts an error, with the server's message.
-fn into_failure(error: &Error) -> Failure {
+fn to_failure(error: &Error) -> Failure {
     match error {
         Error::NotFound(_) => Failure::message(error.to_string()),
         Error::Read { source, .. } => {

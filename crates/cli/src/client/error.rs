@@ -77,7 +77,7 @@ impl ClientError {
     }
 
     /// Converts it to a failure with a hint.
-    pub fn into_failure(&self, attempted: &str) -> Failure {
+    pub fn to_failure(&self, attempted: &str) -> Failure {
         let failure = Failure::new(attempted, self);
         match self {
             Self::Unreachable { .. } => failure.hint("is the server running?"),

@@ -3,7 +3,7 @@
 use insula_vsphere::explain::{self, Kind};
 use kube::Client;
 
-use super::into_failure;
+use super::to_failure;
 use crate::failure::Failure;
 use crate::{output, terminal};
 
@@ -31,7 +31,7 @@ pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
     let namespace = namespace.unwrap_or(client.default_namespace());
     let Object { kind, name } = &args.object;
     let found = explain::report(client, *kind, namespace, name).await;
-    let found = found.map_err(|error| into_failure(&error))?;
+    let found = found.map_err(|error| to_failure(&error))?;
     output::print(&terminal::sanitize(&found.to_string()))?;
     match found.is_granted() {
         true => Ok(()),

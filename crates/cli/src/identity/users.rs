@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use insula_vsphere::users::{self, User, Users};
 use kube::Client;
 
-use super::into_failure;
+use super::to_failure;
 use crate::failure::Failure;
 use crate::{output, terminal};
 
@@ -36,7 +36,7 @@ enum Format {
 /// Shows the users of an identity.
 pub async fn run(client: &Client, args: Args) -> Result<(), Failure> {
     let found = users::list(client, &args.identity).await;
-    let found = found.map_err(|error| into_failure(&error))?;
+    let found = found.map_err(|error| to_failure(&error))?;
     output::print(&match args.output {
         Format::Table => table(&found),
         Format::Json => {

@@ -45,7 +45,7 @@ pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
         object["spec"]["quota"] = quota.value();
     }
     let created = server.client.post(TENANTS, &object).await;
-    let created = created.map_err(|error| error.into_failure(&attempted))?;
+    let created = created.map_err(|error| error.to_failure(&attempted))?;
     wait_until_active(server, name, created, &attempted).await?;
     if let Some(file) = &args.kubeconfig_out {
         let made =
@@ -76,6 +76,6 @@ async fn wait_until_active(
                 .hint(format!("insula tenant get {name} -o yaml"))
         })?;
         let looked = server.client.get(&path(name)).await;
-        tenant = looked.map_err(|error| error.into_failure(attempted))?;
+        tenant = looked.map_err(|error| error.to_failure(attempted))?;
     }
 }

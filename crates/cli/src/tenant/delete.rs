@@ -29,17 +29,17 @@ pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
     let path = path(name);
     // Exactly this tenant: another of the same name may follow.
     let tenant = server.client.get(&path).await;
-    let tenant = tenant.map_err(|error| error.into_failure(&attempted))?;
+    let tenant = tenant.map_err(|error| error.to_failure(&attempted))?;
     let deleted = server.client.delete(&path).await;
     match deleted {
-        Err(error) if !error.is_not_found() => return Err(error.into_failure(&attempted)),
+        Err(error) if !error.is_not_found() => return Err(error.to_failure(&attempted)),
         _ => {}
     }
     let mut wait = Wait::with_timeout(args.timeout);
     loop {
         let left = match server.client.get(&path).await {
             Err(error) if error.is_not_found() => return Ok(()),
-            Err(error) => return Err(error.into_failure(&attempted)),
+            Err(error) => return Err(error.to_failure(&attempted)),
             Ok(left) => left,
         };
         if left["metadata"]["uid"] != tenant["metadata"]["uid"] {

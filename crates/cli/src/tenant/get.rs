@@ -23,6 +23,6 @@ pub struct Args {
 pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
     let attempted = format!("cannot get tenant {}", args.name);
     let tenant = server.client.get(&path(&args.name)).await;
-    let tenant = tenant.map_err(|error| error.into_failure(&attempted))?;
+    let tenant = tenant.map_err(|error| error.to_failure(&attempted))?;
     output::print(&show::one(&tenant, args.output)?)
 }

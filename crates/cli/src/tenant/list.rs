@@ -29,7 +29,7 @@ async fn all(server: &Server) -> Result<Vec<Value>, Failure> {
     let mut path = format!("{TENANTS}?limit={PAGE_SIZE}");
     loop {
         let page = server.client.get(&path).await;
-        let mut page = page.map_err(|error| error.into_failure("cannot list tenants"))?;
+        let mut page = page.map_err(|error| error.to_failure("cannot list tenants"))?;
         if let Value::Array(items) = page["items"].take() {
             tenants.extend(items.into_iter().map(with_type));
         }

@@ -34,7 +34,7 @@ pub async fn sign(
         requested.tenant
     );
     let created = client.post(&requests, &object(requested, request)).await;
-    let created = created.map_err(|error| error.into_failure(attempted))?;
+    let created = created.map_err(|error| error.to_failure(attempted))?;
     let Some(name) = created["metadata"]["name"].as_str() else {
         return Err(Failure::new(
             attempted,
@@ -71,7 +71,7 @@ async fn signed(
     attempted: &str,
 ) -> Result<String, Failure> {
     let approved = approve(client, path, created).await;
-    let mut request = approved.map_err(|error| error.into_failure(attempted))?;
+    let mut request = approved.map_err(|error| error.to_failure(attempted))?;
     let mut wait = Wait::with_timeout(TIMEOUT);
     loop {
         if let Some(certificate) = request["status"]["certificate"].as_str() {
@@ -90,7 +90,7 @@ async fn signed(
         let late = "the server has signed no certificate in 30s";
         waiting.map_err(|TimedOut| Failure::new(attempted, late))?;
         let looked = client.get(path).await;
-        request = looked.map_err(|error| error.into_failure(attempted))?;
+        request = looked.map_err(|error| error.to_failure(attempted))?;
     }
 }
 
