@@ -96,12 +96,12 @@ impl StatusError {
     }
 
     /// A webhook or policy of the space denied the request.
-    pub fn not_admitted(refusal: insula_admission::Refusal) -> Self {
-        let mut told = Self::new(refusal.code, "", refusal.message);
-        told.reason = refusal.reason.into();
-        told.details = refusal.details.map(Box::new);
-        told.others.get_or_insert_default().words = true;
-        told
+    pub fn not_admitted(denial: insula_admission::Refusal) -> Self {
+        let mut status = Self::new(denial.code, "", denial.message);
+        status.reason = denial.reason.into();
+        status.details = denial.details.map(Box::new);
+        status.others.get_or_insert_default().words = true;
+        status
     }
 
     /// Returns the causes in the details.
@@ -125,9 +125,9 @@ impl StatusError {
 
     /// The path does not exist.
     pub fn no_such_path() -> Self {
-        let mut refusal = Self::new(404, "NotFound", "404 page not found");
-        refusal.plain = Some("404 page not found\n");
-        refusal
+        let mut status = Self::new(404, "NotFound", "404 page not found");
+        status.plain = Some("404 page not found\n");
+        status
     }
 
     /// The name is taken.
@@ -138,18 +138,18 @@ impl StatusError {
 
     /// The name is taken by an object that is being deleted.
     pub fn still_exists(kind: &Kind, name: &str) -> Self {
-        let mut refusal = Self::already_exists(kind, name);
-        refusal.message.insert_str(0, "object is being deleted: ");
-        refusal
+        let mut status = Self::already_exists(kind, name);
+        status.message.insert_str(0, "object is being deleted: ");
+        status
     }
 
     /// No free name was found for a `generateName`.
     pub fn no_name_found(kind: &Kind, name: &str) -> Self {
-        let mut refusal = Self::already_exists(kind, name);
-        refusal
+        let mut status = Self::already_exists(kind, name);
+        status
             .message
             .push_str(", the server was not able to generate a unique name for the object");
-        refusal.retry_after(1)
+        status.retry_after(1)
     }
 
     /// The object has changed since the caller read it.
@@ -186,15 +186,15 @@ impl StatusError {
 
     /// Other field managers own applied fields.
     pub fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
-        let mut refusal = Self::new(409, "Conflict", message);
+        let mut status = Self::new(409, "Conflict", message);
         for (message, field) in causes {
-            refusal.add_cause(json!({
+            status.add_cause(json!({
                 "reason": "FieldManagerConflict",
                 "message": message,
                 "field": field,
             }));
         }
-        refusal
+        status
     }
 
     /// A precondition of a deletion does not hold.
@@ -231,20 +231,20 @@ impl StatusError {
     pub fn invalid_named(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Self {
         let found = validate::message(errors);
         let message = format!("{kind}.{group} \"{name}\" is invalid: {found}");
-        let mut refusal = Self::new(422, "Invalid", message);
-        refusal.details = Some(Box::new(
+        let mut status = Self::new(422, "Invalid", message);
+        status.details = Some(Box::new(
             json!({"name": name, "group": group, "kind": kind}),
         ));
-        refusal.because(errors)
+        status.because(errors)
     }
 
     /// The query parameters are invalid. `options` is `ListOptions` and so on.
     pub fn invalid_options(options: &str, errors: &[FieldError]) -> Self {
         let found = validate::message(errors);
         let message = format!("{options}.meta.k8s.io \"\" is invalid: {found}");
-        let mut refusal = Self::new(422, "Invalid", message);
-        refusal.details = Some(Box::new(json!({"group": "meta.k8s.io", "kind": options})));
-        refusal.because(errors)
+        let mut status = Self::new(422, "Invalid", message);
+        status.details = Some(Box::new(json!({"group": "meta.k8s.io", "kind": options})));
+        status.because(errors)
     }
 
     /// The patched object is invalid.
@@ -304,14 +304,14 @@ impl StatusError {
             message.push_str(": ");
             message.push_str(why);
         }
-        let mut refusal = Self::new(403, "Forbidden", message);
+        let mut status = Self::new(403, "Forbidden", message);
         for (member, value) in [("name", name.unwrap_or("")), ("group", group)] {
             if !value.is_empty() {
-                refusal.detail(member, value.into());
+                status.detail(member, value.into());
             }
         }
-        refusal.detail("kind", (*resource).into());
-        refusal
+        status.detail("kind", (*resource).into());
+        status
     }
 
     /// The caller lacks the right to a non-resource path.
@@ -421,20 +421,20 @@ impl StatusError {
             provided token results in an inconsistent list - objects that were created, modified, \
             or deleted between the time the first chunk was returned and now may show up in the \
             list.";
-        let mut refusal = Self::expired(message);
-        refusal.proceed = Some(token);
-        refusal
+        let mut status = Self::expired(message);
+        status.proceed = Some(token);
+        status
     }
 
     /// The requested revision is in the future.
     pub fn future(asked: Revision, current: Revision) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
-        let mut refusal = Self::new(504, "Timeout", message).retry_after(1);
-        refusal.add_cause(json!({
+        let mut status = Self::new(504, "Timeout", message).retry_after(1);
+        status.add_cause(json!({
             "reason": "ResourceVersionTooLarge",
             "message": "Too large resource version",
         }));
-        refusal
+        status
     }
 
     /// The request took too long.
@@ -451,13 +451,13 @@ impl StatusError {
     /// The server failed.
     pub fn internal(error: impl ToString) -> Self {
         let error = error.to_string();
-        let mut refusal = Self::new(
+        let mut status = Self::new(
             500,
             "InternalError",
             format!("Internal error occurred: {error}"),
         );
-        refusal.add_cause(json!({"message": error}));
-        refusal
+        status.add_cause(json!({"message": error}));
+        status
     }
 
     /// The store cannot be reached. The client may retry.
@@ -482,9 +482,9 @@ impl StatusError {
 
     /// Flow control rejected the request. The client may retry soon.
     pub fn overloaded() -> Self {
-        let mut refusal = Self::too_many("Too many requests, please try again later.");
-        refusal.plain = Some("Too many requests, please try again later.\n");
-        refusal.retry_after(1)
+        let mut status = Self::too_many("Too many requests, please try again later.");
+        status.plain = Some("Too many requests, please try again later.\n");
+        status.retry_after(1)
     }
 
     /// The body arrived too slowly.

@@ -70,15 +70,15 @@ pub async fn impersonate(
     };
     let refused = wanted.check(registry, caller).await.err();
     let principal = wanted.of(caller);
-    if let Some(refusal) = refused {
+    if let Some(error) = refused {
         // The error is that of plain impersonation: a caller without constrained rights did
         // not ask for them.
         let Ok(principal) = principal else {
-            return Err(refusal);
+            return Err(error);
         };
         let permitted =
             constrained::permits(registry, caller, &wanted, &principal, request).await?;
-        let constraint = Some(permitted.ok_or(refusal)?);
+        let constraint = Some(permitted.ok_or(error)?);
         let principal = Arc::new(principal);
         return Ok(Some(Acting {
             principal,

@@ -29,19 +29,19 @@ pub fn are_some(kind: &Resource) -> bool {
 }
 
 /// Returns the built-in object at an address, as the space shows it.
-pub fn find(address: &Address, life: &SpaceState) -> Option<Arc<Stored>> {
+pub fn find(address: &Address, state: &SpaceState) -> Option<Arc<Stored>> {
     let kind = rbac_kind(&address.kind)?;
     let found = bootstrap::find(kind, &address.within())?;
-    Some(Arc::new(shown(&address.kind, &address.space, found, life)))
+    Some(Arc::new(shown(&address.kind, &address.space, found, state)))
 }
 
 /// Returns the built-in objects of a kind with this key prefix, in key order, as the space
 /// shows them.
-pub fn all(kind: &Resource, space: &Space, prefix: &str, life: &SpaceState) -> Vec<Arc<Stored>> {
+pub fn all(kind: &Resource, space: &Space, prefix: &str, state: &SpaceState) -> Vec<Arc<Stored>> {
     let table: &[BuiltIn] = rbac_kind(kind).map_or(&[], bootstrap::objects);
     let chosen = table.iter().filter(|one| one.key().starts_with(prefix));
     chosen
-        .map(|one| Arc::new(shown(kind, space, one, life)))
+        .map(|one| Arc::new(shown(kind, space, one, state)))
         .collect()
 }
 
@@ -50,10 +50,10 @@ pub fn shadowed(
     kind: KindId,
     space: &Space,
     object: &Stored,
-    life: &SpaceState,
+    state: &SpaceState,
 ) -> Option<Arc<Stored>> {
     let found = bootstrap::find(rbac_kinds::rbac_kind(kind)?, &object.key)?;
-    Some(Arc::new(shown(&kind.into(), space, found, life)))
+    Some(Arc::new(shown(&kind.into(), space, found, state)))
 }
 
 /// Merges stored and built-in objects in key order. Stored objects shadow built-in ones.
@@ -70,7 +70,7 @@ fn rbac_kind(kind: &Resource) -> Option<RbacKind> {
     kind.id().and_then(rbac_kinds::rbac_kind)
 }
 
-fn shown(kind: &Resource, space: &Space, one: &BuiltIn, life: &SpaceState) -> Stored {
+fn shown(kind: &Resource, space: &Space, one: &BuiltIn, state: &SpaceState) -> Stored {
     let address = Address {
         kind: kind.clone(),
         space: space.clone(),
@@ -80,19 +80,19 @@ fn shown(kind: &Resource, space: &Space, one: &BuiltIn, life: &SpaceState) -> St
     let mut object = one.object();
     let metadata = object.entry("metadata").or_insert_with(|| json!({}));
     metadata["selfLink"] = address.self_link().into();
-    metadata["uid"] = uid(life, kind.resource.as_str(), one.key()).into();
-    metadata["creationTimestamp"] = created(life);
+    metadata["uid"] = uid(state, kind.resource.as_str(), one.key()).into();
+    metadata["creationTimestamp"] = created(state);
     if let Some(tenant) = space.tenant() {
         metadata["tenant"] = tenant.as_str().into();
     }
     let value = encoded(kind, &object);
-    Stored::built_in(one.key().into(), life.birth, &value)
+    Stored::built_in(one.key().into(), state.birth, &value)
 }
 
 /// Returns a stable UID that differs between spaces.
-fn uid(life: &SpaceState, resource: &str, key: &str) -> String {
+fn uid(state: &SpaceState, resource: &str, key: &str) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
-    for part in [life.uid.as_bytes(), resource.as_bytes(), key.as_bytes()] {
+    for part in [state.uid.as_bytes(), resource.as_bytes(), key.as_bytes()] {
         context.update(part);
         context.update(b"/");
     }
@@ -104,7 +104,7 @@ fn uid(life: &SpaceState, resource: &str, key: &str) -> String {
         .to_string()
 }
 
-fn created(life: &SpaceState) -> Value {
-    let time = jiff::Timestamp::from_second(life.created);
+fn created(state: &SpaceState) -> Value {
+    let time = jiff::Timestamp::from_second(state.created);
     time.map_or(Value::Null, |time| time.to_string().into())
 }

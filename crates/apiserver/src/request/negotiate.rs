@@ -369,12 +369,12 @@ mod tests {
             );
         }
         let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
-        let refusal = accept_of(table).unwrap_err();
+        let error = accept_of(table).unwrap_err();
         assert!(
-            refusal
+            error
                 .message()
                 .starts_with("only the following media types"),
-            "{refusal}"
+            "{error}"
         );
     }
 }

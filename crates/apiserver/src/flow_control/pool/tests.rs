@@ -30,7 +30,7 @@ fn sits(arrival: Acquisition) -> Seat {
 }
 
 #[test]
-fn who_comes_last_from_another_space_is_next_however_many_wait() {
+fn request_of_another_space_is_next_regardless_of_queue_lengths() {
     let pool = pool(1, 1, 100);
     let first = sits(pool.try_acquire(&space(1), 1));
     let mut flood: Vec<_> = (0..50)
@@ -51,7 +51,7 @@ fn who_comes_last_from_another_space_is_next_however_many_wait() {
 }
 
 #[test]
-fn a_space_never_has_more_than_its_share_and_others_need_not_wait_for_it() {
+fn space_is_limited_without_delaying_other_spaces() {
     let pool = pool(4, 2, 100);
     let _mine = [1, 2].map(|_| sits(pool.try_acquire(&space(1), 1)));
     let _third = waits(pool.try_acquire(&space(1), 1));
@@ -60,7 +60,7 @@ fn a_space_never_has_more_than_its_share_and_others_need_not_wait_for_it() {
 }
 
 #[test]
-fn costly_work_is_not_overtaken_for_ever() {
+fn costly_request_is_not_starved() {
     let pool = pool(4, 4, 100);
     let mut small: Vec<_> = (0..4)
         .map(|_| sits(pool.try_acquire(&space(1), 1)))
@@ -77,7 +77,7 @@ fn costly_work_is_not_overtaken_for_ever() {
 }
 
 #[test]
-fn a_queue_has_an_end() {
+fn full_queue_rejects_requests() {
     let pool = pool(1, 1, 2);
     let _seat = sits(pool.try_acquire(&space(1), 1));
     let _queue = [1, 2].map(|_| waits(pool.try_acquire(&space(1), 1)));
@@ -98,7 +98,7 @@ fn a_queue_has_an_end() {
 }
 
 #[test]
-fn a_seat_that_nobody_fetched_is_free_again() {
+fn seat_of_a_cancelled_waiter_is_released() {
     let pool = pool(1, 1, 2);
     let seat = sits(pool.try_acquire(&space(1), 1));
     let waiting = waits(pool.try_acquire(&space(2), 1));
@@ -125,12 +125,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..200)
 }
 
-/// What somebody who looks from outside can know.
+/// The externally observable state of a pool.
 struct Model {
     pool: Arc<Pool>,
     seated: Vec<(usize, Seat)>,
     waiting: Vec<(usize, Waiting)>,
-    /// For each space that has a turn: who was seated since it has.
+    /// For each ready space, the spaces that got a seat since it became ready.
     passed_by: HashMap<usize, Vec<usize>>,
 }
 
@@ -139,7 +139,7 @@ impl Model {
         match *step {
             Step::Arrive { space: of, cost } => match self.pool.try_acquire(&space(of), cost) {
                 Acquisition::Acquired(seat) => {
-                    // Nobody sits down while somebody waits who could.
+                    // No new request gets a seat while a ready one waits.
                     assert_eq!(self.passed_by.len(), 0);
                     self.seated.push((of, seat));
                 }
@@ -211,7 +211,7 @@ impl Model {
                 assert!(times <= 1, "t{of} was seated {times} times in one round");
             }
         }
-        // Nobody waits for nothing.
+        // No request waits while enough seats are free.
         let first = state.ready.front().map(|of| &state.queues[of].queue[0]);
         assert!(first.is_none_or(|first| first.cost > state.free));
     }

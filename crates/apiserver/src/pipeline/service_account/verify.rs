@@ -23,7 +23,7 @@ use insula_kinds::core_kind;
 pub struct Verifier {
     keys: KeySet,
     issuer: String,
-    signed_token: TokenCache<SignedToken>,
+    verified: TokenCache<SignedToken>,
     uses: TokenUses,
 }
 
@@ -112,7 +112,7 @@ impl Verifier {
         Self {
             keys: [issuer.public().clone()].into_iter().collect(),
             issuer: issuer.url().to_owned(),
-            signed_token: TokenCache::default(),
+            verified: TokenCache::default(),
             uses: TokenUses::default(),
         }
     }
@@ -140,7 +140,7 @@ impl Verifier {
         wanted: &[String],
         now: i64,
     ) -> Result<Holder, VerifyError> {
-        let found = self.signed_token.find(token, now);
+        let found = self.verified.find(token, now);
         let signed_token = match &found {
             Some(signed_token) => Arc::clone(signed_token),
             None => Arc::new(
@@ -156,7 +156,7 @@ impl Verifier {
         if found.is_none() {
             let expires = signed_token.times.and_then(|times| times.expires);
             let expires = expires.unwrap_or(i64::MAX);
-            self.signed_token
+            self.verified
                 .insert(token, expires, Arc::clone(&signed_token));
         }
         let audiences = signed_token.audiences_of(wanted).map_err(error)?;
@@ -229,8 +229,8 @@ fn bound_token(claims: &Claims) -> Result<SignedToken, TokenError> {
 /// Fails if the account does not exist, or is another of the same name, in this tenant or in a
 /// former one of the same name.
 fn check_account(registry: &Registry, account: &Account) -> Result<(), TokenError> {
-    let life = registry.cache().space_state(&account.space);
-    let same = |uid: &String| life.is_some_and(|life| *life.uid == **uid);
+    let state = registry.cache().space_state(&account.space);
+    let same = |uid: &String| state.is_some_and(|state| *state.uid == **uid);
     if !account.tenant_uid.as_ref().is_none_or(same) {
         return Err(TokenError::Gone);
     }
