@@ -1,9 +1,9 @@
-//! Who works, where there are several who could: the holder of a Lease.
+//! Leader election: of several candidates, the holder of a Lease works.
 //!
-//! Clocks of two machines differ, so nobody's clock is compared with another's. Whether a
-//! holder is alive is judged by whether the Lease was seen to change within its duration,
-//! counted from when *we* saw it; and the holder counts from *before* it asked for its last
-//! renewal. So it has stopped before anybody else may begin.
+//! Clocks of two machines differ, so no clock is compared with another's. A candidate takes a
+//! holder for alive while it sees the Lease change within its duration, counted from its own
+//! observation; the holder counts from *before* it sent its last renewal. So the holder has
+//! stopped before a candidate may start.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tracing::{debug, info, warn};
 
 use crate::stop::Stop;
 
-/// Somebody who would like to hold a Lease.
+/// A candidate for a Lease.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     leases: Api<Lease>,
@@ -26,16 +26,16 @@ pub struct Candidate {
     times: Times,
 }
 
-/// How long everything takes. The law: `renew < give_up < duration`.
+/// The timing of leader election, with `renew < give_up < duration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// How long others wait for a holder of whom nothing is heard; in whole seconds.
+    /// How long candidates wait for a holder that does not renew, in whole seconds.
     pub duration: Duration,
     /// How often the holder renews.
     pub renew: Duration,
     /// When a holder that cannot renew stops working.
     pub give_up: Duration,
-    /// How often others look.
+    /// How often candidates read the Lease.
     pub look: Duration,
 }
 
@@ -50,24 +50,24 @@ impl Default for Times {
     }
 }
 
-/// A Lease that is ours.
+/// A Lease that this candidate holds.
 #[derive(Debug)]
 struct Held {
     lease: Lease,
-    /// Before the request was sent that made or renewed it.
+    /// The time before the request that created or renewed it was sent.
     since: Instant,
 }
 
-/// What a candidate last saw, and when it first saw it so.
+/// The Lease as a candidate last saw it, and when it first saw it so.
 #[derive(Debug, Default)]
 struct Sight(Option<(LeaseSpec, Instant)>);
 
-/// How long a release may take: whoever stops does not wait for it, and others can without.
+/// How long a release may take: shutdown does not wait for it, and candidates do not need it.
 const RELEASE: Duration = Duration::from_secs(2);
 
 impl Candidate {
-    /// For the Lease of that name. No two candidates have the same identity, not even the
-    /// same program before and after it was started again.
+    /// A candidate for the Lease of that name. No two candidates have the same identity, not even
+    /// the same program before and after a restart.
     pub fn new(client: Client, namespace: &str, name: &str, identity: &str, times: Times) -> Self {
         Self {
             leases: Api::namespaced(client, namespace),
@@ -77,8 +77,8 @@ impl Candidate {
         }
     }
 
-    /// Works whenever it holds the Lease, until it is told to stop. Work that is told to
-    /// stop may finish what it does; work whose Lease is lost is dropped where it stands.
+    /// Works whenever it holds the Lease, until it is stopped. Work that is stopped may finish its
+    /// current step; work is dropped at once when the Lease is lost.
     pub async fn lead<W: Future<Output = ()>>(
         &self,
         mut stop: Stop,
@@ -127,7 +127,7 @@ impl Candidate {
         }
     }
 
-    /// Takes the Lease if nobody holds it.
+    /// Takes the Lease if it is free.
     async fn claim(&self, sight: &mut Sight) -> kube::Result<Option<Held>> {
         let Some(found) = self.leases.get_opt(&self.name).await? else {
             let lease = self.ours(None);
@@ -142,7 +142,7 @@ impl Candidate {
         taken(self.write(&self.ours(Some(&found))).await, since)
     }
 
-    /// Renews the Lease, until that is not possible any more.
+    /// Renews the Lease until that fails for too long.
     async fn keep(&self, held: &mut Held) {
         loop {
             sleep_until(held.since + self.times.renew).await;
@@ -154,7 +154,7 @@ impl Candidate {
         }
     }
 
-    /// Whether it was renewed; if not, it is another's.
+    /// Returns whether it was renewed; if not, another candidate holds it.
     async fn renew_until_done(&self, held: &mut Held) -> bool {
         loop {
             match self.renew(held).await {
@@ -170,7 +170,7 @@ impl Candidate {
         match self.write(&self.ours(Some(&held.lease))).await {
             Ok(lease) => *held = Held { lease, since },
             Err(error) if is_conflict(&error) => {
-                // Our own renewal, of which we got no answer; or somebody else.
+                // An earlier renewal without an answer, or another candidate.
                 let Some(found) = self.leases.get_opt(&self.name).await? else {
                     return Ok(false);
                 };
@@ -186,7 +186,7 @@ impl Candidate {
         Ok(true)
     }
 
-    /// Lets go, so that another need not wait.
+    /// Releases the Lease, so that the next candidate need not wait.
     async fn release(&self, held: Held) {
         let mut lease = held.lease;
         if let Some(spec) = &mut lease.spec {
@@ -206,7 +206,7 @@ impl Candidate {
         self.leases.replace(&self.name, &parameters, lease).await
     }
 
-    /// The Lease as it is when it is ours and was renewed now.
+    /// The content of the Lease when this candidate renews it now.
     fn ours(&self, found: Option<&Lease>) -> Lease {
         let mut lease = found.cloned().unwrap_or_else(|| Lease {
             metadata: ObjectMeta {
@@ -231,7 +231,7 @@ impl Candidate {
 }
 
 impl Sight {
-    /// Whether a Lease may be taken by `identity` that is like this now.
+    /// Whether `identity` may take a Lease with this content.
     fn is_free(&mut self, spec: Option<&LeaseSpec>, identity: &str, now: Instant) -> bool {
         let Some(holder) = holder(spec).filter(|holder| *holder != identity) else {
             return true;
@@ -256,7 +256,7 @@ fn holder(spec: Option<&LeaseSpec>) -> Option<&str> {
     (!holder.is_empty()).then_some(holder)
 }
 
-/// Ours, or nobody's fault: somebody was faster.
+/// Treats a conflict as a lost race with another candidate, not as an error.
 fn taken(written: kube::Result<Lease>, since: Instant) -> kube::Result<Option<Held>> {
     match written {
         Ok(lease) => Ok(Some(Held { lease, since })),
@@ -288,7 +288,7 @@ mod tests {
     fn a_holder_is_alive_for_as_long_as_the_lease_is_seen_to_change() {
         let begin = Instant::now();
         let mut sight = Sight::default();
-        // Seconds here, renewed by the holder's clock, which is a day behind: whether free.
+        // Seconds since observed, renewal time by the holder's clock (a day behind), whether free.
         for (second, renewed, free) in [
             (0, 100, false),
             (14, 100, false),

@@ -1,22 +1,22 @@
-//! Whether and when something is tried again.
+//! Whether and when an object is reconciled again.
 
 use std::time::Duration;
 
-/// Why something was not done, as far as trying it again is concerned.
+/// The class of a failure, which decides about the retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Others must act first, and what they do may not be seen.
+    /// Another actor must act first, and that may not be observable.
     Blocked,
-    /// It may go well the next time.
+    /// A retry may succeed.
     Transient,
-    /// The server does not allow it: until somebody changes that, it will not.
+    /// The server refuses it until permissions change.
     Refused,
-    /// The object itself says what cannot be: only a change of it helps.
+    /// The object is invalid: only a change of it helps.
     Mistaken,
 }
 
 impl Class {
-    /// What an answer of the server means.
+    /// Classifies an error of the server.
     pub fn of(error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => match status.code {
@@ -27,7 +27,7 @@ impl Class {
         }
     }
 
-    /// The first pause and the longest.
+    /// The first and the longest backoff.
     const fn pauses(self) -> Option<(Duration, Duration)> {
         let (first, longest) = match self {
             Self::Blocked => (1_000, 10_000),
@@ -39,58 +39,56 @@ impl Class {
     }
 }
 
-/// What became of the work on an object.
+/// The outcome of a reconciliation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Everything is as it should be; it is looked at again after this long in any case.
+    /// The actual state is the desired one; the object is resynced after this interval.
     Settled(Duration),
-    /// Something was done that was not needed before: if somebody undoes it, they are not
-    /// followed as fast as they can go.
+    /// A part that was in its desired state had to be repaired: if another actor keeps undoing it,
+    /// repairs slow down.
     Repaired,
-    /// Something was done, and there may be more.
+    /// Progress was made, and there may be more to do.
     Progressed,
-    /// It goes on when something happens that will be seen, and after this long in any case.
+    /// The object waits for an event, at most for this interval.
     Waits(Duration),
-    /// It failed.
+    /// The reconciliation failed.
     Failed(Class),
-    /// The object is not there any more.
+    /// The object no longer exists.
     Gone,
 }
 
-/// When an object is worked on next.
+/// When an object is reconciled next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// After this long; if never, when something happens.
+    /// After this interval; `None` waits for an event.
     pub after: Option<Duration>,
-    /// How long what happens to its parts waits. What happens to the object itself never
-    /// does.
+    /// How long events of its parts are delayed. Events of the object itself never are.
     pub rests: Duration,
 }
 
-/// What has gone on before with an object.
+/// The history of an object's reconciliations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// How many times in a row it failed, this one included.
+    /// Consecutive failures, this one included.
     pub failures: u32,
-    /// How many times in a row it was repaired, this one included.
+    /// Consecutive repairs, this one included.
     pub repairs: u32,
-    /// How many times it was worked on since it was last as it should be.
+    /// Reconciliations since the desired state was last reached.
     pub rounds: u32,
 }
 
-/// How long an object rests that is as it should be: whoever only touches its parts is not
-/// followed as fast as they can go.
+/// How long events of parts are delayed for an object in its desired state, so that an actor that
+/// only touches parts cannot keep the operator busy.
 const REST: Duration = Duration::from_secs(1);
-/// How long whoever undoes what we do is left alone, at first and at most.
+/// The first and the longest delay before a repair that another actor keeps undoing.
 const TRUCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// How many repairs in a row may be somebody's honest work.
+/// The consecutive repairs that are not delayed: an administrator may change several parts.
 const HONEST: u32 = 10;
-/// How many rounds an object may take to be as it should be before somebody must be keeping
-/// it from that.
+/// The reconciliations after which another actor must be preventing the desired state.
 pub(crate) const ROUNDS: u32 = 20;
 
 impl Outcome {
-    /// Whether and when the object is worked on again.
+    /// Returns whether and when the object is reconciled again.
     pub fn next(self, row: Row) -> Next {
         let rest_if = |rests: bool| if rests { REST } else { Duration::ZERO };
         let truce = grown(TRUCE, row.repairs.saturating_sub(HONEST));
@@ -110,7 +108,7 @@ impl Outcome {
     }
 }
 
-/// The pause after so many times: each twice the one before.
+/// Returns the backoff after so many times: each twice the one before.
 fn grown((first, longest): (Duration, Duration), times: u32) -> Duration {
     let factor = 2_u32.saturating_pow(times.saturating_sub(1));
     first.saturating_mul(factor).min(longest)
