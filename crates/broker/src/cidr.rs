@@ -98,7 +98,7 @@ impl Span {
 #[error("{0:?} is not an address range such as 242.0.0.0/8")]
 pub struct InvalidCidr(String);
 
-/// The error of a range whose addresses cannot be allocated.
+/// The error of a range with addresses that cannot be allocated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{range} can't be {class}")]
 pub struct UnusableRange {

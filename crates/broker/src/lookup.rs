@@ -1,4 +1,4 @@
-//! Reads of objects whose kind may not be served.
+//! Reads of objects of kinds that may not be served.
 
 use std::fmt::Debug;
 

@@ -1,6 +1,6 @@
 //! Makes the Rust code of etcd's wire types from `crates/store/proto`.
 //!
-//! The result is committed, so that nobody who builds Insula needs `protoc` or this tool.
+//! The result is committed, so that building Insula needs neither `protoc` nor this tool.
 //! After a change to a `.proto` file, run from the repository's root:
 //!
 //! ```sh

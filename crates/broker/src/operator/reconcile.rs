@@ -64,7 +64,7 @@ pub(super) async fn reconcile(
     }
 }
 
-/// Reports a tenant whose name cannot be part of a namespace name.
+/// Reports a tenant with a name that cannot be part of a namespace name.
 async fn report_invalid_name(
     context: &Context,
     mut tenant: Tenant,

@@ -267,7 +267,7 @@ async fn refused_token_is_reported() -> anyhow::Result<()> {
         hint,
         "the credential is not known to this server, or has expired"
     );
-    // A valid token whose binding is gone.
+    // A valid token without its binding.
     let bindings: Api<RoleBinding> = Api::namespaced(stage.system()?, "n");
     bindings
         .delete("submariner-k8s-broker-admin", &Default::default())

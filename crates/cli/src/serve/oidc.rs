@@ -81,7 +81,7 @@ pub struct OidcArgs {
     pub ca_file: Option<PathBuf>,
 }
 
-/// A provider whose tokens are accepted.
+/// A provider of accepted tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Oidc {
     /// How its tokens are interpreted.
