@@ -1,4 +1,4 @@
-//! The API server over TLS and HTTP/2, beside the least that could answer.
+//! Benchmarks of the API server over TLS and HTTP/2, compared to a minimal server.
 
 mod access;
 mod brokers;
@@ -39,28 +39,28 @@ use crate::heading;
 use crate::report::{progress, text};
 use crate::system::data_folder;
 
-/// What to measure.
+/// Options of the API benchmark.
 #[derive(clap::Args)]
 pub struct Args {
     /// The server to measure [default: `insula` beside this program].
     #[arg(long)]
     server: Option<PathBuf>,
-    /// Where it keeps its objects.
+    /// Store of the server.
     #[arg(long, value_enum, default_value = "embedded")]
     store: Store,
-    /// Only these; `floor` measures the same of the floor.
+    /// Parts to measure; `floor` measures the floor as well.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
     /// Operations of each kind.
     #[arg(long, default_value_t = Sizes::FULL.operations)]
     ops: usize,
-    /// The most tenants.
+    /// Maximum number of tenants.
     #[arg(long, default_value_t = Sizes::FULL.tenants.tenants)]
     tenants: usize,
-    /// See that it works: very few of everything.
+    /// Run a smoke test with very small sizes.
     #[arg(long)]
     quick: bool,
-    /// The day, to be printed with the figures.
+    /// Date to print with the figures.
     #[arg(long)]
     date: Option<String>,
 }
@@ -82,7 +82,7 @@ pub enum Part {
     Floor,
 }
 
-/// How much to do.
+/// Sizes of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     rounds: usize,
@@ -100,18 +100,18 @@ pub struct Sizes {
     vsphere: vsphere::Size,
 }
 
-/// So many changes to so many watchers.
+/// Numbers of changes and watchers.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
-    /// What its figures are called.
+    /// The prefix of its figures.
     name: &'static str,
     watchers: usize,
     events: usize,
 }
 
 impl Sizes {
-    /// As the targets say. Events are as many as make CPU time, which is counted by 10 ms,
-    /// exact to a few percent.
+    /// The sizes of the targets. There are enough events to measure CPU time, which is counted
+    /// in ticks of 10 ms, to a few percent.
     const FULL: Self = Self {
         rounds: 3,
         operations: 20_000,
@@ -170,7 +170,7 @@ impl Sizes {
             window: Duration::from_secs(15),
         },
     };
-    /// As a test can wait for.
+    /// Sizes small enough for a test.
     const QUICK: Self = Self {
         rounds: 2,
         operations: 200,
@@ -238,7 +238,7 @@ impl Sizes {
         }
     }
 
-    /// Whether a part is as large as its targets say.
+    /// Returns whether a part has the size of its targets.
     fn is_full(&self, part: Part) -> bool {
         let full = Self::FULL;
         let is_long = self.operations >= full.operations;
@@ -297,7 +297,7 @@ impl Args {
     }
 }
 
-/// Measures, and prints all there is to say.
+/// Measures all selected parts, and prints the report.
 pub async fn run(args: &Args) -> Result<()> {
     let (program, sizes) = (args.program()?, args.sizes());
     let folder = data_folder()?;
@@ -347,7 +347,7 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
         let measure = async |subject: &Subject| deletion::measure(subject, sizes.deletion).await;
         figures = figures.and(on_new(program, measure).await.context("of deletion")?);
     }
-    // What stands in for a server has no operators.
+    // The floor has no operators.
     if program.path == std::env::current_exe()? {
         return Ok(figures);
     }
@@ -362,7 +362,7 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
     Ok(figures)
 }
 
-/// The floor knows no tenants, and needs one round: it stores nothing.
+/// The floor has no tenants, and one round is enough because it stores nothing.
 async fn of_floor(args: &Args, mut sizes: Sizes) -> Result<Figures> {
     progress("the floor");
     sizes.rounds = 1;
@@ -375,7 +375,7 @@ async fn of_floor(args: &Args, mut sizes: Sizes) -> Result<Figures> {
     requests(args, &program, sizes).await
 }
 
-/// What is asked of both.
+/// Measures the parts that apply to both the server and the floor.
 async fn requests(args: &Args, program: &Program, sizes: Sizes) -> Result<Figures> {
     let mut figures = Figures::default();
     if args.wants(Part::Start) {
@@ -408,7 +408,7 @@ async fn watched(subject: &Subject, watch: Watch) -> Result<Figures> {
     Ok(figures.under(watch.name))
 }
 
-/// On a server that has seen nothing else.
+/// Measures on a new server.
 async fn on_new(
     program: &Program,
     measure: impl AsyncFnOnce(&Subject) -> Result<Figures>,

@@ -1,4 +1,4 @@
-//! What was measured, on its way from the process that measured to the one that reports.
+//! Measured figures, and their transfer from the measuring process to the reporting one.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
@@ -15,7 +15,7 @@ const END: &str = "end";
 #[derive(Clone, Debug, Default)]
 pub struct Figures(BTreeMap<String, f64>);
 
-/// Some of many times.
+/// Quantiles of many durations.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantiles {
     pub p50: Duration,
@@ -42,28 +42,28 @@ impl Figures {
         }
     }
 
-    /// With all of another's.
+    /// Adds all figures of `other`.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
     }
 
-    /// All of them, under longer names.
+    /// Adds a prefix to all names.
     #[must_use]
     pub fn under(self, prefix: &str) -> Self {
         let rename = |(name, value)| (format!("{prefix} {name}"), value);
         Self(self.0.into_iter().map(rename).collect())
     }
 
-    /// Those of `names` that `other` has, under new names.
+    /// Adds the figures of `other` that `names` lists, under new names.
     #[must_use]
     pub fn take(self, other: &Self, names: &[(&str, &str)]) -> Self {
         let take = |own: Self, (old, new): &(&str, &str)| own.maybe(new, other.get(old));
         names.iter().fold(self, take)
     }
 
-    /// `what p50`, `what p99` and `what max`.
+    /// Adds `what p50`, `what p99` and `what max`.
     #[must_use]
     pub fn times(self, what: &str, times: Quantiles) -> Self {
         self.with(&format!("{what} p50"), times.p50.as_secs_f64())
@@ -71,7 +71,7 @@ impl Figures {
             .with(&format!("{what} max"), times.max.as_secs_f64())
     }
 
-    /// `what cpu` and `what caller`, for each of `count`.
+    /// Adds `what cpu` and `what caller`, per operation.
     #[must_use]
     pub fn cpu(self, what: &str, cpu: Cpu, count: usize) -> Self {
         let each = |time: Duration| time.as_secs_f64() / count.max(1) as f64;
@@ -79,7 +79,7 @@ impl Figures {
             .maybe(&format!("{what} caller"), cpu.caller.map(each))
     }
 
-    /// Hands them to the process that reports.
+    /// Sends the figures to the reporting process.
     pub fn send(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         for (name, value) in &self.0 {
@@ -89,7 +89,7 @@ impl Figures {
         out.flush()
     }
 
-    /// Takes them from the process that measures.
+    /// Receives the figures from the measuring process.
     pub fn receive(from: impl BufRead) -> Result<Self> {
         let mut figures = Self::default();
         for line in from.lines() {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_received() {
+    fn sent_figures_are_received() {
         let text = "0.25 get cpu\n1000 rate of writes\nend\n";
         let figures = Figures::receive(text.as_bytes()).unwrap();
         assert_eq!(figures.get("get cpu"), Some(0.25));

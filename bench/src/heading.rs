@@ -1,4 +1,4 @@
-//! What stands above the figures of every part: the machine and its disk.
+//! The heading of every report: the machine and its disk.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::machine;
 use crate::report::{self, Column, Row, Unit, progress, text};
 use crate::system::System;
 
-/// When, and on what.
+/// Prints the date and the machine.
 pub fn machine(date: Option<&str>, folder: &Path) -> Result<()> {
     let system = System::of(folder)?;
     if let Some(date) = date {

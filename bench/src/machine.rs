@@ -1,4 +1,4 @@
-//! What the machine says of a process, and what its disk costs.
+//! Resource usage of processes, and the cost of the disk.
 
 use std::fs;
 use std::io::Write;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// The CPU time that a process and its threads have used, those that are gone included:
-/// in ticks of 10 ms, which is little beside the seconds that are measured.
+/// Returns the CPU time of a process, finished threads included, in ticks of 10 ms: precise
+/// enough for measurements of seconds.
 pub fn cpu_time(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let fields: Vec<&str> = stat
@@ -25,27 +25,27 @@ pub fn cpu_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
 }
 
-/// The memory of a process that is its own: resident, without what is mapped from files.
+/// Returns the anonymous resident memory of a process.
 pub fn memory(pid: u32) -> Result<u64> {
     kilobytes(&format!("/proc/{pid}/status"), "RssAnon:")
 }
 
-/// All memory of a process that is resident.
+/// Returns the resident memory of a process.
 pub fn resident(pid: u32) -> Result<u64> {
     kilobytes(&format!("/proc/{pid}/status"), "VmRSS:")
 }
 
-/// The most memory of a process that ever was resident.
+/// Returns the peak resident memory of a process.
 pub fn most_resident(pid: u32) -> Result<u64> {
     kilobytes(&format!("/proc/{pid}/status"), "VmHWM:")
 }
 
-/// As `resident`, with its share of what is shared with others.
+/// Returns the resident memory of a process, with shared pages counted proportionally.
 pub fn proportional(pid: u32) -> Result<u64> {
     kilobytes(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
 }
 
-/// A line of a file, in bytes.
+/// Returns the value of a line in kB, in bytes.
 fn kilobytes(file: &str, name: &str) -> Result<u64> {
     let text = fs::read_to_string(file)?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -54,8 +54,8 @@ fn kilobytes(file: &str, name: &str) -> Result<u64> {
     Ok(number.parse::<u64>()? * 1024)
 }
 
-/// What a write of 1 KiB to a file whose blocks are there, and a sync, take: the floor
-/// under every durable write on this disk. A thousand times, or as often as there is time.
+/// Measures writes of 1 KiB to preallocated blocks, each with a sync: the lower bound of every
+/// durable write on this disk. Repeats a thousand times, or until the time is over.
 pub fn raw_sync(folder: &Path, time: Duration) -> Result<Vec<Duration>> {
     let mut file = tempfile::tempfile_in(folder)?;
     file.write_all(&vec![0; 4 << 20])?;
@@ -74,7 +74,7 @@ pub fn raw_sync(folder: &Path, time: Duration) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// The bytes of all files under a folder. Those that go meanwhile do not count.
+/// Returns the size of all files under a folder. Files that vanish meanwhile are ignored.
 pub fn disk_usage(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {

@@ -1,11 +1,10 @@
-//! Measures Insula, beside what it replaces, and prints the figures as Markdown.
+//! Benchmarks Insula against the programs it replaces, and prints the figures as Markdown.
 //!
-//! Figures go to stdout, what is going on to stderr. CPU time per operation is the
-//! steadiest figure on a shared machine; wall time is worth what the machine's noise
-//! leaves of it, which is why the raw cost of a sync on the same disk stands beside it.
+//! Figures go to stdout, progress to stderr. CPU time per operation is the most stable figure
+//! on a shared machine; wall time depends on the machine's noise, so the raw cost of a sync on
+//! the same disk is printed beside it.
 //!
-//! Each row of a table is measured in a process of its own, so that none carries the
-//! memory of another.
+//! Each row of a table is measured in its own process, so that memory is not carried over.
 
 mod api;
 mod figures;
@@ -19,7 +18,7 @@ mod system;
 
 use clap::{Parser, Subcommand};
 
-/// Measures Insula, beside what it replaces.
+/// Benchmarks of Insula and the programs it replaces.
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
@@ -28,17 +27,17 @@ struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// The engines of the store, through the contract.
+    /// Benchmark the engines of the store through its contract.
     Store(store::Args),
-    /// The API server, over TLS and HTTP/2, as a client sees it.
+    /// Benchmark the API server over TLS and HTTP/2, as a client sees it.
     Api(api::Args),
-    /// The least that answers as a server does: what the server is compared to.
+    /// Run the floor: a minimal server that the API server is compared to.
     #[command(hide = true, alias = "serve")]
     Floor(api::FloorArgs),
-    /// What the floor answers who asks for a kubeconfig.
+    /// Print a kubeconfig for the floor.
     #[command(hide = true)]
     Tenant(api::KubeconfigArgs),
-    /// One measurement, for the process that prints the tables.
+    /// Run one measurement for the process that prints the tables.
     #[command(hide = true)]
     Part(part::Part),
 }

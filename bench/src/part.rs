@@ -11,18 +11,18 @@ use clap::ValueEnum;
 use crate::figures::Figures;
 use crate::subject::Engine;
 
-/// What such a process is asked for.
+/// The parameters of a measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Part {
     #[arg(value_enum)]
     pub what: What,
     #[arg(value_enum)]
     pub engine: Engine,
-    /// Writers, watchers, compactions a second or keys: what the rows of a table differ in.
+    /// Writers, watchers, compactions a second or keys: the parameter that varies by row.
     pub size: usize,
     #[command(flatten)]
     pub limits: Limits,
-    /// Where the data is, or will be.
+    /// The data folder.
     #[arg(long)]
     pub folder: PathBuf,
 }
@@ -35,25 +35,25 @@ pub enum What {
     Compaction,
     /// Fill a store, and keep it open until killed.
     Fill,
-    /// Open what is there.
+    /// Open an existing store.
     Open,
     /// Fill, kill and start again a server.
     Restart,
 }
 
-/// How much to do.
+/// Limits of the measurements.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Limits {
     /// Milliseconds for each measurement of writes.
     #[arg(long, default_value_t = 5_000)]
     pub millis: u64,
-    /// The most keys to fill a store with.
+    /// Maximum number of keys in a store.
     #[arg(long, default_value_t = 1_000_000)]
     pub keys: usize,
 }
 
 impl Limits {
-    /// For each measurement of writes.
+    /// Returns the duration of each measurement of writes.
     pub fn time(self) -> Duration {
         Duration::from_millis(self.millis)
     }
@@ -76,7 +76,7 @@ impl Part {
         figures.context("a measurement sent no figures")
     }
 
-    /// A process, once it has sent its figures or broken off.
+    /// Starts a process, and returns once it has sent its figures or stopped early.
     fn start(&self) -> Result<(Child, Result<Figures>)> {
         let mut child = self
             .command()?
@@ -101,7 +101,7 @@ impl Part {
         Ok(command)
     }
 
-    /// The same data, asked for something else.
+    /// Returns another measurement on the same data.
     pub fn then(&self, what: What) -> Self {
         Self {
             what,
@@ -110,7 +110,7 @@ impl Part {
     }
 }
 
-/// As the command line spells it.
+/// Returns the name of a value on the command line.
 pub fn name(value: impl ValueEnum) -> String {
     let value = value.to_possible_value();
     value.map_or_else(String::new, |value| value.get_name().to_owned())

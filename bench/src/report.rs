@@ -2,7 +2,7 @@
 
 use crate::figures::Figures;
 
-/// A column of a table: which figure, and how it is written.
+/// A column of a table: a figure and its unit.
 pub struct Column {
     pub title: &'static str,
     pub figure: &'static str,
@@ -20,10 +20,10 @@ pub enum Unit {
     Kibibytes,
 }
 
-/// What one measurement gave.
+/// The result of one measurement.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was measured.
+    /// The subject of the measurement.
     pub of: String,
     pub figures: Figures,
 }
@@ -55,7 +55,7 @@ impl Unit {
     }
 }
 
-/// A table of figures, a row for each measurement.
+/// Prints a table of figures, with a row for each measurement.
 pub fn figures(title: &str, first: &str, columns: &[Column], rows: &[Row]) {
     let mut titles = vec![first];
     titles.extend(columns.iter().map(|column| column.title));
@@ -67,7 +67,7 @@ pub fn figures(title: &str, first: &str, columns: &[Column], rows: &[Row]) {
     table(title, &titles, &rows.iter().map(cells).collect::<Vec<_>>());
 }
 
-/// A Markdown table under a heading.
+/// Prints a Markdown table under a heading.
 pub fn table(title: &str, columns: &[&str], rows: &[Vec<String>]) {
     text(&format!("\n## {title}\n"));
     text(&format!("| {} |", columns.join(" | ")));
@@ -82,7 +82,7 @@ pub fn text(line: &str) {
     println!("{line}");
 }
 
-/// What is going on, for the one who waits.
+/// Prints progress to stderr.
 #[expect(clippy::print_stderr, reason = "this is a program for a terminal")]
 pub fn progress(text: &str) {
     eprintln!("bench: {text}");
@@ -98,7 +98,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-/// A number as people write it: `1,000,000`.
+/// Formats a number with thousands separators: `1,000,000`.
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The store's engines, through the contract.
+//! Benchmarks of the store's engines through its contract.
 
 mod compaction;
 mod heading;
@@ -20,7 +20,7 @@ use crate::report::{self, Row, progress};
 use crate::subject::Engine;
 use crate::system::data_folder;
 
-/// What to measure.
+/// Options of the store benchmark.
 #[derive(clap::Args)]
 pub struct Args {
     /// Only these engines.
@@ -31,19 +31,19 @@ pub struct Args {
     topic: Vec<Topic>,
     #[command(flatten)]
     limits: Limits,
-    /// See that it works: half a second for each measurement, and few keys.
+    /// Run a smoke test: half a second for each measurement, and few keys.
     #[arg(long)]
     quick: bool,
-    /// The day, to be printed with the figures.
+    /// Date to print with the figures.
     #[arg(long)]
     date: Option<String>,
 }
 
-/// The rows of every topic that was measured.
+/// The rows of every measured topic.
 type Results = Vec<(Topic, Vec<Row>)>;
 
 impl Args {
-    /// More than a range, and no more than a test can wait for.
+    /// More keys than a range has, but few enough for a test.
     const QUICK: Limits = Limits {
         millis: 500,
         keys: 6_000,
@@ -58,7 +58,7 @@ impl Args {
         Topic::ALL.into_iter().filter(wanted).collect()
     }
 
-    /// Those that are wanted and there.
+    /// Returns the selected engines that are installed.
     fn engines(&self, etcd: Option<&str>) -> Vec<Engine> {
         let wanted = |engine: &Engine| self.engine.is_empty() || self.engine.contains(engine);
         let there = |engine: &Engine| *engine != Engine::Etcd || etcd.is_some();
@@ -78,7 +78,7 @@ impl Args {
     }
 }
 
-/// Measures, and prints all there is to say.
+/// Measures all selected topics, and prints the report.
 pub fn run(args: &Args) -> Result<()> {
     let (limits, etcd) = (args.limits(), args.etcd());
     heading::print(args.date.as_deref(), etcd.as_deref(), limits)?;
@@ -118,7 +118,7 @@ fn row(topic: Topic, engine: Engine, size: usize, limits: Limits) -> Result<Row>
     })
 }
 
-/// What a process that measures does.
+/// Runs one measurement in this process.
 pub async fn measure(part: &Part) -> Result<()> {
     let figures: Figures = match part.what {
         What::Writes => writes::measure(part).await?,

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The measured engines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::machine;
 
 /// Enough for a million keys and their history. etcd's own limit is 2 GiB.
 const ETCD_QUOTA: u64 = 8 << 30;
-/// How etcd counts the syncs of its log.
+/// etcd's metric for the syncs of its log.
 const ETCD_SYNCS: &str = "etcd_disk_wal_fsync_duration_seconds_count ";
 
-/// An engine with its store.
+/// A running engine with its store.
 pub struct Subject {
     pub store: Arc<dyn Store>,
     folder: PathBuf,
@@ -31,12 +31,12 @@ pub enum Engine {
     Etcd,
 }
 
-/// CPU time that was used.
+/// Used CPU time.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpu {
-    /// By the engine's process.
+    /// CPU time of the engine's process.
     pub engine: Duration,
-    /// By the process that calls it, where that is another one.
+    /// CPU time of the calling process, if the engine has its own.
     pub caller: Option<Duration>,
 }
 
@@ -46,7 +46,7 @@ enum Running {
 }
 
 impl Engine {
-    /// Opens what is in the folder, or starts a server with its data there.
+    /// Opens the store in the folder, or starts a server with its data there.
     pub async fn start(self, folder: &Path) -> Result<Subject> {
         let (store, running): (Arc<dyn Store>, _) = match self {
             Self::Embedded => {
@@ -82,7 +82,7 @@ impl Subject {
         })
     }
 
-    /// CPU time since then.
+    /// Returns the CPU time since `before`.
     pub fn cpu_since(&self, before: Cpu) -> Result<Cpu> {
         let now = self.cpu()?;
         let both = now.caller.zip(before.caller);
@@ -100,7 +100,7 @@ impl Subject {
         machine::disk_usage(&self.folder)
     }
 
-    /// How often it has synced its log.
+    /// Returns the number of syncs of the log.
     pub fn syncs(&self) -> Result<u64> {
         let server = match &self.running {
             Running::Here(store) => return Ok(store.statistics().syncs),
@@ -112,7 +112,7 @@ impl Subject {
         Ok(count.context("etcd does not count its syncs")? as u64)
     }
 
-    /// Closes it in order.
+    /// Closes the store cleanly.
     pub async fn close(self) {
         drop(self.store);
         if let Running::Here(store) = self.running {
@@ -120,7 +120,7 @@ impl Subject {
         }
     }
 
-    /// Kills the server and starts it again; how long it took until it answers a read.
+    /// Kills and restarts the server, and returns the time until it answers a read.
     pub async fn restart(&mut self) -> Result<Duration> {
         let Running::Server(server) = &mut self.running else {
             anyhow::bail!("only a server can be restarted");
@@ -142,7 +142,7 @@ impl Subject {
     }
 }
 
-/// Returns once the store has answered a read.
+/// Waits until the store has answered a read.
 pub async fn answers(store: &dyn Store) -> Result<()> {
     let one = std::num::NonZeroUsize::new(1);
     store

@@ -1,4 +1,4 @@
-//! What it was measured on, without a word about whose machine it is.
+//! The machine, described without identifying it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-/// The tables of the embedded engine. As pinned in `Cargo.lock`.
+/// The version of lsm-tree, as pinned in `Cargo.lock`.
 pub const LSM_TREE: &str = "3.1.10";
 
 pub struct System {
     pub cpus: usize,
-    /// Without what a distribution adds to it.
+    /// The version, without the distribution's suffix.
     pub kernel: String,
     /// The type of the file system that the data is on.
     pub file_system: String,
@@ -31,7 +31,7 @@ impl System {
     }
 }
 
-/// On the disk that is built on: a folder in memory would have no syncs to measure.
+/// Returns a folder on the disk of the build: on tmpfs there would be no syncs to measure.
 pub fn data_folder() -> Result<PathBuf> {
     let folder = PathBuf::from("target/bench-data");
     fs::create_dir_all(&folder)?;
@@ -42,7 +42,8 @@ fn kernel(version: &str) -> Option<&str> {
     version.split_whitespace().nth(2)?.split('-').next()
 }
 
-/// The type of the mount that is nearest above. Of several in one place the last counts.
+/// Returns the type of the deepest mount above the folder. Of several at one path, the last
+/// wins.
 fn file_system(mounts: &str, folder: &Path) -> Option<String> {
     let mount = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
@@ -64,20 +65,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_of_the_tables_is_the_one_that_is_built() {
+    fn lsm_tree_version_is_that_of_the_lock_file() {
         let lock = include_str!("../../Cargo.lock");
         let line = format!("name = \"lsm-tree\"\nversion = \"{LSM_TREE}\"\n");
         assert!(lock.contains(&line));
     }
 
     #[test]
-    fn the_kernel_is_told_without_its_builder() {
-        let version = "Linux version 6.1.2-cloud-7 (somebody@somewhere) (gcc) #1 SMP";
+    fn kernel_version_has_no_builder() {
+        let version = "Linux version 6.1.2-cloud-7 (builder@host) (gcc) #1 SMP";
         assert_eq!(kernel(version), Some("6.1.2"));
     }
 
     #[test]
-    fn the_nearest_mount_is_the_file_system() {
+    fn deepest_mount_is_the_file_system() {
         let mounts = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmp/x xfs rw 0 0\n";
         let found = |folder| file_system(mounts, Path::new(folder));
         assert_eq!(found("/home/data").as_deref(), Some("ext4"));

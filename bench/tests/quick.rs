@@ -1,11 +1,11 @@
-//! The bench runs from end to end, and all that it promises to print is there.
+//! Runs the benchmark end to end, and checks that its report is complete.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// How the heading of each table begins, and how many rows the embedded engine has there.
+/// The beginning of each table's heading, and the number of rows of the embedded engine.
 const TABLES: &[(&str, usize)] = &[
     ("The disk", 1),
     ("Durable writes", 4),
@@ -41,7 +41,7 @@ fn every_table_and_the_targets_are_printed_with_numbers() {
     }
 }
 
-/// The same of the API server, for which the floor stands in.
+/// The tables of the API server, with the floor in its place.
 const API_TABLES: &[(&str, usize)] = &[
     ("The disk", 1),
     ("From nothing", 2),
@@ -61,7 +61,7 @@ const API_TABLES: &[(&str, usize)] = &[
 ];
 
 #[test]
-fn the_load_on_an_api_server_fills_all_its_tables() {
+fn api_benchmark_fills_all_tables() {
     let stand_in = env!("CARGO_BIN_EXE_insula-bench");
     let text = quick(&["api", "--quick", "--server", stand_in]).unwrap();
     for (title, count) in API_TABLES {
@@ -86,7 +86,7 @@ fn the_load_on_an_api_server_fills_all_its_tables() {
     }
 }
 
-/// What stands in for the server has no operators.
+/// The floor has no operators, so their rows have no figures.
 fn is_of_operators(row: &[String]) -> bool {
     let words = [
         "tenants of brokers",
@@ -100,7 +100,7 @@ fn is_of_operators(row: &[String]) -> bool {
 }
 
 #[test]
-fn only_what_is_asked_for_is_measured() {
+fn only_selected_parts_are_measured() {
     let stand_in = env!("CARGO_BIN_EXE_insula-bench");
     let only = ["--only", "start,lists"];
     let asked = [&["api", "--quick", "--server", stand_in][..], &only].concat();
@@ -119,15 +119,15 @@ fn quick(asked: &[&str]) -> Result<String> {
         .args(["--date", "1970-01-01"])
         .current_dir(root)
         .output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "it failed:\n{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "the benchmark failed:\n{stderr}");
     let text = String::from_utf8(output.stdout)?;
     ensure!(text.starts_with("# "), "no heading");
     ensure!(text.contains("- measured: 1970-01-01\n"), "no date");
     Ok(text)
 }
 
-/// The rows of the table under the heading that begins so.
+/// Returns the rows of the table under the heading with this beginning.
 fn table(text: &str, title: &str) -> Result<Vec<Vec<String>>> {
     let (_, rest) = text
         .split_once(&format!("\n## {title}"))
@@ -141,7 +141,7 @@ fn table(text: &str, title: &str) -> Result<Vec<Vec<String>>> {
     Ok(rows.map(cells).collect())
 }
 
-/// What a cell begins with.
+/// Returns the number that a cell begins with.
 fn number(cell: &str) -> Option<f64> {
     let number: f64 = cell.split(' ').next()?.parse().ok()?;
     number.is_finite().then_some(number)

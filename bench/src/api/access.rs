@@ -1,5 +1,5 @@
-//! What a decision costs: the same reads in the same space, by one whom no role is asked
-//! about, and by one whom only roles allow anything.
+//! The cost of an authorization decision: the same reads in the same space, by a user of
+//! `system:masters` and by a user with roles.
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -20,21 +20,21 @@ pub struct Size {
     pub tenants: usize,
     pub operations: usize,
     pub rounds: usize,
-    /// Half of them of the space, half of a namespace.
+    /// Half of them are cluster-scoped, half are in a namespace.
     pub roles: usize,
     pub bindings: usize,
 }
 
-/// Who reads by roles, and the group that some of them are given to.
+/// The user with roles, and the group that some of them are bound to.
 const USER: &str = "dora";
 const GROUP: &str = "devs";
 
-/// Every so many bindings one is hers: a user of a space has some, not all.
+/// One of this many bindings is the user's: a user of a space has some, not all.
 const HERS: usize = 50;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Among `few` and among `all` tenants.
+/// Measures with `few` and with `all` tenants.
 pub async fn measure(server: &Server, size: Size) -> Result<Figures> {
     let subject = &server.subject;
     let master = subject.connect(Shape::REQUESTS.connections).await?;
@@ -48,7 +48,7 @@ pub async fn measure(server: &Server, size: Size) -> Result<Figures> {
     Ok(alone.under("few").and(among.under("all")))
 }
 
-/// By turns, so that what disturbs the machine disturbs both.
+/// Alternates between both users, so that noise of the machine affects both.
 async fn reads(subject: &Subject, master: &Client, user: &Client, size: Size) -> Result<Figures> {
     progress("reads by roles");
     let collection = format!("{}/configmaps", tenants::namespace(0));
@@ -78,7 +78,7 @@ async fn reads(subject: &Subject, master: &Client, user: &Client, size: Size) ->
     Ok(figures.with("decision cpu", cost))
 }
 
-/// Roles and bindings, of which a few are hers and the last of those allows the reads.
+/// Creates roles and bindings; a few are the user's, and the last of those allows the reads.
 async fn fill(subject: &Subject, client: &Client, size: Size) -> Result<()> {
     progress("roles and bindings");
     let roles = (0..size.roles).map(|n| {
@@ -96,7 +96,7 @@ async fn fill(subject: &Subject, client: &Client, size: Size) -> Result<()> {
     });
     let bindings = (0..size.bindings).map(|n| {
         let (path, kind) = place(n, "RoleBinding");
-        // Those before hers in the order of names must be looked at first.
+        // Bindings before the user's in the order of names are evaluated first.
         let last = n + 2 >= size.bindings;
         let role = if last {
             n % 2
@@ -119,7 +119,7 @@ async fn fill(subject: &Subject, client: &Client, size: Size) -> Result<()> {
     create(subject, client, roles.chain(bindings).collect()).await
 }
 
-/// Even ones are of the space, odd ones of the namespace.
+/// Even ones are cluster-scoped, odd ones are in the namespace.
 fn place(n: usize, kind: &str) -> (String, String) {
     let (tenant, resource) = (tenants::name(0), format!("{}s", kind.to_lowercase()));
     match n % 2 {

@@ -1,5 +1,5 @@
-//! Tenants of brokers: how long until many that come at once have what they need, and what
-//! the operator takes that looks after more.
+//! Tenants of brokers: the time to provision many at once, and the resources of an operator
+//! that manages more.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,20 +17,20 @@ use crate::machine;
 use crate::report::progress;
 
 const TENANTS: &str = "/apis/submariner.io/v1alpha1/namespaces/axon-operator/tenants";
-/// A row says how far a tenant is, in a few letters.
+/// A table row has the phase of a tenant in few bytes.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-/// Until all of them are provisioned.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Limits the time to provision all of them.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// That come at once.
+    /// Tenants created at once.
     pub at_once: usize,
-    /// That one operator looks after.
+    /// Tenants managed by one operator.
     pub many: usize,
 }
 
-/// With the operator in the server's process, and then in one of its own.
+/// Measures with the operator in the server's process, and then in its own.
 pub async fn measure(program: &Program, size: Size) -> Result<Figures> {
     let inside = at_once(program, size.at_once).await?;
     let apart = looked_after(program, size.many).await?;
@@ -58,7 +58,7 @@ async fn looked_after(program: &Program, count: usize) -> Result<Figures> {
     deploy(program, &server, &["--no-wait"])?;
     let operator = operator(program, &server)?;
     let took = provision(&server, count).await?;
-    server.subject.settle().await?;
+    server.subject.wait_until_idle().await?;
     let figures = Figures::default()
         .with("many provisioned", took.as_secs_f64())
         .with(
@@ -78,7 +78,7 @@ async fn looked_after(program: &Program, count: usize) -> Result<Figures> {
     Ok(figures)
 }
 
-/// As an administrator of the cluster does it.
+/// Deploys as an administrator of the cluster.
 fn deploy(program: &Program, server: &Server, more: &[&str]) -> Result<()> {
     let done = Command::new(program.path.with_file_name("subctl"))
         .args(["deploy", "axon-cp", "--without-deployment", "--kubeconfig"])
@@ -103,7 +103,7 @@ fn operator(program: &Program, server: &Server) -> Result<Process> {
     Ok(Process::of(child.context("cannot start the operator")?))
 }
 
-/// From the first request until the last tenant has all that it needs.
+/// Returns the time from the first request until the last tenant is provisioned.
 async fn provision(server: &Server, count: usize) -> Result<Duration> {
     let (subject, shape) = (&server.subject, Shape::REQUESTS);
     let client = subject.connect(shape.connections).await?;
@@ -112,11 +112,11 @@ async fn provision(server: &Server, count: usize) -> Result<Duration> {
         client.prepare(Method::POST, TENANTS, body)
     });
     let requests: Result<Vec<_>> = requests.collect();
-    subject.settle().await?;
+    subject.wait_until_idle().await?;
     let begun = Instant::now();
     let judge = |answer: &Answer| answer.expect(StatusCode::CREATED);
-    // It waits until the server is quiet, which is when the operator is, and so no earlier
-    // than what is waited for; who is asked first takes part in the load.
+    // Polling would add to the load, so this waits until the server is idle, which is not
+    // before the operator is done.
     let (loaded, took) = tokio::join!(
         load(subject, &client, shape, requests?, judge),
         provisioned(&client, count, begun)
@@ -125,11 +125,15 @@ async fn provision(server: &Server, count: usize) -> Result<Duration> {
     took
 }
 
-/// The last one that was made may not be the last that is provisioned: each is asked for.
+/// Checks each tenant, because they may be provisioned in another order than created.
 async fn provisioned(client: &Client, count: usize, begun: Instant) -> Result<Duration> {
     for n in 0..count {
         while !is_provisioned(client, &name(n)).await? {
-            ensure!(begun.elapsed() < PATIENCE, "{} is not provisioned", name(n));
+            ensure!(
+                begun.elapsed() < WAIT_TIMEOUT,
+                "{} is not provisioned",
+                name(n)
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

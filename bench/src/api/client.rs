@@ -1,5 +1,5 @@
-//! A client that costs little: requests are made before time is taken, and of an answer
-//! only its length, its beginning and its end are kept.
+//! A cheap client: requests are built before the time is measured, and of a response only the
+//! length, the beginning and the end are kept.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use tokio_rustls::TlsConnector;
 
 use super::kubeconfig::Kubeconfig;
 
-/// As Go's client has them, which most clients of such a server are.
+/// The window sizes of Go's client, which most Kubernetes clients use.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
-/// More than an object, and than what stands before the items of a list.
+/// Longer than an object, and than the part of a list before its items.
 const HEAD: usize = 4096;
 const TAIL: usize = 8;
-/// How much of an answer that was not expected is told.
+/// The length of the excerpt of an unexpected response.
 const EXCERPT: usize = 400;
 
 /// Connections to one server.
 pub struct Client {
     senders: Vec<Sender>,
-    /// What drives the connections: they end with this value.
+    /// The tasks that drive the connections, which end with this value.
     _drivers: JoinSet<()>,
 }
 
@@ -40,21 +40,21 @@ pub struct Sender {
     base: Arc<str>,
 }
 
-/// A request, all of it made before time is taken.
+/// A request, built before the time is measured.
 #[derive(Debug)]
 pub struct Prepared {
     request: Request<()>,
     body: Option<Bytes>,
 }
 
-/// What is kept of an answer.
+/// The kept parts of a response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
     pub length: usize,
-    /// How it begins.
+    /// The beginning of the body.
     pub head: Vec<u8>,
-    /// How it ends.
+    /// The end of the body.
     pub tail: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ impl Client {
         })
     }
 
-    /// The connection for the user of this number.
+    /// Returns the connection for the user of this number.
     pub fn sender(&self, user: usize) -> Result<Sender> {
         let sender = self.senders.get(user % self.senders.len().max(1));
         Ok(sender.context("no connection")?.clone())
@@ -85,7 +85,7 @@ impl Client {
         self.sender(0)?.prepare(method, path, body)
     }
 
-    /// A read of something that comes in several forms.
+    /// Prepares a read with an `Accept` header.
     pub fn prepare_accepting(&self, path: &str, form: &'static str) -> Result<Prepared> {
         let mut prepared = self.prepare(Method::GET, path, None)?;
         let headers = prepared.request.headers_mut();
@@ -93,7 +93,7 @@ impl Client {
         Ok(prepared)
     }
 
-    /// A server-side apply, also of what is others'.
+    /// Prepares a forced server-side apply.
     pub fn prepare_apply(&self, path: &str, body: Bytes) -> Result<Prepared> {
         let path = format!("{path}?fieldManager=insula-bench&force=true");
         let mut prepared = self.prepare(Method::PATCH, &path, Some(body))?;
@@ -102,7 +102,7 @@ impl Client {
         Ok(prepared)
     }
 
-    /// One request whose time does not count.
+    /// Sends one request that is not measured.
     pub async fn call(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer> {
         let sender = self.sender(0)?;
         sender.send(sender.prepare(method, path, body)?).await
@@ -246,7 +246,7 @@ async fn connect(config: &Kubeconfig, drivers: &mut JoinSet<()>) -> Result<SendR
         .handshake(stream)
         .await?;
     drivers.spawn(async move {
-        // Whoever waits for an answer on it is told, too.
+        // Requests on this connection fail with the same error.
         let _ = connection.await;
     });
     Ok(sender)

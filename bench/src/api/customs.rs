@@ -1,5 +1,5 @@
-//! The same large definition in many tenants: what it costs each of them, and what objects
-//! of its kind cost.
+//! The same large definition in many tenants: its cost for each of them, and the cost of
+//! objects of its kind.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ use crate::figures::Figures;
 use crate::machine;
 use crate::report::progress;
 
-/// What is done with objects of the kind.
+/// The operations on objects of the kind.
 pub const OPERATIONS: [&str; 3] = ["custom create", "custom get", "custom update"];
 
-/// How many tenants are asked whether they are served their kind.
+/// The number of tenants that are polled until their kind is served.
 const ASKED: usize = 50;
 /// Until the last of them is.
 const SERVED: Duration = Duration::from_secs(120);
@@ -37,7 +37,7 @@ pub struct Size {
 
 pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
     let client = subject.connect(Shape::REQUESTS.connections).await?;
-    // What is there once, however many have it, is there before memory is counted.
+    // State shared by all tenants is created before memory is measured.
     tenants::create(subject, &client, 0, tenants::FEW).await?;
     define(subject, &client, 0, tenants::FEW).await?;
     let before = subject.resident()?;
@@ -76,13 +76,13 @@ async fn define(subject: &Subject, client: &Client, from: usize, to: usize) -> R
         client.prepare(Method::POST, &definitions(n), body)
     });
     let requests: Result<Vec<_>> = requests.collect();
-    subject.settle().await?;
+    subject.wait_until_idle().await?;
     let (begun, cpu) = (Instant::now(), subject.cpu()?);
     let judge = |answer: &Answer| answer.expect(StatusCode::CREATED);
     let loaded = load(subject, client, Shape::REQUESTS, requests?, judge).await?;
     served(client, &workloads(to - 1)).await?;
     let wall = begun.elapsed().as_secs_f64();
-    subject.settle().await?;
+    subject.wait_until_idle().await?;
     let cpu = subject.cpu()?.saturating_sub(cpu).as_secs_f64();
     for n in (from..to).step_by((to - from).div_ceil(ASKED)) {
         served(client, &workloads(n)).await?;
@@ -148,7 +148,7 @@ async fn send(
     Ok((loaded.measured, loaded.taken))
 }
 
-/// The same object judged again and again, in this process.
+/// Validates the same object repeatedly, in this process.
 fn check(size: Size) -> Result<Figures> {
     progress("objects judged by a schema");
     let schema = Schema::compile(&definition::schema()).context("the schema")?;
@@ -171,7 +171,7 @@ fn check(size: Size) -> Result<Figures> {
         .with("fill cpu", filled))
 }
 
-/// CPU time of one of so many calls, none of which finds a fault.
+/// Returns the CPU time of one call; no call may find an error.
 fn each(count: usize, call: impl Fn() -> usize) -> Result<f64> {
     let before = machine::cpu_time(std::process::id())?;
     let faults: usize = (0..count).map(|_| std::hint::black_box(call())).sum();

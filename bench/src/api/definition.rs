@@ -1,7 +1,7 @@
 //! A kind as operators define them: nested, long, and with most of what a schema can say.
 //!
-//! It is nobody's: a service of some components, each with containers, ports, volumes and
-//! rules of placement. The same at every call.
+//! It is made up: a service of some components, each with containers, ports, volumes and
+//! rules of placement. Every call returns the same.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};

@@ -1,5 +1,5 @@
-//! What is left to the loops: a namespace and a tenant that are full, and many tenants that
-//! are small, from the request until nothing is left of them.
+//! Deletion by the controllers: a full namespace, a full tenant and many small tenants, from
+//! the request until nothing is left.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ use super::{objects, tenants};
 use crate::figures::Figures;
 use crate::report::progress;
 
-/// What is deleted, as the table calls it.
+/// The names of the rows.
 pub const DELETED: [&str; 3] = ["full namespace", "full tenant", "small tenants"];
 
-/// How many objects a small tenant has, beside what every tenant has.
+/// Objects in a small tenant, in addition to those that every tenant has.
 pub const SMALL: usize = 5;
 
-/// Until all of it is gone.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Limits the time of a deletion.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
@@ -31,8 +31,7 @@ pub struct Size {
     pub tenants: usize,
 }
 
-/// One after the other on the same server: what it has of the first is there before memory is
-/// counted for the last.
+/// Measures all on the same server, so that caches are filled before memory is measured.
 pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
     let client = subject.connect(Shape::REQUESTS.connections).await?;
     let [namespace, tenant, small] = DELETED;
@@ -58,7 +57,7 @@ pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
 }
 
 async fn small_tenants(subject: &Subject, client: &Client, count: usize) -> Result<Figures> {
-    subject.settle().await?;
+    subject.wait_until_idle().await?;
     let before = subject.resident()?;
     tenants::create(subject, client, 0, count).await?;
     let requests = (0..count * SMALL).map(|n| {
@@ -100,18 +99,18 @@ async fn delete(subject: &Subject, client: &Client, paths: &[String]) -> Result<
         .iter()
         .map(|path| client.prepare(Method::DELETE, path, None));
     let requests: Result<Vec<_>> = requests.collect();
-    subject.settle().await?;
+    subject.wait_until_idle().await?;
     let (begun, cpu) = (Instant::now(), subject.cpu()?);
     let judge = |answer: &Answer| answer.expect(StatusCode::OK);
     load(subject, client, Shape::REQUESTS, requests?, judge).await?;
     for path in paths {
         while client.get(path).await?.status != StatusCode::NOT_FOUND {
-            ensure!(begun.elapsed() < PATIENCE, "{path} does not go");
+            ensure!(begun.elapsed() < WAIT_TIMEOUT, "{path} does not go");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
     let gone = begun.elapsed().as_secs_f64();
-    subject.settle().await?;
+    subject.wait_until_idle().await?;
     let cpu = subject.cpu()?.saturating_sub(cpu).as_secs_f64();
     Ok(Figures::default().with("gone", gone).with("cpu", cpu))
 }

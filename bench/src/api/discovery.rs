@@ -1,4 +1,4 @@
-//! What a tenant with many kinds of its own is told of them.
+//! Discovery of a tenant with many kinds of its own.
 
 use std::time::{Duration, Instant};
 

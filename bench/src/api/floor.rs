@@ -1,10 +1,10 @@
-//! The floor: TLS and HTTP/2, and answers that were made in advance. What a server needs
-//! beyond that is its own. It keeps nothing, and tells watchers what it was sent.
+//! The floor: a minimal server with TLS, HTTP/2 and prebuilt responses, as the lower bound of
+//! the cost of a server. It stores nothing, and forwards written objects to watchers.
 //!
-//! Writes are gathered for each connection, so that many events are one system call: a
-//! floor that left that out would be twice as high for watches.
+//! Writes are gathered for each connection, so that many events are one system call: without
+//! that, watches would cost twice as much.
 //!
-//! It also stands in for the server in the tests of the load itself.
+//! It also replaces the server in the tests of the benchmark itself.
 
 mod answers;
 mod gather;
@@ -45,14 +45,14 @@ const BEHIND: usize = 4096;
 /// As a server would have it.
 const STREAMS: u32 = 250;
 
-/// As `insula serve` has them, as far as they are used here.
+/// The flags of `insula serve` that the benchmark uses.
 #[derive(clap::Args)]
 pub struct Args {
     #[arg(long)]
     data_dir: PathBuf,
     #[arg(long)]
     listen: SocketAddr,
-    /// It has no store.
+    /// Accepted and ignored: the floor has no store.
     #[arg(long)]
     store: Option<String>,
     #[arg(long)]
@@ -64,12 +64,12 @@ pub struct Args {
 pub struct KubeconfigArgs {
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// Who it is for.
+    /// Accepted and ignored: all users are the same.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     whom: Vec<String>,
 }
 
-/// Everybody is the same to it.
+/// Prints the same kubeconfig for every user.
 pub fn print_kubeconfig(args: &KubeconfigArgs) -> Result<()> {
     text(&fs::read_to_string(&args.kubeconfig)?);
     Ok(())
@@ -90,7 +90,7 @@ struct Shared {
     gone: Mutex<HashSet<String>>,
 }
 
-/// What is known of the objects of a collection.
+/// The state of a collection.
 struct Collection {
     count: usize,
     watchers: broadcast::Sender<Bytes>,
@@ -139,7 +139,7 @@ impl Floor {
             let (stream, _) = self.listener.accept().await?;
             let (acceptor, shared) = (self.acceptor.clone(), Arc::clone(&self.shared));
             connections.spawn(async move {
-                // A client that is gone is no matter.
+                // A disconnected client is not an error.
                 let _ = connection(stream, acceptor, shared).await;
             });
         }
@@ -232,7 +232,7 @@ async fn gathered<T>(stream: &Gather<impl AsyncWrite + Unpin>, work: impl Future
     poll_fn(|cx| {
         let done = work.as_mut().poll(cx);
         if done.is_pending() {
-            // A connection that is broken tells whoever reads from it.
+            // The reader of a broken connection gets the error.
             let _ = stream.poll_send(cx);
         }
         done

@@ -67,7 +67,7 @@ impl Kubeconfig {
         })
     }
 
-    /// One for a server and a client whose certificates are given in PEM.
+    /// Returns a kubeconfig for a server and a client with the given PEM certificates.
     pub fn text(address: SocketAddr, ca: &str, cert: &str, key: &str) -> String {
         let encode = |pem: &str| BASE64_STANDARD.encode(pem);
         format!(

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::client::{Answer, Client, Sender};
-use super::load::{PATIENCE, Shape, all, load};
+use super::load::{Shape, WAIT_TIMEOUT, all, load};
 use super::objects::{self, TENTH};
 use super::subject::{Measured, Stopwatch, Subject};
 use super::writes::Objects;
@@ -102,7 +102,7 @@ async fn pages(
             Ok(times)
         });
     }
-    let times = timeout(PATIENCE, all(workers))
+    let times = timeout(WAIT_TIMEOUT, all(workers))
         .await
         .context("the server hangs")??;
     watch.stop(times).await

@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use super::client::{Answer, Client, Prepared};
 use super::subject::{Measured, Stopwatch, Subject};
 
-/// No measurement takes that long, unless something hangs.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+/// The timeout of a measurement.
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// So many requests at once, on so many connections.
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +32,14 @@ impl Shape {
         connections: 8,
         at_once: 64,
     };
-    /// Lists are large, and those who ask for them few.
+    /// Lists are large, so few clients request them at once.
     pub const LISTS: Self = Self {
         connections: 4,
         at_once: 4,
     };
 }
 
-/// Sends all of them, and judges each answer.
+/// Sends all requests, and checks each response.
 pub async fn load<T: Send + 'static>(
     subject: &Subject,
     client: &Client,
@@ -64,7 +64,7 @@ pub async fn load<T: Send + 'static>(
             anyhow::Ok(done)
         });
     }
-    let mut done = timeout(PATIENCE, all(workers))
+    let mut done = timeout(WAIT_TIMEOUT, all(workers))
         .await
         .context("the server hangs")??;
     let times = done.iter().map(|(_, took, _)| *took).collect();

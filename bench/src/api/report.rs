@@ -246,7 +246,7 @@ impl Results {
         );
     }
 
-    /// The same read by one whom no role is asked about and by one whom only roles allow.
+    /// The same read by a user of `system:masters` and by a user with roles.
     fn access(&self, sizes: &Sizes) {
         const LINES: [(&str, &str); 4] = [
             ("get without roles (system:masters)", "free get cpu"),
@@ -514,7 +514,7 @@ fn print(title: &str, columns: &[&str], rows: Vec<Vec<String>>) {
     }
 }
 
-/// Some words, and then figures whose names begin alike.
+/// Some words, followed by figures with a common prefix.
 fn row(first: &[&str], figures: &Figures, prefix: &str, cells: &[Cell]) -> Vec<String> {
     let mut row: Vec<String> = first.iter().map(|word| (*word).to_owned()).collect();
     for (name, unit) in cells {

@@ -197,7 +197,8 @@ fn start_etcd(folder: &Path) -> Result<EtcdServer> {
     EtcdServer::start_with(settings).context("etcd is not installed")
 }
 
-/// The word that it serves. What comes after it is read too, so that nobody waits for us.
+/// Returns the line that reports readiness. Later output is drained, so that the server never
+/// blocks on the pipe.
 fn first_line(out: ChildStdout) -> Result<String> {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {

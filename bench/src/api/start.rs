@@ -1,4 +1,4 @@
-//! From nothing to a server that serves, and what it needs while nobody asks.
+//! The time from an empty folder to a ready server, and its memory while idle.
 
 use anyhow::Result;
 
@@ -20,7 +20,7 @@ pub async fn measure(program: &Program) -> Result<Figures> {
     let server = program.start()?;
     times.push(server.ready_after.as_secs_f64());
     times.sort_by(f64::total_cmp);
-    server.subject.settle().await?;
+    server.subject.wait_until_idle().await?;
     let figures = Figures::default()
         .with("start", times[times.len() / 2])
         .with("idle resident", server.subject.resident()?)

@@ -1,4 +1,4 @@
-//! What is put under load, and what the machine says of it.
+//! The server under load, and its resource usage.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// How long it may have used no more than a tick to count as quiet.
 const QUIET: Duration = Duration::from_millis(100);
 /// How long that is waited for.
-const SETTLED: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server under load.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl Subject {
         self.memory(machine::most_resident)
     }
 
-    /// Not everybody may ask for that.
+    /// `None` if the permission to read it is missing.
     pub fn proportional(&self) -> Option<f64> {
         self.memory(machine::proportional).ok()
     }
@@ -76,9 +76,9 @@ impl Subject {
         Ok(sum? as f64)
     }
 
-    /// Waits until it has nothing left to do.
-    pub async fn settle(&self) -> Result<()> {
-        let until = Instant::now() + SETTLED;
+    /// Waits until the server is idle.
+    pub async fn wait_until_idle(&self) -> Result<()> {
+        let until = Instant::now() + IDLE_TIMEOUT;
         let mut before = self.cpu()?;
         loop {
             tokio::time::sleep(QUIET).await;
@@ -105,7 +105,7 @@ impl Subject {
 impl<'a> Stopwatch<'a> {
     /// Once nothing is left of what was before.
     pub async fn start(subject: &'a Subject) -> Result<Self> {
-        subject.settle().await?;
+        subject.wait_until_idle().await?;
         Ok(Self {
             subject,
             cpu: subject.cpu()?,
@@ -120,7 +120,7 @@ impl<'a> Stopwatch<'a> {
         let wall = self.begun.elapsed();
         let caller = own_cpu()?.saturating_sub(self.caller);
         ensure!(!times.is_empty(), "nothing was measured");
-        self.subject.settle().await?;
+        self.subject.wait_until_idle().await?;
         Ok(Measured {
             count: times.len(),
             wall,

@@ -1,4 +1,4 @@
-//! What the server is to reach, what it does, and what others do.
+//! The targets of the server, its results, and those of kube-apiserver.
 
 use super::{Part, Sizes};
 use crate::figures::Figures;

@@ -1,4 +1,4 @@
-//! Many tenants: what each costs that does nothing, and whether one notices the others.
+//! Many tenants: the cost of an idle tenant, and the effect of others on one tenant.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ pub async fn create(subject: &Subject, client: &Client, from: usize, to: usize) 
         client.prepare(Method::POST, "/api/v1/tenants", body)
     });
     let requests: Result<Vec<_>> = requests.collect();
-    subject.settle().await?;
+    subject.wait_until_idle().await?;
     let before = subject.resident()?;
     let judge = |answer: &Answer| answer.expect(StatusCode::CREATED);
     let loaded = load(subject, client, Shape::REQUESTS, requests?, judge).await?;

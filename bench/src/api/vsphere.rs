@@ -1,5 +1,5 @@
-//! Clusters on vCenters: how long until many have what they need after the operator starts,
-//! what it takes for that, and what a vCenter that hangs does to the clusters of another.
+//! Clusters on vCenters: the time until many are available after the operator starts, its
+//! resources, and the effect of a hanging vCenter on the clusters of another.
 
 mod teams;
 mod told;
@@ -52,7 +52,7 @@ pub async fn measure(program: &Program, size: Size) -> Result<Figures> {
     let teams = Teams::new(size, &vcenters);
     teams.create(program, &server, &client).await?;
     let mut told = Told::watch(&client).await?;
-    server.subject.settle().await?;
+    server.subject.wait_until_idle().await?;
     let (operator, started) = start(program, &server, &mut told, size).await?;
     let logins: usize = vcenters.iter().map(|vcenter| vcenter.logins().len()).sum();
     let started = started.with("logins", logins as f64);
@@ -104,7 +104,7 @@ async fn start(
     let operator = Process::of(child.context("cannot start the operator")?);
     told.available(size.clusters).await?;
     let steady = begun.elapsed();
-    server.subject.settle().await?;
+    server.subject.wait_until_idle().await?;
     let figures = Figures::default()
         .with("steady", steady.as_secs_f64())
         .with("cpu", machine::cpu_time(operator.id())?.as_secs_f64())
@@ -142,11 +142,11 @@ async fn touched(
         };
         workers.spawn(touch.all(mine(well), mine(ill), window));
     }
-    let times = tokio::time::timeout(told::PATIENCE, all(workers)).await;
+    let times = tokio::time::timeout(told::WAIT_TIMEOUT, all(workers)).await;
     Ok(Quantiles::of(times.context("clusters are not looked at")??))
 }
 
-/// One who touches clusters.
+/// A client that changes clusters.
 struct Touch {
     sender: Sender,
     told: Told,
@@ -170,7 +170,7 @@ impl Touch {
                 break;
             }
             let stamp = format!("{}-{n}", self.what);
-            // Nobody waits for the other.
+            // The two do not wait for each other.
             let body = other.touched(&stamp, self.what == DURING);
             self.send(other, body).await?;
             let begun = Instant::now();

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::client::{Client, Sender, chunk};
-use super::load::{PATIENCE, all};
+use super::load::{WAIT_TIMEOUT, all};
 use super::objects;
 use super::subject::{Measured, Stopwatch, Subject};
 use crate::figures::Figures;
@@ -66,7 +66,7 @@ pub async fn measure(
     let told = Events::new(events, watchers);
     let others = subject.connect(connections(watchers)).await?;
     let mut watching = open(&others, collection, &told).await?;
-    subject.settle().await?;
+    subject.wait_until_idle().await?;
     let idle = subject.resident()?;
     let watch = Stopwatch::start(subject).await?;
     write(&client, collection, &mut versions, &told).await?;
@@ -177,7 +177,7 @@ async fn open(
         let request = sender.prepare(Method::GET, &path, None)?;
         opening.spawn(async move { Ok(vec![sender.open(request).await?]) });
     }
-    let opened = timeout(PATIENCE / 10, all(opening))
+    let opened = timeout(WAIT_TIMEOUT / 10, all(opening))
         .await
         .context("a watch is not answered before its first event")??;
     let mut watching = JoinSet::new();
@@ -210,7 +210,7 @@ async fn collect(
     watching: &mut JoinSet<Result<Watched>>,
 ) -> Result<(Vec<Duration>, Vec<RecvStream>)> {
     let (mut times, mut streams) = (vec![], vec![]);
-    while let Some(done) = timeout(PATIENCE, watching.join_next())
+    while let Some(done) = timeout(WAIT_TIMEOUT, watching.join_next())
         .await
         .context("events do not arrive")?
     {
@@ -249,7 +249,7 @@ async fn write(
         let (sender, events) = (client.sender(writer)?, Arc::clone(events));
         writers.spawn(write_one(sender, path, writer, *version, events));
     }
-    for (writer, version) in timeout(PATIENCE, all(writers))
+    for (writer, version) in timeout(WAIT_TIMEOUT, all(writers))
         .await
         .context("the server hangs")??
     {

@@ -90,7 +90,7 @@ impl Objects<'_> {
         Ok(loaded.measured)
     }
 
-    /// What was somebody else's, as a whole: the dearest apply that there is of such objects.
+    /// Applies whole objects of another field manager: the most expensive apply of them.
     pub async fn apply(&mut self) -> Result<Measured> {
         let requests = (0..self.versions.len()).map(|n| {
             let path = format!("{}/{}", self.collection, objects::name(n));

@@ -1,4 +1,4 @@
-//! Do writers notice compaction?
+//! The effect of compaction on writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +14,8 @@ use crate::report::{Column, Unit};
 
 const KEYS: usize = 20_000;
 const WRITERS: usize = 64;
-/// Sooner only where all is over sooner.
-const EVERY: Duration = Duration::from_secs(1);
+/// The interval of compactions; less in shorter measurements.
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(1);
 
 pub const TITLE: &str = "64 writers while history is compacted once a second, or never";
 
@@ -35,7 +35,11 @@ pub async fn measure(part: &Part) -> Result<Figures> {
     let stop = Arc::new(AtomicBool::new(part.size == 0));
     let time = part.limits.time() * 2;
     let store = Arc::clone(&subject.store);
-    let compactor = tokio::spawn(compact(store, EVERY.min(time / 4), Arc::clone(&stop)));
+    let compactor = tokio::spawn(compact(
+        store,
+        COMPACTION_INTERVAL.min(time / 4),
+        Arc::clone(&stop),
+    ));
     let run = writes::run(&subject, WRITERS, time, keys).await?;
     stop.store(true, Ordering::Relaxed);
     let compactions = compactor.await??;
@@ -45,7 +49,7 @@ pub async fn measure(part: &Part) -> Result<Figures> {
         .with("disk", subject.disk_usage()? as f64))
 }
 
-/// Forgets again and again what was there the time before.
+/// Compacts repeatedly, each time up to the revision of the previous round.
 async fn compact(store: Arc<dyn Store>, every: Duration, stop: Arc<AtomicBool>) -> Result<usize> {
     let mut times = 0;
     let mut floor = store.revision().await?;

@@ -1,4 +1,4 @@
-//! What was measured, and on what.
+//! The heading of the report: engines, machine and settings.
 
 use anyhow::Result;
 

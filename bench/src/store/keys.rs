@@ -1,4 +1,4 @@
-//! Keys and values of the usual shape and size.
+//! Keys and values of typical shape and size.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 pub const VALUE_BYTES: usize = 1024;
 
-/// As the API server makes them: a thousand tenants, each with its objects.
+/// Returns a key as the API server builds it, spread over a thousand tenants.
 pub fn key(n: usize) -> Bytes {
     let tenant = n % 1000;
     Bytes::from(format!(
@@ -21,7 +21,7 @@ pub fn tenant_prefix(tenant: usize) -> Bytes {
     Bytes::from(format!("/registry/configmaps/tenant-{tenant:04}/"))
 }
 
-/// Bytes that do not compress, a different value each time.
+/// Returns incompressible bytes, different for each seed.
 pub fn value(seed: u64) -> Bytes {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut value = Vec::with_capacity(VALUE_BYTES);

@@ -1,4 +1,4 @@
-//! Reading ranges.
+//! Reads of ranges and single keys.
 
 use std::num::NonZeroUsize;
 use std::time::Instant;
@@ -34,7 +34,7 @@ pub fn title(limits: Limits) -> String {
 }
 
 pub fn keys(limits: Limits) -> usize {
-    // There is always more than the range.
+    // The range must not be the whole store.
     KEYS.min(limits.keys).max(RANGE + 1)
 }
 

@@ -29,8 +29,8 @@ pub fn sizes(limits: Limits) -> Vec<usize> {
     sizes
 }
 
-/// One process fills and is killed; the next opens that and closes in order; the last
-/// opens what the one before closed.
+/// The first process fills the store and is killed; the second opens it and closes it cleanly;
+/// the third opens it again.
 pub fn reopen(part: &Part) -> Result<Figures> {
     let filled = part.run_and_kill()?;
     let killed = part.then(What::Open).run()?;
@@ -46,7 +46,8 @@ pub fn reopen(part: &Part) -> Result<Figures> {
         ))
 }
 
-/// Fills, tells, and waits to be killed; ends by itself if the one who would is gone.
+/// Fills the store, sends the figures, and waits to be killed; ends by itself if the parent is
+/// gone.
 pub async fn fill_and_hold(part: &Part) -> Result<()> {
     let subject = part.engine.start(&part.folder).await?;
     filled(&subject, part.size).await?.send()?;
@@ -66,7 +67,7 @@ pub async fn open(part: &Part) -> Result<Figures> {
         .with("memory", memory as f64))
 }
 
-/// A server is a process of its own, so the one that measures it can stay.
+/// A server is a separate process, so the measuring process can restart it.
 pub async fn restart(part: &Part) -> Result<Figures> {
     let mut subject = part.engine.start(&part.folder).await?;
     let filled = filled(&subject, part.size).await?;

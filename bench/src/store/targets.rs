@@ -1,4 +1,4 @@
-//! What the embedded engine is to reach, and what it does.
+//! The targets of the embedded engine, and its results.
 
 use super::Results;
 use super::topic::Topic;
@@ -15,9 +15,9 @@ struct Target {
     bound: Bound,
     unit: Unit,
     measured: Option<f64>,
-    /// What else is to be known of the figure.
+    /// A remark on the figure.
     note: String,
-    /// Whether it was measured as the target says, or only on less.
+    /// Whether it was measured at the size of the target.
     counts: bool,
 }
 
@@ -51,7 +51,7 @@ fn targets(results: &Results) -> Vec<Target> {
     vec![rate, cpu, sync, reopening(results), stall(results)]
 }
 
-/// Of the largest store, the slower way.
+/// The slower of both ways to open the largest store.
 fn reopening(results: &Results) -> Target {
     let full = largest(results, Topic::Size);
     let times = [full.get("open killed"), full.get("open closed")];
@@ -69,9 +69,9 @@ fn reopening(results: &Results) -> Target {
 
 fn stall(results: &Results) -> Target {
     let calm = figures(results, Topic::Compaction, 0).get("write max");
-    let stirred = figures(results, Topic::Compaction, 1).get("write max");
+    let with_compaction = figures(results, Topic::Compaction, 1).get("write max");
     let text = "compaction stalls writers for at most 50 ms";
-    let mut target = Target::new(text, Bound::AtMost(0.05)).measured(Unit::Time, stirred);
+    let mut target = Target::new(text, Bound::AtMost(0.05)).measured(Unit::Time, with_compaction);
     if let Some(calm) = calm {
         target.note = format!("without compaction {}", Unit::Time.format(calm));
     }

@@ -1,4 +1,4 @@
-//! What is measured, and the tables of it.
+//! The topics of the benchmark, and their tables.
 
 use super::{compaction, ranges, size, watches, writes};
 use crate::part::{Limits, What};
@@ -34,7 +34,7 @@ impl Topic {
         }
     }
 
-    /// One for each row of an engine.
+    /// Returns the size parameter of each row of an engine.
     pub fn sizes(self, limits: Limits) -> Vec<usize> {
         match self {
             Self::Writes => vec![1, 16, 64, 256],

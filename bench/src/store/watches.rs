@@ -35,7 +35,7 @@ pub fn title(limits: Limits) -> String {
     )
 }
 
-/// As many for each watcher.
+/// Returns the number of changes, the same for each watcher.
 fn changes(limits: Limits) -> usize {
     let each = CHANGES.min(limits.keys) / WATCHERS;
     each.max(1) * WATCHERS
@@ -63,7 +63,7 @@ pub async fn measure(part: &Part) -> Result<Figures> {
     })
 }
 
-/// Each watcher ends with the delays of the changes that it was told.
+/// Starts watchers; each returns the delays of the changes that it received.
 async fn watch(
     store: &Arc<dyn Store>,
     watchers: usize,
@@ -106,7 +106,7 @@ async fn write(store: &Arc<dyn Store>, count: usize, start: Instant) -> Result<(
     Ok(())
 }
 
-/// A value that says when it was written.
+/// Returns a value with the time of the write.
 fn stamped(start: Instant) -> Bytes {
     let mut value = vec![0; keys::VALUE_BYTES];
     let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);

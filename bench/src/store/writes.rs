@@ -1,4 +1,4 @@
-//! Durable writes from many writers at once: half creations, half updates.
+//! Durable writes from concurrent writers: half creations, half updates.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::part::{Limits, Part};
 use crate::report::{Column, Unit, grouped};
 use crate::subject::{Cpu, Subject};
 
-/// What is there before.
+/// Keys in the store before the measurement.
 const KEYS: usize = 100_000;
 
 pub const COLUMNS: &[Column] = &[
@@ -34,7 +34,7 @@ pub fn title(limits: Limits) -> String {
     format!("Durable writes of 1 KiB, half creations, half updates, on {keys} keys")
 }
 
-/// The raw sync is measured right before: the disk is not the same at all times.
+/// Measures the raw sync right before, because the speed of the disk varies.
 pub async fn measure(part: &Part) -> Result<Figures> {
     let subject = part.engine.start(&part.folder).await?;
     let keys = KEYS.min(part.limits.keys);
@@ -46,7 +46,7 @@ pub async fn measure(part: &Part) -> Result<Figures> {
     Ok(run.figures().with("syncs' latency", ratio))
 }
 
-/// What writers did.
+/// The result of a run.
 pub struct Run {
     writes: usize,
     took: Duration,
@@ -66,7 +66,7 @@ impl Run {
     }
 }
 
-/// Writes for about `time`. New keys begin at `next`.
+/// Writes for about `time`. New keys start at `next`.
 pub async fn run(subject: &Subject, writers: usize, time: Duration, next: usize) -> Result<Run> {
     let (cpu, syncs) = (subject.cpu()?, subject.syncs()?);
     let begun = Instant::now();
@@ -90,7 +90,7 @@ pub async fn run(subject: &Subject, writers: usize, time: Duration, next: usize)
     })
 }
 
-/// Creates keys, and updates each once some time after.
+/// Creates keys, and updates each once later.
 async fn write(
     store: &dyn Store,
     first: usize,

@@ -23,7 +23,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 pub struct Teams {
     size: Size,
     clusters: Vec<Cluster>,
-    /// The vCenters that accounts may be sent to, and whom to believe there.
+    /// The `allowedServers` of the identities, with thumbprints.
     servers: Vec<Value>,
 }
 

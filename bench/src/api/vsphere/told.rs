@@ -1,4 +1,4 @@
-//! What is told of clusters, as somebody hears it who watches them.
+//! The state of clusters, as a watch reports it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use tokio::task::JoinSet;
 use super::super::client::{Client, chunk};
 use super::super::watches::Lines;
 
-/// Until everything is as it should be.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+/// Limits the time until all clusters are available.
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 const CLUSTERS: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2/vsphereclusters";
 
-/// The newest of every cluster.
+/// The latest state of every cluster.
 #[derive(Clone)]
 pub struct Told {
     newest: watch::Receiver<HashMap<String, Newest>>,
-    /// Who listens, as long as anybody wants to know.
+    /// The task that reads the watch, which ends with this value.
     _watching: Arc<JoinSet<()>>,
 }
 
-/// What was heard last of a cluster.
+/// The latest state of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Newest {
     /// Whether its vCenter can be used.
@@ -53,7 +53,7 @@ impl Told {
         let (send, newest) = watch::channel(HashMap::new());
         let mut watching = JoinSet::new();
         watching.spawn(async move {
-            // Whoever waits for more is told that there is none.
+            // Dropping the sender ends the waiters.
             let _ = listen(stream, &send).await;
         });
         Ok(Self {
@@ -68,7 +68,7 @@ impl Told {
             let available = newest.values().filter(|cluster| cluster.available);
             available.count() >= count
         });
-        let all = tokio::time::timeout(PATIENCE, all).await;
+        let all = tokio::time::timeout(WAIT_TIMEOUT, all).await;
         all.context("not all clusters are available")?
             .context("the watch ended")?;
         Ok(())
@@ -105,7 +105,7 @@ pub async fn established(client: &Client, name: &str) -> Result<()> {
         if condition(&definition, "Established").is_some_and(|told| told["status"] == "True") {
             return Ok(());
         }
-        ensure!(begun.elapsed() < PATIENCE, "{name} is not served");
+        ensure!(begun.elapsed() < WAIT_TIMEOUT, "{name} is not served");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -126,7 +126,7 @@ async fn listen(
     bail!("the watch ended")
 }
 
-/// What a line tells, and of which cluster. Bookmarks tell of none.
+/// Returns the name and state of the cluster in a line, or `None` for a bookmark.
 fn read(line: &[u8]) -> Result<Option<(String, Newest)>> {
     let Event { kind, object } = serde_json::from_slice(line)?;
     ensure!(kind != "ERROR", "a watch failed: {object}");
