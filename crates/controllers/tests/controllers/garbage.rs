@@ -77,9 +77,9 @@ async fn owners(client: &Client, path: &str) -> anyhow::Result<Vec<String>> {
 async fn await_collector(client: &Client) -> anyhow::Result<()> {
     let missing = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "missing", "uid": "no"});
     for round in [
-        "await_collector-1",
-        "await_collector-2",
-        "await_collector-3",
+        "await-collector-1",
+        "await-collector-2",
+        "await-collector-3",
     ] {
         create(client, MAPS, owned(round, std::slice::from_ref(&missing))).await?;
         until_gone(client, &format!("{MAPS}/{round}")).await?;
