@@ -21,7 +21,7 @@ peers:
 
 ## record: write down anew what a real kube-apiserver answers
 record: peers
-	UPDATE_GOLDEN=1 $(CARGO) test -p insula-e2e --test differential kube_apiserver_answers
+	UPDATE_GOLDEN=1 $(CARGO) test -p insula-e2e --test differential kube_apiserver_and_insula_match_the_recording
 
 ## brokers: Submariner brokers for many tenants on a real Kubernetes
 brokers: peers
@@ -52,7 +52,7 @@ crash:
 
 ## power-cuts: cut the power of the simulated disk 10,000 times
 power-cuts:
-	INSULA_POWER_CUTS=10000 $(CARGO) test --release -p insula-store --test power_cut nothing_that -- --nocapture
+	INSULA_POWER_CUTS=10000 $(CARGO) test --release -p insula-store --test power_cut nothing_ -- --nocapture
 
 ## syncs-matter: remove each sync from the code in turn and show that a test turns red
 syncs-matter:
