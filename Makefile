@@ -52,7 +52,7 @@ crash:
 
 ## power-cuts: cut the power of the simulated disk 10,000 times
 power-cuts:
-	INSULA_POWER_CUTS=10000 $(CARGO) test --release -p insula-store --test power_cut nothing_ -- --nocapture
+	INSULA_POWER_CUTS=10000 $(CARGO) test --release -p insula-store --test power_cut nothing_acknowledged -- --nocapture
 
 ## syncs-matter: remove each sync from the code in turn and show that a test turns red
 syncs-matter:
