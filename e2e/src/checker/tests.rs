@@ -134,7 +134,7 @@ fn each_violation_is_detected() {
         (
             "request 1 ?a@2 +a=8.10 +b=9.20",
             "request 1 ?a@2 +a=8.10",
-            "no such request",
+            "no call wrote",
         ),
         ("request 0 ?b@3 -b", "request 0 ?b@2 -b", "did not hold"),
         (

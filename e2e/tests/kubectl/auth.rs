@@ -181,7 +181,11 @@ fn bindings_apply_at_once_and_in_their_own_space_only() {
         .server
         .run("tenant kubeconfig acme --user eve --group system:masters");
     assert_eq!(said.code, Some(2), "{said}");
-    assert!(said.err.contains("are the server's to give"), "{said}");
+    assert!(
+        said.err
+            .contains("groups that begin with `system:` are reserved"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -281,7 +281,7 @@ async fn refused_token_is_reported() -> anyhow::Result<()> {
         refused.contains("forbidden") && refused.contains("clusters"),
         "{refused}"
     );
-    assert!(hint.contains("names the right that is missing"), "{hint}");
+    assert!(hint.contains("names the missing permission"), "{hint}");
     assert!(is_untouched(&joining).await?);
     Ok(())
 }

@@ -258,7 +258,7 @@ async fn server_is_verified_by_the_files_or_the_machines_ca() -> anyhow::Result<
     let of_server = scene.server.authority().certificate_pem();
     let of_other = other.authority().certificate_pem();
     let whole = scene.tenant("acme").await?;
-    let name = "broker::place::server_is_verified_by_the_files_or_the_machines_ca";
+    let name = "broker::target::server_is_verified_by_the_files_or_the_machines_ca";
     for (in_file, of_machine, believed) in [
         (of_server, of_other, true),
         (of_other, of_server, true),
