@@ -103,14 +103,8 @@ async fn i44_finalizers_of_one_tenant_do_not_block_another() -> anyhow::Result<(
     for client in [&one, &other] {
         create(client, "/api/v1/namespaces", named("doomed")).await?;
     }
-    let cached_collections =
-        json!({"metadata": {"name": "cached_collections", "finalizers": ["example.com/never"]}});
-    create(
-        &one,
-        "/api/v1/namespaces/doomed/configmaps",
-        cached_collections,
-    )
-    .await?;
+    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/never"]}});
+    create(&one, "/api/v1/namespaces/doomed/configmaps", held).await?;
     create(
         &other,
         "/api/v1/namespaces/doomed/configmaps",
@@ -126,7 +120,7 @@ async fn i44_finalizers_of_one_tenant_do_not_block_another() -> anyhow::Result<(
     assert_eq!(system.delete("/api/v1/tenants/t2").await?.status, 200);
     until(&system, "/api/v1/tenants/t2", |answer| answer.status == 404).await?;
     // The first tenant is still terminating; removing the finalizer completes its deletion.
-    let object = "/tenants/t1/api/v1/namespaces/doomed/configmaps/cached_collections";
+    let object = "/tenants/t1/api/v1/namespaces/doomed/configmaps/held";
     assert_eq!(system.get(object).await?.status, 200);
     let patch = json!({"metadata": {"finalizers": null}});
     assert_eq!(system.patch(object, "merge", &patch).await?.status, 200);
