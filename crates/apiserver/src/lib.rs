@@ -7,16 +7,16 @@
 //! server        listeners, TLS, connections, WebSocket
 //! handler       the stages of a request, in their order
 //! documents     discovery, OpenAPI, reviews, metrics, keys
-//! subresources  scale, status, eviction, binding, token
+//! subresources  scale, eviction, binding, token
 //! write         create, update, patch, apply, delete; admission, quota
 //! read          get, list, watch
 //! pipeline      route, authenticate, impersonate, locate, authorize, audit
-//! codec         objects from bytes and to bytes: decode, view, body, answer
+//! codec         objects from bytes and to bytes: input, view, body, answer
 //! registry      which resources a space serves, and its objects
 //! egress        every call that leaves the server
 //! request       what a request carries: query, media types, body, context
 //! flow_control  seats, fair queues, CPU-bound work, connections
-//! status        errors, and what clients are told of them
+//! status        errors, and the Status that clients get
 //! ```
 //!
 //! Objects are written through a [`Store`](insula_store::Store) and read from a cache that

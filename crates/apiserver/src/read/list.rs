@@ -417,21 +417,19 @@ fn cached_everywhere(
         if until.is_some_and(|until| cache.last_of_all(&kind) > until) {
             return None;
         }
-        let Some(mut snapshot_all_spaces) = cache.snapshot_all_spaces(&kind, prefix) else {
+        let Some(mut snapshot) = cache.snapshot_all_spaces(&kind, prefix) else {
             continue;
         };
-        if until.is_some_and(|until| snapshot_all_spaces.last > until) {
+        if until.is_some_and(|until| snapshot.last > until) {
             return None;
         }
-        let revision = until.unwrap_or(snapshot_all_spaces.last.max(applied));
+        let revision = until.unwrap_or(snapshot.last.max(applied));
         if let Some(sharing) = Sharing::of(cache, request.list.kind, request.list.spaces) {
             let shared =
-                sharing.retain(&mut snapshot_all_spaces.objects, revision, |(space, _)| {
-                    space.clone()
-                });
+                sharing.retain(&mut snapshot.objects, revision, |(space, _)| space.clone());
             shared.ok()?;
         }
-        let objects = snapshot_all_spaces
+        let objects = snapshot
             .objects
             .into_iter()
             .map(|(space, object)| Positioned {

@@ -18,7 +18,7 @@ pub(super) fn rounded(of: &str, shape: &Shape) -> bool {
     quantities && !kept && of.starts_with("api.core.v1.")
 }
 
-/// Rounds the quantities in a field up to canonical_milli, away from zero.
+/// Rounds the quantities in a field up to thousandths, away from zero.
 pub(super) fn round(object: &mut Object, json: &str) {
     let Some(amounts) = tree::existing_mut(object, json) else {
         return;
@@ -30,7 +30,7 @@ pub(super) fn round(object: &mut Object, json: &str) {
     }
 }
 
-/// Returns the canonical text in canonical_milli of a quantity that is written finer than
+/// Returns the canonical text in thousandths of a quantity that is written finer than
 /// that, with suffix `u` or `n`.
 fn canonical_milli(text: &str) -> Option<String> {
     let (digits, scale) = match text.strip_suffix('u') {

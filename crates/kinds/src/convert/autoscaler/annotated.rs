@@ -1,7 +1,7 @@
 //! Metrics, behavior and conditions in the annotations of autoscaling/v1.
 //!
 //! Metrics have a shape of their own there, with the parts of the target beside the name.
-//! Behavior has capitalized member names. Both are to_json in the member order of
+//! Behavior has capitalized member names. Both are encoded in the member order of
 //! Kubernetes, so the text of an annotation does not depend on its writer.
 
 use serde::{Deserialize, Serialize};
