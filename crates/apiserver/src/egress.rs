@@ -6,10 +6,8 @@
 //! limited in size and time. No credentials are sent. An idle connection is reused only by
 //! the same space, for the same backend and the same CA bundle.
 
-mod address;
-mod call_limiter;
-mod cidr;
 mod connection;
+mod dial;
 mod error;
 mod pool;
 mod service;
@@ -18,6 +16,7 @@ mod tls;
 pub mod trust;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,14 +25,12 @@ use http_body_util::Full;
 use insula_admission::review::unexpected;
 use insula_admission::webhook::Client;
 use insula_core::Space;
+use insula_dialer::{AddressRules, Cidr, Dialer, KeyedLimit, Reach, Resolver};
 use tokio::time::{Instant, timeout_at};
 
-pub use cidr::{Cidr, CidrError};
 pub use error::CallError;
 pub use service::{Backend, Services};
 
-use address::Rules;
-use call_limiter::CallLimiter;
 use connection::{Connection, Reply};
 use pool::{Key, Pool};
 use target::Target;
@@ -67,8 +64,8 @@ impl Default for Settings {
 
 /// The client that calls webhooks.
 pub struct Egress {
-    rules: Rules,
-    call_limiter: CallLimiter,
+    dialer: Dialer<Space>,
+    calls: Arc<KeyedLimit<Space>>,
     trusts: Trusts,
     pool: Pool,
 }
@@ -102,9 +99,14 @@ const AGENT: &str = "kube-apiserver-admission";
 impl Egress {
     /// Creates the client of a server that listens at `own`.
     pub fn new(settings: Settings, own: SocketAddr) -> Self {
+        let rules = AddressRules {
+            allow: settings.allow,
+            deny: settings.deny,
+            own: Some(own),
+        };
         Self {
-            rules: Rules::new(settings.allow, settings.deny, own),
-            call_limiter: CallLimiter::new(settings.each),
+            dialer: Dialer::new(rules, Resolver::system()),
+            calls: Arc::new(KeyedLimit::new(settings.each)),
             trusts: Trusts::default(),
             pool: Pool::new(settings.idle),
         }
@@ -139,7 +141,7 @@ impl Egress {
         call: &Call<'_>,
         target: &Target<'_>,
     ) -> Result<Reply, CallError> {
-        let _permit = self.call_limiter.take(call.space).await;
+        let _permit = self.calls.acquire(call.space).await;
         let backend = target.backend(services, call.space);
         let backend = backend.map_err(|why| target.failed(&why))?;
         let key = Key::of(call, target, &backend);
@@ -176,8 +178,13 @@ impl Egress {
         backend: &Backend,
     ) -> Result<Connection, CallError> {
         let tls = self.trusts.connector(call.client.ca_bundle.as_deref())?;
-        let stream = self.rules.connect(call.space, backend).await;
-        let stream = stream.map_err(|why| target.failed(&why))?;
+        let Backend::Host(host, port) = backend;
+        let reach = match call.space {
+            Space::System => Reach::Any,
+            Space::Tenant(_) => Reach::Ruled,
+        };
+        let stream = self.dialer.connect(call.space, reach, host, *port).await;
+        let stream = stream.map_err(|why| target.failed(&dial::failed(host, *port, &why)))?;
         let connected = Connection::open(stream, &tls, &target.host).await;
         connected.map_err(|why| target.failed(&why))
     }

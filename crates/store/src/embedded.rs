@@ -16,6 +16,7 @@ mod background;
 mod feed;
 mod folder;
 mod log;
+mod readers;
 mod sequencer;
 mod table;
 
@@ -33,11 +34,18 @@ use background::BackgroundThreads;
 use feed::{Feed, Subscription};
 use folder::Folder;
 use log::{Catalog, Item, Log, TableState};
+use readers::Readers;
 use sequencer::{Decision, Request, Sequencer};
 use table::{Marks, Table};
 
 /// The revision of an empty store: as in etcd, 1.
 const FIRST: Revision = Revision::new(1);
+
+/// The most threads that read pages of the table. The kernel's cache answers most reads.
+const MAX_PAGE_READERS: usize = 16;
+/// The most threads that read the log for watchers that are behind. They are apart from the pages,
+/// so that lists cannot delay watches.
+const MAX_HISTORY_READERS: usize = 4;
 
 /// Memory and disk settings of an embedded store.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +86,8 @@ struct Shared {
     table: Table,
     catalog: Arc<Catalog>,
     feed: Feed,
+    page_readers: Readers,
+    history_readers: Readers,
     /// Durable, applied, and delivered to watchers up to here.
     head: AtomicU64,
     /// Being applied up to here: ahead of `head` while the table changes.
@@ -130,6 +140,8 @@ impl Embedded {
             table,
             catalog: Arc::clone(log.catalog()),
             feed: Feed::new(marks.applied),
+            page_readers: Readers::new("store-pages", MAX_PAGE_READERS)?,
+            history_readers: Readers::new("store-history", MAX_HISTORY_READERS)?,
             head: AtomicU64::new(marks.applied.get()),
             applying: AtomicU64::new(marks.applied.get()),
             floor: AtomicU64::new(marks.floor.get()),
@@ -231,10 +243,9 @@ impl Store for Embedded {
         if let (At::Latest, Some(key)) = (at, range.as_single()) {
             return shared.latest_of(key);
         }
-        let (shared, range) = (Arc::clone(shared), range.clone());
-        let read = tokio::task::spawn_blocking(move || shared.page(&range, at, limit));
-        let stopped = |error| Error::Unavailable(format!("a read was stopped: {error}"));
-        read.await.map_err(stopped)?
+        let (reader, range) = (Arc::clone(shared), range.clone());
+        let read = move || reader.page(&range, at, limit);
+        shared.page_readers.run(read).await
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Outcome> {

@@ -181,3 +181,37 @@ mod under_pressure {
         assert!(matches!(ended, Ok(Err(Error::Unavailable(_)))), "{ended:?}");
     }
 }
+
+/// Tenants can occupy the runtime's blocking threads, for instance with lookups of names.
+#[test]
+fn reads_do_not_wait_for_the_blocking_threads_of_the_runtime() {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use insula_store::{At, KeyRange, Transaction};
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (release, occupied) = mpsc::channel::<()>();
+    runtime.block_on(async {
+        let (store, _folder) = open(Options::default()).await.unwrap();
+        let before = store.revision().await.unwrap();
+        let put = Transaction::new().put("a", "1");
+        store.commit(put).await.unwrap();
+        let occupied = tokio::task::spawn_blocking(move || occupied.recv().ok());
+        let reads = async {
+            let range = KeyRange::all();
+            let page = store.range(&range, At::Latest, None).await.unwrap();
+            let mut watch = store.watch(range, before).await.unwrap();
+            (page.entries.len(), watch.next().await.is_ok())
+        };
+        let read = tokio::time::timeout(Duration::from_secs(5), reads).await;
+        drop(release);
+        occupied.await.unwrap();
+        assert_eq!(read, Ok((1, true)));
+    });
+}

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use insula_apiserver::egress::Cidr;
 use insula_core::{NotATenantName, Space};
+use insula_dialer::Cidr;
 
 use super::oidc::{OidcArgs, issuer_url};
 use super::operators::{Operator, VsphereArgs};

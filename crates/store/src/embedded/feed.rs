@@ -239,10 +239,8 @@ impl Subscription {
         let (shared, range) = (Arc::clone(&self.shared), self.range.clone());
         let (after, through) = (behind.after, behind.through);
         let cursor = behind.cursor.take();
-        let read =
-            tokio::task::spawn_blocking(move || read(&shared, cursor, after, through, &range));
-        let stopped = |error| Error::Unavailable(format!("reading history failed: {error}"));
-        let (cursor, ready) = read.await.map_err(stopped)??;
+        let read = move || read(&shared, cursor, after, through, &range);
+        let (cursor, ready) = self.shared.history_readers.run(read).await?;
         behind.after = cursor.after();
         behind.cursor = Some(cursor);
         behind.ready = ready;
