@@ -1,8 +1,7 @@
 //! Files that only their owner may read.
 
-use std::fs::{DirBuilder, File, Permissions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 use tempfile::NamedTempFile;
@@ -32,11 +31,7 @@ pub fn read(path: &Path) -> Result<Option<String>, Failure> {
 
 /// Creates a folder, and restricts it to its owner.
 pub fn create_folder(path: &Path) -> Result<(), Failure> {
-    let make = || {
-        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        std::fs::set_permissions(path, Permissions::from_mode(0o700))
-    };
-    make().map_err(|error| {
+    insula_store::permissions::create_folder(path).map_err(|error| {
         let attempted = format!("cannot create the folder {}", path.display());
         Failure::new(&attempted, error)
     })
@@ -57,6 +52,8 @@ fn replace(path: &Path, contents: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod admin_kubeconfig;
 mod args;
+mod data_dir;
 mod oidc;
 mod operators;
 mod prepare;
@@ -40,6 +41,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 async fn serve(settings: Settings) -> Result<(), Failure> {
     // First of all: a client may send a signal as soon as the server is announced.
     let mut stop = Stop::listen()?;
+    data_dir::ensure_private(&settings.data_dir, settings.given.audit_log.as_deref())?;
     // Before anything is created in the data directory: the lock of the store keeps out a
     // second server on the same directory.
     let store = open(settings.store).await?;

@@ -22,6 +22,7 @@ mod key;
 #[cfg(any(test, feature = "laws"))]
 pub mod laws;
 pub mod memory;
+pub mod permissions;
 mod transaction;
 
 pub use compactor::Compactor;

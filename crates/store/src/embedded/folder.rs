@@ -8,10 +8,11 @@
 //! ```
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::permissions::{create_file, create_folder, restrict_tree};
 use crate::{Error, Result};
 
 const FORMAT: &str = "insula store, format 1\n";
@@ -25,16 +26,18 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Locks the folder, and creates it and its parents if they do not exist.
+    /// Locks the folder, and creates it and its parents if they do not exist. Nothing in it is
+    /// left open to other users: values are secrets.
     pub fn take(path: &Path) -> Result<Self> {
         let fail = |error: io::Error| unusable(path, &error);
-        fs::create_dir_all(path).map_err(fail)?;
-        let lock = File::create(path.join("lock")).map_err(fail)?;
+        create_folder(path).map_err(fail)?;
+        let lock = create_file(&path.join("lock")).map_err(fail)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Error::Locked(path.to_path_buf())),
             Err(TryLockError::Error(error)) => return Err(fail(error)),
         }
+        restrict_tree(path).map_err(fail)?;
         let path = path.to_path_buf();
         Ok(Self { path, _lock: lock })
     }
@@ -72,7 +75,7 @@ impl Folder {
     pub fn complete(&self) -> Result<()> {
         let making = self.path.join("format.making");
         let write = || {
-            fs::write(&making, FORMAT)?;
+            create_file(&making)?.write_all(FORMAT.as_bytes())?;
             File::open(&making)?.sync_all()?;
             sync_folder(&self.path)?;
             fs::rename(&making, self.path.join("format"))?;

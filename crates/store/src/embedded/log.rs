@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use insula_core::Revision;
 
+use crate::permissions::create_folder;
 use crate::{Error, Result};
 
 pub(super) use catalog::Catalog;
@@ -56,7 +57,7 @@ impl Log {
     /// Creates an empty log in `folder`, durably.
     pub fn create(folder: &Path, segment_bytes: u64) -> Result<Self> {
         let make = || {
-            std::fs::create_dir_all(folder)?;
+            create_folder(folder)?;
             Segment::create(folder, FIRST_SEQUENCE, segment_bytes)
         };
         let segment = make().map_err(|error| segment_error(&error))?;

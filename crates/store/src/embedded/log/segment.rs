@@ -11,6 +11,7 @@ use insula_core::Revision;
 
 use super::format::{ALIGNMENT, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Header};
 use crate::embedded::folder::sync_folder;
+use crate::permissions::create_file;
 use crate::{Error, Result};
 
 /// The unit in which zeros are written.
@@ -163,7 +164,7 @@ pub(super) enum Rest {
 }
 
 fn write_complete(path: &Path, header: Header) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    let mut file = create_file(path)?;
     file.write_all(&header.encode())?;
     let zeros = vec![0; ZEROS];
     let mut left = header.size - HEADER_BYTES;

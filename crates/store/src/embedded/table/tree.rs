@@ -16,6 +16,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::memory::Memory;
 use super::rows::Bounds;
 use crate::embedded::folder::sync_folder;
+use crate::permissions::{create_folder, restrict_tree};
 use crate::{Error, Result};
 
 /// Readers see the newest row of each key.
@@ -40,8 +41,12 @@ pub(super) struct Tree {
 impl Tree {
     /// Opens the tree in `folder`, or creates one.
     pub fn open(folder: &Path, cache_bytes: u64) -> Result<Self> {
+        let failed = |error: io::Error| engine_error(folder, error.into());
         verify_manifest(folder)?;
-        sync_manifest(folder).map_err(|error| engine_error(folder, error.into()))?;
+        sync_manifest(folder).map_err(failed)?;
+        // The engine creates its files with the permissions that the umask leaves to others: until
+        // they are restricted, the folder keeps others out.
+        create_folder(folder).map_err(failed)?;
         let sequence = SequenceNumberCounter::default();
         let visible = SequenceNumberCounter::default();
         let tree = lsm_tree::Config::new(folder, sequence.clone(), visible)
@@ -49,6 +54,7 @@ impl Tree {
             .use_cache(Arc::new(Cache::with_capacity_bytes(cache_bytes)))
             .open()
             .map_err(|error| engine_error(folder, error))?;
+        restrict_tree(folder).map_err(failed)?;
         sequence.fetch_max(tree.get_highest_seqno().map_or(1, |highest| highest + 1));
         Ok(Self {
             tree,
@@ -114,11 +120,12 @@ impl Tree {
     }
 
     /// Releases tables that only readers of older snapshots would need. There are none: current
-    /// readers hold references to their tables.
+    /// readers hold references to their tables. New files are restricted to their owner.
     fn release(&self) -> Result<()> {
         let mut versions = self.tree.get_version_history_lock();
         let released = versions.maintenance(&self.folder, self.sequence.next());
-        released.map_err(|error| self.engine_error(error))
+        released.map_err(|error| self.engine_error(error))?;
+        restrict_tree(&self.folder).map_err(|error| self.engine_error(error.into()))
     }
 
     pub fn rows(&self) -> usize {
