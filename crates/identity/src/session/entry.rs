@@ -1,26 +1,16 @@
-//! One session and its requesters.
+//! The session of one key.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::LoginError;
-use super::wait_queue::WaitQueue;
-
-/// The state of one key. It has at most one session: a new one is opened only after the old one
-/// was closed or is unknown to the server.
+/// The state of one key. It has at most one session and one running action: a new session is
+/// opened only after the old one was closed or is unknown to the server.
 pub(super) struct Entry<S> {
     pub phase: Phase<S>,
-    /// The requesters that use the session or wait for it.
-    pub requesters: HashSet<Arc<str>>,
-    /// The requesters to wake when the current action ends.
-    pub waiting: WaitQueue,
-    /// A backoff of this key only; the endpoint may respond to others.
-    pub pause: Option<Pause>,
-    /// Consecutive attempts that the server answered without a session.
-    pub failures: u32,
+    /// The number of requesters that use the session or wait for it.
+    pub requesters: usize,
 }
 
 /// The state of a session.
@@ -39,30 +29,18 @@ pub(super) enum Phase<S> {
 
 /// An open session.
 pub(super) struct Open<S> {
-    pub id: u64,
     pub session: Arc<S>,
     pub since: Instant,
-    /// When it was last used.
     pub last_used: Instant,
     /// The number of guards that hold it.
     pub held: usize,
-}
-
-/// A backoff and its cause.
-#[derive(Clone, Debug)]
-pub(super) struct Pause {
-    pub error: LoginError,
-    pub until: Instant,
 }
 
 impl<S> Entry<S> {
     pub fn new() -> Self {
         Self {
             phase: Phase::Idle,
-            requesters: HashSet::new(),
-            waiting: WaitQueue::default(),
-            pause: None,
-            failures: 0,
+            requesters: 0,
         }
     }
 
@@ -74,28 +52,37 @@ impl<S> Entry<S> {
         }
     }
 
-    /// Returns whether an action is running.
-    pub fn is_busy(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Opening | Phase::Checking(_) | Phase::Closing
-        )
+    /// Takes a session that is neither held nor being checked, in order to close it.
+    pub fn take_free(&mut self) -> Option<Arc<S>> {
+        match std::mem::replace(&mut self.phase, Phase::Closing) {
+            Phase::Open(open) if open.held == 0 => Some(open.session),
+            other => {
+                self.phase = other;
+                None
+            }
+        }
     }
 
-    /// Returns whether the entry can be removed.
-    pub fn is_unused(&self, now: Instant) -> bool {
-        matches!(self.phase, Phase::Idle)
-            && self.requesters.is_empty()
-            && self.pause.as_ref().is_none_or(|pause| pause.until <= now)
+    pub fn is_unused(&self) -> bool {
+        matches!(self.phase, Phase::Idle) && self.requesters == 0
     }
 }
 
 impl<S> Open<S> {
+    pub fn new(session: S, now: Instant) -> Self {
+        Self {
+            session: Arc::new(session),
+            since: now,
+            last_used: now,
+            held: 0,
+        }
+    }
+
     pub fn is_older_than(&self, lifetime: Duration, now: Instant) -> bool {
         now.duration_since(self.since) > lifetime
     }
 
-    pub fn was_idle_for(&self, long: Duration, now: Instant) -> bool {
-        self.held == 0 && now.duration_since(self.last_used) >= long
+    pub fn was_idle_for(&self, idle: Duration, now: Instant) -> bool {
+        self.held == 0 && now.duration_since(self.last_used) >= idle
     }
 }

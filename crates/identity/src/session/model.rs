@@ -7,8 +7,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::state::{Action, Answer, PoolState};
-use super::{Key, LoginError, Settings};
+use super::state::{Action, PoolState};
+use super::waiting::Event;
+use super::{Key, LoginError, Settings, Unavailable};
 use crate::credential::{Credential, Fingerprint, Hidden, Source};
 use crate::endpoint::{Endpoint, Trust};
 use crate::reason::Reason;
@@ -114,7 +115,6 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 struct Hold {
     key: Arc<Key>,
-    id: u64,
     session: Arc<u64>,
 }
 
@@ -128,9 +128,9 @@ struct World {
     next: u64,
     held: Vec<Hold>,
     wants: BTreeMap<usize, usize>,
-    told_to_wait: BTreeSet<usize>,
+    waiting: BTreeSet<usize>,
     /// Requesters with a failed request, which may be woken before they retry.
-    told_to_hope: BTreeSet<usize>,
+    failed: BTreeSet<usize>,
     refused: HashMap<(Endpoint, Fingerprint), Instant>,
     logins: usize,
     asks: usize,
@@ -157,8 +157,8 @@ impl World {
             next: 0,
             held: Vec::new(),
             wants: BTreeMap::new(),
-            told_to_wait: BTreeSet::new(),
-            told_to_hope: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            failed: BTreeSet::new(),
             refused: HashMap::new(),
             logins: 0,
             asks: 0,
@@ -170,7 +170,7 @@ impl World {
         match op {
             Op::Ask { requester, key } => self.acquire(*requester, *key),
             Op::Woken => {
-                if let Some(name) = self.state.wake(self.now) {
+                if let Some(name) = self.state.next_woken() {
                     let at: usize = name.parse().unwrap();
                     let key = self.wants[&at];
                     self.woken(at);
@@ -180,16 +180,16 @@ impl World {
             Op::Release(at) => {
                 self.state.release(&requester(*at), self.now);
                 self.wants.remove(at);
-                self.told_to_wait.remove(at);
-                self.told_to_hope.remove(at);
+                self.waiting.remove(at);
+                self.failed.remove(at);
             }
             Op::Drop(at) => self.drop(*at),
             Op::Dead(at) => {
                 if let Some(hold) = self.pick(*at) {
-                    let (key, id, session) = (Arc::clone(&hold.key), hold.id, *hold.session);
+                    let (key, session) = (Arc::clone(&hold.key), Arc::clone(&hold.session));
                     self.open.remove(&session);
                     self.deaths += 1;
-                    self.state.session_lost(&key, id, self.now);
+                    self.state.session_lost(&key, &session, self.now);
                 }
             }
             Op::Forget(at) => {
@@ -226,43 +226,36 @@ impl World {
         self.asks += 1;
         let (key, credential) = some_key(wanted);
         self.wants.insert(at, wanted);
-        self.told_to_wait.remove(&at);
-        self.told_to_hope.remove(&at);
+        self.waiting.remove(&at);
+        self.failed.remove(&at);
         match self
             .state
             .acquire(&requester(at), key.clone(), &credential, self.now)
         {
-            Answer::Use {
-                key: held,
-                id,
-                session,
-            } => {
-                assert_eq!(*held, key, "another's session");
-                self.held.push(Hold {
-                    key: held,
-                    id,
-                    session,
-                });
+            Ok((held, session)) => {
+                assert_eq!(*held, key, "the session of another key");
+                self.held.push(Hold { key: held, session });
             }
-            Answer::Wait => {
-                self.told_to_wait.insert(at);
+            Err(Unavailable::Wait) => {
+                self.waiting.insert(at);
             }
-            Answer::Failed { retry_after, .. } => {
+            Err(Unavailable::Failed { retry_after, .. }) => {
                 assert!(retry_after > Duration::ZERO);
-                self.told_to_hope.insert(at);
+                self.failed.insert(at);
             }
         }
     }
 
     fn woken(&mut self, at: usize) {
-        let waited = self.told_to_wait.remove(&at) || self.told_to_hope.remove(&at);
-        assert!(waited, "{at} was woken for nothing");
+        let waited = self.waiting.remove(&at) || self.failed.remove(&at);
+        assert!(waited, "{at} was woken without a reason");
     }
 
     fn drop(&mut self, at: usize) {
         if !self.held.is_empty() {
             let hold = self.held.swap_remove(at % self.held.len());
-            self.state.release_session(&hold.key, hold.id, self.now);
+            self.state
+                .release_session(&hold.key, &hold.session, self.now);
         }
     }
 
@@ -272,12 +265,12 @@ impl World {
             match &action {
                 Action::LogIn { attempt, .. } => {
                     self.logins += 1;
-                    let key = attempt.key();
+                    let key = &*attempt.key;
                     let account = (key.endpoint.clone(), key.fingerprint.clone());
                     let until = self.refused.get(&account);
                     assert!(
                         until.is_none_or(|until| *until <= self.now),
-                        "logs in though refused"
+                        "login with a refused credential"
                     );
                     assert!(
                         !self.open.values().any(|open| open == key),
@@ -287,7 +280,7 @@ impl World {
                 Action::Check { .. } => {}
                 Action::LogOut { session, .. } => {
                     let held = self.held.iter().any(|hold| hold.session == *session);
-                    assert!(!held, "closes what is held");
+                    assert!(!held, "logout of a held session");
                 }
             }
             self.begun.push(action);
@@ -311,7 +304,7 @@ impl World {
         };
         match action {
             Action::LogIn { attempt, .. } => {
-                let key = attempt.key().clone();
+                let key = (*attempt.key).clone();
                 let opened = match trouble {
                     Some(error) => {
                         if error.reason == Reason::InvalidCredentials {
@@ -338,42 +331,46 @@ impl World {
             }
             Action::LogOut { key, session } => {
                 self.open.remove(&session);
-                self.state.logged_out(&key, self.now);
+                self.state.logged_out(&key);
             }
         }
     }
 
     /// Checks the invariants.
     fn check(&self) {
-        assert_eq!(self.state.stuck_awaiting_recovery(), 0, "they hope in vain");
+        assert_eq!(
+            self.state.stuck_awaiting_recovery(),
+            0,
+            "requesters await the recovery of a healthy endpoint"
+        );
         let mut busy: HashSet<&Key> = HashSet::new();
         let mut seats: HashMap<&Endpoint, usize> = HashMap::new();
         for action in &self.begun {
             let key = match action {
                 Action::LogIn { attempt, .. } | Action::Check { attempt, .. } => {
-                    *seats.entry(&attempt.key().endpoint).or_default() += 1;
-                    attempt.key()
+                    *seats.entry(&attempt.key.endpoint).or_default() += 1;
+                    &*attempt.key
                 }
                 Action::LogOut { key, .. } => key,
             };
-            assert!(busy.insert(key), "two things are done with one key");
+            assert!(busy.insert(key), "two actions for one key");
         }
         for hold in &self.held {
             *seats.entry(&hold.key.endpoint).or_default() += 1;
         }
         assert!(
             seats.values().all(|taken| *taken <= self.max_per_endpoint),
-            "too many at once"
+            "too many seats taken"
         );
         let of_tenant = self.held.iter().filter(|hold| hold.key.space.is_some());
         let of_tenant = of_tenant.count();
         assert!(
             of_tenant <= self.max_per_endpoint.max(2),
-            "a tenant has too many"
+            "too many users of a tenant"
         );
         assert!(
             self.held.len() <= self.max_per_endpoint * 3,
-            "too many work"
+            "too many users"
         );
         for (session, key) in &self.open {
             let used = self
@@ -382,14 +379,14 @@ impl World {
                 .any(|wanted| some_key(*wanted).0 == *key)
                 || self.held.iter().any(|hold| *hold.session == *session);
             let ends = busy.contains(key);
-            assert!(used || ends, "a session is open that nobody uses");
+            assert!(used || ends, "an unused session is open");
         }
     }
 
     /// Lets everything succeed, and checks that no requester is left waiting.
     fn calm(&mut self) {
         for _ in 0..10_000 {
-            if let Some(at) = self.state.wake(self.now) {
+            if let Some(at) = self.state.next_woken() {
                 let at: usize = at.parse().unwrap();
                 self.woken(at);
                 let key = self.wants[&at];
@@ -398,17 +395,44 @@ impl World {
                 self.end(0, 7);
             } else if !self.held.is_empty() {
                 self.drop(0);
-            } else if let Some(at) = self.state.next_wake() {
-                self.now = at;
             } else {
-                assert_eq!(self.told_to_wait, BTreeSet::new(), "they wait for ever");
-                assert_eq!(self.state.waiting(), 0);
+                assert_eq!(self.waiting, BTreeSet::new(), "requesters wait for ever");
+                assert_eq!(self.state.waiting.waiting(), 0);
                 return;
             }
             self.begin();
             self.check();
         }
-        panic!("it never comes to rest");
+        panic!("the pool never becomes idle");
+    }
+}
+
+impl PoolState<u64> {
+    /// Returns the numbers of remembered items.
+    fn sizes(&self) -> [usize; 8] {
+        [
+            self.entries.len(),
+            self.requesters.len(),
+            self.breakers.len(),
+            self.limits.taken.len(),
+            self.limits.suspects.len(),
+            self.backoffs.scopes.len(),
+            self.waiting.queues.len(),
+            self.woken.len(),
+        ]
+    }
+
+    /// Returns how many healthy endpoints have requesters that await their recovery, which must
+    /// be none.
+    fn stuck_awaiting_recovery(&self) -> usize {
+        let closed = self
+            .breakers
+            .iter()
+            .filter(|(_, breaker)| breaker.is_closed());
+        let events = closed.map(|(endpoint, _)| Event::Recovery(endpoint.clone()));
+        events
+            .filter(|event| self.waiting.queues.contains_key(event))
+            .count()
     }
 }
 
@@ -430,7 +454,7 @@ proptest! {
         prop_assert_eq!(&world.open, &BTreeMap::new());
         world.apply(&Op::Pass(3_600_000));
         world.apply(&Op::Release(0));
-        prop_assert_eq!(world.state.sizes(), [0; 7]);
+        prop_assert_eq!(world.state.sizes(), [0; 8]);
     }
 
     #[test]
@@ -439,7 +463,7 @@ proptest! {
         for op in &ops {
             world.apply(op);
         }
-        world.state.close(world.now);
+        world.state.close();
         for _ in 0..2 {
             world.begin();
             while !world.begun.is_empty() {

@@ -2,44 +2,43 @@
 //! that it returns and reports their results.
 
 mod attempt;
-mod expiry;
-mod metrics;
-mod waiting;
+mod wakeups;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::attempt::Paused;
-use self::waiting::Reservation;
-use super::concurrency::{ConcurrencyLimits, Seat, SeatKind};
-use super::endpoint_health::{EndpointHealth, Probe};
-use super::entry::{Entry, Pause, Phase};
-use super::{Key, LoginError, Settings};
-use crate::credential::{Credential, Fingerprint, Source};
-use crate::endpoint::{Endpoint, Trust};
-use crate::reason::Reason;
+use self::attempt::Attempt;
+use super::backoff::{Backoff, Backoffs};
+use super::breaker::Breaker;
+use super::entry::{Entry, Phase};
+use super::limits::{Limits, Seat, SeatKind};
+use super::metrics::{self, Counts};
+use super::waiting::{Event, WaitQueues};
+use super::{Key, LoginError, Settings, Unavailable};
+use crate::credential::Credential;
+use crate::endpoint::Endpoint;
+
+/// How often expired state is removed.
+const PURGE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The state of all sessions.
 pub(super) struct PoolState<S> {
     settings: Settings,
     closed: bool,
-    entries: HashMap<Arc<Key>, Entry<S>>,
-    requesters: HashMap<Arc<str>, Requester>,
-    routes: HashMap<Route, EndpointHealth>,
-    limits: ConcurrencyLimits,
-    refused: HashMap<Account, Pause>,
-    /// The expiry of each refusal of a source's contents.
-    refusals: HashMap<RefusalSource, Vec<Instant>>,
-    /// Scheduled clean-ups.
-    expiries: BTreeMap<(Instant, u64), Expiry>,
-    /// Scheduled wakeups.
-    wakeups: BTreeMap<(Instant, u64), Arc<str>>,
+    pub entries: HashMap<Arc<Key>, Entry<S>>,
+    pub requesters: HashMap<Arc<str>, Requester>,
+    pub breakers: HashMap<Endpoint, Breaker>,
+    pub backoffs: Backoffs,
+    pub limits: Limits,
+    pub waiting: WaitQueues,
+    /// The requesters to wake, and outdated names.
+    pub woken: VecDeque<Arc<str>>,
     actions: Vec<Action<S>>,
-    last_ticket: u64,
     counts: Counts,
+    next_purge: Option<Instant>,
 }
 
 /// An action for the caller to run.
@@ -58,106 +57,20 @@ pub(super) enum Action<S> {
     },
 }
 
-/// A running login or check.
-#[derive(Debug)]
-pub(super) struct Attempt {
-    key: Arc<Key>,
-    since: Instant,
-    /// Set if the attempt probes the endpoint for all requesters.
-    probe: Option<Probe>,
-    seat: Seat,
-}
+/// A session to use, and its key.
+type Acquired<S> = (Arc<Key>, Arc<S>);
 
-/// The result of a request for a session.
-pub(super) enum Answer<S> {
-    Use {
-        key: Arc<Key>,
-        id: u64,
-        session: Arc<S>,
-    },
-    Wait,
-    Failed {
-        error: LoginError,
-        retry_after: Duration,
-    },
-}
-
-/// An endpoint and the certificates that are accepted there.
-type Route = (Endpoint, Trust);
-
-/// The account that the server counts a failed login against. Neither trust nor source are part
-/// of it: a requester must not be able to lock an account by varying them.
-type Account = (Option<Arc<str>>, Endpoint, Fingerprint);
-
-/// A source of refused contents.
-type RefusalSource = (Option<Arc<str>>, Source, Endpoint);
-
-/// How many contents of one source may be refused within the backoff. Servers lock an account
-/// after a handful of failures.
-const MAX_REFUSALS: usize = 3;
-
-struct Requester {
+pub(super) struct Requester {
     key: Arc<Key>,
     /// What the requester waits for, and its ticket.
-    waiting_at: Option<(WaitPoint, u64)>,
-    /// Its scheduled wakeup.
-    wake: Option<(Instant, u64)>,
-    /// The seat that is reserved for it, and its ticket.
-    reserved: Option<(Seat, u64)>,
-    /// The session that was checked for it and needs no further check.
-    checked_session: Option<u64>,
-}
-
-/// The event that a requester waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WaitPoint {
-    /// The end of the session's current action.
-    Entry,
-    /// The end of the endpoint's probe.
-    Probe,
-    /// The recovery of the endpoint.
-    Recovery,
-    /// A free seat.
-    Seat(SeatKind),
-}
-
-enum Expiry {
-    Entry(Arc<Key>),
-    Route(Route),
-    Account(Account),
-    RefusalSource(RefusalSource),
-    Suspicion(Endpoint),
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    opened: u64,
-    refused: u64,
-    failed: u64,
-    checks: u64,
-    closed: u64,
-}
-
-impl Key {
-    fn route(&self) -> Route {
-        (self.endpoint.clone(), self.trust.clone())
-    }
-
-    fn account(&self) -> Account {
-        let (endpoint, fingerprint) = (self.endpoint.clone(), self.fingerprint.clone());
-        (self.space.clone(), endpoint, fingerprint)
-    }
-
-    fn refusal_source(&self) -> RefusalSource {
-        let (source, endpoint) = (self.source.clone(), self.endpoint.clone());
-        (self.space.clone(), source, endpoint)
-    }
-}
-
-impl Attempt {
-    pub fn key(&self) -> &Key {
-        &self.key
-    }
+    waiting_for: Option<(Event, u64)>,
+    /// Whether it is to be woken.
+    woken: bool,
+    /// The seat that is reserved for it.
+    reserved: Option<Seat>,
+    /// Whether the session was checked for it: it could otherwise wait for ever, if its session
+    /// is idle again whenever it returns.
+    checked: bool,
 }
 
 impl<S> PoolState<S> {
@@ -167,15 +80,14 @@ impl<S> PoolState<S> {
             closed: false,
             entries: HashMap::new(),
             requesters: HashMap::new(),
-            routes: HashMap::new(),
-            limits: ConcurrencyLimits::new(settings.max_per_endpoint),
-            refused: HashMap::new(),
-            refusals: HashMap::new(),
-            expiries: BTreeMap::new(),
-            wakeups: BTreeMap::new(),
+            breakers: HashMap::new(),
+            backoffs: Backoffs::new(settings),
+            limits: Limits::new(settings.max_per_endpoint),
+            waiting: WaitQueues::default(),
+            woken: VecDeque::new(),
             actions: Vec::new(),
-            last_ticket: 0,
             counts: Counts::default(),
+            next_purge: None,
         }
     }
 
@@ -186,30 +98,17 @@ impl<S> PoolState<S> {
         key: Key,
         credential: &Credential,
         now: Instant,
-    ) -> Answer<S> {
+    ) -> Result<Acquired<S>, Unavailable> {
         if self.closed {
-            let message = "sessions are not opened any more".to_owned();
-            let reason = Reason::Unreachable;
+            let error = LoginError::unreachable("the session pool is closed");
             let retry_after = self.settings.unreachable_backoff.1;
-            let answered = false;
-            return Answer::Failed {
-                error: LoginError {
-                    reason,
-                    message,
-                    answered,
-                },
-                retry_after,
-            };
+            return Err(Unavailable::Failed { error, retry_after });
         }
-        self.expire(now);
-        let reservation = self.take_reservation(requester);
-        let key = self.attach(requester, key, now);
-        let answer = self.answer(requester, &reservation, &key, credential, now);
-        let answer = answer.unwrap_or_else(|place| {
-            self.enqueue(requester, &key, place, &reservation);
-            Answer::Wait
-        });
-        if reservation.reserved.is_some() {
+        self.purge(now);
+        let had_seat = self.unsubscribe(requester);
+        let key = self.attach(requester, key);
+        let answer = self.answer(requester, &key, credential, now);
+        if had_seat {
             self.grant_seats(now);
         }
         answer
@@ -217,71 +116,53 @@ impl<S> PoolState<S> {
 
     /// Removes a requester.
     pub fn release(&mut self, requester: &str, now: Instant) {
-        self.expire(now);
-        let reservation = self.take_reservation(requester);
+        self.purge(now);
+        let had_seat = self.unsubscribe(requester);
         if let Some(known) = self.requesters.remove(requester) {
-            self.detach(requester, &known.key, now);
+            self.detach(&known.key);
         }
-        if reservation.reserved.is_some() {
+        if had_seat {
             self.grant_seats(now);
         }
     }
 
     /// Returns a held session.
-    pub fn release_session(&mut self, key: &Arc<Key>, id: u64, now: Instant) {
+    pub fn release_session(&mut self, key: &Arc<Key>, session: &Arc<S>, now: Instant) {
         let lifetime = self.settings.lifetime;
-        let mut old = false;
         let open = self.entries.get_mut(key).and_then(Entry::open_mut);
-        if let Some(open) = open.filter(|open| open.id == id) {
+        if let Some(open) = open.filter(|open| Arc::ptr_eq(&open.session, session)) {
             open.held = open.held.saturating_sub(1);
             open.last_used = now;
-            old = open.is_older_than(lifetime, now);
+            if open.is_older_than(lifetime, now) {
+                self.log_out_if_free(key);
+            }
         }
         self.release_seat(&Seat::of(key, SeatKind::Use), now);
-        match old {
-            true => self.log_out_if_free(key),
-            false => self.close_if_unused(key, now),
-        }
+        self.close_if_unused(key);
     }
 
     /// Refuses further requests and closes all sessions that are not held.
-    pub fn close(&mut self, now: Instant) {
+    pub fn close(&mut self) {
         self.closed = true;
         let keys: Vec<_> = self.entries.keys().cloned().collect();
         for key in keys {
-            self.close_if_unused(&key, now);
+            self.close_if_unused(&key);
         }
     }
 
     /// Closes the held sessions as well.
-    pub fn close_held(&mut self, now: Instant) {
+    pub fn close_held(&mut self) {
         for entry in self.entries.values_mut() {
             if let Some(open) = entry.open_mut() {
                 open.held = 0;
             }
         }
-        self.close(now);
+        self.close();
     }
 
     /// Takes the actions to run now.
     pub fn take_actions(&mut self) -> Vec<Action<S>> {
         std::mem::take(&mut self.actions)
-    }
-
-    /// Returns the next requester that is due to be woken.
-    pub fn wake(&mut self, now: Instant) -> Option<Arc<str>> {
-        self.next_wake().filter(|at| *at <= now)?;
-        let (_, requester) = self.wakeups.pop_first()?;
-        if let Some(known) = self.requesters.get_mut(&requester) {
-            known.wake = None;
-        }
-        Some(requester)
-    }
-
-    /// Returns when the next requester is due.
-    pub fn next_wake(&self) -> Option<Instant> {
-        let ((at, _), _) = self.wakeups.first_key_value()?;
-        Some(*at)
     }
 
     pub fn is_closed(&self) -> bool {
@@ -294,135 +175,176 @@ impl<S> PoolState<S> {
         entries.all(|entry| matches!(entry.phase, Phase::Idle))
     }
 
-    /// Returns the answer to a requester, or what it has to wait for.
+    /// Returns all metrics in the Prometheus text format.
+    pub fn metrics(&self) -> String {
+        let closed = |entry: &&Entry<S>| matches!(entry.phase, Phase::Idle | Phase::Opening);
+        let open = self.entries.len() - self.entries.values().filter(closed).count();
+        let failing = self.backoffs.failing_endpoints();
+        metrics::text(&self.counts, open, self.waiting.waiting(), failing)
+    }
+
+    /// Returns the session, or what the requester waits for.
     fn answer(
         &mut self,
         requester: &Arc<str>,
-        reservation: &Reservation,
         key: &Arc<Key>,
         credential: &Credential,
         now: Instant,
-    ) -> Result<Answer<S>, WaitPoint> {
-        let busy = self.entries.get(key).is_none_or(Entry::is_busy);
-        if busy {
-            return Err(WaitPoint::Entry);
-        }
-        match self.paused(key, now) {
-            Some(Paused::Endpoint(pause)) => {
-                return Ok(self.fail_until_recovery(requester, key, reservation, pause, now));
-            }
-            Some(Paused::Key(Pause { error, until })) => {
-                let retry_after = until.duration_since(now);
-                return Ok(Answer::Failed { error, retry_after });
-            }
-            None => {}
+    ) -> Result<Acquired<S>, Unavailable> {
+        let busy = Event::Session(Arc::clone(key));
+        let Some(kind) = self.needed_seat(requester, key, now) else {
+            return Err(self.wait(requester, busy));
+        };
+        if let Some(backoff) = self.backoffs.active(key, kind != SeatKind::Login, now) {
+            let (error, until) = (backoff.error.clone(), backoff.until);
+            return Err(self.fail(requester, key, error, until.duration_since(now)));
         }
         if self.retire_if_expired(key, now) {
-            return Err(WaitPoint::Entry);
+            return Err(self.wait(requester, busy));
         }
-        let open = self.entries.get_mut(key).and_then(Entry::open_mut);
-        let probe = match open {
-            Some(_) => Probe::Check,
-            None => Probe::Login,
-        };
-        let health = self.routes.entry(key.route()).or_default();
-        let reachable = health.reachable;
-        if !reachable && health.must_wait(probe) {
-            let Some(before) = &health.pause else {
-                return Err(WaitPoint::Probe);
-            };
-            // The endpoint was down before: do not make all requesters wait for the probe's
-            // timeout.
-            let (error, until) = (before.error.clone(), now + self.settings.request_timeout);
-            return Ok(self.fail_until_recovery(
-                requester,
-                key,
-                reservation,
-                Pause { error, until },
-                now,
-            ));
+        let breaker = self.breakers.entry(key.endpoint.clone()).or_default();
+        let probe = !breaker.is_closed();
+        if probe && breaker.is_probing(kind) {
+            // The requesters of an endpoint that was down do not wait for the probe: it may time
+            // out again.
+            return Err(match self.backoffs.last_of(&key.endpoint) {
+                Some(Backoff { error, .. }) => {
+                    let (error, retry_after) = (error.clone(), self.settings.request_timeout);
+                    self.fail(requester, key, error, retry_after)
+                }
+                None => self.wait(requester, Event::Probe(key.endpoint.clone())),
+            });
         }
-        let kind = match probe {
-            Probe::Login => SeatKind::Login,
-            Probe::Check if reachable && self.is_usable(requester, key, now) => SeatKind::Use,
-            Probe::Check => SeatKind::Check,
+        let kind = match kind {
+            SeatKind::Use if probe => SeatKind::Check,
+            kind => kind,
         };
         let seat = Seat::of(key, kind);
-        if !self.limits.try_acquire_seat(&seat, now) {
-            return Err(WaitPoint::Seat(kind));
+        if !self.limits.try_acquire(&seat, now) {
+            return Err(self.wait(requester, Event::Seat(seat)));
         }
         if kind == SeatKind::Use
-            && let Some((id, session)) = self.hold(requester, key, now)
+            && let Some(session) = self.hold(requester, key, now)
         {
-            let key = Arc::clone(key);
-            return Ok(Answer::Use { key, id, session });
+            return Ok((Arc::clone(key), session));
         }
-        let probe = (!reachable).then_some(probe);
-        self.attempt(key, credential, (probe, seat), now);
-        Err(WaitPoint::Entry)
+        self.start_attempt(key, credential, seat, probe, now);
+        Err(self.wait(requester, busy))
     }
 
-    /// Returns whether the session may be used without a check.
-    fn is_usable(&self, requester: &Arc<str>, key: &Arc<Key>, now: Instant) -> bool {
-        let check_after = self.settings.check_after;
-        let checked_session = self
-            .requesters
-            .get(requester)
-            .and_then(|known| known.checked_session);
-        match self.entries.get(key).map(|entry| &entry.phase) {
-            Some(Phase::Open(open)) => {
-                checked_session == Some(open.id) || !open.was_idle_for(check_after, now)
+    /// Returns the seat that a requester needs next; none while the session is busy.
+    fn needed_seat(&self, requester: &Arc<str>, key: &Arc<Key>, now: Instant) -> Option<SeatKind> {
+        match &self.entries.get(key)?.phase {
+            Phase::Opening | Phase::Checking(_) | Phase::Closing => None,
+            Phase::Idle => Some(SeatKind::Login),
+            Phase::Open(open) => {
+                let known = self.requesters.get(requester);
+                let checked = known.is_some_and(|known| known.checked);
+                match checked || !open.was_idle_for(self.settings.check_after, now) {
+                    true => Some(SeatKind::Use),
+                    false => Some(SeatKind::Check),
+                }
             }
-            _ => false,
         }
     }
 
-    /// Holds the session and returns it.
-    fn hold(
+    /// Reports a backoff. If the endpoint does not respond, the requester is woken when it does.
+    fn fail(
         &mut self,
         requester: &Arc<str>,
         key: &Arc<Key>,
-        now: Instant,
-    ) -> Option<(u64, Arc<S>)> {
+        error: LoginError,
+        retry_after: Duration,
+    ) -> Unavailable {
+        if self.backoffs.last_of(&key.endpoint).is_some() {
+            self.subscribe(requester, Event::Recovery(key.endpoint.clone()));
+        }
+        Unavailable::Failed { error, retry_after }
+    }
+
+    /// Holds the session and returns it.
+    fn hold(&mut self, requester: &Arc<str>, key: &Arc<Key>, now: Instant) -> Option<Arc<S>> {
         if let Some(known) = self.requesters.get_mut(requester) {
-            known.checked_session = None;
+            known.checked = false;
         }
         let open = self.entries.get_mut(key).and_then(Entry::open_mut)?;
         open.held += 1;
         open.last_used = now;
-        Some((open.id, Arc::clone(&open.session)))
+        Some(Arc::clone(&open.session))
     }
 
-    fn next_ticket(&mut self) -> u64 {
-        self.last_ticket += 1;
-        self.last_ticket
+    /// Attaches a requester to a key and detaches it from its previous one.
+    fn attach(&mut self, requester: &Arc<str>, key: Key) -> Arc<Key> {
+        if let Some(known) = self.requesters.get(requester) {
+            let before = Arc::clone(&known.key);
+            if *before == key {
+                return before;
+            }
+            self.detach(&before);
+        }
+        let key = match self.entries.get_key_value(&key) {
+            Some((known, _)) => Arc::clone(known),
+            None => Arc::new(key),
+        };
+        let entry = self.entries.entry(Arc::clone(&key));
+        entry.or_insert_with(Entry::new).requesters += 1;
+        let known = Requester {
+            key: Arc::clone(&key),
+            waiting_for: None,
+            woken: false,
+            reserved: None,
+            checked: false,
+        };
+        self.requesters.insert(Arc::clone(requester), known);
+        key
     }
-}
 
-#[cfg(test)]
-impl<S> PoolState<S> {
-    /// Returns the numbers of remembered items.
-    pub fn sizes(&self) -> [usize; 7] {
-        [
-            self.entries.len(),
-            self.requesters.len(),
-            self.routes.len(),
-            self.limits.len(),
-            self.refused.len() + self.refusals.len(),
-            self.expiries.len(),
-            self.wakeups.len(),
-        ]
+    fn detach(&mut self, key: &Arc<Key>) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.requesters = entry.requesters.saturating_sub(1);
+        }
+        self.close_if_unused(key);
     }
 
-    pub fn waiting(&self) -> usize {
-        let entries = self.entries.values().map(|entry| entry.waiting.len());
-        let routes = self.routes.values().map(|health| health.waiting.len());
-        entries.chain(routes).sum::<usize>() + self.limits.waiting()
+    /// Closes a session without requesters, and removes an unused entry.
+    fn close_if_unused(&mut self, key: &Arc<Key>) {
+        let requesters = self.entries.get(key).map_or(0, |entry| entry.requesters);
+        if self.closed || requesters == 0 {
+            self.log_out_if_free(key);
+        }
+        if self.entries.get(key).is_some_and(Entry::is_unused) {
+            self.entries.remove(key);
+        }
     }
 
-    /// Returns how many requesters await the recovery of a healthy endpoint, which must be none.
-    pub fn stuck_awaiting_recovery(&self) -> usize {
-        let routes = self.routes.values().filter(|health| health.reachable);
-        routes.map(|health| health.awaiting_recovery.len()).sum()
+    /// Starts the logout of a session that is neither held nor being checked.
+    fn log_out_if_free(&mut self, key: &Arc<Key>) {
+        if let Some(session) = self.entries.get_mut(key).and_then(Entry::take_free) {
+            let key = Arc::clone(key);
+            self.actions.push(Action::LogOut { key, session });
+        }
+    }
+
+    /// Returns whether a session is too old. It is closed when it is no longer held.
+    fn retire_if_expired(&mut self, key: &Arc<Key>, now: Instant) -> bool {
+        let lifetime = self.settings.lifetime;
+        let open = self.entries.get_mut(key).and_then(Entry::open_mut);
+        let expired = open.is_some_and(|open| open.is_older_than(lifetime, now));
+        if expired {
+            self.log_out_if_free(key);
+        }
+        expired
+    }
+
+    /// Removes expired state, once in an interval.
+    fn purge(&mut self, now: Instant) {
+        if self.next_purge.is_some_and(|at| now < at) {
+            return;
+        }
+        self.next_purge = Some(now + PURGE_INTERVAL);
+        self.backoffs.purge(now);
+        self.limits.purge(now);
+        let used: HashSet<_> = self.entries.keys().map(|key| &key.endpoint).collect();
+        self.breakers.retain(|endpoint, _| used.contains(endpoint));
     }
 }
