@@ -13,7 +13,6 @@ mod pool;
 mod service;
 mod target;
 mod tls;
-pub mod trust;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

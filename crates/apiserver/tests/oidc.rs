@@ -9,10 +9,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::{FutureExt, join_all};
 use insula_access::jwt::{self, Algorithm, Signer};
 use insula_access::oidc::{self, Settings};
-use insula_apiserver::egress::trust::Trust;
 use insula_apiserver::pipeline::oidc::{Error, Pace, Provider, SetupError};
 use insula_core::{Proof, Space, TenantBinding};
 use insula_testkit::oidc::{Behaviour, FakeProvider, Hits};
+use insula_tls::Trust;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use insula_operator::user_agent;
 use kube::Config;
-use kube::client::ConfigExt;
 use kube::config::AuthInfo;
 use serde_json::json;
 
@@ -34,9 +33,8 @@ pub fn from_file(info: &BrokerInfo) -> Result<Config, Error> {
     if roots.is_empty() {
         return Ok(config);
     }
-    let native = rustls_native_certs::load_native_certs().certs;
-    let native = native.into_iter().map(|certificate| certificate.to_vec());
-    roots.extend(native.filter(|root| is_usable(root)));
+    let system = insula_tls::system_authorities().into_iter();
+    roots.extend(system.map(|certificate| certificate.to_vec()));
     config.root_cert = Some(roots);
     Ok(config)
 }
@@ -104,13 +102,8 @@ pub(crate) fn ca_certificates(info: &BrokerInfo) -> Result<Vec<Vec<u8>>, Error> 
         return Ok(Vec::new());
     };
     let wrong = || Error::invalid("ca.crt in the broker info file contains no valid certificate");
-    let parts = pem::parse_many(bundle).map_err(|_| wrong())?;
-    let certificates = parts.into_iter().filter(|part| part.tag() == "CERTIFICATE");
-    let roots: Vec<_> = certificates.map(pem::Pem::into_contents).collect();
-    match roots.is_empty() || !roots.iter().all(|root| is_usable(root)) {
-        true => Err(wrong()),
-        false => Ok(roots),
-    }
+    let roots = insula_tls::authorities(bundle).map_err(|_| wrong())?;
+    Ok(roots.iter().map(|root| root.to_vec()).collect())
 }
 
 /// Returns a value of the token's Secret in a file, if it is not empty.
@@ -123,14 +116,6 @@ pub(crate) fn token_data<'a>(info: &'a BrokerInfo, key: &str) -> Option<&'a [u8]
 /// Returns whether a token can be sent in a header.
 fn is_header_value(token: &str) -> bool {
     !token.is_empty() && token.bytes().all(|sign| sign.is_ascii_graphic())
-}
-
-/// Returns whether a certificate is usable as a trust anchor: a single invalid one would
-/// invalidate the whole store.
-fn is_usable(root: &[u8]) -> bool {
-    let mut alone = Config::new(http::Uri::from_static("https://localhost"));
-    alone.root_cert = Some(vec![root.to_vec()]);
-    alone.rustls_client_config().is_ok()
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use insula_tls::{Trust, client_config, roots};
 use rustls::client::Resumption;
-use rustls::{CertificateError, ClientConfig, Error, InvalidMessage};
+use rustls::{CertificateError, Error, InvalidMessage};
 use tokio_rustls::TlsConnector;
 
 use super::error::CallError;
-use super::trust::{Trust, roots};
 
 /// TLS configurations by CA bundle.
 #[derive(Default)]
@@ -47,12 +47,8 @@ fn connector(bundle: Option<&str>) -> Result<TlsConnector, CallError> {
         let why = "unable to load root certificates: unable to parse bytes as PEM block";
         CallError::Client(why.to_owned())
     })?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| CallError::Client(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = client_config(roots);
+    let mut config = config.map_err(|error| CallError::Client(error.to_string()))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // Spaces with the same CA bundle share the connector, so sessions must not be resumed.
     config.resumption = Resumption::disabled();

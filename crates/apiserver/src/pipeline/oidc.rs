@@ -14,12 +14,12 @@ use std::time::Duration;
 use insula_access::Credential;
 use insula_access::jwt::{self, Claims, KeySet, Signed, TokenCache};
 use insula_access::oidc::{self, Issuer, Settings, SettingsError};
+use insula_tls::Trust;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::fetch::Client;
 pub use self::fetch::{ClientError, FetchError};
-use crate::egress::trust::Trust;
 use crate::pipeline::oidc::refresh::{Next, State};
 
 /// A trusted OpenID Connect provider.

@@ -12,12 +12,11 @@ use insula_identity::endpoint::AllowedEndpoints;
 use insula_vsphere::crds;
 use insula_vsphere::manifests::{self, CREDENTIALS_FILE, manifests};
 use insula_vsphere::operator::{AGENT, CredentialsFile, Settings, StaticCredentials};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 use tokio::sync::watch;
 
 pub use self::server::AllowedServer;
 use super::life::{self, LifeArgs};
+use crate::certificate_file::certificates;
 use crate::failure::Failure;
 use crate::output;
 use crate::process;
@@ -162,6 +161,8 @@ async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(),
     let default_bound = bound(given.allowed_servers);
     let file = given.credentials_file.as_deref();
     let file = file.unwrap_or(Path::new(CREDENTIALS_FILE));
+    let extra_roots = work.ca_file.as_deref();
+    let extra_roots = extra_roots.map_or(Ok(Vec::new()), certificates)?;
     let mut settings = Settings {
         leader_elect: life.leader_elect,
         concurrency: work.concurrency,
@@ -171,10 +172,7 @@ async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(),
         watch_filter: work.watch_filter,
         only_allowed_servers: given.only_allowed_servers,
         static_credentials_for: names(&given.static_credentials_tenants),
-        extra_roots: work
-            .ca_file
-            .as_deref()
-            .map_or(Ok(Vec::new()), authorities)?,
+        extra_roots: extra_roots.iter().map(|der| der.to_vec()).collect(),
         ..Settings::new(process::name(), follow(file, &default_bound))
     };
     settings.sessions.request_timeout = work.vcenter_timeout;
@@ -186,18 +184,6 @@ async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(),
 
 fn names(tenants: &[TenantName]) -> BTreeSet<String> {
     tenants.iter().map(ToString::to_string).collect()
-}
-
-fn authorities(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
-    let attempted = format!("cannot read the CAs in {}", file.display());
-    let read =
-        CertificateDer::pem_file_iter(file).map_err(|error| Failure::new(&attempted, error))?;
-    let read: Result<Vec<_>, _> = read.map(|one| one.map(|one| one.to_vec())).collect();
-    match read {
-        Ok(all) if all.is_empty() => Err(Failure::new(&attempted, "no certificates found")),
-        Ok(all) => Ok(all),
-        Err(error) => Err(Failure::new(&attempted, error)),
-    }
 }
 
 fn print(args: ManifestsArgs) -> Result<(), Failure> {

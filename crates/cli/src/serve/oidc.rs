@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use insula_access::oidc::Settings;
-use insula_apiserver::egress::trust::Trust;
 use insula_apiserver::pipeline::oidc::Provider;
+use insula_tls::Trust;
 
-use super::tls::certificates;
+use crate::certificate_file::certificates;
 use crate::failure::Failure;
 
 /// The arguments of the provider.

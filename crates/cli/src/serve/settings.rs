@@ -11,7 +11,8 @@ use super::args::{Args, Engine, EtcdArgs, TlsArgs};
 use super::oidc::Oidc;
 use super::operators::OperatorSettings;
 use super::prepare::{Listening, ServerConfig};
-use super::tls::{Tls, TlsFiles, certificates, read};
+use super::tls::{Tls, TlsFiles};
+use crate::certificate_file::{certificates, read};
 use crate::failure::Failure;
 
 /// Everything that is known before anything is opened or created.

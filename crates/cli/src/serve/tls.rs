@@ -1,12 +1,13 @@
 //! The server certificate.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
+use crate::certificate_file::{self, read};
 use crate::failure::Failure;
 use crate::pki::Identity;
 
@@ -32,12 +33,7 @@ pub struct TlsFiles {
 impl Tls {
     /// Parses PEM. The chain must begin with the certificate of the key.
     pub fn parse(chain: &[u8], key: &[u8]) -> Result<Self, &'static str> {
-        let no_chain = "no PEM certificates found";
-        let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-        let parsed = parsed.map_err(|_| no_chain)?;
-        if parsed.is_empty() {
-            return Err(no_chain);
-        }
+        let parsed = certificate_file::parse(chain)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| "the key is not PEM")?;
         let signing = any_supported_type(&key).map_err(|_| "the key type is not supported")?;
         let matched = CertifiedKey::new(parsed.clone(), signing).keys_match();
@@ -69,22 +65,5 @@ impl TlsFiles {
         let attempted = format!("cannot serve with {}", self.certificate.display());
         let tls = Tls::parse(&read(&self.certificate)?, &read(&self.key)?);
         tls.map_err(|why| Failure::new(&attempted, why))
-    }
-}
-
-/// Reads a file that must exist.
-pub fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let attempted = format!("cannot read {}", path.display());
-    std::fs::read(path).map_err(|error| Failure::new(&attempted, error))
-}
-
-/// Reads the certificates in a file, at least one.
-pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let attempted = format!("cannot use {}", path.display());
-    let bytes = read(path)?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    match certificates {
-        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        _ => Err(Failure::new(&attempted, "no PEM certificates found")),
     }
 }

@@ -1,4 +1,5 @@
-//! Verification of server certificates.
+//! Verification of server certificates: beside CAs, a pinned thumbprint or none at all, as the
+//! settings of a vCenter say.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,9 +26,8 @@ pub(super) struct Authorities {
 impl Authorities {
     /// Returns the system's authorities and these, in DER.
     pub(super) fn new(further: Vec<Vec<u8>>) -> Self {
-        let mut roots = RootCertStore::empty();
+        let mut roots = insula_tls::system_roots();
         // Invalid certificates are skipped; a missing root shows when it is needed.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         roots.add_parsable_certificates(further.into_iter().map(CertificateDer::from));
         Self::of(roots)
     }

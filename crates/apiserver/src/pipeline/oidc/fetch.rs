@@ -10,14 +10,12 @@ use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper_util::rt::TokioIo;
 use insula_access::jwt::{KeySet, KeySetError};
-use rustls::ClientConfig;
+use insula_tls::{Trust, client_config, roots};
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-
-use crate::egress::trust::{Trust, roots};
 
 /// Fetches documents.
 pub struct Client {
@@ -83,14 +81,9 @@ struct Discovery {
 impl Client {
     /// Creates a client that trusts these CAs.
     pub fn new(trust: &Trust) -> Result<Self, ClientError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots(trust).map_err(|_| ClientError::Authority)?)
-            .with_no_client_auth();
-        Ok(Self {
-            tls: Arc::new(config).into(),
-        })
+        let roots = roots(trust).map_err(|_| ClientError::Authority)?;
+        let tls = Arc::new(client_config(roots)?).into();
+        Ok(Self { tls })
     }
 
     /// Fetches the keys of an issuer.
