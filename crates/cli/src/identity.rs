@@ -4,13 +4,11 @@ mod explain;
 mod users;
 
 use clap::Subcommand;
-use insula_operator::user_agent;
 use insula_vsphere::explain::Error;
-use kube::Client;
 
+use crate::client::{self, AGENT};
 use crate::failure::Failure;
 use crate::kubeconfig::Source;
-use crate::subctl::{ConnectionArgs, client};
 
 /// The arguments of `insula identity`.
 #[derive(clap::Args)]
@@ -30,9 +28,6 @@ enum Command {
     Users(users::Args),
 }
 
-/// The user agent.
-const AGENT: &str = concat!("insula/", env!("CARGO_PKG_VERSION"));
-
 /// Runs the command.
 pub fn run(args: Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -40,18 +35,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::new("cannot start", error))?;
     runtime.block_on(async {
-        let client = connect(args.source).await?;
+        let client = client::connect(args.source.config(AGENT).await?)?;
         match args.command {
             Command::Explain(args) => explain::run(&client, args).await,
             Command::Users(args) => users::run(&client, args).await,
         }
     })
-}
-
-async fn connect(source: Source) -> Result<Client, Failure> {
-    let mut config = ConnectionArgs::of(source).config().await?;
-    user_agent::set_user_agent(&mut config, AGENT);
-    client(config)
 }
 
 /// Converts an error, with the server's message.

@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use insula_operator::user_agent;
 use insula_relocate::{Error, Identities, Moved, NamespaceLabels, Pauses, Settings};
 use insula_relocate::{preview, relocate};
-use kube::{Client, Config};
+use kube::Client;
 
+use crate::client;
 use crate::duration;
 use crate::failure::Failure;
 use crate::kubeconfig::Source;
 use crate::output;
-use crate::subctl::{ConnectionArgs, Progress, client};
+use crate::subctl::Progress;
 use crate::terminal;
 
 /// The arguments.
@@ -75,9 +75,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 async fn move_clusters(args: Args) -> Result<(), Failure> {
-    let (here, namespace) = connect(ConnectionArgs::of(args.source)).await?;
+    let (here, namespace) = connect(&args.source).await?;
     let there = Source::of(args.to_kubeconfig, args.to_context);
-    let (there, _) = connect(ConnectionArgs::of(there)).await?;
+    let (there, _) = connect(&there).await?;
     let settings = Settings {
         cluster: args.cluster,
         identities: match args.without_identities {
@@ -106,11 +106,10 @@ async fn move_clusters(args: Args) -> Result<(), Failure> {
 }
 
 /// Creates a client, and returns it with the namespace of its context.
-async fn connect(connection: ConnectionArgs) -> Result<(Client, String), Failure> {
-    let mut config: Config = connection.config().await?;
-    user_agent::set_user_agent(&mut config, AGENT);
+async fn connect(source: &Source) -> Result<(Client, String), Failure> {
+    let config = source.config(AGENT).await?;
     let namespace = config.default_namespace.clone();
-    Ok((client(config)?, namespace))
+    Ok((client::connect(config)?, namespace))
 }
 
 /// Formats one line per object with its outcome.

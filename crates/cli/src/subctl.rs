@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-pub(crate) use self::connection::{ConnectionArgs, client};
+use self::connection::ConnectionArgs;
 pub(crate) use self::deploy::axon;
 pub(crate) use self::progress::Progress;
 use crate::failure::Failure;

@@ -14,9 +14,9 @@ use insula_core::{NotATenantName, TenantName};
 use serde_json::Value;
 
 pub use self::show::Format;
-use crate::client::Client;
+use crate::client::{self, AGENT, Client};
 use crate::failure::Failure;
-use crate::kubeconfig::{Connection, Source};
+use crate::kubeconfig::{Source, Trust};
 
 /// The arguments of `insula tenant`.
 #[derive(clap::Args)]
@@ -42,22 +42,32 @@ enum Command {
     Delete(delete::Args),
 }
 
-/// The server and the connection to it.
+/// The server, and how to connect to it.
 struct Server {
     client: Client,
-    connection: Connection,
+    /// Its URL.
+    url: String,
+    /// How its certificate is verified.
+    trust: Trust,
+}
+
+impl Server {
+    async fn connect(source: &Source) -> Result<Self, Failure> {
+        let config = source.config(AGENT).await?;
+        let (url, trust) = (client::url(&config), Trust::of(&config));
+        let client = Client::new(config)?;
+        Ok(Self { client, url, trust })
+    }
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let connection = args.source.connection()?;
-    let client = Client::new(&connection)?;
-    let server = Server { client, connection };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::new("cannot start", error))?;
     runtime.block_on(async {
+        let server = Server::connect(&args.source).await?;
         match args.command {
             Command::Create(args) => create::run(&server, args).await,
             Command::List(args) => list::run(&server, args).await,

@@ -210,6 +210,130 @@ fn connection_follows_the_kubeconfig() {
     }
 }
 
+/// Writes a credential plugin and returns the user of a kubeconfig that runs it. The plugin is
+/// named relative to the kubeconfig.
+fn plugin(fake: &Fake, script: &str) -> String {
+    let file = fake.folder.path().join("login");
+    std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o700)).unwrap();
+    "{exec: {apiVersion: client.authentication.k8s.io/v1, command: ./login, \
+     interactiveMode: Never, installHint: install login first}}"
+        .to_owned()
+}
+
+#[test]
+fn exec_plugin_provides_the_credential() {
+    let fake = Fake::start();
+    fake.add_tenant("a", json!({}));
+    let here = format!("https://{}", fake.address);
+    let credential = json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+        "status": { "token": TOKEN },
+    });
+    let user = plugin(&fake, &format!("echo '{credential}'"));
+    let file = fake.write_kubeconfig("exec", &here, &fake.trust(), &user);
+    assert_eq!(succeed(&file, &["list", "-o", "name"]), "tenant/a\n");
+    assert_eq!(fake.seen(), ["bearer GET /api/v1/tenants?limit=500"]);
+}
+
+#[test]
+fn exec_plugin_failure_is_explained_without_its_output() {
+    let fake = Fake::start();
+    let here = format!("https://{}", fake.address);
+    let cannot = format!("error: cannot set up a connection with {here}: the credential plugin");
+    for (script, expected) in [
+        (
+            "echo s3cret; echo expired >&2; exit 3",
+            "failed: exit status: 3: expired\n",
+        ),
+        ("echo '[s3cret'", "printed no ExecCredential\n"),
+    ] {
+        let user = plugin(&fake, script);
+        let file = fake.write_kubeconfig("exec", &here, &fake.trust(), &user);
+        let said = fail(&file, &["list"]);
+        let command = fake.folder.path().join("./login");
+        assert_eq!(said, format!("{cannot} {command:?} {expected}"));
+    }
+    std::fs::remove_file(fake.folder.path().join("login")).unwrap();
+    let said = fail(&fake.folder.path().join("exec"), &["list"]);
+    assert!(said.starts_with(&cannot), "{said}");
+    assert!(
+        said.ends_with(
+            "cannot be run: No such file or directory (os error 2)\nhint: install login first\n"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn kubeconfigs_in_the_variable_are_merged() {
+    let fake = Fake::start();
+    fake.add_tenant("a", json!({}));
+    let here = format!("https://{}", fake.address);
+    let token = format!("{{token: {TOKEN}}}");
+    let second = fake.write_kubeconfig("second", &here, &fake.trust(), &token);
+    let first = fake.folder.path().join("first");
+    std::fs::write(
+        &first,
+        "apiVersion: v1\nkind: Config\ncurrent-context: \"\"\n",
+    )
+    .unwrap();
+    let missing = fake.folder.path().join("missing");
+    let output = Command::new(env!("CARGO_BIN_EXE_insula"))
+        .args(["tenant", "list", "-o", "name"])
+        .env(
+            "KUBECONFIG",
+            std::env::join_paths([missing, first, second]).unwrap(),
+        )
+        .output()
+        .unwrap();
+    assert_eq!(stdout(&output), "tenant/a\n", "{}", stderr(&output));
+}
+
+#[test]
+fn token_file_wins_over_the_token() {
+    let fake = Fake::start();
+    fake.add_tenant("a", json!({}));
+    let here = format!("https://{}", fake.address);
+    let user = "{token: s3cret, tokenFile: token}";
+    let file = fake.write_kubeconfig("x", &here, &fake.trust(), user);
+    let path = fake.folder.path().join("token");
+    assert_eq!(
+        fail(&file, &["list"]),
+        format!(
+            "error: cannot read {} of the kubeconfig: No such file or directory (os error 2)\n",
+            path.display()
+        )
+    );
+    for token in [TOKEN.to_owned(), format!("{TOKEN}\n")] {
+        std::fs::write(&path, token).unwrap();
+        succeed(&file, &["get", "a"]);
+    }
+}
+
+#[test]
+fn proxy_of_the_environment_is_used_except_for_loopback_addresses() {
+    let fake = Fake::start();
+    fake.add_tenant("a", json!({}));
+    let proxied = |kubeconfig: &Path| {
+        Command::new(env!("CARGO_BIN_EXE_insula"))
+            .args(["tenant", "list", "-o", "name", "--kubeconfig"])
+            .arg(kubeconfig)
+            .env("HTTPS_PROXY", "http://127.0.0.1:1")
+            .env("NO_PROXY", "excluded.example")
+            .output()
+            .unwrap()
+    };
+    assert_eq!(stdout(&proxied(&fake.kubeconfig())), "tenant/a\n");
+    // A connection to this name can only be attempted through the proxy.
+    for (host, is_proxied) in [("remote.invalid", true), ("excluded.example", false)] {
+        let server = format!("https://{host}:6443");
+        let file = fake.write_kubeconfig("remote", &server, &fake.trust(), "{}");
+        let said = stderr(&proxied(&file));
+        assert_eq!(said.contains("Connection refused"), is_proxied, "{said}");
+    }
+}
+
 #[test]
 fn errors_have_hints_and_no_secrets() {
     let fake = Fake::start();

@@ -1,10 +1,14 @@
 //! The source of the kubeconfig.
 
 use std::env;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use super::{Connection, Kubeconfig};
+use insula_operator::user_agent;
+use kube::Config;
+use kube::config::KubeConfigOptions;
+
+use super::load;
 use crate::failure::Failure;
 
 /// The kubeconfig of a command.
@@ -22,6 +26,9 @@ pub struct Source {
 /// The file that `insula serve` writes without --data-dir.
 const ADMIN_KUBECONFIG: &str = "insula-data/admin.kubeconfig";
 
+/// Longer than any watch is silent: the server ends it before.
+const WATCH_READ_TIMEOUT: Duration = Duration::from_secs(300);
+
 impl Source {
     /// Selects a file and a context of it.
     pub const fn of(kubeconfig: PathBuf, context: Option<String>) -> Self {
@@ -31,29 +38,29 @@ impl Source {
         }
     }
 
-    /// Returns the connection to the server.
-    pub fn connection(&self) -> Result<Connection, Failure> {
-        let files = self.files_here()?;
-        let mut merged: Option<Kubeconfig> = None;
-        for file in files {
-            let next = Kubeconfig::read(&file)?;
-            merged = Some(match merged {
-                None => next,
-                Some(before) => before.merge(next),
-            });
+    /// Returns the client configuration of the kubeconfig; else that of the pod.
+    pub async fn config(&self, agent: &'static str) -> Result<Config, Failure> {
+        let mut config = match self.files_here() {
+            Ok(files) => load::with_user(load::merged(&files)?, &self.options()).await?,
+            Err(none) => Config::incluster().map_err(|_| none)?,
+        };
+        config.read_timeout = Some(WATCH_READ_TIMEOUT);
+        config.reset_reader_on_write = true;
+        user_agent::set_user_agent(&mut config, agent);
+        Ok(config)
+    }
+
+    /// Returns the context as an option of kube.
+    pub fn options(&self) -> KubeConfigOptions {
+        KubeConfigOptions {
+            context: self.context.clone(),
+            ..KubeConfigOptions::default()
         }
-        let merged = merged.ok_or_else(not_found)?;
-        Connection::of(&merged, self.context.as_deref())
     }
 
     /// Returns the files to read; only an explicitly named one may be missing.
     pub fn files_here(&self) -> Result<Vec<PathBuf>, Failure> {
         self.files(&Environment::current())
-    }
-
-    /// Returns the context, if it is not the current one.
-    pub fn context(&self) -> Option<&str> {
-        self.context.as_deref()
     }
 
     /// Returns the files to read.
@@ -101,68 +108,6 @@ impl Environment {
 fn not_found() -> Failure {
     Failure::message("no kubeconfig found")
         .hint("pass one with --kubeconfig; `insula serve` writes admin.kubeconfig into its data directory")
-}
-
-impl Kubeconfig {
-    /// Reads a file and resolves relative paths in it.
-    fn read(path: &Path) -> Result<Self, Failure> {
-        let attempted = format!("cannot read {}", path.display());
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|error| Failure::new(&attempted, error))?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        // Reports only the position of a syntax error, since the text contains keys.
-        Self::parse(&text, folder).map_err(|place| {
-            let wrong = format!("not a kubeconfig{place}");
-            Failure::new(&attempted, wrong)
-        })
-    }
-
-    pub(super) fn parse(text: &str, folder: &Path) -> Result<Self, String> {
-        let mut config: Self = serde_saphyr::from_str(text).map_err(|error| {
-            let place = error.location();
-            place.map_or(String::new(), |place| format!(" (line {})", place.line()))
-        })?;
-        for named in &mut config.clusters {
-            resolve(&mut named.cluster.certificate_authority, folder);
-        }
-        for named in &mut config.users {
-            resolve(&mut named.user.client_certificate, folder);
-            resolve(&mut named.user.client_key, folder);
-            resolve(&mut named.user.token_file, folder);
-        }
-        Ok(config)
-    }
-
-    /// Merges two kubeconfigs; the first one wins.
-    pub(super) fn merge(mut self, next: Self) -> Self {
-        for named in next.clusters {
-            if self.clusters.iter().all(|had| had.name != named.name) {
-                self.clusters.push(named);
-            }
-        }
-        for named in next.users {
-            if self.users.iter().all(|had| had.name != named.name) {
-                self.users.push(named);
-            }
-        }
-        for named in next.contexts {
-            if self.contexts.iter().all(|had| had.name != named.name) {
-                self.contexts.push(named);
-            }
-        }
-        if self.current_context.is_empty() {
-            self.current_context = next.current_context;
-        }
-        self
-    }
-}
-
-fn resolve(reference: &mut Option<String>, folder: &Path) {
-    let Some(path) = reference.take().filter(|path| !path.is_empty()) else {
-        return;
-    };
-    let resolved = folder.join(OsStr::new(&path));
-    *reference = Some(resolved.to_str().map_or(path, str::to_owned));
 }
 
 #[cfg(test)]

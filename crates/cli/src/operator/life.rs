@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use insula_operator::health;
 use insula_operator::health::Health;
-use insula_operator::{health, user_agent};
 use kube::Client;
 use tokio::task::JoinSet;
 
+use crate::client;
 use crate::failure::Failure;
 use crate::kubeconfig::Source;
-use crate::subctl::{ConnectionArgs, client};
 
 /// The common arguments of all operators.
 #[derive(clap::Args)]
@@ -53,10 +53,7 @@ impl LifeArgs {
             .into_iter()
             .flatten()
             .collect();
-        let connection = ConnectionArgs::of(self.source);
-        let mut config = connection.config().await?;
-        user_agent::set_user_agent(&mut config, program);
-        let client = client(config)?;
+        let client = client::connect(self.source.config(program).await?)?;
         let mut asked = JoinSet::new();
         for address in addresses {
             let listener = health::listen(address).await;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::failure::Failure;
-use crate::kubeconfig::{Entry, Kubeconfig, Trust};
+use crate::kubeconfig::{Entry, Trust};
 use crate::pki::Identity;
 
 /// The administrator's kubeconfig.
@@ -19,13 +19,13 @@ impl AdminKubeconfig {
     /// not issued by it, the given chain.
     pub fn ensure(&self, ca: &str, admin: &Identity, given: Option<&str>) -> Result<(), Failure> {
         let authorities = authorities(ca, given);
-        let kubeconfig = Kubeconfig::new(&Entry {
+        let kubeconfig = Entry {
             server: &self.server,
             trust: &Trust::Authorities(authorities),
             identity: admin,
             user: "admin",
             context: "insula",
-        });
+        };
         kubeconfig.ensure_at(&self.path)
     }
 }

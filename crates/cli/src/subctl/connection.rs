@@ -1,18 +1,18 @@
 //! The cluster and user to connect with: kubectl's flags.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::Uri;
 use insula_broker::connect;
 use insula_operator::user_agent;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedContext};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
 
+use crate::certificate_file::certificates;
+use crate::client;
 use crate::failure::Failure;
-use crate::kubeconfig::Source;
+use crate::kubeconfig::{Source, load};
 use crate::secret::Secret;
 
 /// The cluster and user to connect with.
@@ -68,27 +68,7 @@ pub struct ConnectionArgs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RequestTimeout(Option<Duration>);
 
-/// Longer than any watch is silent: the server ends it before.
-const WATCH_READ_TIMEOUT: Duration = Duration::from_secs(300);
-
 impl ConnectionArgs {
-    /// Builds the arguments from a kubeconfig and its context alone, for Insula's operators.
-    pub const fn of(source: Source) -> Self {
-        Self {
-            source,
-            cluster: None,
-            user: None,
-            server: None,
-            token: None,
-            certificate_authority: None,
-            insecure_skip_tls_verify: false,
-            tls_server_name: None,
-            act_for: None,
-            as_group: Vec::new(),
-            request_timeout: RequestTimeout(Some(WATCH_READ_TIMEOUT)),
-        }
-    }
-
     /// Returns the client configuration.
     pub async fn config(&self) -> Result<Config, Failure> {
         let mut config = self.base().await?;
@@ -102,7 +82,8 @@ impl ConnectionArgs {
             };
         }
         if let Some(file) = &self.certificate_authority {
-            config.root_cert = Some(authorities(file)?);
+            let authorities = certificates(file)?;
+            config.root_cert = Some(authorities.iter().map(|der| der.to_vec()).collect());
             config.root_cert_file = None;
             config.accept_invalid_certs = false;
         }
@@ -124,7 +105,7 @@ impl ConnectionArgs {
 
     /// Creates a client.
     pub async fn client(&self) -> Result<Client, Failure> {
-        client(self.config().await?)
+        client::connect(self.config().await?)
     }
 
     /// Returns the name of the cluster in the kubeconfig, if there is one.
@@ -135,11 +116,8 @@ impl ConnectionArgs {
         let Ok(files) = self.source.files_here() else {
             return Ok(None);
         };
-        let kubeconfig = merged(&files)?;
-        let current = kubeconfig.current_context.as_deref();
-        let name = self.source.context().or(current);
-        let named = |had: &&NamedContext| Some(had.name.as_str()) == name;
-        let context = kubeconfig.contexts.iter().find(named);
+        let kubeconfig = load::merged(&files)?;
+        let context = load::context(&kubeconfig, self.source.options().context.as_deref());
         let context = context.and_then(|named| named.context.as_ref());
         Ok(context.map(|context| context.cluster.clone()))
     }
@@ -147,7 +125,7 @@ impl ConnectionArgs {
     /// Returns the configuration of the kubeconfig; else of the pod; else of the command line.
     async fn base(&self) -> Result<Config, Failure> {
         match self.source.files_here() {
-            Ok(files) => self.chosen(merged(&files)?).await,
+            Ok(files) => self.chosen(load::merged(&files)?).await,
             Err(none) => match (Config::incluster(), &self.server) {
                 (Ok(config), _) => Ok(config),
                 (Err(_), Some(server)) => Ok(Config::new(server.clone())),
@@ -158,86 +136,14 @@ impl ConnectionArgs {
 
     async fn chosen(&self, kubeconfig: Kubeconfig) -> Result<Config, Failure> {
         let options = KubeConfigOptions {
-            context: self.source.context().map(str::to_owned),
             cluster: self.cluster.clone(),
             user: self.user.clone(),
+            ..self.source.options()
         };
-        let named = |user: &String| kubeconfig.auth_infos.iter().any(|had| had.name == *user);
-        if let Some(user) = self.user.as_ref().filter(|user| !named(user)) {
-            return Err(missing("user", user));
+        match self.token {
+            Some(_) => load::without_user(kubeconfig, &options).await,
+            None => load::with_user(kubeconfig, &options).await,
         }
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        config.map_err(|error| unusable(&error))
-    }
-}
-
-/// Creates a client.
-pub fn client(config: Config) -> Result<Client, Failure> {
-    let url = url(&config);
-    let attempted = format!("cannot set up a connection with {url}");
-    Client::try_from(config).map_err(|error| Failure::new(&attempted, error))
-}
-
-/// Returns the URL of a cluster as it is written in files.
-pub fn url(config: &Config) -> String {
-    config
-        .cluster_url
-        .to_string()
-        .trim_end_matches('/')
-        .to_owned()
-}
-
-fn merged(files: &[PathBuf]) -> Result<Kubeconfig, Failure> {
-    let mut merged: Option<Kubeconfig> = None;
-    for file in files {
-        let attempted = format!("cannot read {}", file.display());
-        let next = Kubeconfig::read_from(file).map_err(|error| unreadable(&attempted, &error))?;
-        merged = Some(match merged {
-            None => next,
-            Some(before) => before
-                .merge(next)
-                .map_err(|error| Failure::new(&attempted, error))?,
-        });
-    }
-    merged.ok_or_else(|| Failure::message("no kubeconfig found"))
-}
-
-/// Reports only the position of a syntax error, since the text contains keys.
-fn unreadable(attempted: &str, error: &KubeconfigError) -> Failure {
-    match error {
-        KubeconfigError::Parse(error) => {
-            let place = error.location();
-            let place = place.map_or(String::new(), |place| format!(" (line {})", place.line()));
-            Failure::new(attempted, format!("not a kubeconfig{place}"))
-        }
-        KubeconfigError::ReadConfig(error, _) => Failure::new(attempted, error),
-        other => Failure::new(attempted, other),
-    }
-}
-
-fn unusable(error: &KubeconfigError) -> Failure {
-    match error {
-        KubeconfigError::CurrentContextNotSet => {
-            Failure::message("the kubeconfig has no current context")
-                .hint("choose one with --context")
-        }
-        KubeconfigError::LoadContext(name) => missing("context", name),
-        KubeconfigError::LoadClusterOfContext(name) => missing("cluster", name),
-        other => Failure::new("cannot use the kubeconfig", other),
-    }
-}
-
-fn missing(what: &str, name: &str) -> Failure {
-    Failure::message(format!("the kubeconfig has no {what} {name:?}"))
-}
-
-fn authorities(file: &Path) -> Result<Vec<Vec<u8>>, Failure> {
-    let attempted = format!("cannot use {}", file.display());
-    let bytes = std::fs::read(file).map_err(|error| Failure::new(&attempted, error))?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    match found {
-        Ok(found) if !found.is_empty() => Ok(found.iter().map(|der| der.to_vec()).collect()),
-        _ => Err(Failure::new(&attempted, "no PEM certificates found")),
     }
 }
 

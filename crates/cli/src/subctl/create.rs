@@ -9,9 +9,9 @@ use insula_broker::tenant::{Isolation, TenantSpec};
 use insula_broker::tenants::Tenants;
 
 use super::CommandContext;
-use super::connection::{self, client};
 use super::file::FileArgs;
 use super::subject::{self, Subject};
+use crate::client;
 use crate::failure::Failure;
 use crate::{duration, output};
 
@@ -65,8 +65,8 @@ enum IsolationArg {
 pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
     args.file.check()?;
     let config = cx.connection.config().await?;
-    let context = connection::url(&config);
-    let tenants = Tenants::new(&client(config)?);
+    let context = client::url(&config);
+    let tenants = Tenants::new(&client::connect(config)?);
     let (id, is_known) = match args.id {
         Some(RequestedId::Given(id)) => (id, true),
         Some(RequestedId::Generated) | None => (TenantId::random(), false),

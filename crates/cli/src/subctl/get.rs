@@ -6,9 +6,9 @@ use insula_broker::names::TenantId;
 use insula_broker::tenants::Tenants;
 
 use super::CommandContext;
-use super::connection::{self, client};
 use super::file::FileArgs;
 use super::show::{self, Format};
+use crate::client;
 use crate::failure::Failure;
 use crate::{duration, output};
 
@@ -45,8 +45,8 @@ pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
         args.file.check()?;
     }
     let config = cx.connection.config().await?;
-    let context = connection::url(&config);
-    let tenants = Tenants::new(&client(config)?);
+    let context = client::url(&config);
+    let tenants = Tenants::new(&client::connect(config)?);
     let tenant = tenants.get(&args.id).await?;
     output::print(&show::one(&tenant, args.output)?)?;
     if !args.generate_subm {

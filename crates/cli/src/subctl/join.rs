@@ -9,9 +9,9 @@ use insula_broker::info::BrokerInfo;
 use insula_broker::join::{self, JoinClients, JoinSettings};
 use insula_broker::report::Report;
 
-use super::connection::client;
 use super::progress::Progress;
 use super::{CommandContext, flag};
+use crate::client;
 use crate::failure::Failure;
 
 /// The arguments.
@@ -156,7 +156,7 @@ pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
         None => derived(cx)?,
     };
     let clusters = JoinClients {
-        broker: client(broker)?,
+        broker: client::connect(broker)?,
         joining: cx.connection.client().await?,
     };
     let settings = args.settings(JoinSettings::new(for_join, id));

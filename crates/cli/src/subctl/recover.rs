@@ -7,9 +7,9 @@ use insula_broker::recover::{self, Context, RecoverSettings};
 use insula_broker::{Error, connect};
 use kube::Client;
 
-use super::connection::{self, client};
 use super::file;
 use super::{CommandContext, flag};
+use crate::client;
 use crate::failure::Failure;
 
 /// The arguments.
@@ -32,8 +32,8 @@ pub struct Args {
 pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
     let config = cx.connection.config().await?;
     let context = Context {
-        url: connection::url(&config),
-        client: client(config)?,
+        url: client::url(&config),
+        client: client::connect(config)?,
     };
     let settings = RecoverSettings {
         namespace: args.namespace,
@@ -47,5 +47,5 @@ pub async fn run(cx: &CommandContext, args: Args) -> Result<(), Failure> {
 
 /// Connects to the broker with the credentials of a broker info.
 fn broker(info: &BrokerInfo) -> Result<Client, Error> {
-    client(connect::from_file(info)?).map_err(Failure::into_broker_error)
+    client::connect(connect::from_file(info)?).map_err(Failure::into_broker_error)
 }

@@ -11,7 +11,7 @@ use rcgen::KeyPair;
 use super::{Server, tenant_name};
 use crate::duration;
 use crate::failure::Failure;
-use crate::kubeconfig::{Entry, Kubeconfig};
+use crate::kubeconfig::Entry;
 use crate::output;
 use crate::pki::Identity;
 use crate::secret::Secret;
@@ -88,13 +88,13 @@ pub async fn create(server: &Server, requested: &KubeconfigRequest<'_>) -> Resul
     check(&certificate, subject, requested.tenant).map_err(|why| failed(&why))?;
     let key = Secret::new(key.serialize_pem());
     let user = format!("{}-{}", requested.tenant, requested.user);
-    let kubeconfig = Kubeconfig::new(&Entry {
-        server: without_space(&server.connection.server),
-        trust: &server.connection.trust,
+    let kubeconfig = Entry {
+        server: without_space(&server.url),
+        trust: &server.trust,
         identity: &Identity { certificate, key },
         user: &user,
         context: requested.tenant.as_str(),
-    });
+    };
     kubeconfig.to_yaml()
 }
 
