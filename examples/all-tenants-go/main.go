@@ -1,10 +1,10 @@
 // An example: a controller that serves all tenants with one watch, with controller-runtime.
 //
-// For every ConfigMap with the label `example.com/greet` it keeps another one beside it, in
-// the same tenant, which greets by the name in that label. spaces.go is what it takes to see
-// all tenants; the rest is as in any controller.
+// For each ConfigMap with the label `example.com/greet` it maintains a second one in the same
+// namespace and tenant, with a greeting for the name in that label. spaces.go contains what is
+// needed to see all tenants; the rest is as in any controller.
 //
-// It says on stdout when it watches: `greeter watches`. Its log is on stderr.
+// It prints `greeter watches` to stdout once its cache has synced. Its log is on stderr.
 package main
 
 import (
@@ -78,26 +78,26 @@ type greeter struct {
 	config *rest.Config
 }
 
-// Reconcile reads from the cache, where namespaces have their tenant in front, and writes in
-// the tenant's own space.
+// Reconcile reads from the cache, where namespaces are prefixed with their tenant, and writes
+// to the tenant's space.
 func (g *greeter) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	asked := &corev1.ConfigMap{}
-	if err := g.cached.Get(ctx, request.NamespacedName, asked); err != nil {
+	source := &corev1.ConfigMap{}
+	if err := g.cached.Get(ctx, request.NamespacedName, source); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	tenant, namespace, found := strings.Cut(asked.Namespace, "/")
+	tenant, namespace, found := strings.Cut(source.Namespace, "/")
 	if !found {
-		return ctrl.Result{}, nil // the system's own
+		return ctrl.Result{}, nil // in the system's space
 	}
 	space, err := kubernetes.NewForConfig(InTenant(g.config, tenant))
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	owner := metav1apply.OwnerReference().
-		WithAPIVersion("v1").WithKind("ConfigMap").WithName(asked.Name).WithUID(asked.UID)
-	greeting := corev1apply.ConfigMap(asked.Name+"-greeting", namespace).
+		WithAPIVersion("v1").WithKind("ConfigMap").WithName(source.Name).WithUID(source.UID)
+	greeting := corev1apply.ConfigMap(source.Name+"-greeting", namespace).
 		WithOwnerReferences(owner).
-		WithData(map[string]string{"text": fmt.Sprintf("hello %s of %s", asked.Labels[greet], tenant)})
+		WithData(map[string]string{"text": fmt.Sprintf("hello %s of %s", source.Labels[greet], tenant)})
 	options := metav1.ApplyOptions{FieldManager: "greeter", Force: true}
 	_, err = space.CoreV1().ConfigMaps(namespace).Apply(ctx, greeting, options)
 	return ctrl.Result{}, err

@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// InAllSpaces makes lists and watches see every space: `tenants/all` follows the version.
+// InAllSpaces redirects lists and watches to all spaces: it inserts `tenants/all` after the
+// version in the path.
 func InAllSpaces(config *rest.Config) *rest.Config {
 	all := rest.CopyConfig(config)
 	all.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -38,15 +39,15 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// InTenant works in one tenant's space.
+// InTenant returns a configuration for one tenant's space.
 func InTenant(config *rest.Config, tenant string) *rest.Config {
 	one := rest.CopyConfig(config)
 	one.Host = strings.TrimSuffix(config.Host, "/") + "/tenants/" + tenant
 	return one
 }
 
-// Qualify puts the tenant of an object into its namespace: acme/default. What has none is
-// the system's.
+// Qualify prefixes the namespace of an object with its tenant: acme/default. Objects of the
+// system have no prefix.
 func Qualify(object metav1.Object) {
 	segments := strings.Split(object.GetSelfLink(), "/")
 	for prefix, at := range map[string]int{"api": 3, "apis": 4} {
@@ -56,7 +57,7 @@ func Qualify(object metav1.Object) {
 	}
 }
 
-// Qualified lists and watches what is qualified before anybody caches it.
+// Qualified qualifies the objects of lists and watches before they are cached.
 func Qualified(inner cache.ListerWatcher) cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListFunc: func(options metav1.ListOptions) (runtime.Object, error) {

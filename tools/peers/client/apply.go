@@ -13,7 +13,7 @@ import (
 	metaapply "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
-// Server-side apply, as controllers use it.
+// The cases of server-side apply, as controllers use it.
 var applies = []act{
 	{"apply: typed, with a conflict and by force", applyTyped},
 	{"apply: what a manager no longer wants goes", applyLess},
@@ -34,7 +34,7 @@ func wantedDeployment(w *world, name string, replicas int32) *appsapply.Deployme
 
 func applyTyped(ctx context.Context, w *world) error {
 	deployments := w.typed.AppsV1().Deployments(w.namespace)
-	made, err := deployments.Apply(ctx, wantedDeployment(w, "applied", 2), metav1.ApplyOptions{FieldManager: "one"})
+	created, err := deployments.Apply(ctx, wantedDeployment(w, "applied", 2), metav1.ApplyOptions{FieldManager: "one"})
 	if err != nil {
 		return err
 	}
@@ -49,8 +49,8 @@ func applyTyped(ctx context.Context, w *world) error {
 		return err
 	}
 	return first(
-		wanted("replicas", *made.Spec.Replicas, 2),
-		wanted("the version of what has not changed", again.ResourceVersion, made.ResourceVersion),
+		wanted("replicas", *created.Spec.Replicas, 2),
+		wanted("the version of what has not changed", again.ResourceVersion, created.ResourceVersion),
 		wanted("conflict", apierrors.IsConflict(conflict), true),
 		wanted("message", fmt.Sprint(conflict), `Apply failed with 1 conflict: conflict with "one": .spec.replicas`),
 		wanted("replicas by force", *forced.Spec.Replicas, 5),

@@ -5,17 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// counter counts what shows how clients work.
+// counter counts requests and responses by kind.
 type counter struct {
-	// Lists that are asked for as watches.
+	// Lists requested as watches.
 	streamed atomic.Int64
-	// Lists that are asked for as lists, and objects.
+	// Other reads: lists and objects.
 	plain atomic.Int64
-	// Bodies that came in protobuf.
+	// Response bodies in protobuf.
 	sealed atomic.Int64
 }
 
-// through counts what goes through a transport.
+// through is a transport that counts.
 func (c *counter) through(next http.RoundTripper) http.RoundTripper {
 	return counting{c, next}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// What the server says of itself.
+// The cases of discovery and OpenAPI.
 var documents = []act{
 	{"discovery: aggregated and legacy say the same", discovered},
 	{"discovery: names are mapped to resources", mapped},

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// What programs do besides.
+// The cases of pages, retries, leader election and events.
 var habits = []act{
 	{"pages: a long list comes in parts", pages},
 	{"retries: many writers lose nothing", retries},
@@ -36,9 +36,9 @@ func pages(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	asked := 0
+	pagesRead := 0
 	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		asked++
+		pagesRead++
 		return maps.List(ctx, options)
 	})
 	list.PageSize = 5
@@ -57,7 +57,7 @@ func pages(ctx context.Context, w *world) error {
 	_, wrong := maps.List(ctx, metav1.ListOptions{Continue: one.Continue, Limit: 1})
 	return first(
 		wanted("names", len(names), all),
-		wanted("requests", asked, 5),
+		wanted("requests", pagesRead, 5),
 		wanted("that there is more", one.RemainingItemCount != nil && one.Continue != "", true),
 		wanted("the token of another list", apierrors.IsBadRequest(wrong), true),
 		maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "paged=yes"}),
@@ -149,7 +149,7 @@ func elections(ctx context.Context, w *world) error {
 			return err
 		}
 	case <-ctx.Done():
-		return errors.New("nobody followed")
+		return errors.New("no other candidate became leader")
 	}
 	lease, err := w.typed.CoordinationV1().Leases(w.namespace).Get(ctx, "leader", metav1.GetOptions{})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// What controllers see the world through.
+// The cases of informers.
 var informers = []act{
 	{"informer: typed", typedInformer},
 	{"informer: dynamic", dynamicInformer},
@@ -68,21 +68,21 @@ func chosen() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{"seen": "by-informer"})
 }
 
-// follow sees three objects come, one change, and all go.
+// follow expects an informer to see three creations, one update and three deletions.
 func follow(ctx context.Context, w *world, informer cache.SharedIndexInformer, count func() (int, error)) error {
 	maps := w.typed.CoreV1().ConfigMaps(w.namespace)
 	var lock sync.Mutex
-	told := map[string]int{}
+	notified := map[string]int{}
 	tell := func(what string) {
 		lock.Lock()
 		defer lock.Unlock()
-		told[what]++
+		notified[what]++
 	}
 	heard := func(what string, times int) func(context.Context) (bool, error) {
 		return func(context.Context) (bool, error) {
 			lock.Lock()
 			defer lock.Unlock()
-			return told[what] >= times, nil
+			return notified[what] >= times, nil
 		}
 	}
 	make := func(name string) error {
@@ -90,7 +90,7 @@ func follow(ctx context.Context, w *world, informer cache.SharedIndexInformer, c
 		_, err := maps.Create(ctx, object, metav1.CreateOptions{})
 		return err
 	}
-	// One is there before, two come after.
+	// One object exists before the informer starts, two are created afterwards.
 	if err := make("i0"); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func follow(ctx context.Context, w *world, informer cache.SharedIndexInformer, c
 	return first(poll("no objects", reached(0)), poll("deletions", heard("deleted", 3)))
 }
 
-// marked asks for a streamed list by hand.
+// marked requests a streamed list without an informer.
 func marked(ctx context.Context, w *world) error {
 	maps := w.typed.CoreV1().ConfigMaps(w.namespace)
 	if _, err := maps.Create(ctx, configMap("marked", nil, nil), metav1.CreateOptions{}); err != nil {

@@ -1,9 +1,9 @@
-// A client that does in one space what programs written with client-go do, and says of each
-// act whether it went as it does against a cluster: PASS name, or FAIL name: why.
+// A client that does in one space what programs with client-go do, and prints for each case
+// whether it behaves as on a cluster: PASS name, or FAIL name: reason.
 //
-// It is run once for each content type; whether informers stream their lists is told by
-// client-go's own variable, KUBE_FEATURE_WatchListClient. Everything it makes has the same
-// names in every space, so that several of it at once show whether spaces are apart.
+// It runs once for each content type. Client-go's own variable, KUBE_FEATURE_WatchListClient,
+// determines whether informers stream their lists. Objects have the same names in every space,
+// so that concurrent runs show whether spaces are isolated.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Everything that acts are done with.
+// The clients and settings of all cases.
 type world struct {
 	tenant    string
 	namespace string
@@ -43,9 +43,9 @@ type act struct {
 }
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "whom to be")
-	tenant := flag.String("tenant", "", "the space that this is run in")
-	media := flag.String("media", "default", "json, protobuf, or what clients take by default")
+	kubeconfig := flag.String("kubeconfig", "", "kubeconfig file")
+	tenant := flag.String("tenant", "", "tenant of the kubeconfig")
+	media := flag.String("media", "default", "content type: json, protobuf or default")
 	flag.Parse()
 	if err := run(*kubeconfig, *tenant, *media); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -60,7 +60,7 @@ func run(kubeconfig, tenant, media string) error {
 	}
 	for _, group := range [][]act{objects, shapes, applies, documents, informers, habits} {
 		for _, act := range group {
-			// Longer than any of them takes; a client waits for ever by default.
+			// Longer than any case takes; clients have no timeout by default.
 			ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 			err := act.do(ctx, world)
 			cancel()
@@ -74,13 +74,13 @@ func run(kubeconfig, tenant, media string) error {
 	return nil
 }
 
-// enter makes all clients, and the namespace in which everything happens.
+// enter creates all clients, and the namespace of all cases.
 func enter(kubeconfig, tenant, media string) (*world, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	// Not what is looked at here.
+	// Rate limits are not under test.
 	config.QPS, config.Burst = 1000, 1000
 	switch media {
 	case "json":
@@ -89,34 +89,34 @@ func enter(kubeconfig, tenant, media string) (*world, error) {
 		config.ContentType = runtime.ContentTypeProtobuf
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf
 	case "default":
-		// Both, for built-in kinds, since 1.36.
+		// Protobuf and JSON for built-in kinds, since 1.36.
 	default:
-		return nil, fmt.Errorf("there is no media %q", media)
+		return nil, fmt.Errorf("unknown media %q", media)
 	}
-	made := &world{tenant: tenant, namespace: "client-" + media, media: media, config: config}
-	config.Wrap(made.requests.through)
-	if made.typed, err = kubernetes.NewForConfig(config); err != nil {
+	entered := &world{tenant: tenant, namespace: "client-" + media, media: media, config: config}
+	config.Wrap(entered.requests.through)
+	if entered.typed, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	if made.dynamic, err = dynamic.NewForConfig(config); err != nil {
+	if entered.dynamic, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	if made.metadata, err = metadata.NewForConfig(config); err != nil {
+	if entered.metadata, err = metadata.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	if made.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+	if entered.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return nil, err
 	}
-	namespace := namespaceOf(made.namespace)
+	namespace := namespaceOf(entered.namespace)
 	ctx := context.Background()
-	_, err = made.typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	_, err = entered.typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		err = nil
 	}
-	return made, err
+	return entered, err
 }
 
-// wanted says what is not as it should be.
+// wanted returns an error if a value is not the expected one.
 func wanted(what string, found, wanted any) error {
 	if fmt.Sprint(found) != fmt.Sprint(wanted) {
 		return fmt.Errorf("%s is %v, not %v", what, found, wanted)
@@ -124,7 +124,7 @@ func wanted(what string, found, wanted any) error {
 	return nil
 }
 
-// first is the first error of many.
+// first returns the first error of several.
 func first(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// What is done to objects with the typed clients.
+// The cases of the typed clients.
 var objects = []act{
 	{"typed: create, get, update, patch and delete", crud},
 	{"typed: a deployment is defaulted, and its numbers arrive", numbers},
@@ -85,9 +85,9 @@ func deployment(name string) *appsv1.Deployment {
 
 func crud(ctx context.Context, w *world) error {
 	maps := w.typed.CoreV1().ConfigMaps(w.namespace)
-	made := configMap("crud", nil, map[string]string{"tenant": w.tenant})
-	made.BinaryData = map[string][]byte{"b": {0, 1, 254, 255}}
-	made, err := maps.Create(ctx, made, metav1.CreateOptions{})
+	created := configMap("crud", nil, map[string]string{"tenant": w.tenant})
+	created.BinaryData = map[string][]byte{"b": {0, 1, 254, 255}}
+	created, err := maps.Create(ctx, created, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func crud(ctx context.Context, w *world) error {
 		return err
 	}
 	if err := first(
-		wanted("uid", got.UID, made.UID),
-		wanted("resourceVersion", got.ResourceVersion, made.ResourceVersion),
+		wanted("uid", got.UID, created.UID),
+		wanted("resourceVersion", got.ResourceVersion, created.ResourceVersion),
 		wanted("data", got.Data["tenant"], w.tenant),
 		wanted("bytes", got.BinaryData["b"], []byte{0, 1, 254, 255}),
 		wanted("that it has a time", got.CreationTimestamp.IsZero(), false),
@@ -109,7 +109,7 @@ func crud(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	if updated.ResourceVersion == made.ResourceVersion {
+	if updated.ResourceVersion == created.ResourceVersion {
 		return errors.New("an update left the resourceVersion as it was")
 	}
 	if err := maps.Delete(ctx, "crud", metav1.DeleteOptions{}); err != nil {
@@ -121,40 +121,40 @@ func crud(ctx context.Context, w *world) error {
 
 func numbers(ctx context.Context, w *world) error {
 	deployments := w.typed.AppsV1().Deployments(w.namespace)
-	made, err := deployments.Create(ctx, deployment("numbers"), metav1.CreateOptions{})
+	created, err := deployments.Create(ctx, deployment("numbers"), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	memory := made.Spec.Template.Spec.Containers[0].Resources.Limits.Memory()
+	memory := created.Spec.Template.Spec.Containers[0].Resources.Limits.Memory()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "empty"}}
 	role, err = w.typed.RbacV1().Roles(w.namespace).Create(ctx, role, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	return first(
-		wanted("replicas", *made.Spec.Replicas, 3),
-		wanted("surge", made.Spec.Strategy.RollingUpdate.MaxSurge, "10%"),
-		wanted("unavailable", made.Spec.Strategy.RollingUpdate.MaxUnavailable, "1"),
-		wanted("deadline", *made.Spec.ProgressDeadlineSeconds, 600),
+		wanted("replicas", *created.Spec.Replicas, 3),
+		wanted("surge", created.Spec.Strategy.RollingUpdate.MaxSurge, "10%"),
+		wanted("unavailable", created.Spec.Strategy.RollingUpdate.MaxUnavailable, "1"),
+		wanted("deadline", *created.Spec.ProgressDeadlineSeconds, 600),
 		wanted("memory", memory.String(), "1536Mi"),
-		wanted("policy", made.Spec.Template.Spec.RestartPolicy, "Always"),
-		wanted("generation", made.Generation, 1),
+		wanted("policy", created.Spec.Template.Spec.RestartPolicy, "Always"),
+		wanted("generation", created.Generation, 1),
 		wanted("rules", len(role.Rules), 0),
 	)
 }
 
 func parts(ctx context.Context, w *world) error {
 	deployments := w.typed.AppsV1().Deployments(w.namespace)
-	made, err := deployments.Create(ctx, deployment("parts"), metav1.CreateOptions{})
+	created, err := deployments.Create(ctx, deployment("parts"), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	made.Status.ObservedGeneration = made.Generation
-	made.Status.Replicas = 2
-	made.Status.Conditions = []appsv1.DeploymentCondition{{
+	created.Status.ObservedGeneration = created.Generation
+	created.Status.Replicas = 2
+	created.Status.Conditions = []appsv1.DeploymentCondition{{
 		Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "Enough",
 	}}
-	labelled := made.DeepCopy()
+	labelled := created.DeepCopy()
 	labelled.Spec.Paused = true
 	told, err := deployments.UpdateStatus(ctx, labelled, metav1.UpdateOptions{})
 	if err != nil {
@@ -215,16 +215,16 @@ func patches(ctx context.Context, w *world) error {
 
 func refusals(ctx context.Context, w *world) error {
 	maps := w.typed.CoreV1().ConfigMaps(w.namespace)
-	made, err := maps.Create(ctx, configMap("refusals", nil, nil), metav1.CreateOptions{})
+	created, err := maps.Create(ctx, configMap("refusals", nil, nil), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	_, exists := maps.Create(ctx, configMap("refusals", nil, nil), metav1.CreateOptions{})
 	_, invalid := maps.Create(ctx, configMap("Bad_Name", nil, nil), metav1.CreateOptions{})
 	_, nowhere := w.typed.CoreV1().ConfigMaps("nowhere").Create(ctx, configMap("a", nil, nil), metav1.CreateOptions{})
-	stale := made.DeepCopy()
-	made.Data = map[string]string{"a": "1"}
-	if _, err := maps.Update(ctx, made, metav1.UpdateOptions{}); err != nil {
+	stale := created.DeepCopy()
+	created.Data = map[string]string{"a": "1"}
+	if _, err := maps.Update(ctx, created, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
 	stale.Data = map[string]string{"a": "2"}
@@ -258,7 +258,7 @@ func refusals(ctx context.Context, w *world) error {
 
 func deletions(ctx context.Context, w *world) error {
 	maps := w.typed.CoreV1().ConfigMaps(w.namespace)
-	made, err := maps.Create(ctx, configMap("deletions", nil, nil), metav1.CreateOptions{})
+	created, err := maps.Create(ctx, configMap("deletions", nil, nil), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func deletions(ctx context.Context, w *world) error {
 	right := maps.Delete(ctx, "deletions", metav1.DeleteOptions{
 		GracePeriodSeconds: &none,
 		PropagationPolicy:  &background,
-		Preconditions:      &metav1.Preconditions{UID: &made.UID, ResourceVersion: &made.ResourceVersion},
+		Preconditions:      &metav1.Preconditions{UID: &created.UID, ResourceVersion: &created.ResourceVersion},
 	})
 	again := maps.Delete(ctx, "deletions", metav1.DeleteOptions{})
 	return first(
@@ -279,7 +279,7 @@ func deletions(ctx context.Context, w *world) error {
 	)
 }
 
-// grouped deletes what is in groups: the options have the version of the group then.
+// grouped deletes objects of several groups: the options are encoded in the group's version.
 func grouped(ctx context.Context, w *world) error {
 	background := metav1.DeletePropagationBackground
 	options := metav1.DeleteOptions{PropagationPolicy: &background}
@@ -468,12 +468,12 @@ func watches(ctx context.Context, w *world) error {
 		return err
 	}
 	defer seen.Stop()
-	made, err := maps.Create(ctx, configMap("watched", nil, map[string]string{"tenant": w.tenant}), metav1.CreateOptions{})
+	created, err := maps.Create(ctx, configMap("watched", nil, map[string]string{"tenant": w.tenant}), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	made.Data["more"] = "yes"
-	if _, err := maps.Update(ctx, made, metav1.UpdateOptions{}); err != nil {
+	created.Data["more"] = "yes"
+	if _, err := maps.Update(ctx, created, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
 	if err := maps.Delete(ctx, "watched", metav1.DeleteOptions{}); err != nil {
@@ -512,7 +512,7 @@ func watches(ctx context.Context, w *world) error {
 	)
 }
 
-// spoken looks back at all of the above.
+// spoken checks the content types of all responses so far.
 func spoken(ctx context.Context, w *world) error {
 	sealed := w.requests.sealed.Load()
 	if w.media == "json" {

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// sameDocument compares the protobuf of a document with what gnostic makes of its JSON.
+// sameDocument compares the protobuf of a document with gnostic's conversion of its JSON.
 func sameDocument(version openapi.GroupVersion, sealed []byte) error {
 	text, err := version.Schema("application/json")
 	if err != nil {
 		return err
 	}
-	made, err := openapi_v3.ParseDocument(text)
+	converted, err := openapi_v3.ParseDocument(text)
 	if err != nil {
 		return err
 	}
@@ -26,22 +26,22 @@ func sameDocument(version openapi.GroupVersion, sealed []byte) error {
 	if err := proto.Unmarshal(sealed, sent); err != nil {
 		return err
 	}
-	if len(made.Components.Schemas.AdditionalProperties) == 0 {
+	if len(converted.Components.Schemas.AdditionalProperties) == 0 {
 		return errors.New("there are no schemas")
 	}
-	normalise(made.ProtoReflect())
+	normalise(converted.ProtoReflect())
 	normalise(sent.ProtoReflect())
-	if proto.Equal(made, sent) {
+	if proto.Equal(converted, sent) {
 		return nil
 	}
-	for i, schema := range made.Components.Schemas.AdditionalProperties {
+	for i, schema := range converted.Components.Schemas.AdditionalProperties {
 		if i < len(sent.Components.Schemas.AdditionalProperties) {
 			if other := sent.Components.Schemas.AdditionalProperties[i]; !proto.Equal(schema, other) {
 				return fmt.Errorf("%s is %v, not %v", schema.Name, other, schema)
 			}
 		}
 	}
-	for i, path := range made.Paths.Path {
+	for i, path := range converted.Paths.Path {
 		if i < len(sent.Paths.Path) && !proto.Equal(path, sent.Paths.Path[i]) {
 			return fmt.Errorf("%s is %v, not %v", path.Name, sent.Paths.Path[i], path)
 		}
@@ -49,7 +49,7 @@ func sameDocument(version openapi.GroupVersion, sealed []byte) error {
 	return errors.New("the documents are not the same")
 }
 
-// normalise writes every value that is kept as YAML in one way.
+// normalise formats all values that are stored as YAML in the same way.
 func normalise(message protoreflect.Message) {
 	if found, ok := message.Interface().(*openapi_v3.Any); ok {
 		var value any

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/scale"
 )
 
-// What is done without knowing types: by the dynamic client and the one for metadata.
+// The cases of the dynamic client and the metadata client.
 var shapes = []act{
 	{"dynamic: built-in kinds", dynamicBuiltIn},
 	{"dynamic: a kind of the tenant's own", dynamicCustom},
@@ -66,7 +66,7 @@ func dynamicBuiltIn(ctx context.Context, w *world) error {
 	)
 }
 
-// widgets are a kind that this namespace's run defines: the group has its name.
+// widgets defines a kind for this run: its group is named after the namespace.
 func widgets(w *world) (schema.GroupVersionResource, *unstructured.Unstructured) {
 	group := w.namespace + ".example.com"
 	definition := tree("CustomResourceDefinition", "apiextensions.k8s.io/v1", "widgets."+group, map[string]any{
@@ -111,7 +111,7 @@ func dynamicCustom(ctx context.Context, w *world) error {
 		if err != nil {
 			return false, err
 		}
-		// There may be none yet, which is no list then.
+		// The list is absent until there is a condition.
 		conditions, _, _ := unstructured.NestedSlice(got.Object, "status", "conditions")
 		for _, condition := range conditions {
 			of := condition.(map[string]any)
@@ -132,12 +132,12 @@ func dynamicCustom(ctx context.Context, w *world) error {
 	}
 	defer seen.Stop()
 	spec := map[string]any{"spec": map[string]any{"size": int64(2), "of": w.tenant}}
-	made, err := objects.Create(ctx, tree("Widget", version, "w1", spec), metav1.CreateOptions{})
+	created, err := objects.Create(ctx, tree("Widget", version, "w1", spec), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	unstructured.SetNestedField(made.Object, int64(1), "status", "size")
-	if _, err := objects.UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
+	unstructured.SetNestedField(created.Object, int64(1), "status", "size")
+	if _, err := objects.UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
 	scale, err := objects.Get(ctx, "w1", metav1.GetOptions{}, "scale")
@@ -171,7 +171,7 @@ func dynamicCustom(ctx context.Context, w *world) error {
 	)
 }
 
-// scales scales as autoscalers do: by nothing but the name of a resource.
+// scales reads and updates scales as autoscalers do, knowing only the name of a resource.
 func scales(ctx context.Context, w *world) error {
 	cached := memory.NewMemCacheClient(w.discovery)
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cached)
@@ -193,7 +193,7 @@ func scales(ctx context.Context, w *world) error {
 		objects := client.Scales(w.namespace)
 		got, err := objects.Get(ctx, scaled.resource, scaled.name, metav1.GetOptions{})
 		if w.media == "protobuf" && scaled.resource == own.GroupResource() {
-			// Not even the scale of what has no protobuf has any.
+			// Scales of custom kinds have no protobuf either.
 			return wanted("not acceptable", apierrors.IsNotAcceptable(err), true)
 		}
 		if err != nil {
@@ -232,7 +232,7 @@ func metadataCustom(ctx context.Context, w *world) error {
 	return seenByMetadata(ctx, w, resource, "w1", "l", w.tenant)
 }
 
-// seenByMetadata looks at an object with nothing but its metadata, and deletes it.
+// seenByMetadata reads, patches, watches and deletes an object with the metadata client.
 func seenByMetadata(ctx context.Context, w *world, resource schema.GroupVersionResource, name, label, value string) error {
 	objects := w.metadata.Resource(resource).Namespace(w.namespace)
 	got, err := objects.Get(ctx, name, metav1.GetOptions{})

@@ -1,4 +1,4 @@
-// kubectl, as its own library has it, for machines without one.
+// kubectl from its own library, for machines without the program.
 package main
 
 import (

@@ -1,9 +1,8 @@
-// A manager as controller-runtime makes them: leader election, a controller that owns
-// ConfigMaps and Deployments, a finalizer, a status, events and two webhooks. Nothing in it
-// knows what it talks to.
+// A manager with controller-runtime: leader election, a controller that owns ConfigMaps and
+// Deployments, a finalizer, a status, events and two webhooks. It works with any API server.
 //
-// It says on stdout what it has come to, a line for each: `manager leads`, `manager hooks
-// ADDRESS`. Its log is on stderr.
+// It prints a line to stdout when it becomes leader (`manager leads`) and when its webhooks
+// are ready (`manager hooks ADDRESS`). Its log is on stderr.
 package main
 
 import (
@@ -33,20 +32,20 @@ type settings struct {
 }
 
 func main() {
-	var asked settings
-	flag.StringVar(&asked.namespace, "election-namespace", "default", "where the Lease is")
-	flag.StringVar(&asked.certs, "cert-dir", "", "the folder of tls.crt and tls.key; without it there are no webhooks")
-	flag.IntVar(&asked.port, "webhook-port", 0, "where webhooks listen, on loopback")
-	flag.DurationVar(&asked.lease, "lease", 4*time.Second, "how long a leader that fell silent is waited for")
+	var options settings
+	flag.StringVar(&options.namespace, "election-namespace", "default", "namespace of the Lease")
+	flag.StringVar(&options.certs, "cert-dir", "", "folder of tls.crt and tls.key (default: no webhooks)")
+	flag.IntVar(&options.port, "webhook-port", 0, "port of the webhooks, on loopback")
+	flag.DurationVar(&options.lease, "lease", 4*time.Second, "duration of the Lease")
 	flag.Parse()
 	ctrl.SetLogger(klog.Background())
-	if err := run(&asked); err != nil {
+	if err := run(&options); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(asked *settings) error {
+func run(options *settings) error {
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, addSite} {
 		if err := add(known); err != nil {
@@ -57,16 +56,16 @@ func run(asked *settings) error {
 	if err != nil {
 		return err
 	}
-	renew, retry := asked.lease*2/3, asked.lease/4
+	renew, retry := options.lease*2/3, options.lease/4
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        known,
 		Metrics:                       metrics.Options{BindAddress: "0"},
-		WebhookServer:                 webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: asked.port, CertDir: asked.certs}),
+		WebhookServer:                 webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: options.port, CertDir: options.certs}),
 		LeaderElection:                true,
 		LeaderElectionID:              "site-manager",
-		LeaderElectionNamespace:       asked.namespace,
+		LeaderElectionNamespace:       options.namespace,
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &asked.lease,
+		LeaseDuration:                 &options.lease,
 		RenewDeadline:                 &renew,
 		RetryPeriod:                   &retry,
 	})
@@ -81,12 +80,12 @@ func run(asked *settings) error {
 	if err != nil {
 		return err
 	}
-	if asked.certs != "" {
+	if options.certs != "" {
 		hooks := webhooks{}
 		if err := ctrl.NewWebhookManagedBy(manager, &Site{}).WithDefaulter(hooks).WithValidator(hooks).Complete(); err != nil {
 			return err
 		}
-		go announce(asked.port)
+		go announce(options.port)
 	}
 	go func() {
 		<-manager.Elected()
@@ -95,10 +94,10 @@ func run(asked *settings) error {
 	return manager.Start(ctrl.SetupSignalHandler())
 }
 
-// announce says that the webhooks answer, once they do.
+// announce prints a line once the webhooks accept connections.
 func announce(port int) {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	// Whether somebody answers is the question, not who.
+	// Only the connection matters, not the certificate.
 	unverified := &tls.Config{InsecureSkipVerify: true}
 	for {
 		connection, err := tls.Dial("tcp", address, unverified)

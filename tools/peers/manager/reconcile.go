@@ -20,8 +20,8 @@ type reconciler struct {
 	events events.EventRecorder
 }
 
-// Reconcile makes a ConfigMap and a Deployment of every Site, tells its status, and says
-// farewell before it goes.
+// Reconcile creates a ConfigMap and a Deployment for each Site, updates its status, and
+// finalizes it on deletion.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	site := &Site{}
 	if err := r.Get(ctx, request.NamespacedName, site); err != nil {
@@ -59,20 +59,20 @@ func (r *reconciler) page(ctx context.Context, site *Site) (string, error) {
 }
 
 func (r *reconciler) deployment(ctx context.Context, site *Site, page string) error {
-	made := &appsv1.Deployment{}
-	made.Name, made.Namespace = site.Name, site.Namespace
+	owned := &appsv1.Deployment{}
+	owned.Name, owned.Namespace = site.Name, site.Namespace
 	labels := map[string]string{"site": site.Name}
-	_, err := controllerutil.CreateOrUpdate(ctx, r.Client, made, func() error {
-		made.Spec.Replicas = &site.Spec.Replicas
-		made.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-		made.Spec.Template.Labels = labels
-		if len(made.Spec.Template.Spec.Containers) == 0 {
-			made.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web"}}
+	_, err := controllerutil.CreateOrUpdate(ctx, r.Client, owned, func() error {
+		owned.Spec.Replicas = &site.Spec.Replicas
+		owned.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+		owned.Spec.Template.Labels = labels
+		if len(owned.Spec.Template.Spec.Containers) == 0 {
+			owned.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web"}}
 		}
-		web := &made.Spec.Template.Spec.Containers[0]
+		web := &owned.Spec.Template.Spec.Containers[0]
 		web.Image = site.Spec.Image
 		web.Env = []corev1.EnvVar{{Name: "PAGE", Value: page}}
-		return controllerutil.SetControllerReference(site, made, r.Scheme())
+		return controllerutil.SetControllerReference(site, owned, r.Scheme())
 	})
 	return err
 }
@@ -91,7 +91,7 @@ func (r *reconciler) status(ctx context.Context, site *Site, page string) error 
 	return r.Status().Update(ctx, site)
 }
 
-// farewell leaves a ConfigMap behind that nobody owns, and lets the object go.
+// farewell creates a ConfigMap without an owner, and removes the finalizer.
 func (r *reconciler) farewell(ctx context.Context, site *Site) error {
 	if !controllerutil.ContainsFinalizer(site, finalizer) {
 		return nil

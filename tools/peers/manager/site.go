@@ -6,10 +6,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Version is what the kind is served as; crd.yaml defines it.
+// Version is the served version of the kind, as defined in crd.yaml.
 var Version = schema.GroupVersion{Group: "peers.example", Version: "v1"}
 
-// Site is what the manager reconciles: a page, and a deployment that shows it.
+// Site is the reconciled kind: a page, and a Deployment that serves it.
 type Site struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -18,7 +18,7 @@ type Site struct {
 	Status SiteStatus `json:"status,omitempty"`
 }
 
-// SiteSpec is what is wanted.
+// SiteSpec is the desired state.
 type SiteSpec struct {
 	Message  string `json:"message,omitempty"`
 	Replicas int32  `json:"replicas,omitempty"`
@@ -26,14 +26,14 @@ type SiteSpec struct {
 	Image string `json:"image,omitempty"`
 }
 
-// SiteStatus is what the manager made of it.
+// SiteStatus is the state that the manager observed.
 type SiteStatus struct {
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	Page               string             `json:"page,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// SiteList is a list of them.
+// SiteList is a list of Sites.
 type SiteList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
@@ -41,7 +41,7 @@ type SiteList struct {
 	Items []Site `json:"items"`
 }
 
-// DeepCopyObject copies everything that it has.
+// DeepCopyObject returns a deep copy.
 func (s *Site) DeepCopyObject() runtime.Object {
 	copied := *s
 	copied.ObjectMeta = *s.ObjectMeta.DeepCopy()
@@ -50,7 +50,7 @@ func (s *Site) DeepCopyObject() runtime.Object {
 	return &copied
 }
 
-// DeepCopyObject copies everything that it has.
+// DeepCopyObject returns a deep copy.
 func (l *SiteList) DeepCopyObject() runtime.Object {
 	copied := *l
 	copied.ListMeta = *l.ListMeta.DeepCopy()

@@ -7,12 +7,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// most is how many replicas a Site may have.
+// most is the maximum number of replicas of a Site.
 const most = 10
 
 type webhooks struct{}
 
-// Default fills in what is not said: /mutate-peers-example-v1-site.
+// Default sets defaults: /mutate-peers-example-v1-site.
 func (webhooks) Default(_ context.Context, site *Site) error {
 	if site.Spec.Image == "" {
 		site.Spec.Image = "site:latest"
@@ -20,17 +20,17 @@ func (webhooks) Default(_ context.Context, site *Site) error {
 	return nil
 }
 
-// ValidateCreate refuses what is too large: /validate-peers-example-v1-site.
+// ValidateCreate rejects too many replicas: /validate-peers-example-v1-site.
 func (webhooks) ValidateCreate(_ context.Context, site *Site) (admission.Warnings, error) {
 	return judge(site)
 }
 
-// ValidateUpdate refuses what becomes too large.
+// ValidateUpdate rejects too many replicas.
 func (webhooks) ValidateUpdate(_ context.Context, _, site *Site) (admission.Warnings, error) {
 	return judge(site)
 }
 
-// ValidateDelete refuses nothing.
+// ValidateDelete accepts every deletion.
 func (webhooks) ValidateDelete(context.Context, *Site) (admission.Warnings, error) {
 	return nil, nil
 }

@@ -1,5 +1,5 @@
-// vcsim, as its own library has it: a vCenter that is simulated, on loopback. The module
-// of the command is not to be had everywhere; the flags that there are mean the same.
+// vcsim: the vCenter simulator of govmomi's library, on loopback. The module of govmomi's own
+// command is not available everywhere; the flags that exist here mean the same.
 package main
 
 import (
@@ -20,21 +20,21 @@ import (
 
 func main() {
 	model := simulator.VPX()
-	listen := flag.String("l", "127.0.0.1:0", "where to listen")
-	username := flag.String("username", "user", "who may log in")
-	password := flag.String("password", "pass", "with what")
+	listen := flag.String("l", "127.0.0.1:0", "listen address")
+	username := flag.String("username", "user", "user that may log in")
+	password := flag.String("password", "pass", "password of the user")
 	flag.IntVar(&model.Datacenter, "dc", model.Datacenter, "number of datacenters")
 	flag.IntVar(&model.Cluster, "cluster", model.Cluster, "clusters in each datacenter")
 	flag.IntVar(&model.ClusterHost, "cluster-host", model.ClusterHost, "hosts in each cluster")
-	flag.IntVar(&model.Host, "standalone-host", model.Host, "hosts of their own in each datacenter")
+	flag.IntVar(&model.Host, "standalone-host", model.Host, "standalone hosts in each datacenter")
 	flag.IntVar(&model.Datastore, "ds", model.Datastore, "datastores in each datacenter")
 	flag.IntVar(&model.Machine, "vm", model.Machine, "virtual machines in each pool")
 	flag.IntVar(&model.Pool, "pool", model.Pool, "resource pools in each cluster")
 	flag.IntVar(&model.Folder, "folder", model.Folder, "folders in each datacenter")
 	flag.IntVar(&model.Portgroup, "pg", model.Portgroup, "portgroups in each datacenter")
-	certificate := flag.String("tlscert", "", "a file with the certificate to show, in PEM")
-	key := flag.String("tlskey", "", "a file with the key of that")
-	delays := flag.String("method-delay", "", "milliseconds that methods take, as in Login:500,CloneVM_Task:100")
+	certificate := flag.String("tlscert", "", "file with the server certificate, in PEM")
+	key := flag.String("tlskey", "", "file with the key of the certificate, in PEM")
+	delays := flag.String("method-delay", "", "delays of methods in milliseconds, such as Login:500,CloneVM_Task:100")
 	flag.Parse()
 
 	settings := new(tls.Config)
@@ -64,7 +64,7 @@ func parse(delays string) (map[string]int, error) {
 		method, text, _ := strings.Cut(delay, ":")
 		milliseconds, err := strconv.Atoi(text)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no delay of a method: %w", delay, err)
+			return nil, fmt.Errorf("%q is not a method delay: %w", delay, err)
 		}
 		slow[method] = milliseconds
 	}
