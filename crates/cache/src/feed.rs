@@ -398,15 +398,15 @@ struct Part<'a> {
 }
 
 /// A key of the store, parsed.
-struct ObjectKey<'a> {
-    collection: CollectionKey<'a>,
-    space: Space,
+pub(crate) struct ObjectKey<'a> {
+    pub collection: CollectionKey<'a>,
+    pub space: Space,
     /// `namespace/name` or `name`.
-    key: &'a str,
+    pub key: &'a str,
 }
 
 impl Cache {
-    fn parse<'a>(&self, key: &'a [u8]) -> Option<ObjectKey<'a>> {
+    pub(crate) fn parse<'a>(&self, key: &'a [u8]) -> Option<ObjectKey<'a>> {
         let whole = std::str::from_utf8(key).ok()?;
         let mut segments = self.layout.below(whole)?;
         let first = segments.next()?;
@@ -460,7 +460,7 @@ impl Cache {
 
     /// Returns the entry as the cache holds it. Definitions are large and alike in many spaces, so
     /// they are shared; bootstrap objects are alike in all, so they are templates.
-    fn stored(&self, found: &ObjectKey<'_>, entry: &Entry) -> Stored {
+    pub(crate) fn stored(&self, found: &ObjectKey<'_>, entry: &Entry) -> Stored {
         let (key, revision) = (found.key.into(), entry.modified);
         let CollectionKey::BuiltIn(kind) = found.collection else {
             return Stored::new(key, revision, &entry.value);

@@ -14,8 +14,7 @@ use crate::registry::Registry;
 use crate::registry::built_in;
 use crate::registry::publish::{self, Sharing};
 use crate::registry::resource::Resource;
-use insula_cache::Stored;
-use insula_cache::expiry;
+use insula_cache::{Stored, expiry, tenant_of};
 
 /// The entries that are read at once.
 const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
@@ -104,8 +103,7 @@ async fn everywhere(
     }
     if let Some(sharing) = Sharing::of(registry.cache(), request.list.kind, request.list.spaces) {
         let space = |one: &Positioned| one.order.space.clone().unwrap_or(Space::System);
-        let shared = sharing.retain(&mut objects, revision, space);
-        shared.map_err(|_| compacted(registry))?;
+        sharing.retain(&mut objects, revision, space);
     }
     objects.sort_by(|one, other| one.order.cmp(&other.order));
     let rest = objects
@@ -210,17 +208,7 @@ impl<'a> Entries<'a> {
 
 /// Whether an object belongs to this space, by its metadata.
 fn is_of(object: &[u8], space: &Space) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Top {
-        metadata: Metadata,
-    }
-    #[derive(serde::Deserialize)]
-    struct Metadata {
-        tenant: Option<String>,
-    }
-    let top: Result<Top, _> = serde_json::from_slice(object);
-    let tenant = top.ok().and_then(|top| top.metadata.tenant);
-    tenant.as_deref() == space.tenant().map(|tenant| tenant.as_str())
+    tenant_of(object).as_deref() == space.tenant().map(|tenant| tenant.as_str())
 }
 
 fn name_of(kind: &Kind) -> ResourceName<'_> {

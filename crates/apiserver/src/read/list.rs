@@ -425,9 +425,7 @@ fn cached_everywhere(
         }
         let revision = until.unwrap_or(snapshot.last.max(applied));
         if let Some(sharing) = Sharing::of(cache, request.list.kind, request.list.spaces) {
-            let shared =
-                sharing.retain(&mut snapshot.objects, revision, |(space, _)| space.clone());
-            shared.ok()?;
+            sharing.retain(&mut snapshot.objects, revision, |(space, _)| space.clone());
         }
         let objects = snapshot
             .objects

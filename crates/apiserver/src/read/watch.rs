@@ -5,6 +5,7 @@ mod clock;
 mod encoder;
 mod events;
 mod permission;
+mod replay;
 mod signals;
 mod start;
 
@@ -94,7 +95,7 @@ pub async fn watch(
         events: Events {
             registry: Arc::clone(registry),
             collection: begun.collection,
-            cursor: begun.cursor,
+            position: begun.position,
             published: begun.published,
             seen: begun.revision,
         },

@@ -16,6 +16,7 @@ mod samples;
 mod addresses;
 mod custom_resources;
 mod expensive_kinds;
+mod history;
 mod identity;
 mod interference;
 mod neighbours;
@@ -139,7 +140,7 @@ fn every_test_in_the_checklist_exists() -> anyhow::Result<()> {
             anyhow::ensure!(found, "{}: {cited}", cells[1]);
         }
     }
-    let expected: Vec<String> = (1..=45).map(|number| format!("I-{number:02}")).collect();
+    let expected: Vec<String> = (1..=46).map(|number| format!("I-{number:02}")).collect();
     assert_eq!(numbers, expected);
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use insula_core::{Revision, Spaces};
 
+use super::events::Position;
 use super::start::Start;
 use super::too_old;
 use crate::codec::view::View;
@@ -15,12 +16,12 @@ use crate::registry::built_in;
 use crate::registry::continue_token::ListScope;
 use crate::registry::publish::{self, Overlay, Sharing};
 use crate::status::Result;
-use insula_cache::{Collection, Cursor, Stored};
+use insula_cache::{Collection, Lost, Stored};
 
 /// The beginning of a watch.
 pub(super) struct Begun {
     pub(super) collection: Arc<Collection>,
-    pub(super) cursor: Cursor,
+    pub(super) position: Position,
     pub(super) published: Option<Overlay>,
     pub(super) objects: Vec<Arc<Stored>>,
     /// The revision of the objects.
@@ -56,12 +57,10 @@ pub(super) async fn begin(
         Start::Now | Start::State { .. } => applied,
     };
     if !matches!(start, Start::State { .. }) {
-        let lost = |lost| too_old(lost, after);
-        let cursor = collection.after(after).map_err(lost)?;
         return Ok(Begun {
             published: overlay(registry, granted, &collection, after)?,
+            position: position(&collection, granted.spaces(), after)?,
             collection,
-            cursor,
             objects: Vec::new(),
             revision: after,
             after,
@@ -98,13 +97,22 @@ pub(super) async fn begin(
     };
     Ok(Begun {
         collection,
-        cursor: snapshot.cursor,
+        position: Position::Log(snapshot.cursor),
         published: None,
         objects,
         revision,
         // The cursor is the position of this snapshot, so it alone decides what is new.
         after: Revision::ZERO,
     })
+}
+
+/// Returns the position after a revision. A watch over all spaces may begin before the log.
+fn position(collection: &Collection, spaces: &Spaces, after: Revision) -> Result<Position> {
+    match collection.after(after) {
+        Ok(cursor) => Ok(Position::Log(cursor)),
+        Err(Lost::Passed(_)) if *spaces == Spaces::All => Ok(Position::History(after)),
+        Err(lost) => Err(too_old(lost, after)),
+    }
 }
 
 /// Returns the definitions that the system publishes beside a tenant's own, after a revision.
@@ -135,7 +143,7 @@ fn with_published(
     let lost = |lost| too_old(lost, revision);
     let objects = publish::at(registry.cache(), granted.space()?, revision);
     Ok(Begun {
-        cursor: collection.after(revision).map_err(lost)?,
+        position: Position::Log(collection.after(revision).map_err(lost)?),
         collection,
         published: Some(published),
         objects: objects.map_err(lost)?,
@@ -160,13 +168,12 @@ async fn everywhere(
         let (mut objects, revision) = (snapshot.objects, applied.max(snapshot.last));
         if let Some(sharing) = Sharing::of(registry.cache(), request.list.kind, request.list.spaces)
         {
-            let shared = sharing.retain(&mut objects, revision, |(space, _)| space.clone());
-            shared.map_err(|lost| too_old(lost, revision))?;
+            sharing.retain(&mut objects, revision, |(space, _)| space.clone());
         }
         return Ok(Begun {
             // The log of the snapshot, because the cursor is a position in it.
             collection: snapshot.log,
-            cursor: snapshot.cursor,
+            position: Position::Log(snapshot.cursor),
             published: None,
             objects: objects.into_iter().map(|(_, object)| object).collect(),
             revision,
@@ -174,10 +181,9 @@ async fn everywhere(
         });
     }
     let found = history::read(registry, request, applied).await?;
-    let cursor = collection.after(applied);
     Ok(Begun {
+        position: position(&collection, request.list.spaces, applied)?,
         collection,
-        cursor: cursor.map_err(|lost| too_old(lost, applied))?,
         published: None,
         objects: found.objects.into_iter().map(|one| one.object).collect(),
         revision: applied,

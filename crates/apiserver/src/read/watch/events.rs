@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use insula_cache::{Collection, Cursor, Event};
-use insula_core::Revision;
+use insula_cache::{Collection, Cursor, Event, Lost};
+use insula_core::{Revision, Spaces};
 
+use super::replay::Replay;
 use super::too_old;
 use crate::pipeline::authorize::Granted;
 use crate::registry::Registry;
@@ -16,11 +17,21 @@ use crate::status::Result;
 pub(super) struct Events {
     pub registry: Arc<Registry>,
     pub collection: Arc<Collection>,
-    pub cursor: Cursor,
+    pub position: Position,
     /// The definitions that the system publishes, merged with a tenant's own.
     pub published: Option<Overlay>,
     /// The revision of the last event that was read.
     pub seen: Revision,
+}
+
+/// Where a watch reads on.
+pub(super) enum Position {
+    /// In the log of the collection.
+    Log(Cursor),
+    /// In the history of the store, after this revision.
+    History(Revision),
+    /// In the history of the store.
+    Replay(Replay),
 }
 
 /// The most events that are read at once.
@@ -32,19 +43,12 @@ impl Events {
     pub async fn read(&mut self, granted: &Granted) -> Result<Vec<Arc<Event>>> {
         let mut events = Vec::new();
         loop {
-            let applied = self.registry.cache().applied();
-            let read = match &mut self.published {
-                Some(published) => published.read_on(&mut self.cursor, applied, &mut events),
-                None => self
-                    .collection
-                    .read_on(&mut self.cursor, BATCH, &mut events),
-            };
-            read.map_err(|lost| too_old(lost, self.seen))?;
+            self.read_on(granted, &mut events).await?;
             if events.is_empty() {
                 return Ok(events);
             }
             let last = events.iter().map(|event| event.revision).max();
-            self.retain_shared(granted, &mut events)?;
+            self.retain_shared(granted, &mut events);
             self.seen = self.seen.max(last.unwrap_or_default());
             if !events.is_empty() {
                 break;
@@ -56,6 +60,44 @@ impl Events {
         Ok(events)
     }
 
+    /// Appends the events that follow the position, and moves it.
+    async fn read_on(&mut self, granted: &Granted, events: &mut Vec<Arc<Event>>) -> Result<()> {
+        loop {
+            match &mut self.position {
+                Position::Log(cursor) => {
+                    let read = match &mut self.published {
+                        Some(published) => {
+                            let applied = self.registry.cache().applied();
+                            published.read_on(cursor, applied, events)
+                        }
+                        None => self.collection.read_on(cursor, BATCH, events),
+                    };
+                    match read {
+                        Err(Lost::Passed(_)) if *granted.spaces() == Spaces::All => {
+                            self.position = Position::History(self.seen);
+                        }
+                        read => return read.map_err(|lost| too_old(lost, self.seen)),
+                    }
+                }
+                Position::History(after) => {
+                    let kind = &granted.path().kind;
+                    let replay = Replay::begin(&self.registry, kind, *after).await?;
+                    self.position = Position::Replay(replay);
+                }
+                Position::Replay(replay) => {
+                    let (registry, log) = (&self.registry, &self.collection);
+                    let caught_up = replay.read_on(registry, log, BATCH, events).await?;
+                    if let Some(cursor) = caught_up {
+                        self.position = Position::Log(cursor);
+                    }
+                    if !events.is_empty() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
     /// Whether the overlay waits for the cache to apply more.
     pub fn awaits_progress(&self, applied: Revision) -> bool {
         let published = self.published.as_ref();
@@ -63,19 +105,10 @@ impl Events {
     }
 
     /// Drops the events of spaces in which the resource's name means another definition.
-    fn retain_shared(&self, granted: &Granted, events: &mut Vec<Arc<Event>>) -> Result<()> {
+    fn retain_shared(&self, granted: &Granted, events: &mut Vec<Arc<Event>>) {
         let (kind, spaces) = (&granted.path().kind, granted.spaces());
-        let Some(sharing) = Sharing::of(self.registry.cache(), kind, spaces) else {
-            return Ok(());
-        };
-        let mut kept = Vec::with_capacity(events.len());
-        for event in events.drain(..) {
-            let shared = sharing.includes_object(&event.object);
-            if shared.map_err(|lost| too_old(lost, self.seen))? {
-                kept.push(event);
-            }
+        if let Some(sharing) = Sharing::of(self.registry.cache(), kind, spaces) {
+            events.retain(|event| sharing.includes_object(&event.object));
         }
-        *events = kept;
-        Ok(())
     }
 }

@@ -1,6 +1,5 @@
 //! The spaces that a list or watch of all spaces includes.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -9,8 +8,7 @@ use insula_core::{Revision, Space, Spaces};
 use insula_custom::condition;
 
 use crate::registry::resource::Resource;
-use insula_cache::is_published;
-use insula_cache::{Cache, Lost, Stored};
+use insula_cache::{Cache, Stored, is_published, tenant_of};
 
 /// The spaces that share a definition of the system: the system space, and if it is published,
 /// the tenants without their own definition of that name.
@@ -29,68 +27,49 @@ impl<'a> Sharing<'a> {
     }
 
     /// Whether the space shared the definition as of `revision`.
-    pub fn includes(&self, space: &Space, revision: Revision) -> Result<bool, Lost> {
+    pub fn includes(&self, space: &Space, revision: Revision) -> bool {
         if space.is_system() {
-            return Ok(true);
+            return true;
         }
-        let published = self.definition(&Space::System, revision)?;
+        let published = self.definition(&Space::System, revision);
         if !published.is_some_and(|definition| is_published(&definition)) {
-            return Ok(false);
+            return false;
         }
-        let own = self.definition(space, revision)?;
-        Ok(!own.is_some_and(|own| condition::holds(&own.tree(), condition::ESTABLISHED)))
+        let own = self.definition(space, revision);
+        !own.is_some_and(|own| condition::holds(&own.tree(), condition::ESTABLISHED))
     }
 
     /// Whether the object's space shared the definition at the object's revision.
-    pub fn includes_object(&self, object: &Stored) -> Result<bool, Lost> {
-        match space_of(object) {
-            Some(space) => self.includes(&space, object.revision),
-            None => Ok(false),
-        }
+    pub fn includes_object(&self, object: &Stored) -> bool {
+        space_of(object).is_some_and(|space| self.includes(&space, object.revision))
     }
 
     /// Retains the objects of spaces that share the definition as of `revision`.
-    pub fn retain<T>(
-        &self,
-        objects: &mut Vec<T>,
-        revision: Revision,
-        space: impl Fn(&T) -> Space,
-    ) -> Result<(), Lost> {
+    pub fn retain<T>(&self, objects: &mut Vec<T>, revision: Revision, space: impl Fn(&T) -> Space) {
         let mut known: HashMap<Space, bool> = HashMap::new();
         for object in objects.iter() {
             if let Entry::Vacant(unknown) = known.entry(space(object)) {
-                let included = self.includes(unknown.key(), revision)?;
+                let included = self.includes(unknown.key(), revision);
                 unknown.insert(included);
             }
         }
         objects.retain(|object| known.get(&space(object)) == Some(&true));
-        Ok(())
     }
 
-    fn definition(&self, space: &Space, revision: Revision) -> Result<Option<Arc<Stored>>, Lost> {
-        match self.cache.find(insula_cache::definitions(), space) {
-            Some(definitions) => definitions.get_at(&self.name, revision),
-            None => Ok(None),
-        }
+    /// Returns the definition as of `revision`, or the current one if the space has changed so
+    /// many definitions since that the log has lost it: a tenant must not end the watches of
+    /// all spaces.
+    fn definition(&self, space: &Space, revision: Revision) -> Option<Arc<Stored>> {
+        let definitions = self.cache.find(insula_cache::definitions(), space)?;
+        let found = definitions.get_at(&self.name, revision);
+        found.unwrap_or_else(|_| definitions.get(&self.name))
     }
 }
 
 /// Returns the space of an object, from its metadata.
 fn space_of(object: &Stored) -> Option<Space> {
-    #[derive(serde::Deserialize)]
-    struct Top<'a> {
-        #[serde(borrow)]
-        metadata: Metadata<'a>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Metadata<'a> {
-        #[serde(borrow)]
-        tenant: Option<Cow<'a, str>>,
-    }
-    let body = object.body();
-    let top: Top<'_> = serde_json::from_slice(&body).ok()?;
-    match top.metadata.tenant.as_deref() {
-        None | Some("") => Some(Space::System),
-        Some(tenant) => Space::parse(tenant).ok(),
+    match tenant_of(&object.body()) {
+        None => Some(Space::System),
+        Some(tenant) => Space::parse(&tenant).ok(),
     }
 }
