@@ -12,7 +12,7 @@ use http::header::{
     CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, VARY,
 };
 use http::request::Parts;
-use insula_core::Space;
+use insula_core::{Space, Spaces};
 use insula_custom::openapi as custom;
 use insula_kinds::discovery::{self, Catalog, Root};
 use insula_kinds::openapi::{Descriptions, V2Base};
@@ -153,7 +153,13 @@ impl Documents {
     }
 
     /// Answers with a document that needs no authentication.
-    pub fn open(&self, document: &Document, query: &Query) -> Result<Answer> {
+    pub fn open(
+        &self,
+        registry: &Registry,
+        named: Option<&Spaces>,
+        document: &Document,
+        query: &Query,
+    ) -> Result<Answer> {
         match document {
             Document::Version => Ok(Answer::new(StatusCode::OK, version().into())),
             Document::Health(check) => {
@@ -166,8 +172,17 @@ impl Documents {
                 Ok(Answer::new(StatusCode::OK, Bytes::from(text).into())
                     .typed("text/plain; charset=utf-8"))
             }
-            Document::Issuer => service_account_keys::configuration(self.accounts()?),
+            Document::Issuer => {
+                service_account_keys::configuration(self.accounts()?, registry, &Space::System)
+            }
             Document::Keys => service_account_keys::keys(self.accounts()?),
+            Document::TenantIssuer { uid } => {
+                let accounts = self.accounts()?;
+                service_account_keys::tenant_configuration(accounts, registry, named, uid)
+            }
+            Document::TenantKeys { uid } => {
+                service_account_keys::tenant_keys(self.accounts()?, registry, named, uid)
+            }
             _ => Err(StatusError::no_such_path()),
         }
     }
@@ -246,8 +261,16 @@ impl Documents {
                 let body = json!({"paths": paths}).to_string();
                 Ok(Answer::new(StatusCode::OK, Bytes::from(body).into()))
             }
-            Document::Version | Document::Health(_) | Document::Issuer | Document::Keys => {
-                self.open(document, query)
+            Document::Issuer => {
+                service_account_keys::configuration(self.accounts()?, registry, space)
+            }
+            Document::Version
+            | Document::Health(_)
+            | Document::Keys
+            | Document::TenantIssuer { .. }
+            | Document::TenantKeys { .. } => {
+                let named = Spaces::One(space.clone());
+                self.open(registry, Some(&named), document, query)
             }
         }
     }

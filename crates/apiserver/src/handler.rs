@@ -26,7 +26,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use insula_core::{Principal, Space, Spaces, Verb};
 
@@ -43,7 +43,9 @@ use crate::flow_control::cpu_bound;
 use crate::flow_control::{FlowControl, Limits, Work};
 use crate::pipeline::audit::{self, Record};
 use crate::pipeline::authenticate::{Authenticator, Peer};
-use crate::pipeline::authorize::{Caller, Granted, authorize, authorize_path, permit};
+use crate::pipeline::authorize::{
+    Caller, Granted, authorize, authorize_issuer, authorize_path, permit,
+};
 use crate::pipeline::impersonate::{ImpersonatedRequest, impersonate};
 use crate::pipeline::locate::locate;
 use crate::pipeline::route::{Document, ResourcePath, Route, Target, route, unserved};
@@ -161,9 +163,11 @@ where
     let path = parts.uri.path();
     if let Ok(route) = &route
         && let Target::Document(document) = &route.target
-        && document.is_open()
+        && is_public(route, document, source, &parts.headers)
     {
-        return app.documents.open(document, query);
+        app.registry.await_own_writes().await;
+        let named = route.named.as_ref();
+        return app.documents.open(&app.registry, named, document, query);
     }
     let registry = &app.registry;
     let headers = &parts.headers;
@@ -202,7 +206,10 @@ where
             let Spaces::One(space) = spaces else {
                 return Err(StatusError::no_such_path());
             };
-            let decision = authorize_path(registry, &principal, &space, "get", path).await;
+            let decision = match document {
+                Document::Issuer => authorize_issuer(registry, &principal, &space, path).await,
+                _ => authorize_path(registry, &principal, &space, "get", path).await,
+            };
             record.authorized(decision, |reason| reason)?;
             let answer = serve_document(app, &principal, &document, &space, parts, query).await?;
             Ok(answer.paced(app.flow_control.time_slices(&principal.home)))
@@ -221,6 +228,15 @@ where
             }
         }
     }
+}
+
+/// Whether a document is served without authentication. The plain issuer is; with a credential
+/// its path leads to the issuer of the credential's space.
+fn is_public(route: &Route, document: &Document, source: &Source, headers: &HeaderMap) -> bool {
+    let in_system = matches!(&route.named, None | Some(Spaces::One(Space::System)));
+    let is_plain_issuer = *document == Document::Issuer && in_system;
+    let anonymous = !Authenticator::has_credential(&source.peer, headers);
+    document.is_open() || (is_plain_issuer && anonymous)
 }
 
 /// Serves a document. Building one with many custom resources is CPU-bound work.

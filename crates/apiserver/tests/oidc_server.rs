@@ -322,16 +322,26 @@ async fn token_reviews_succeed_in_the_tokens_own_space_only() -> Result<()> {
     let system = fixture.server.system().await?;
     let token = fixture.token(&json!({"org": "t1", "groups": ["dev"], "jti": "J1"}))?;
     let ours = "https://insula.test";
-    let known = json!({
-        "authenticated": true,
-        "user": {"username": "alice", "groups": ["dev", "system:authenticated"],
-            "extra": {"authentication.kubernetes.io/credential-id": ["JTI=J1"],
-                "insula.dev/tenant": ["t1"]}},
-        "audiences": [ours],
-    });
-    for audiences in [&[][..], &[ours], &["other", ours]] {
+    let tenant = system.get("/api/v1/tenants/t1").await?.json();
+    let uid = tenant["metadata"]["uid"].as_str().unwrap_or_default();
+    let tenants = &format!("{ours}/tenants/t1/issuers/{uid}");
+    let known = |audiences: &[&str]| {
+        json!({
+            "authenticated": true,
+            "user": {"username": "alice", "groups": ["dev", "system:authenticated"],
+                "extra": {"authentication.kubernetes.io/credential-id": ["JTI=J1"],
+                    "insula.dev/tenant": ["t1"]}},
+            "audiences": audiences,
+        })
+    };
+    for (audiences, expected) in [
+        (&[][..], &[tenants, ours][..]),
+        (&[ours], &[ours]),
+        (&[tenants], &[tenants]),
+        (&["other", ours], &[ours]),
+    ] {
         let found = fixture.review(&one, &token, audiences).await?;
-        assert_eq!(found, known, "{audiences:?}");
+        assert_eq!(found, known(expected), "{audiences:?}");
     }
     let invalid = json!({"user": {}, "error": "invalid bearer token"});
     for (of, audiences) in [

@@ -171,6 +171,11 @@ impl Authenticator {
         }
     }
 
+    /// Whether the request has a credential, valid or not.
+    pub fn has_credential(peer: &Peer, headers: &HeaderMap) -> bool {
+        headers.contains_key(AUTHORIZATION) || peer.principal(SystemTime::now()).is_some()
+    }
+
     async fn bearer(&self, registry: &Registry, headers: &HeaderMap) -> Result<Arc<Principal>> {
         let mut given = headers.get_all(AUTHORIZATION).iter();
         // With two headers, a proxy may have meant the other one.
@@ -198,7 +203,7 @@ impl Authenticator {
     ) -> Result<AuthenticatedToken, TokenRejected> {
         let known = self.tokens.as_ref().and_then(|tokens| tokens.find(token));
         if let Some(credential) = known {
-            return self.for_this_server(credential.clone(), audiences);
+            return self.for_this_server(registry, credential.clone(), audiences);
         }
         // The token of an account that was deleted before must be rejected.
         registry.await_own_writes().await;
@@ -212,7 +217,9 @@ impl Authenticator {
             return Err(TokenRejected::new(INVALID_TOKEN));
         };
         match provider.authenticate(token, now).await {
-            Ok(credential) => self.for_this_server(credential.as_ref().clone(), audiences),
+            Ok(credential) => {
+                self.for_this_server(registry, credential.as_ref().clone(), audiences)
+            }
             Err(error) => Err(TokenRejected::new(format!("[{INVALID_TOKEN}, {error}]"))),
         }
     }
@@ -229,13 +236,7 @@ impl Authenticator {
             home: None,
         };
         let accounts = self.accounts.as_ref().ok_or_else(foreign)?;
-        let own = [accounts.verifier.audience().to_owned()];
-        let wanted = if audiences.is_empty() {
-            &own
-        } else {
-            audiences
-        };
-        let holder = accounts.verifier.verify(registry, token, wanted, now)?;
+        let holder = accounts.verifier.verify(registry, token, audiences, now)?;
         Ok(AuthenticatedToken {
             principal: Arc::new(holder.principal),
             audiences: holder.audiences,
@@ -245,6 +246,7 @@ impl Authenticator {
     /// Resolves a credential without audiences, which is valid for this server.
     fn for_this_server(
         &self,
+        registry: &Registry,
         credential: Credential,
         audiences: &[String],
     ) -> Result<AuthenticatedToken, TokenRejected> {
@@ -255,9 +257,9 @@ impl Authenticator {
             status: Some(Box::new(status)),
         })?;
         let own = self.accounts.as_ref();
-        let own = own.map(|accounts| accounts.verifier.audience().to_owned());
+        let own = own.map(|accounts| accounts.audiences_of(registry, &principal.home));
         let meant = |own: &String| audiences.is_empty() || audiences.contains(own);
-        let own: Vec<String> = own.into_iter().filter(meant).collect();
+        let own: Vec<String> = own.into_iter().flatten().filter(meant).collect();
         if own.is_empty() && !audiences.is_empty() {
             return Err(TokenRejected::new(INVALID_TOKEN));
         }

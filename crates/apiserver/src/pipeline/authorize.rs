@@ -259,6 +259,21 @@ pub async fn authorize_path(
     Ok(decision.reason)
 }
 
+/// Authorizes reading the issuer of a space. Every token of the space names it, so principals of
+/// the space need no role; others need the right to the path.
+pub async fn authorize_issuer(
+    registry: &Registry,
+    principal: &Principal,
+    space: &Space,
+    path: &str,
+) -> Result<String> {
+    if principal.home == *space && may_enter_space(registry, principal, space).await? {
+        require_space(registry, &Spaces::One(space.clone())).await?;
+        return Ok("the issuer of the principal's own space".to_owned());
+    }
+    authorize_path(registry, principal, space, "get", path).await
+}
+
 /// Decides whether the principal may do an action in these spaces. Every change that this
 /// server acknowledged before is taken into account.
 pub async fn decide(

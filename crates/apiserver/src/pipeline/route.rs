@@ -73,17 +73,27 @@ pub enum Document {
     Health(&'static str),
     /// `/metrics`.
     Metrics,
-    /// `/.well-known/openid-configuration`: the issuer of service account tokens.
+    /// `/.well-known/openid-configuration`: the issuer of the space's service account tokens.
     Issuer,
     /// `/openid/v1/jwks`: the keys of service account tokens.
     Keys,
+    /// `/issuers/{uid}/.well-known/openid-configuration`: the issuer of a tenant's tokens.
+    TenantIssuer {
+        /// The UID of the tenant.
+        uid: String,
+    },
+    /// `/issuers/{uid}/openid/v1/jwks`: the keys of a tenant's tokens.
+    TenantKeys {
+        /// The UID of the tenant.
+        uid: String,
+    },
     /// `/`.
     Index,
 }
 
 impl Document {
     /// The paths of all documents. Paths below a health check are that check.
-    pub const PATHS: [&'static str; 16] = [
+    pub const PATHS: [&'static str; 18] = [
         "/",
         "/api",
         "/apis",
@@ -100,14 +110,21 @@ impl Document {
         "/metrics",
         "/.well-known/openid-configuration",
         "/openid/v1/jwks",
+        "/issuers/{uid}/.well-known/openid-configuration",
+        "/issuers/{uid}/openid/v1/jwks",
     ];
 
     /// Whether the document is public: probes have no credentials, and neither have third
-    /// parties that verify tokens.
+    /// parties that verify tokens. The issuer of a space is public in the system space only: a
+    /// tenant's contains its UID, and is public below that UID.
     pub const fn is_open(&self) -> bool {
         matches!(
             self,
-            Self::Health(_) | Self::Version | Self::Issuer | Self::Keys
+            Self::Health(_)
+                | Self::Version
+                | Self::Keys
+                | Self::TenantIssuer { .. }
+                | Self::TenantKeys { .. }
         )
     }
 
@@ -228,6 +245,12 @@ fn inside_space(method: &Method, segments: &[&str], watch: bool) -> Result<Route
         ["metrics"] => Document::Metrics,
         [".well-known", "openid-configuration"] => Document::Issuer,
         ["openid", "v1", "jwks"] => Document::Keys,
+        ["issuers", uid, ".well-known", "openid-configuration"] => Document::TenantIssuer {
+            uid: (*uid).to_owned(),
+        },
+        ["issuers", uid, "openid", "v1", "jwks"] => Document::TenantKeys {
+            uid: (*uid).to_owned(),
+        },
         ["api", "v1", rest @ ..] => return resource(method, "", "v1", rest, watch),
         ["apis", group, version, rest @ ..] => {
             return resource(method, group, version, rest, watch);

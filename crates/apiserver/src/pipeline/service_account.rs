@@ -6,10 +6,10 @@ mod token_uses;
 mod verify;
 
 pub use insula_access::jwt::NotASigningKey;
-use insula_core::{Principal, Proof};
+use insula_core::{Principal, Proof, Space};
 
 pub use self::claims::{Account, Bound};
-pub use self::issuer::Issuer;
+pub use self::issuer::{Issuer, IssuerUrls, tenant_path};
 pub use self::token_uses::{LAST_USED, TokenUse, TokenUses, day};
 pub use self::verify::{Holder, TokenError, Verifier, VerifyError};
 use crate::registry::{Address, Registry};
@@ -46,6 +46,25 @@ impl Accounts {
             issuer,
             url: url.to_owned(),
         }
+    }
+
+    /// Returns the issuer of a space's tokens; `None` if there is no such space.
+    pub fn issuer_of(&self, registry: &Registry, space: &Space) -> Option<String> {
+        if space.is_system() {
+            return Some(self.issuer.urls().plain().to_owned());
+        }
+        let state = registry.cache().space_state(space)?;
+        Some(self.issuer.urls().of_space(space, &state.uid))
+    }
+
+    /// Returns the audiences that mean this server in a space.
+    pub fn audiences_of(&self, registry: &Registry, space: &Space) -> Vec<String> {
+        let plain = self.issuer.urls().plain().to_owned();
+        let mut audiences: Vec<String> = self.issuer_of(registry, space).into_iter().collect();
+        if !audiences.contains(&plain) {
+            audiences.push(plain);
+        }
+        audiences
     }
 }
 

@@ -48,15 +48,17 @@ pub async fn request(
     let attributes = attributes.for_subresource("token", BodyKind::TOKEN, options.dry_run);
     webhooks::admit(&attributes, &mut written.object).await?;
     check_names(&written.object, &address, uid)?;
-    let mut token_spec = TokenSpec::read(&written.object, issuer)?;
+    let tenant_uid = tenant_uid(registry, &address).await?;
+    let issuer_url = issuer
+        .urls()
+        .of_space(&address.space, tenant_uid.as_deref().unwrap_or(""));
+    let mut token_spec = TokenSpec::read(&written.object, &issuer_url)?;
     if let Some(asked) = token_spec.cap_expiration() {
         written.warnings.push(format!(
             "requested expiration of {asked} seconds shortened to {MAX_EXPIRATION_SECONDS} seconds"
         ));
     }
     token_spec.bind(registry, &address).await?;
-    let state = registry.find_space(&address.space).await?;
-    let tenant_uid = state.map(|state| state.uid.to_string());
     let (token, expires) = issuer.token(&token_spec, &address, uid, tenant_uid)?;
     let mut answer = Object::new();
     answer.insert(
@@ -92,8 +94,19 @@ pub async fn request(
         .warned(written.warnings))
 }
 
+/// Returns the UID of the account's tenant; `None` in the system space.
+async fn tenant_uid(registry: &Registry, account: &Address) -> Result<Option<String>> {
+    if account.space.is_system() {
+        return Ok(None);
+    }
+    let state = registry.find_space(&account.space).await?;
+    let state = state.ok_or_else(|| StatusError::not_found(account.of(), &account.name))?;
+    Ok(Some(state.uid.to_string()))
+}
+
 /// The content of a token.
 struct TokenSpec {
+    issuer: String,
     audiences: Vec<String>,
     seconds: i64,
     bound: Value,
@@ -104,7 +117,7 @@ struct TokenSpec {
 }
 
 impl TokenSpec {
-    fn read(request: &Object, issuer: &Issuer) -> Result<Self> {
+    fn read(request: &Object, issuer: &str) -> Result<Self> {
         let spec = request.get("spec");
         let member = |name: &str| spec.and_then(|spec| spec.get(name));
         let audiences = member("audiences")
@@ -116,7 +129,7 @@ impl TokenSpec {
             .map(str::to_owned)
             .collect();
         if audiences.is_empty() {
-            audiences.push(issuer.url().to_owned());
+            audiences.push(issuer.to_owned());
         }
         let seconds = member("expirationSeconds").and_then(Value::as_i64);
         let seconds = seconds.unwrap_or(DEFAULT_EXPIRATION_SECONDS);
@@ -133,6 +146,7 @@ impl TokenSpec {
         }
         let bound = member("boundObjectRef").cloned().unwrap_or(Value::Null);
         Ok(Self {
+            issuer: issuer.to_owned(),
             audiences,
             seconds,
             bound,
@@ -283,7 +297,7 @@ impl Issuer {
             kubernetes["node"] = node.clone();
         }
         let claims = json!({
-            "iss": self.url(),
+            "iss": token_spec.issuer,
             "sub": format!("system:serviceaccount:{namespace}:{}", address.name),
             "aud": token_spec.audiences,
             "iat": now,

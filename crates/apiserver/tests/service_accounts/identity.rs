@@ -5,8 +5,8 @@ use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
 use super::{
-    MAPS, PODS, RBAC, SECRETS, TOKEN, WHOAMI, bound_to, claims, create, pod, review, robot, sign,
-    token, unauthenticated, whoami,
+    MAPS, PODS, RBAC, SECRETS, TOKEN, WHOAMI, bound_to, claims, create, issuer_of, pod, review,
+    robot, sign, token, unauthenticated, whoami,
 };
 
 #[tokio::test]
@@ -115,6 +115,7 @@ async fn tokens_are_valid_in_their_own_space_only() -> anyhow::Result<()> {
     let mut expired = claims(&tokens[0]);
     expired["exp"] = 1.into();
     let expired = sign(&server, &expired);
+    let issuer = issuer_of(&server, "t1").await?;
     for (client, known) in [(&one, true), (&two, false), (&system, false)] {
         let status = review(client, &tokens[0], &[]).await?;
         assert_eq!(status["authenticated"] == true, known, "{status}");
@@ -128,13 +129,13 @@ async fn tokens_are_valid_in_their_own_space_only() -> anyhow::Result<()> {
         );
         let other = review(client, &tokens[0], &["zzz"]).await?;
         let expected = match known {
-            true => {
-                "[invalid bearer token, token audiences [\"https://insula.test\"] is invalid for \
-                 the target audiences [\"zzz\"]]"
-            }
-            false => "invalid bearer token",
+            true => format!(
+                "[invalid bearer token, token audiences [{issuer:?}] is invalid for the target \
+                 audiences [\"zzz\"]]"
+            ),
+            false => "invalid bearer token".to_owned(),
         };
-        assert_eq!(other, unauthenticated(expected));
+        assert_eq!(other, unauthenticated(&expected));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ mod authorization;
 mod fixtures;
 mod forged;
 mod identity;
+mod issuers;
 mod lifetime;
 mod requests;
 
@@ -24,6 +25,15 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ISSUER: &str = "https://insula.test";
+
+/// The issuer of the tenant's tokens.
+async fn issuer_of(server: &TestServer, tenant: &str) -> anyhow::Result<String> {
+    let path = format!("/api/v1/tenants/{tenant}");
+    let found = server.system().await?.get(&path).await?.json();
+    let uid = found["metadata"]["uid"].as_str().unwrap_or_default();
+    anyhow::ensure!(!uid.is_empty(), "{found}");
+    Ok(format!("{ISSUER}/tenants/{tenant}/issuers/{uid}"))
+}
 
 async fn delete(client: &Client, path: &str) -> anyhow::Result<()> {
     let deleted = client.delete(path).await?;

@@ -7,7 +7,7 @@ use insula_testkit::server::TestServer;
 use serde_json::{Value, json};
 
 use super::{
-    ISSUER, PODS, SECRETS, TOKEN, bound_to, claims, create, pod, review, robot, token,
+    ISSUER, PODS, SECRETS, TOKEN, bound_to, claims, create, issuer_of, pod, review, robot, token,
     unauthenticated, whoami,
 };
 
@@ -16,6 +16,8 @@ async fn tokens_are_valid_for_the_requested_audience() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
     let client = server.tenant("t1").await?;
     robot(&client).await?;
+    let issuer = issuer_of(&server, "t1").await?;
+    let issuer = issuer.as_str();
     let own = token(&client, json!({})).await?;
     let vault = token(&client, json!({"audiences": ["vault"]})).await?;
     let both = token(&client, json!({"audiences": ["vault", ISSUER]})).await?;
@@ -32,12 +34,21 @@ async fn tokens_are_valid_for_the_requested_audience() -> anyhow::Result<()> {
         ))
     };
     for (token, audiences, expected) in [
-        (&own, &[][..], known(&[ISSUER])),
-        (&own, &[ISSUER], known(&[ISSUER])),
-        (&own, &["zzz", ISSUER], known(&[ISSUER])),
-        (&own, &["zzz"], not("\"https://insula.test\"", "\"zzz\"")),
+        (&own, &[][..], known(&[issuer])),
+        (&own, &[issuer], known(&[issuer])),
+        (&own, &["zzz", issuer], known(&[issuer])),
+        (&own, &["zzz"], not(&format!("{issuer:?}"), "\"zzz\"")),
+        (
+            &own,
+            &[ISSUER],
+            not(&format!("{issuer:?}"), &format!("{ISSUER:?}")),
+        ),
         (&vault, &["vault", "zzz"], known(&["vault"])),
-        (&vault, &[], not("\"vault\"", "\"https://insula.test\"")),
+        (
+            &vault,
+            &[],
+            not("\"vault\"", &format!("{issuer:?} {ISSUER:?}")),
+        ),
         (&vault, &["a", "b"], not("\"vault\"", "\"a\" \"b\"")),
         (&both, &[], known(&[ISSUER])),
         (&both, &[ISSUER, "vault"], known(&["vault", ISSUER])),
@@ -55,7 +66,7 @@ async fn tokens_are_valid_for_the_requested_audience() -> anyhow::Result<()> {
     }
     // A token of the static token file is for this server.
     let status = review(&client, "t1", &[]).await?;
-    assert_eq!(status["audiences"], json!([ISSUER]));
+    assert_eq!(status["audiences"], json!([issuer, ISSUER]));
     let status = review(&client, "t1", &["zzz"]).await?;
     assert_eq!(status, unauthenticated("invalid bearer token"));
     Ok(())
@@ -141,22 +152,30 @@ async fn token_requests_are_authorized_and_limited() -> anyhow::Result<()> {
 #[tokio::test]
 async fn tokens_can_be_verified_with_published_keys() -> anyhow::Result<()> {
     let server = TestServer::start().await?;
-    for client in [server.tenant("t1").await?, server.system().await?] {
+    for (client, cached) in [
+        (server.tenant("t1").await?, "private"),
+        (server.system().await?, "public"),
+    ] {
         robot(&client).await?;
+        let issuer = match cached {
+            "private" => issuer_of(&server, "t1").await?,
+            _ => ISSUER.to_owned(),
+        };
         let token = token(&client, json!({"audiences": ["vault"]})).await?;
         let own = create(&client, TOKEN, json!({})).await?["status"]["token"].clone();
         let holder = server.client(own.as_str().unwrap_or_default()).await?;
         let found = holder.get("/.well-known/openid-configuration").await?;
         assert_eq!(found.status, 200, "{}", found.text());
         assert_eq!(found.header("content-type"), "application/json");
-        assert_eq!(found.header("cache-control"), "public, max-age=3600");
+        let caching = format!("{cached}, max-age=3600");
+        assert_eq!(found.header("cache-control"), caching);
         // Exactly as Kubernetes formats it.
         let expected = format!(
-            "{{\"issuer\":\"{ISSUER}\",\"jwks_uri\":\"{}/openid/v1/jwks\",\
+            "{{\"issuer\":\"{issuer}\",\"jwks_uri\":\"{}/openid/v1/jwks\",\
              \"response_types_supported\":[\"id_token\"],\
              \"subject_types_supported\":[\"public\"],\
              \"id_token_signing_alg_values_supported\":[\"ES256\"]}}",
-            server.url()
+            issuer.replace(ISSUER, &server.url())
         );
         assert_eq!(found.text(), expected);
         let keys = holder.get("/openid/v1/jwks").await?;
@@ -184,8 +203,10 @@ async fn tokens_can_be_verified_with_published_keys() -> anyhow::Result<()> {
         );
         // Verifying a token needs no credential.
         let anonymous = server.client("").await?;
+        let below = issuer.strip_prefix(ISSUER).unwrap_or_default();
         for path in ["/.well-known/openid-configuration", "/openid/v1/jwks"] {
-            let (known, unknown) = (holder.get(path).await?, anonymous.get(path).await?);
+            let public = format!("{below}{path}");
+            let (known, unknown) = (holder.get(path).await?, anonymous.get(&public).await?);
             assert_eq!((unknown.status, unknown.body), (200, known.body), "{path}");
         }
     }

@@ -169,6 +169,9 @@ impl Operation {
     }
 }
 
+/// A UID that no tenant has.
+pub const UNKNOWN_UID: &str = "00000000-0000-0000-0000-000000000000";
+
 /// A path that serves a document.
 #[derive(Clone, Debug)]
 pub struct DocumentPath {
@@ -185,7 +188,8 @@ impl DocumentPath {
     pub fn all() -> Vec<Self> {
         let filled = |pattern: &str| {
             let path = pattern.replace("{group}", "apps");
-            path.replace("{version}", "v1").replace("{path}", "api/v1")
+            let path = path.replace("{version}", "v1").replace("{path}", "api/v1");
+            path.replace("{uid}", UNKNOWN_UID)
         };
         let page = |pattern: &'static str| {
             let path = filled(pattern);
@@ -219,6 +223,8 @@ impl DocumentPath {
             Document::Issuer => 10,
             Document::Keys => 11,
             Document::Index => 12,
+            Document::TenantIssuer { .. } => 13,
+            Document::TenantKeys { .. } => 14,
         }
     }
 }

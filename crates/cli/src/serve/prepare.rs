@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use insula_access::{Authority, TokenFile};
 use insula_apiserver::pipeline::audit;
 use insula_apiserver::pipeline::oidc::Provider;
-use insula_apiserver::pipeline::service_account::Issuer;
+use insula_apiserver::pipeline::service_account::{Issuer, IssuerUrls};
 use insula_apiserver::server::tls::Certificates;
 use insula_apiserver::{Descriptions, egress};
 use insula_core::{Layout, Space};
@@ -222,13 +222,19 @@ pub fn prepare(
     Ok((prepared, renewal))
 }
 
-/// Checks that the two issuers differ. A token is verified by its issuer, so that two issuers
+/// Checks that the provider is none of the server's own issuers. A token is verified by its issuer, so that two issuers
 /// of the same name could impersonate each other's users.
 fn check_issuers_differ(provider: Option<&Provider>, issuer_url: &str) -> Result<(), Failure> {
-    match provider {
-        Some(provider) if provider.url() == issuer_url => {
-            let said = "--oidc-issuer-url and the issuer of service accounts' tokens are both";
-            Err(Failure::message(format!("{said} {issuer_url}")).hint(
+    let issuers = IssuerUrls::new(issuer_url);
+    match provider.map(Provider::url) {
+        Some(provider) if issuers.may_include(provider) => {
+            let said = match provider == issuer_url {
+                true => "--oidc-issuer-url and the issuer of service accounts' tokens are both",
+                false => {
+                    "--oidc-issuer-url is below the issuer of service accounts' tokens, as tenants' issuers are:"
+                }
+            };
+            Err(Failure::message(format!("{said} {provider}")).hint(
                 "the provider must be another server; if the URL is right, choose another one with \
                  --service-account-issuer",
             ))

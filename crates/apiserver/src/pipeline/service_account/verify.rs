@@ -13,7 +13,7 @@ use ring::digest::{SHA256, digest};
 
 use super::claims::{Account, Bound, Incomplete, LEGACY_ISSUER, Reference};
 use super::token_uses::TokenUses;
-use super::{AccountName, Issuer, TOKEN_KEY};
+use super::{AccountName, Issuer, IssuerUrls, TOKEN_KEY};
 use crate::registry::{Address, Registry};
 use insula_cache::Stored;
 use insula_kinds::core_kind;
@@ -22,7 +22,7 @@ use insula_kinds::core_kind;
 #[derive(Debug)]
 pub struct Verifier {
     keys: KeySet,
-    issuer: String,
+    issuers: IssuerUrls,
     verified: TokenCache<SignedToken>,
     uses: TokenUses,
 }
@@ -65,6 +65,9 @@ pub enum TokenError {
     /// A wrong signature or a malformed token.
     #[error("invalid bearer token")]
     Forged(#[from] insula_access::jwt::Error),
+    /// A token with the issuer of another space.
+    #[error("invalid bearer token")]
+    OtherSpace,
     /// A token without required claims.
     #[error("invalid bearer token")]
     Incomplete(#[from] Incomplete),
@@ -111,7 +114,7 @@ impl Verifier {
     pub fn new(issuer: &Issuer) -> Self {
         Self {
             keys: [issuer.public().clone()].into_iter().collect(),
-            issuer: issuer.url().to_owned(),
+            issuers: issuer.urls().clone(),
             verified: TokenCache::default(),
             uses: TokenUses::default(),
         }
@@ -122,17 +125,13 @@ impl Verifier {
         &self.keys
     }
 
-    /// Returns the default audience, this server.
-    pub fn audience(&self) -> &str {
-        &self.issuer
-    }
-
     /// Returns the uses of legacy tokens that are yet to be recorded.
     pub const fn uses(&self) -> &TokenUses {
         &self.uses
     }
 
-    /// Verifies a token for one of these audiences at the time `now`.
+    /// Verifies a token for one of these audiences at the time `now`. An empty list means this
+    /// server.
     pub fn verify(
         &self,
         registry: &Registry,
@@ -159,6 +158,15 @@ impl Verifier {
             self.verified
                 .insert(token, expires, Arc::clone(&signed_token));
         }
+        let this_server = match wanted {
+            [] => self.audiences_of(&signed_token.account),
+            _ => Vec::new(),
+        };
+        let wanted = if wanted.is_empty() {
+            &this_server
+        } else {
+            wanted
+        };
         let audiences = signed_token.audiences_of(wanted).map_err(error)?;
         check_account(registry, &signed_token.account).map_err(error)?;
         if !binding_exists(registry, &signed_token.account, token) {
@@ -177,20 +185,35 @@ impl Verifier {
     /// Verifies the signature and parses the claims.
     fn read(&self, token: &str) -> Result<SignedToken, TokenError> {
         let signed = Signed::parse(token)?;
-        let kept = match signed.claimed_issuer() {
-            Some(LEGACY_ISSUER) => true,
-            Some(issuer) if issuer == self.issuer => false,
-            _ => return Err(TokenError::Foreign),
-        };
+        let issuer = signed.claimed_issuer().ok_or(TokenError::Foreign)?;
+        if issuer != LEGACY_ISSUER && !self.issuers.may_include(issuer) {
+            return Err(TokenError::Foreign);
+        }
         let claims = signed.verify(&self.keys)?;
-        Ok(match kept {
-            true => SignedToken {
-                account: Account::from_legacy(claims)?,
-                audiences: vec![self.issuer.clone()],
+        if issuer == LEGACY_ISSUER {
+            let account = Account::from_legacy(claims)?;
+            return Ok(SignedToken {
+                audiences: self.audiences_of(&account),
+                account,
                 times: None,
-            },
-            false => bound_token(claims)?,
-        })
+            });
+        }
+        let signed_token = bound_token(claims)?;
+        // Earlier versions signed as the plain issuer in every space.
+        let in_space = self.issuers.of_account(&signed_token.account);
+        match issuer == in_space || issuer == self.issuers.plain() {
+            true => Ok(signed_token),
+            false => Err(TokenError::OtherSpace),
+        }
+    }
+
+    /// Returns the audiences that mean this server in the account's space.
+    fn audiences_of(&self, account: &Account) -> Vec<String> {
+        let mut audiences = vec![self.issuers.of_account(account)];
+        if !account.space.is_system() {
+            audiences.push(self.issuers.plain().to_owned());
+        }
+        audiences
     }
 }
 
