@@ -1,6 +1,6 @@
 //! The cost budget of an evaluation.
 
-use crate::evaluate::EvalError;
+use crate::error::EvalError;
 
 /// The maximum cost of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,12 +9,11 @@ mod fold;
 mod plan;
 mod step;
 
-use std::borrow::Cow;
-
 use crate::budget::{Budget, CostMeter};
-use crate::library::Regexes;
+use crate::error::EvalError;
+use crate::library::{Regexes, Scope};
 use crate::stack::with_stack;
-use crate::value::Value;
+use crate::value::{Outcome, Value};
 
 pub use activation::Activation;
 pub use plan::{Plan, PlanError};
@@ -28,35 +27,6 @@ pub struct Evaluation<'a> {
     /// The cost, also of an evaluation that failed.
     pub cost: u64,
 }
-
-/// An evaluation error.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EvalError {
-    /// The budget is exhausted.
-    #[error("operation cancelled: actual cost limit exceeded")]
-    Cancelled,
-    /// A computation failed.
-    #[error("{0}")]
-    Failed(Cow<'static, str>),
-}
-
-impl EvalError {
-    /// Creates an error with this message.
-    pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
-        Self::Failed(text.into())
-    }
-
-    pub(crate) const fn no_such_overload() -> Self {
-        Self::Failed(Cow::Borrowed("no such overload"))
-    }
-
-    pub(crate) fn no_such_key(key: &Value<'_>) -> Self {
-        Self::new(format!("no such key: {key}"))
-    }
-}
-
-/// The value of an expression, or an error in its place.
-pub(crate) type Outcome<'a> = Result<Value<'a>, EvalError>;
 
 /// Evaluates a plan within a budget.
 pub fn evaluate<'a, 'd: 'a>(
@@ -92,12 +62,6 @@ fn evaluate_with<'a, 'd: 'a>(
             cost: evaluator.scope.meter.cost(),
         }
     })
-}
-
-/// The state that functions share during an evaluation.
-pub(crate) struct Scope {
-    pub(crate) meter: CostMeter,
-    pub(crate) regexes: Regexes,
 }
 
 /// The state of an evaluation. Computed values live as long as the plan, given ones longer.

@@ -20,8 +20,9 @@ mod strings;
 mod times;
 mod url;
 
-use crate::evaluate::{EvalError, Outcome, Scope};
-use crate::value::Value;
+use crate::budget::CostMeter;
+use crate::error::EvalError;
+use crate::value::{Outcome, Value};
 
 pub use authorizer::{
     Authorization, AuthorizationRequest, Authorizer, Caller, Decision, Resource, Target,
@@ -32,6 +33,12 @@ pub use quantity::QuantityValue;
 pub(crate) use regex::Pattern;
 pub use regex::Regexes;
 pub use semver::Semver;
+
+/// The state that functions share during an evaluation.
+pub(crate) struct Scope {
+    pub(crate) meter: CostMeter,
+    pub(crate) regexes: Regexes,
+}
 
 /// The implementation of a function.
 #[derive(Debug)]

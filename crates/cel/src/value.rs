@@ -21,7 +21,7 @@ use std::sync::Arc;
 use insula_gotext::url::Url;
 use ipnet::IpNet;
 
-use crate::evaluate::EvalError;
+use crate::error::EvalError;
 use crate::library::{Authorization, Format, QuantityValue, Semver};
 
 pub use list::List;
@@ -69,6 +69,9 @@ pub enum Value<'a> {
     /// A value of a library type.
     Opaque(Opaque<'a>),
 }
+
+/// The value of an expression, or an error in its place.
+pub(crate) type Outcome<'a> = Result<Value<'a>, EvalError>;
 
 /// A value that an expression constructed with `Name{...}`.
 #[derive(Clone, Debug)]

@@ -3,9 +3,10 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{EvalError, Outcome, Plan, evaluate_with};
+use super::{Plan, evaluate_with};
 use crate::budget::Budget;
-use crate::value::{Shape, Value};
+use crate::error::EvalError;
+use crate::value::{Outcome, Shape, Value};
 
 /// The name of the variable that holds the composed variables.
 pub(super) const COMPOSED: &str = "variables";

@@ -4,8 +4,9 @@
 
 use super::activation::COMPOSED;
 use super::step::{Attribute, By, Qualifier, Root, Step};
-use super::{EvalError, Evaluator, Outcome, Slot};
-use crate::value::{List, Value, double_to_int};
+use super::{Evaluator, Slot};
+use crate::error::EvalError;
+use crate::value::{List, Outcome, Value, double_to_int};
 
 impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     pub(super) fn attribute(&mut self, attribute: &'a Attribute) -> Outcome<'a> {

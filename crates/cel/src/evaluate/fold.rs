@@ -1,8 +1,9 @@
 //! Loops.
 
 use super::step::{Fold, Grow, LIST_COST};
-use super::{EvalError, Evaluator, Outcome, Slot};
-use crate::value::{List, Map, Value};
+use super::{Evaluator, Slot};
+use crate::error::EvalError;
+use crate::value::{List, Map, Outcome, Value};
 
 impl<'a, 'd: 'a> Evaluator<'a, 'd, '_> {
     pub(super) fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {

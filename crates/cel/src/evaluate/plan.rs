@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::step::{
     Attribute, By, Call, Entry, Fold, Grow, List, Map, Member, Qualifier, Root, Step, Structure,
 };
-use super::{Activation, EvalError, evaluate};
+use super::{Activation, evaluate};
 use crate::ast::{Comprehension, Expr, Id, Literal, Node};
 use crate::budget::Budget;
+use crate::error::EvalError;
 use crate::library;
 use crate::program::Program;
 use crate::stack::with_stack;

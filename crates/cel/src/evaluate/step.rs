@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::EvalError;
+use crate::error::EvalError;
 use crate::library::{Body, Price};
 use crate::value::{Key, Value};
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use insula_kinds::validate::text;
 
-use super::{Body, EvalError, Outcome, no_overload};
-use crate::value::{Opaque, Value};
+use super::{Body, no_overload};
+use crate::error::EvalError;
+use crate::value::{Opaque, Outcome, Value};
 
 /// Decides authorization requests.
 pub trait Authorizer: Sync {

@@ -1,8 +1,10 @@
 //! Conversions between types.
 
-use super::{Body, EvalError, Outcome, Scope, no_overload};
+use super::{Body, Scope, no_overload};
+use crate::error::EvalError;
 use crate::value::{
-    Opaque, Text, Timestamp, Value, double_to_int, double_to_uint, parse_duration, parse_timestamp,
+    Opaque, Outcome, Text, Timestamp, Value, double_to_int, double_to_uint, parse_duration,
+    parse_timestamp,
 };
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {

@@ -3,7 +3,7 @@
 use insula_gotext::quote;
 
 use super::convert::parse_double;
-use crate::evaluate::EvalError;
+use crate::error::EvalError;
 use crate::value::{List, Map, Value};
 
 /// The default precision.

@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::{Body, EvalError, Outcome, Scope, no_overload, strings};
-use crate::value::{Duration, List, Value};
+use super::{Body, Scope, no_overload, strings};
+use crate::error::EvalError;
+use crate::value::{Duration, List, Outcome, Value};
 
 /// The maximum length of a list that a function creates.
 const MAX_LIST_LENGTH: usize = 1_000_000;

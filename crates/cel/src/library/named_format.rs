@@ -2,8 +2,8 @@
 
 use insula_kinds::validate::text;
 
-use super::{Body, Outcome, no_overload, url};
-use crate::value::{Opaque, Text, Value};
+use super::{Body, no_overload, url};
+use crate::value::{Opaque, Outcome, Text, Value};
 
 /// A named format.
 #[derive(Debug)]

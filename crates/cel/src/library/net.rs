@@ -6,8 +6,9 @@ use insula_gotext::netip::{parse_addr, parse_prefix};
 use insula_gotext::quote;
 use ipnet::IpNet;
 
-use super::{Body, EvalError, Outcome, no_overload};
-use crate::value::{Opaque, Value};
+use super::{Body, no_overload};
+use crate::error::EvalError;
+use crate::value::{Opaque, Outcome, Value};
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     Some(match (function, arguments) {

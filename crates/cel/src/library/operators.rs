@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::{Body, EvalError, Outcome, Scope};
-use crate::value::{Duration, List, Value};
+use super::{Body, Scope};
+use crate::error::EvalError;
+use crate::value::{Duration, List, Outcome, Value};
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     Some(match (function, arguments) {

@@ -1,7 +1,8 @@
 //! Optional values.
 
-use super::{Body, EvalError, Outcome, Scope, no_overload};
-use crate::value::{List, Value};
+use super::{Body, Scope, no_overload};
+use crate::error::EvalError;
+use crate::value::{List, Outcome, Value};
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     Some(match (function, arguments) {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use insula_kinds::quantity::{Format, Quantity};
 
-use super::{Body, EvalError, Outcome, Scope, no_overload};
-use crate::value::{Opaque, Value};
+use super::{Body, Scope, no_overload};
+use crate::error::EvalError;
+use crate::value::{Opaque, Outcome, Value};
 
 /// A quantity and its representation in Kubernetes, which decides whether it counts as an integer.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use insula_gotext::regexp::{SyntaxError, compile};
 use regex::Regex;
 
-use super::{Body, EvalError, Outcome, Scope, no_overload};
-use crate::value::{Text, Value};
+use super::{Body, Scope, no_overload};
+use crate::error::EvalError;
+use crate::value::{Outcome, Text, Value};
 
 /// The maximum number of computed patterns that are cached in one evaluation.
 const MAX_KEPT: usize = 16;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use insula_gotext::quote;
 
-use super::{Body, EvalError, Outcome, no_overload};
-use crate::value::{Opaque, Value};
+use super::{Body, no_overload};
+use crate::error::EvalError;
+use crate::value::{Opaque, Outcome, Value};
 
 /// A semantic version: `1.2.3-alpha.1+build`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The functions of lists as sets.
 
-use super::{Body, EvalError, Outcome, no_overload};
-use crate::value::{List, Value};
+use super::{Body, no_overload};
+use crate::error::EvalError;
+use crate::value::{List, Outcome, Value};
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     if arguments != 2 {

@@ -1,7 +1,8 @@
 //! The functions of strings. Positions are in characters.
 
-use super::{Body, EvalError, MAX_STRING_LENGTH, Outcome, Scope, format, new_string, no_overload};
-use crate::value::{List, Text, Value};
+use super::{Body, MAX_STRING_LENGTH, Scope, format, new_string, no_overload};
+use crate::error::EvalError;
+use crate::value::{List, Outcome, Text, Value};
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     Some(match (function, arguments) {

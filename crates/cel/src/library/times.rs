@@ -2,8 +2,9 @@
 
 use jiff::tz::TimeZone;
 
-use super::{Body, EvalError, Outcome, no_overload};
-use crate::value::{Clock, Timestamp, Value, civil_time};
+use super::{Body, no_overload};
+use crate::error::EvalError;
+use crate::value::{Clock, Outcome, Timestamp, Value, civil_time};
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     macro_rules! getter {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use insula_gotext::url::Url;
 
-use super::{Body, EvalError, Outcome, no_overload};
-use crate::value::{Entries, Key, Opaque, Text, Value};
+use super::{Body, no_overload};
+use crate::error::EvalError;
+use crate::value::{Entries, Key, Opaque, Outcome, Text, Value};
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     if arguments != 1 {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::list::element_key;
 use super::shape::Listing;
 use super::{Key, List, Map, Opaque, Value};
-use crate::evaluate::EvalError;
+use crate::error::EvalError;
 
 type Answer = Result<bool, EvalError>;
 

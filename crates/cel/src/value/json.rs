@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map as Members, Number, Value as Json};
 
 use super::{Map, Value};
-use crate::evaluate::EvalError;
+use crate::error::EvalError;
 
 impl Value<'_> {
     /// Returns the value as JSON. Timestamps, durations and bytes become strings.

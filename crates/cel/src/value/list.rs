@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::map::Map;
 use super::shape::{Listing, read, read_dynamic};
 use super::{Key, Value};
-use crate::evaluate::EvalError;
+use crate::error::EvalError;
 
 /// The maximum number of joints before a list is copied, so that access stays fast.
 const MAX_JOINTS: usize = 16;

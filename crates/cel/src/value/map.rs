@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::number::{double_to_int, double_to_uint};
 use super::shape::{Property, Shape, read, read_dynamic};
 use super::{Text, Value};
-use crate::evaluate::EvalError;
+use crate::error::EvalError;
 
 /// The members of a JSON object.
 type Members = serde_json::Map<String, Json>;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::Value;
 use super::number::{compare_double_int, compare_double_uint, compare_doubles, compare_int_uint};
-use crate::evaluate::EvalError;
+use crate::error::EvalError;
 
 impl Value<'_> {
     /// Returns whether values of this type can be compared.

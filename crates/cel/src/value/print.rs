@@ -67,7 +67,7 @@ fn write_map(map: &Map<'_>, f: &mut Formatter<'_>) -> fmt::Result {
 }
 
 fn write_member(
-    value: Result<Value<'_>, crate::evaluate::EvalError>,
+    value: Result<Value<'_>, crate::error::EvalError>,
     f: &mut Formatter<'_>,
 ) -> fmt::Result {
     match value {

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value as Json;
 
 use super::{List, Map, Text, Timestamp, Value, parse_duration, time};
-use crate::evaluate::EvalError;
+use crate::error::EvalError;
 use crate::types::Type;
 
 /// How JSON is read.

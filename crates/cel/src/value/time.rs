@@ -5,7 +5,7 @@ use std::fmt;
 
 use insula_kinds::time::{Precision, parse};
 
-use crate::evaluate::EvalError;
+use crate::error::EvalError;
 
 /// The years 1 to 9999, in seconds since 1970.
 const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
