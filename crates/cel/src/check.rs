@@ -1,5 +1,6 @@
 //! Type checking: finds the type of every node and the overloads of every call.
 
+mod checked;
 mod constant;
 mod format;
 mod overload;
@@ -13,8 +14,8 @@ use crate::ast::{Comprehension, Entry, Expr, Id, Literal, Node};
 use crate::environment::Environment;
 use crate::issue::Issue;
 use crate::parse::Parsed;
-use crate::program::Checked;
 use crate::types::Type;
+pub(crate) use checked::Checked;
 use unify::{Unifier, most_general};
 
 /// Checks a tree and replaces names by the declarations that they resolve to.

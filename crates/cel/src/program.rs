@@ -1,10 +1,9 @@
 //! Checked expressions.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ast::{Expr, Id};
-use crate::check::check;
+use crate::check::{Checked, check};
 use crate::environment::Environment;
 use crate::issue::{Issues, Source};
 use crate::parse::parse;
@@ -23,19 +22,6 @@ struct Inner {
     expr: Expr,
     depth: usize,
     checked: Checked,
-}
-
-/// The result of checking a tree.
-#[derive(Debug, Default)]
-pub(crate) struct Checked {
-    /// The type of each node, by its number.
-    pub(crate) types: Vec<Type>,
-    /// The candidate overloads of each call, by its number.
-    pub(crate) overloads: Vec<Vec<&'static str>>,
-    /// The names of used variables and types.
-    pub(crate) names: BTreeSet<Arc<str>>,
-    /// Why the expression cannot be evaluated although its types are right.
-    pub(crate) defect: Option<String>,
 }
 
 impl Program {

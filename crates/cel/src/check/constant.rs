@@ -5,8 +5,8 @@
 
 use insula_gotext::regexp;
 
+use super::Checked;
 use crate::ast::{Expr, Literal, Node};
-use crate::program::Checked;
 use crate::types::Type;
 use crate::value::{is_duration, is_timestamp};
 

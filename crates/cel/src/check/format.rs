@@ -1,7 +1,7 @@
 //! Checks the arguments of `format` against its clauses.
 
+use super::Checked;
 use crate::ast::{Expr, Id, Node};
-use crate::program::Checked;
 use crate::types::Type;
 
 /// An error in a format.

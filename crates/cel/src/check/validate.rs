@@ -2,10 +2,10 @@
 
 use insula_gotext::regexp;
 
+use super::Checked;
 use super::format;
 use crate::ast::{Entry, Expr, Id, Literal, Node};
 use crate::issue::Issue;
-use crate::program::Checked;
 use crate::types::Type;
 use crate::value::{Timestamp, is_duration, is_timestamp};
 
