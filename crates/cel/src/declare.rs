@@ -9,32 +9,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::estimate::{Extent, Format};
+use crate::identifier::escape;
+use crate::schema::{flag, has_meta, limit, with_meta};
 use crate::types::{Field, ObjectType, Type};
-
-/// Reserved words of the language: four with a meaning, the others reserved for later.
-pub const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 /// The declaration of the values at a schema node.
 #[derive(Clone, Debug)]
@@ -58,33 +35,6 @@ pub fn of(schema: &Value, name: &str) -> Option<Declaration> {
 #[must_use]
 pub fn root(schema: &Value, name: &str) -> Option<Declaration> {
     declare(schema, name, true)
-}
-
-/// Returns the name of a property in expressions, or none if it cannot be escaped.
-#[must_use]
-pub fn escape(name: &str) -> Option<String> {
-    let first = name.bytes().next()?;
-    if first.is_ascii_digit() {
-        return None;
-    }
-    if RESERVED.contains(&name) {
-        return Some(format!("__{name}__"));
-    }
-    let mut escaped = String::with_capacity(name.len());
-    let mut rest = name;
-    while let Some(c) = rest.chars().next() {
-        let (text, length) = match c {
-            '_' if rest.starts_with("__") => ("__underscores__", 2),
-            '.' => ("__dot__", 1),
-            '-' => ("__dash__", 1),
-            '/' => ("__slash__", 1),
-            c if c.is_ascii_alphanumeric() || c == '_' => (&rest[..1], 1),
-            _ => return None,
-        };
-        escaped.push_str(text);
-        rest = &rest[length..];
-    }
-    Some(escaped)
 }
 
 fn declare(schema: &Value, name: &str, resource: bool) -> Option<Declaration> {
@@ -190,72 +140,9 @@ fn string(schema: &Value) -> (Type, Extent) {
     }
 }
 
-/// Returns whether the schema itself declares the fields that every resource has.
-pub(crate) fn has_meta(properties: &Map<String, Value>) -> bool {
-    let is = |schema: Option<&Value>, of: &str| {
-        schema
-            .and_then(|schema| schema.get("type"))
-            .is_some_and(|found| found == of)
-    };
-    let metadata = properties.get("metadata");
-    let inside = |name| {
-        metadata
-            .and_then(|of| of.get("properties"))
-            .and_then(|of| of.get(name))
-    };
-    is(properties.get("kind"), "string")
-        && is(properties.get("apiVersion"), "string")
-        && is(metadata, "object")
-        && is(inside("name"), "string")
-        && is(inside("generateName"), "string")
-}
-
-pub(crate) fn with_meta(properties: &Map<String, Value>) -> Map<String, Value> {
-    let string = serde_json::json!({"type": "string"});
-    let metadata = serde_json::json!({
-        "type": "object",
-        "properties": {"name": string, "generateName": string},
-    });
-    let mut all = properties.clone();
-    all.insert("kind".to_owned(), string.clone());
-    all.insert("apiVersion".to_owned(), string);
-    all.insert("metadata".to_owned(), metadata);
-    all
-}
-
-pub(crate) fn flag(schema: &Value, name: &str) -> bool {
-    schema.get(name).and_then(Value::as_bool) == Some(true)
-}
-
-fn limit(schema: &Value, name: &str) -> Option<i64> {
-    schema.get(name).and_then(Value::as_i64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn property_names_are_escaped_for_expressions() {
-        for (name, escaped) in [
-            ("a", Some("a")),
-            ("a_b", Some("a_b")),
-            ("a__b", Some("a__underscores__b")),
-            ("a___b", Some("a__underscores___b")),
-            ("a____b", Some("a__underscores____underscores__b")),
-            ("a-b.c/d", Some("a__dash__b__dot__c__slash__d")),
-            ("namespace", Some("__namespace__")),
-            ("namespaces", Some("namespaces")),
-            (".x", Some("__dot__x")),
-            ("1x", None),
-            ("", None),
-            ("a b", None),
-            ("é", None),
-            ("a-é", None),
-        ] {
-            assert_eq!(escape(name).as_deref(), escaped, "{name}");
-        }
-    }
 
     #[test]
     fn required_fields_that_cannot_be_escaped_count_towards_the_minimum_size() {

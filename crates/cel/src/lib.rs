@@ -8,7 +8,8 @@
 //! evaluate   Program + values + budget -> a value and its cost
 //! ```
 //!
-//! Only `declare` and the shapes of values know schemas. The crate knows no requests and no store.
+//! Only `schema`, `declare` and the shapes of values know schemas. The crate knows no requests and
+//! no store.
 
 mod ast;
 mod budget;
@@ -19,10 +20,12 @@ mod error;
 mod estimate;
 mod evaluate;
 mod function;
+pub mod identifier;
 mod issue;
 mod library;
 mod parse;
 mod program;
+mod schema;
 mod stack;
 mod types;
 mod value;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use insula_cel::declare::RESERVED;
+use insula_cel::identifier::RESERVED;
 use insula_kinds::validate::check::{self, Errors};
 use insula_kinds::validate::text;
 use insula_kinds::validate::tree::Node;

@@ -2,8 +2,7 @@
 
 use insula_gotext::regexp;
 
-use super::Checked;
-use super::format;
+use super::{Checked, format};
 use crate::ast::{Entry, Expr, Id, Literal, Node};
 use crate::issue::Issue;
 use crate::types::Type;

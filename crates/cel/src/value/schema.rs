@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::{Map as Members, Value as Json};
 
 use super::shape::{Listing, Property, Shape};
-use crate::declare::{escape, flag, has_meta, with_meta};
+use crate::identifier::escape;
+use crate::schema::{flag, has_meta, with_meta};
 
 impl Shape {
     /// Returns the shape at a node of a structural schema, given as the JSON of its OpenAPI schema.

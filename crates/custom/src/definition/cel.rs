@@ -5,7 +5,9 @@ mod budget;
 pub(super) use budget::Budget;
 
 use insula_cel::declare::{self, Declaration};
-use insula_cel::{Environment, Extent, Issues, OldSelf, Program, Type, Within, estimate};
+use insula_cel::{
+    Environment, Extent, Issues, OldSelf, Program, Type, Within, estimate, identifier,
+};
 use insula_kinds::FieldError;
 
 use super::openapi::Scope;
@@ -83,7 +85,7 @@ impl<'a> Cel<'a> {
             let (Type::Object(object), Within::Fields(extents)) = (of, &extent.within) else {
                 return None;
             };
-            let name = declare::escape(name)?;
+            let name = identifier::escape(name)?;
             Some((&object.fields.get(&name)?.of, extents.get(&name)?))
         })
     }

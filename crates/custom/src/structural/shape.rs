@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use insula_cel::{Listing, Property, Shape, declare};
+use insula_cel::{Listing, Property, Shape, identifier};
 
 use super::node::{Additional, ListKind, Node, NodeId, Type};
 
@@ -68,7 +68,7 @@ impl Shapes {
             let Some(shape) = self.get(nodes, *id) else {
                 continue;
             };
-            if let Some(escaped) = declare::escape(name) {
+            if let Some(escaped) = identifier::escape(name) {
                 let name = name.to_string();
                 fields.insert(escaped, Property { name, shape });
             }

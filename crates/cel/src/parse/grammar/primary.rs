@@ -2,7 +2,7 @@
 
 use super::{EXPR, LITERAL, MEMBER, NAME, NOTHING, OPT_EXPR, Parser, Part, Rule, SUFFIX};
 use crate::ast::{Entry, Expr, Literal, Node};
-use crate::declare::RESERVED;
+use crate::identifier::RESERVED;
 use crate::parse::literal::{double, integer, unquote, unsigned};
 use crate::parse::recover::SyntaxError;
 use crate::parse::token::{Kind, Set, Token};
