@@ -38,11 +38,10 @@ pub use estimate::{Cost, Extent, Format, Within, estimate};
 pub use evaluate::{Activation, Evaluation, Plan, PlanError, evaluate};
 pub use function::{Function, Overload, function};
 pub use issue::{Issue, Issues};
-pub use library::{AuthorizationRequest, Authorizer, Caller, Decision, Resource, Target};
 pub use program::Program;
 pub use stack::with_stack;
 pub use types::{Field, ObjectType, Type};
 pub use value::{
-    Duration, Entries, Key, List, Listing, Map, Opaque, Plain, Property, Shape, Struct, Text,
-    Timestamp, Value,
+    AuthorizationRequest, Authorizer, Caller, Decision, Duration, Entries, Key, List, Listing, Map,
+    Opaque, Plain, Property, Resource, Shape, Struct, Target, Text, Timestamp, Value,
 };

@@ -24,15 +24,9 @@ use crate::budget::CostMeter;
 use crate::error::EvalError;
 use crate::value::{Outcome, Value};
 
-pub use authorizer::{
-    Authorization, AuthorizationRequest, Authorizer, Caller, Decision, Resource, Target,
-};
-pub use named_format::Format;
 pub(crate) use price::{Price, equality_cost, price};
-pub use quantity::QuantityValue;
 pub(crate) use regex::Pattern;
 pub use regex::Regexes;
-pub use semver::Semver;
 
 /// The state that functions share during an evaluation.
 pub(crate) struct Scope {

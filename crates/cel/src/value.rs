@@ -8,6 +8,7 @@ mod json;
 mod list;
 mod map;
 mod number;
+mod opaque;
 mod order;
 mod print;
 mod schema;
@@ -15,19 +16,19 @@ mod shape;
 mod text;
 mod time;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use insula_gotext::url::Url;
-use ipnet::IpNet;
-
 use crate::error::EvalError;
-use crate::library::{Authorization, Format, QuantityValue, Semver};
 
 pub use list::List;
 pub(crate) use map::unsupported;
 pub use map::{Entries, Key, Map, Plain};
 pub(crate) use number::{double_to_int, double_to_uint};
+pub(crate) use opaque::Stage;
+pub use opaque::{
+    AuthorizationRequest, Authorizer, Caller, Decision, Format, Opaque, QuantityValue, Resource,
+    Semver, Target,
+};
 pub use shape::{Listing, Property, Shape};
 pub use text::Text;
 pub(crate) use time::{
@@ -80,25 +81,6 @@ pub struct Struct<'a> {
     pub name: Arc<str>,
     /// The fields that were set.
     pub fields: Vec<(Arc<str>, Value<'a>)>,
-}
-
-/// A value of a library type, which only has functions.
-#[derive(Clone, Debug)]
-pub enum Opaque<'a> {
-    /// A quantity.
-    Quantity(Arc<QuantityValue>),
-    /// An absolute URL.
-    Url(Arc<Url>),
-    /// An IP address.
-    Ip(IpAddr),
-    /// A CIDR.
-    Cidr(IpNet),
-    /// A semantic version.
-    Semver(Arc<Semver>),
-    /// A named format.
-    Format(&'static Format),
-    /// An authorization request or its decision.
-    Authorization(Arc<Authorization<'a>>),
 }
 
 impl<'a> Value<'a> {
@@ -195,20 +177,6 @@ impl<'a> Value<'a> {
         match self {
             Self::Bool(value) => Some(*value),
             _ => None,
-        }
-    }
-}
-
-impl Opaque<'_> {
-    fn type_name(&self) -> &'static str {
-        match self {
-            Self::Quantity(_) => "kubernetes.Quantity",
-            Self::Url(_) => "kubernetes.URL",
-            Self::Ip(_) => "net.IP",
-            Self::Cidr(_) => "net.CIDR",
-            Self::Semver(_) => "kubernetes.Semver",
-            Self::Format(_) => "kubernetes.NamedFormat",
-            Self::Authorization(about) => about.type_name(),
         }
     }
 }

@@ -1,154 +1,11 @@
-//! The functions of the authorizer, which build a request and pass it to an [`Authorizer`].
-
-use std::fmt;
-use std::sync::Arc;
+//! The functions of the authorizer, which build a request and pass it to an
+//! [`Authorizer`](crate::Authorizer).
 
 use insula_kinds::validate::text;
 
 use super::{Body, no_overload};
 use crate::error::EvalError;
-use crate::value::{Opaque, Outcome, Value};
-
-/// Decides authorization requests.
-pub trait Authorizer: Sync {
-    /// Decides a request. It is called during an evaluation and must not block.
-    fn decide(&self, request: &AuthorizationRequest) -> Decision;
-}
-
-/// An authorization request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuthorizationRequest {
-    /// The subject of the request.
-    pub caller: Caller,
-    /// The verb.
-    pub verb: String,
-    /// The path or resource.
-    pub on: Target,
-}
-
-/// The subject of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Caller {
-    /// The user who sent the admission request.
-    Requester,
-    /// A service account.
-    ServiceAccount {
-        /// The namespace of the account.
-        namespace: String,
-        /// The name of the account.
-        name: String,
-    },
-}
-
-/// The object of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// A non-resource path.
-    Path(String),
-    /// A resource.
-    Resource(Resource),
-}
-
-/// A resource, or objects of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resource {
-    /// The API group.
-    pub group: String,
-    /// The plural name of the resource.
-    pub resource: String,
-    /// The subresource.
-    pub subresource: String,
-    /// The namespace of the objects.
-    pub namespace: String,
-    /// The name of one object.
-    pub name: String,
-    /// The field selector as written; empty for all objects.
-    pub field_selector: String,
-    /// The label selector as written; empty for all objects.
-    pub label_selector: String,
-}
-
-/// The decision about a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Decision {
-    /// Whether the request is allowed.
-    pub allowed: bool,
-    /// The reason of the decision.
-    pub reason: String,
-    /// The error that prevented a decision.
-    pub error: Option<String>,
-}
-
-/// An authorization request under construction, or its decision.
-#[derive(Clone)]
-pub struct Authorization<'a> {
-    authorizer: &'a dyn Authorizer,
-    caller: Caller,
-    stage: Stage,
-}
-
-#[derive(Clone, Debug)]
-enum Stage {
-    Open,
-    Path(String),
-    Group(String),
-    Resource(Resource),
-    Decided(Decision),
-}
-
-impl<'a> Value<'a> {
-    /// The variable `authorizer`.
-    pub fn authorizer(authorizer: &'a dyn Authorizer) -> Self {
-        of(Authorization {
-            authorizer,
-            caller: Caller::Requester,
-            stage: Stage::Open,
-        })
-    }
-
-    /// The variable `authorizer.requestResource`: the resource of the admission request.
-    pub fn request_resource(authorizer: &'a dyn Authorizer, resource: Resource) -> Self {
-        of(Authorization {
-            authorizer,
-            caller: Caller::Requester,
-            stage: Stage::Resource(resource),
-        })
-    }
-}
-
-impl Authorization<'_> {
-    pub(crate) fn type_name(&self) -> &'static str {
-        match self.stage {
-            Stage::Open => "kubernetes.authorization.Authorizer",
-            Stage::Path(_) => "kubernetes.authorization.PathCheck",
-            Stage::Group(_) => "kubernetes.authorization.GroupCheck",
-            Stage::Resource(_) => "kubernetes.authorization.ResourceCheck",
-            Stage::Decided(_) => "kubernetes.authorization.Decision",
-        }
-    }
-
-    fn at(&self, stage: Stage) -> Self {
-        Self {
-            stage,
-            ..self.clone()
-        }
-    }
-
-    fn ask(&self, verb: &str, on: Target) -> Self {
-        let decision = self.authorizer.decide(&AuthorizationRequest {
-            caller: self.caller.clone(),
-            verb: verb.to_owned(),
-            on,
-        });
-        self.at(Stage::Decided(decision))
-    }
-}
-
-impl fmt::Debug for Authorization<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stage.fmt(f)
-    }
-}
+use crate::value::{Caller, Decision, Opaque, Outcome, Resource, Stage, Target, Value};
 
 pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
     Some(match (function, arguments) {
@@ -180,10 +37,6 @@ pub(super) fn body(function: &str, arguments: usize) -> Option<Body> {
         }),
         _ => return None,
     })
-}
-
-fn of(about: Authorization<'_>) -> Value<'_> {
-    Value::Opaque(Opaque::Authorization(Arc::new(about)))
 }
 
 fn build<'a>(function: &str, on: &Value<'a>, text: &Value<'a>) -> Outcome<'a> {
@@ -219,7 +72,7 @@ fn build<'a>(function: &str, on: &Value<'a>, text: &Value<'a>) -> Outcome<'a> {
         }
         _ => return Err(no_overload(function, &[on, &Value::from(text)])),
     };
-    Ok(of(next))
+    Ok(next.into())
 }
 
 fn service_account<'a>(arguments: &[Value<'a>]) -> Outcome<'a> {
@@ -240,13 +93,11 @@ fn service_account<'a>(arguments: &[Value<'a>]) -> Outcome<'a> {
     if !text::dns_label(namespace).is_empty() {
         return Err(EvalError::new("Invalid service account namespace"));
     }
-    Ok(of(Authorization {
-        caller: Caller::ServiceAccount {
-            namespace: namespace.to_string(),
-            name: name.to_string(),
-        },
-        ..Authorization::clone(about)
-    }))
+    let about = about.with_caller(Caller::ServiceAccount {
+        namespace: namespace.to_string(),
+        name: name.to_string(),
+    });
+    Ok(about.into())
 }
 
 fn answer<'a>(

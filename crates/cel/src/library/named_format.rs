@@ -3,17 +3,7 @@
 use insula_kinds::validate::text;
 
 use super::{Body, no_overload, url};
-use crate::value::{Opaque, Outcome, Text, Value};
-
-/// A named format.
-#[derive(Debug)]
-pub struct Format {
-    /// The name in expressions.
-    pub(crate) name: &'static str,
-    /// The length of the regular expression that the format is priced with.
-    pub(crate) size: u64,
-    faults: fn(&str) -> Vec<String>,
-}
+use crate::value::{Format, Opaque, Outcome, Text, Value};
 
 const UUID: &str = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$";
 const DATE_TIME: &str = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$";
