@@ -10,7 +10,6 @@ use insula_cel::{
 };
 use insula_kinds::FieldError;
 
-use super::openapi::Scope;
 use super::place::{Place, Report};
 use super::print;
 use super::props::{Props, SchemaOrBool};
@@ -124,25 +123,32 @@ impl<'a> Cel<'a> {
             },
         }
     }
-}
 
-/// Validates the expressions of a schema's rules.
-pub(super) fn validate(schema: Props<'_>, place: Place<'_>, scope: Scope<'_>, report: &mut Report) {
-    let Some(cel) = scope.cel.filter(|_| !schema.list(RULES).is_empty()) else {
-        return;
-    };
-    let at = place.field(RULES);
-    let Types::Known(of, extent) = cel.types else {
-        return report.add(at, |field| FieldError::internal(field, UNDECLARED));
-    };
-    for (index, rule) in schema.children(RULES).enumerate() {
-        let rule = Rule {
-            of,
-            extent,
-            rule,
-            place: at.index(index),
+    /// Validates the expressions of a schema's rules. `uncorrelatable` is the outermost enclosing
+    /// node with values that cannot be correlated between the old and the new object.
+    pub fn validate(
+        &self,
+        schema: Props<'_>,
+        place: Place<'_>,
+        uncorrelatable: Option<Place<'_>>,
+        report: &mut Report,
+    ) {
+        if schema.list(RULES).is_empty() {
+            return;
+        }
+        let at = place.field(RULES);
+        let Types::Known(of, extent) = self.types else {
+            return report.add(at, |field| FieldError::internal(field, UNDECLARED));
         };
-        rule.validate(&cel, scope.uncorrelatable, report);
+        for (index, rule) in schema.children(RULES).enumerate() {
+            let rule = Rule {
+                of,
+                extent,
+                rule,
+                place: at.index(index),
+            };
+            rule.validate(self, uncorrelatable, report);
+        }
     }
 }
 

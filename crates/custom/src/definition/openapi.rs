@@ -1,7 +1,7 @@
 //! Validation of OpenAPI keywords. Every node is validated, whether or not the schema is
 //! structural.
 
-use super::cel::{self, Cel};
+use super::cel::Cel;
 use super::lists;
 use super::place::{Place, Report};
 use super::props::{Items, Props, SchemaOrBool};
@@ -34,11 +34,11 @@ pub(super) struct Scope<'a> {
     metadata: bool,
     /// The outermost enclosing node with values that cannot be correlated between the old and
     /// the new object.
-    pub uncorrelatable: Option<Place<'a>>,
+    uncorrelatable: Option<Place<'a>>,
     /// The context of rules; `None` if they are not validated.
-    pub cel: Option<Cel<'a>>,
+    cel: Option<Cel<'a>>,
     /// Whether the schema can be checked for being structural.
-    pub supported: bool,
+    supported: bool,
 }
 
 impl<'a> Scope<'a> {
@@ -112,10 +112,12 @@ impl Walk<'_> {
                 .invalid(place.field(preserve), &false.into(), detail);
         }
         lists::validate(schema, place, self.requirements, &mut findings.schema);
-        rules::validate_rules(schema, place, scope, &mut findings.schema);
+        rules::validate_rules(schema, place, scope.supported, &mut findings.schema);
         // Errors of rules in an invalid schema would be misleading.
-        if findings.schema.found() == before {
-            cel::validate(schema, place, scope, &mut findings.rules);
+        if findings.schema.found() == before
+            && let Some(cel) = scope.cel
+        {
+            cel.validate(schema, place, scope.uncorrelatable, &mut findings.rules);
         }
     }
 

@@ -3,7 +3,6 @@
 use insula_kinds::FieldError;
 
 use super::field_path;
-use super::openapi::Scope;
 use super::place::{Place, Report};
 use super::print;
 use super::props::Props;
@@ -16,11 +15,12 @@ const REASONS: &[&str] = &[
     "FieldValueRequired",
 ];
 
-/// Validates the rules of a schema, except for their expressions.
+/// Validates the rules of a schema, except for their expressions. `supported` says that the whole
+/// schema can be checked for being structural.
 pub(super) fn validate_rules(
     schema: Props<'_>,
     place: Place<'_>,
-    scope: Scope<'_>,
+    supported: bool,
     report: &mut Report,
 ) {
     let rules = "x-kubernetes-validations";
@@ -50,7 +50,7 @@ pub(super) fn validate_rules(
         }
         // Paths cannot be resolved in an unsupported schema.
         let followable = *followable
-            .get_or_insert_with(|| scope.supported || structural::unsupported(schema).is_none());
+            .get_or_insert_with(|| supported || structural::unsupported(schema).is_none());
         if followable && field_path::follow(path, schema, true).is_err() {
             refuse("must be a valid path");
         }
