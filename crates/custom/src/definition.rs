@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! internal_form   the internal form: properties that all versions share are lifted
-//! requirements    the requirements on a new definition, relaxed for an existing one
+//! requirements    the requirements on a definition
+//! ratchet         the requirements on an update: those that the old definition met
 //! spec            group, scope, names, versions, conversion
 //! schema          structural schemas, defaults, OpenAPI keywords, list types, CEL rules
 //! status          accepted names, stored versions
@@ -25,6 +26,8 @@ mod place;
 mod prepare;
 mod print;
 mod props;
+mod pruned;
+mod ratchet;
 mod requirements;
 mod rules;
 mod schema;
@@ -88,7 +91,7 @@ fn validate_update(old: &Object, new: &Object) -> Verdict {
     let mut report = Report::default();
     let metadata = validate::update(kind(), None, old, new);
     metadata.into_iter().for_each(|error| report.push(error));
-    spec::validate(&form, &Requirements::for_update(old, &form), &mut report);
+    spec::validate(&form, &ratchet::requirements(old, &form), &mut report);
     spec::validate_update(old, &form, holds(old, ESTABLISHED), &mut report);
     validate_rest(Some(old), new, &form, &mut report);
     verdict(report, || {

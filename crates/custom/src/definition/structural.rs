@@ -63,6 +63,11 @@ pub(super) fn validate(schema: Props<'_>, place: Place<'_>) -> Report {
     report.into_sorted()
 }
 
+/// Reports whether a schema is structural.
+pub(super) fn is_structural(schema: Props<'_>) -> bool {
+    unsupported(schema).is_none() && validate(schema, Place::root("")).is_empty()
+}
+
 fn unsupported_here(schema: Props<'_>) -> Option<&'static str> {
     let some = |name: &str| match schema.get(name) {
         Some(Value::String(text)) => !text.is_empty(),
