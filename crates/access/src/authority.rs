@@ -5,7 +5,6 @@ mod issued_certificate;
 mod subject;
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -18,21 +17,12 @@ use x509_parser::certificate::X509Certificate;
 pub use self::certificate_request::{CertificateRequest, CertificateRequestError};
 pub use self::issued_certificate::IssuedCertificate;
 pub use self::subject::Subject;
-use crate::certificate::{self, tenant_binding};
+use crate::certificate::{self, Validity, tenant_binding};
 
 /// A CA: its certificate and its private key. `Debug` prints neither.
 pub struct Authority {
     certificate_pem: String,
     issuer: Issuer<'static, KeyPair>,
-}
-
-/// The validity period of a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Validity {
-    /// Start of validity.
-    pub from: SystemTime,
-    /// End of validity.
-    pub until: SystemTime,
 }
 
 /// Why a CA cannot be used, or cannot issue a certificate.
@@ -56,19 +46,6 @@ pub enum AuthorityError {
     /// Creating or signing the certificate failed.
     #[error("a certificate could not be created")]
     Issue(#[from] rcgen::Error),
-}
-
-/// How far validity is backdated, to tolerate clients with slow clocks.
-const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
-
-impl Validity {
-    /// Validity of this length, starting slightly before now.
-    pub fn starting(now: SystemTime, length: Duration) -> Self {
-        Self {
-            from: now - CLOCK_SKEW,
-            until: now + length,
-        }
-    }
 }
 
 impl Authority {
@@ -235,6 +212,8 @@ fn serial() -> Result<SerialNumber, AuthorityError> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
     use insula_core::{CREDENTIAL_ID, Proof, Space, TenantBinding};
 
     use super::*;

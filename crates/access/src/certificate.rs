@@ -12,8 +12,16 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-use crate::authority::Validity;
 use crate::credential::{Credential, Membership, TenantError};
+
+/// The validity period of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// Start of validity.
+    pub from: SystemTime,
+    /// End of validity.
+    pub until: SystemTime,
+}
 
 /// Why a certificate cannot be used as a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +47,19 @@ pub enum CertificateError {
     /// The tenant it names is invalid or ambiguous.
     #[error(transparent)]
     Tenant(#[from] TenantError),
+}
+
+/// How far validity is backdated, to tolerate clients with slow clocks.
+const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
+
+impl Validity {
+    /// Validity of this length, starting slightly before now.
+    pub fn starting(now: SystemTime, length: Duration) -> Self {
+        Self {
+            from: now - CLOCK_SKEW,
+            until: now + length,
+        }
+    }
 }
 
 /// Subject attribute that holds the user's UID, as in Kubernetes.

@@ -24,8 +24,9 @@ pub mod token_file;
 
 pub use authority::{
     Authority, AuthorityError, CertificateRequest, CertificateRequestError, IssuedCertificate,
-    Subject, Validity,
+    Subject,
 };
+pub use certificate::Validity;
 pub use credential::{Credential, TENANT_PREFIX, TenantError};
 pub use principal::{NoTenant, resolve_principal};
 pub use space_entry::may_enter;
