@@ -6,6 +6,7 @@
 
 mod bytes;
 mod custom;
+pub(crate) mod document;
 mod location;
 mod node;
 mod scan;

@@ -6,15 +6,15 @@
 //!
 //! A failed patch leaves the document half patched: the caller must discard it.
 
-pub(crate) mod document;
 mod json;
 mod merge;
 mod strategic;
 
-pub use document::json_type;
 pub use json::{WebhookPatchError, json, webhook_json};
 pub use merge::merge;
 pub use strategic::strategic;
+
+use serde_json::Value;
 
 /// Why a patch was not applied, by the resulting status code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,5 +37,17 @@ impl PatchError {
     /// Returns the message of the response.
     pub fn message(&self) -> String {
         self.to_string()
+    }
+}
+
+/// Returns the name of the JSON type as Go states it.
+pub fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }

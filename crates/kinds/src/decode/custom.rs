@@ -5,9 +5,8 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::{DecodeError, Decoded, utf8, yaml};
+use super::{DecodeError, Decoded, document, utf8, yaml};
 use crate::Object;
-use crate::patch::document;
 use crate::types::{TypeId, types};
 
 static METADATA: LazyLock<TypeId> = LazyLock::new(|| {

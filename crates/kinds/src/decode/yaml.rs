@@ -12,9 +12,8 @@ use serde_saphyr::options::{AliasLimits, DuplicateKeyPolicy};
 use serde_saphyr::{Options, Spanned};
 
 use super::type_meta::{TypeMeta, TypeMetaOnly, type_meta_json};
-use super::{DecodeError, Decoded};
+use super::{DecodeError, Decoded, document};
 use crate::Object;
-use crate::patch::document;
 use crate::types::TypeId;
 use insula_gotext::quote;
 

@@ -8,8 +8,8 @@ use std::num::IntErrorKind;
 
 use serde_json::Value;
 
-use super::PatchError;
-use super::document::{Document, json_type, read_list_of};
+use super::{PatchError, json_type};
+use crate::decode::document::{Document, read_list_of};
 use insula_gotext::quote;
 
 /// Maximum number of operations in a patch.

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::PatchError;
-use super::document::{Document, json_type, read};
+use super::{PatchError, json_type};
 use crate::Object;
+use crate::decode::document::{Document, read};
 
 /// Applies a merge patch. Returns warnings about duplicate members.
 ///

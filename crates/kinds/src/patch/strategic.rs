@@ -12,9 +12,9 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::PatchError;
-use super::document::{Document, json_type, read};
+use super::{PatchError, json_type};
 use crate::Object;
+use crate::decode::document::{Document, read};
 use crate::go::{PrintedMap, as_text, type_name};
 use crate::types::{Field, Shape, TypeId, types};
 

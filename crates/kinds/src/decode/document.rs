@@ -1,4 +1,4 @@
-//! Decoding of patch documents from JSON, with warnings.
+//! Decoding of documents without a type, such as patches, from JSON with warnings.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::Object;
 /// Go stops collecting warnings at this number.
 const MAX_PROBLEMS: usize = 100;
 
-/// A patch and its warnings: `duplicate field "a.b"`, `unknown field "[0].c"`, in
+/// A document and its warnings: `duplicate field "a.b"`, `unknown field "[0].c"`, in
 /// document order, each once.
 #[derive(Debug)]
 pub(crate) struct Document {
@@ -26,20 +26,8 @@ pub(crate) fn read(text: &[u8]) -> Result<Document, String> {
 }
 
 /// Reads a list of objects that have no members other than these.
-pub(super) fn read_list_of(text: &[u8], members: &[&str]) -> Result<Document, String> {
+pub(crate) fn read_list_of(text: &[u8], members: &[&str]) -> Result<Document, String> {
     read_with(text, Some(members))
-}
-
-/// Returns the name of the JSON type as Go states it.
-pub fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 fn read_with(text: &[u8], members: Option<&[&str]>) -> Result<Document, String> {
