@@ -70,7 +70,7 @@ fn create(body: &Object) -> (u16, Value) {
     let causes = result.errors.iter().map(|error| {
         json!({"reason": error.error_type.reason(), "message": error.body, "field": error.field})
     });
-    let found = insula_kinds::validate::message(&result.errors);
+    let found = insula_kinds::field::message(&result.errors);
     let response = json!({
         "reason": "Invalid",
         "message": format!("{} \"{name}\" is invalid: {found}", kind.qualified_kind()),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use insula_access::rbac::ResourceAttributes;
 use insula_core::{Principal, Revision};
-use insula_kinds::{FieldError, Kind, kinds, validate};
+use insula_kinds::{FieldError, Kind, field, kinds};
 use serde_json::{Value, json};
 
 use insula_kinds::core_kind;
@@ -212,7 +212,7 @@ impl StatusError {
             false => kind,
         };
         let of = kind.qualified_kind();
-        let message = format!("{of} \"{name}\" is invalid: {}", validate::message(errors));
+        let message = format!("{of} \"{name}\" is invalid: {}", field::message(errors));
         Self::new(422, "Invalid", message)
             .about(kind, name, &kind.kind)
             .because(errors)
@@ -221,7 +221,7 @@ impl StatusError {
     /// The object is invalid. The message names the resource instead of the kind.
     pub fn invalid_resource(kind: &Kind, name: &str, errors: &[FieldError]) -> Self {
         let of = kind.qualified_resource();
-        let message = format!("{of} \"{name}\" is invalid: {}", validate::message(errors));
+        let message = format!("{of} \"{name}\" is invalid: {}", field::message(errors));
         Self::new(422, "Invalid", message)
             .about(kind, name, &kind.resource)
             .because(errors)
@@ -229,7 +229,7 @@ impl StatusError {
 
     /// The same for an object whose kind is not that of the path.
     pub fn invalid_named(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Self {
-        let found = validate::message(errors);
+        let found = field::message(errors);
         let message = format!("{kind}.{group} \"{name}\" is invalid: {found}");
         let mut status = Self::new(422, "Invalid", message);
         status.details = Some(Box::new(
@@ -240,7 +240,7 @@ impl StatusError {
 
     /// The query parameters are invalid. `options` is `ListOptions` and so on.
     pub fn invalid_options(options: &str, errors: &[FieldError]) -> Self {
-        let found = validate::message(errors);
+        let found = field::message(errors);
         let message = format!("{options}.meta.k8s.io \"\" is invalid: {found}");
         let mut status = Self::new(422, "Invalid", message);
         status.details = Some(Box::new(json!({"group": "meta.k8s.io", "kind": options})));
@@ -249,7 +249,7 @@ impl StatusError {
 
     /// The patched object is invalid.
     pub fn invalid_patch(errors: &[FieldError]) -> Self {
-        let message = format!(" \"\" is invalid: {}", validate::message(errors));
+        let message = format!(" \"\" is invalid: {}", field::message(errors));
         Self::new(422, "Invalid", message)
             .empty_details()
             .because(errors)

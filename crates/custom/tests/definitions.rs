@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use insula_custom::definition::{self, Verdict};
-use insula_kinds::{FieldError, Object, Value, validate};
+use insula_kinds::{FieldError, Object, Value, field};
 use serde_json::json;
 
 const DEFINITIONS: &str = include_str!("data/golden-crd-validation.jsonl");
@@ -23,7 +23,7 @@ fn create(body: &Value) -> Verdict {
 fn message(name: &str, verdict: &Verdict) -> String {
     format!(
         "CustomResourceDefinition.apiextensions.k8s.io \"{name}\" is invalid: {}",
-        validate::message(&verdict.errors)
+        field::message(&verdict.errors)
     )
 }
 

@@ -1,7 +1,7 @@
 //! Validation of objects compared with recorded responses of a real kube-apiserver.
 
 use insula_custom::{Change, Schema};
-use insula_kinds::{FieldError, Object, validate};
+use insula_kinds::{FieldError, Object, field};
 use serde_json::{Value, json};
 
 /// Rejected before schema validation, or for reasons outside of it.
@@ -85,7 +85,7 @@ fn objects_are_rejected_as_by_a_real_server() {
         }
         assert_eq!(found, told, "{label}");
         let name = case["body"]["metadata"]["name"].as_str().unwrap_or("");
-        let sentence = validate::message(&errors);
+        let sentence = field::message(&errors);
         let message = format!("Foo.ex.io \"{name}\" is invalid: {sentence}");
         assert_eq!(json!(message), response["message"], "{label}");
     }

@@ -1,5 +1,6 @@
 //! Validation errors of fields, worded as in Kubernetes.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use insula_gotext::quote;
@@ -214,6 +215,17 @@ fn with(sentence: &str, detail: &str) -> String {
         sentence.to_owned()
     } else {
         format!("{sentence}: {detail}")
+    }
+}
+
+/// Joins errors into one message: `e`, or `[e1, e2]` without duplicates.
+pub fn message(errors: &[FieldError]) -> String {
+    let mut seen = HashSet::new();
+    let mut sentences = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+    sentences.retain(|sentence| seen.insert(sentence.clone()));
+    match sentences.as_slice() {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
     }
 }
 

@@ -25,6 +25,7 @@ pub mod protobuf;
 pub mod quantity;
 pub mod quota;
 pub mod selector;
+pub mod text;
 pub mod time;
 mod types;
 pub mod validate;

@@ -17,15 +17,10 @@ mod rbac;
 mod review;
 mod rules;
 mod storage;
-pub mod text;
 pub mod tree;
 mod workload;
 
-pub use text::{Messages, dns_subdomain, dns1035_label};
-
-use std::collections::HashSet;
-
-use crate::{FieldError, Kind, Object};
+use crate::{FieldError, Kind, Object, text};
 use rules::{Order, rules};
 use tree::Node;
 
@@ -146,17 +141,6 @@ pub fn embedded(object: &Object) -> Vec<FieldError> {
 /// Validates the name of a kind, which may have capitals.
 pub fn kind_name(name: &str) -> Vec<String> {
     text::dns1035_label(&name.to_lowercase())
-}
-
-/// Joins errors into one message: `e`, or `[e1, e2]` without duplicates.
-pub fn message(errors: &[FieldError]) -> String {
-    let mut seen = HashSet::new();
-    let mut sentences = errors.iter().map(ToString::to_string).collect::<Vec<_>>();
-    sentences.retain(|sentence| seen.insert(sentence.clone()));
-    match sentences.as_slice() {
-        [one] => one.clone(),
-        several => format!("[{}]", several.join(", ")),
-    }
 }
 
 /// Whether the name can be a path segment, as the names of all stored objects are.

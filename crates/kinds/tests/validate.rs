@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use insula_kinds::{Kind, Object, kinds, validate};
+use insula_kinds::{Kind, Object, field, kinds, validate};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -162,7 +162,7 @@ fn message_lists_each_error_once_and_causes_list_all() {
     let bases = bases();
     let says = |of: &str, members: Value| {
         let created = with(&bases[of], &members);
-        validate::message(&validate::create(kind_of(&created), &created))
+        field::message(&validate::create(kind_of(&created), &created))
     };
     let nothing = json!({
         "/spec/selector": null,
@@ -186,7 +186,7 @@ fn message_lists_each_error_once_and_causes_list_all() {
     let errors = validate::update(kind_of(&base), None, &base, &changed);
     assert!(errors.len() > 1);
     let wanted = r#"metadata.uid: Invalid value: "1": field is immutable"#;
-    assert_eq!(validate::message(&errors), wanted);
+    assert_eq!(field::message(&errors), wanted);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn error_types_have_their_wire_reasons() {
 #[test]
 fn negative_scale_is_rejected() {
     let scale = object(&json!({"spec": {"replicas": -1}}));
-    let message = validate::message(&validate::scale(&scale));
+    let message = field::message(&validate::scale(&scale));
     let wanted = "spec.replicas: Invalid value: -1: must be greater than or equal to 0";
     assert_eq!(message, wanted);
     assert_eq!(validate::scale(&object(&json!({"spec": {}}))), []);

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
+use insula_kinds::text;
 use insula_kinds::validate::check::{self, Errors};
 use insula_kinds::validate::meta;
-use insula_kinds::validate::text;
 use insula_kinds::validate::tree::Node;
 
 use super::rule;

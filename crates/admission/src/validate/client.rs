@@ -1,8 +1,8 @@
 //! Validation of a webhook's endpoint: a URL or a service.
 
 use insula_gotext::url::Url;
+use insula_kinds::text;
 use insula_kinds::validate::check::Errors;
-use insula_kinds::validate::text;
 use insula_kinds::validate::tree::Node;
 
 const FORMAT: &str = "; desired format: https://host[/path]";

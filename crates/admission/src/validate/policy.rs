@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use insula_cel::identifier::RESERVED;
+use insula_kinds::text;
 use insula_kinds::validate::check::{self, Errors};
-use insula_kinds::validate::text;
 use insula_kinds::validate::tree::Node;
 
 use super::rule;

@@ -1,7 +1,7 @@
 //! The functions of the authorizer, which build a request and pass it to an
 //! [`Authorizer`](crate::Authorizer).
 
-use insula_kinds::validate::text;
+use insula_kinds::text;
 
 use super::{Body, no_overload};
 use crate::error::EvalError;

@@ -1,6 +1,6 @@
 //! The named formats of strings.
 
-use insula_kinds::validate::text;
+use insula_kinds::text;
 
 use super::{Body, no_overload, url};
 use crate::value::{Format, Opaque, Outcome, Text, Value};

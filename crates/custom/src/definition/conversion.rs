@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use insula_gotext::url::Url;
-use insula_kinds::validate::{dns_subdomain, dns1035_label};
+use insula_kinds::text::{dns_subdomain, dns1035_label};
 use x509_parser::pem::Pem;
 
 use super::internal_form::InternalForm;

@@ -1,6 +1,6 @@
 //! Validation of the defaults in a schema.
 
-use insula_kinds::{FieldError, Value, validate};
+use insula_kinds::{FieldError, Value, field};
 use serde_json::json;
 
 use super::place::{Place, Report};
@@ -188,10 +188,7 @@ impl Walk<'_> {
             Ok(()) => embedded::validate_value(self.schema, root, &object, true, &mut errors),
         }
         if !errors.is_empty() {
-            let detail = format!(
-                "must result in valid metadata: {}",
-                validate::message(&errors)
-            );
+            let detail = format!("must result in valid metadata: {}", field::message(&errors));
             let printed = || crate::validate::print::value(default);
             return self.report.invalid_as(place, printed, &detail);
         }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use insula_kinds::Object;
-use insula_kinds::validate::{dns_subdomain, dns1035_label};
+use insula_kinds::text::{dns_subdomain, dns1035_label};
 
 use super::conversion;
 use super::internal_form::{InternalForm, Shared, Version};

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use insula_kinds::validate::dns1035_label;
+use insula_kinds::text::dns1035_label;
 use insula_kinds::{FieldError, Value};
 
 use super::field_path;

@@ -5,8 +5,8 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::Object;
-use crate::field::FieldError;
-use crate::validate::{message, text};
+use crate::field::{FieldError, message};
+use crate::text;
 
 /// A label selector: requirements that labels must all meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

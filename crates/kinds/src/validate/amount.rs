@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 
 use super::check::Errors;
-use super::text;
 use super::tree::Node;
+use crate::text;
 
 /// A quantity in billionths; finer ones are rounded up before they are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,9 +8,9 @@ pub(super) use status::job_status;
 use super::check::{self, Errors};
 use super::meta;
 use super::pod;
-use super::text;
 use super::tree::Node;
 use crate::FieldError;
+use crate::text;
 
 const INDEXED: &str = "requires indexed completion mode";
 

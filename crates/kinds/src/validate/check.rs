@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde_json::Value;
 
-use super::text::{self, Messages};
 use super::tree::Node;
 use crate::FieldError;
 use crate::selector::LabelSelector;
+use crate::text::{self, Messages};
 
 /// The errors found so far.
 pub type Errors = Vec<FieldError>;

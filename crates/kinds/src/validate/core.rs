@@ -11,10 +11,10 @@ pub(super) use quota::{limit_range, quota_status, resource_quota, resource_quota
 use super::amount;
 use super::check::{self, Errors};
 use super::pod;
-use super::text;
 use super::tree::{Node, Path};
 use crate::FieldError;
 use crate::decode::syntax_error;
+use crate::text;
 
 /// 1 MiB of values, without their keys.
 const MAX_DATA_SIZE: usize = 1_048_576;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::name;
-use super::text;
 use super::tree::Node;
+use crate::text;
 use crate::{FieldError, Kind};
 
 const IMMUTABLE: &str = "field is immutable";

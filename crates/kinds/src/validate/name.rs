@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::check;
-use super::text::{self, Messages};
 use super::tree::Node;
 use crate::Kind;
+use crate::text::{self, Messages};
 
 /// The rule for the names of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

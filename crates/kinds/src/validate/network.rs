@@ -9,9 +9,9 @@ pub(super) use service::{service, service_status, service_update};
 
 use super::check::{self, Errors};
 use super::meta;
-use super::text;
 use super::tree::Node;
 use crate::FieldError;
+use crate::text;
 
 /// The protocols of ports.
 pub(super) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];

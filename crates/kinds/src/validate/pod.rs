@@ -16,8 +16,8 @@ pub(super) use volume::{access_modes, claim_spec, driver, host_path, nfs};
 use super::amount::{self, container_resource_name, requirements};
 use super::check::{self, Errors};
 use super::meta;
-use super::text;
 use super::tree::Node;
+use crate::text;
 
 /// The parts of a pod that rules for other parts depend on.
 struct Context<'a> {

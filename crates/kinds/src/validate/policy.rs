@@ -10,9 +10,9 @@ pub(super) use autoscaler::{autoscaler, autoscaler_status};
 use super::amount;
 use super::check::{self, Errors};
 use super::meta;
-use super::text;
 use super::tree::{Node, Path};
 use crate::FieldError;
+use crate::text;
 use insula_gotext::quote;
 
 /// Validates a PodDisruptionBudget.

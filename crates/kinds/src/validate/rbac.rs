@@ -2,9 +2,9 @@
 
 use super::check::{self, Errors};
 use super::meta;
-use super::text;
 use super::tree::Node;
 use crate::FieldError;
+use crate::text;
 use insula_gotext::quote;
 
 const GROUP: &str = "rbac.authorization.k8s.io";

@@ -8,9 +8,9 @@ use super::amount::{self, Amount};
 use super::check::{self, Errors};
 use super::meta;
 use super::pod;
-use super::text;
 use super::tree::{Node, Path, same};
 use crate::FieldError;
+use crate::text;
 
 /// 256 KiB of keys and values together.
 const MAX_PARAMETERS_SIZE: usize = 262_144;

@@ -3,10 +3,10 @@
 use super::check::{self, Errors};
 use super::meta;
 use super::pod;
-use super::text;
 use super::tree::Node;
 use crate::FieldError;
 use crate::selector::LabelSelector;
+use crate::text;
 
 /// Validates a Deployment.
 pub(super) fn deployment(object: &Node<'_>, errors: &mut Errors) {

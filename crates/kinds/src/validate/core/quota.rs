@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use crate::text;
 use crate::validate::amount::{self, Amount};
 use crate::validate::check::{self, Errors};
-use crate::validate::text;
 use crate::validate::tree::Node;
 
 const SCOPES: &[&str] = &[

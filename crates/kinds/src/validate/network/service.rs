@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::{PROTOCOLS, app_protocol, endpoint_ip, load_balancer_host};
 use crate::FieldError;
+use crate::text;
 use crate::validate::check::{self, Errors};
 use crate::validate::meta;
-use crate::validate::text;
 use crate::validate::tree::{Node, Path};
 
 const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";

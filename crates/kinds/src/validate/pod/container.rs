@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use super::{Context, handler, security, trimmed_image};
 use crate::FieldError;
+use crate::text;
 use crate::validate::amount::{Amount, container_resource_name, requirements};
 use crate::validate::check::{self, Errors};
-use crate::validate::text;
 use crate::validate::tree::Node;
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];

@@ -1,8 +1,8 @@
 //! Probes and lifecycle handlers.
 
 use super::Context;
+use crate::text;
 use crate::validate::check::{self, Errors};
-use crate::validate::text;
 use crate::validate::tree::Node;
 
 /// Validates the three probes of a container.

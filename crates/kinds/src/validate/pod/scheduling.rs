@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use crate::FieldError;
+use crate::text;
 use crate::validate::check::{self, Errors};
 use crate::validate::meta;
-use crate::validate::text;
 use crate::validate::tree::Node;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";

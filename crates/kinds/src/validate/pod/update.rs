@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{annotations, metadata_and_spec};
+use crate::text;
 use crate::validate::check::{self, Errors};
-use crate::validate::text;
 use crate::validate::tree::Node;
 
 const IMMUTABLE_FIELDS: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use super::container::{field_reference, resource_reference};
+use crate::text;
 use crate::validate::amount::{Amount, resource_value};
 use crate::validate::check::{self, Errors};
 use crate::validate::meta;
-use crate::validate::text;
 use crate::validate::tree::Node;
 
 const MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";

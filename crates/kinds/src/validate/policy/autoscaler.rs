@@ -1,8 +1,8 @@
 //! HorizontalPodAutoscalers.
 
+use crate::text;
 use crate::validate::amount::{Amount, container_resource_name};
 use crate::validate::check::{self, Errors};
-use crate::validate::text;
 use crate::validate::tree::Node;
 
 const SOURCES: &[&str] = &[

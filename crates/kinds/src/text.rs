@@ -64,7 +64,7 @@ pub fn dns_subdomain(text: &str) -> Messages {
 }
 
 /// Validates a subdomain with labels that may contain and begin with `_`, as search domains do.
-pub(super) fn dns_subdomain_with_underscore(text: &str) -> Messages {
+pub(crate) fn dns_subdomain_with_underscore(text: &str) -> Messages {
     let mut messages = max_length(253, text);
     let is_label = |label: &str| {
         let label = label.strip_prefix('_').unwrap_or(label);
@@ -81,7 +81,7 @@ pub(super) fn dns_subdomain_with_underscore(text: &str) -> Messages {
 }
 
 /// Validates a subdomain below `*.`.
-pub(super) fn wildcard_subdomain(text: &str) -> Messages {
+pub(crate) fn wildcard_subdomain(text: &str) -> Messages {
     let mut messages = max_length(253, text);
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
         messages.push(pattern(
@@ -164,7 +164,7 @@ pub fn path_segment(text: &str) -> Messages {
 }
 
 /// Validates the beginning of a [`path_segment`].
-pub(super) fn path_segment_prefix(text: &str) -> Messages {
+pub(crate) fn path_segment_prefix(text: &str) -> Messages {
     let unsafe_parts = ["/", "%"].into_iter().filter(|part| text.contains(part));
     unsafe_parts
         .map(|part| format!("may not contain '{part}'"))
@@ -172,7 +172,7 @@ pub(super) fn path_segment_prefix(text: &str) -> Messages {
 }
 
 /// Validates the key of a ConfigMap or a Secret.
-pub(super) fn config_key(text: &str) -> Messages {
+pub(crate) fn config_key(text: &str) -> Messages {
     let mut messages = max_length(253, text);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if text.is_empty() || !text.bytes().all(allowed) {
@@ -191,7 +191,7 @@ pub(super) fn config_key(text: &str) -> Messages {
 }
 
 /// Validates the name of an environment variable.
-pub(super) fn env_name(text: &str) -> Messages {
+pub(crate) fn env_name(text: &str) -> Messages {
     let printable = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
     let mut messages = Vec::new();
     if text.is_empty() {
@@ -204,7 +204,7 @@ pub(super) fn env_name(text: &str) -> Messages {
 }
 
 /// Validates the name of a port (RFC 6335).
-pub(super) fn port_name(text: &str) -> Messages {
+pub(crate) fn port_name(text: &str) -> Messages {
     let mut messages = max_length(15, text);
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if text.is_empty() || !text.bytes().all(allowed) {
@@ -234,7 +234,7 @@ pub fn port_number(port: i64) -> Messages {
 }
 
 /// Validates a user or group ID.
-pub(super) fn posix_id(id: i64) -> Messages {
+pub(crate) fn posix_id(id: i64) -> Messages {
     if (0..=i64::from(i32::MAX)).contains(&id) {
         Vec::new()
     } else {
@@ -256,7 +256,7 @@ pub fn percent(text: &str) -> Messages {
 }
 
 /// Validates the name of an HTTP header.
-pub(super) fn header_name(text: &str) -> Messages {
+pub(crate) fn header_name(text: &str) -> Messages {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if !text.is_empty() && text.bytes().all(allowed) {
         return Vec::new();
