@@ -249,37 +249,18 @@ fn zero_value(field: &Field) -> Value {
     }
 }
 
-/// Whether Go writes the member even if it is unset.
-pub(crate) fn is_always_written(field: &Field) -> bool {
-    !omitted(field, None)
-}
-
 /// Whether Go omits the member.
 fn omitted(field: &Field, value: Option<&Value>) -> bool {
     match (field.omit, value) {
+        (_, None) => !field.is_always_written(),
         (Omit::Never, _) => false,
-        (Omit::Empty, None) => field.pointer || !is_go_struct(&field.shape),
         (Omit::Empty, Some(value)) => !field.pointer && is_empty(&field.shape, value),
-        (Omit::Zero, None) => true,
         (Omit::Zero, Some(value)) => !field.pointer && is_zero(&field.shape, value),
     }
 }
 
-/// Whether Go holds a struct, which is never empty.
-fn is_go_struct(shape: &Shape) -> bool {
-    matches!(
-        shape,
-        Shape::Struct(_)
-            | Shape::Time
-            | Shape::MicroTime
-            | Shape::Quantity
-            | Shape::IntOrString
-            | Shape::Raw
-    )
-}
-
 fn is_empty(shape: &Shape, value: &Value) -> bool {
-    !is_go_struct(shape)
+    !shape.is_go_struct()
         && match value {
             Value::Null => true,
             Value::Bool(value) => !value,

@@ -6,8 +6,6 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::encode::is_always_written;
-
 static TABLE: LazyLock<Types> = LazyLock::new(|| Types::parse(include_str!("../data/types.txt")));
 
 /// Returns the table of all types.
@@ -228,7 +226,7 @@ impl Types {
             table.unfold(TypeId(index as u16), &mut members);
             let json = |(at, member): (usize, &Member)| (table.field(member).json, at);
             let by_json = members.iter().enumerate().map(json).collect();
-            let written = |member: &Member| is_always_written(table.field(member));
+            let written = |member: &Member| table.field(member).is_always_written();
             let places = 0..members.len();
             let always = places.filter(|at| written(&members[*at])).collect();
             table.types[index].always = always;
@@ -276,6 +274,15 @@ impl Type {
 }
 
 impl Field {
+    /// Whether Go writes the member even if it is unset.
+    pub(crate) fn is_always_written(&self) -> bool {
+        match self.omit {
+            Omit::Never => true,
+            Omit::Empty => !self.pointer && self.shape.is_go_struct(),
+            Omit::Zero => false,
+        }
+    }
+
     fn parse(line: &'static str, names: &HashMap<&'static str, TypeId>) -> Self {
         let mut words = line.split(' ');
         let json = words.next().unwrap_or_default();
@@ -337,6 +344,19 @@ impl Field {
 }
 
 impl Shape {
+    /// Whether Go holds a struct, which is never empty.
+    pub(crate) fn is_go_struct(&self) -> bool {
+        matches!(
+            self,
+            Self::Struct(_)
+                | Self::Time
+                | Self::MicroTime
+                | Self::Quantity
+                | Self::IntOrString
+                | Self::Raw
+        )
+    }
+
     fn parse(text: &str, names: &HashMap<&'static str, TypeId>) -> Self {
         if let Some(of) = text.strip_prefix("[]") {
             return Self::List(Box::new(Self::parse(of, names)));
