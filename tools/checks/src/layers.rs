@@ -14,15 +14,6 @@ use crate::source::Source;
 /// The most modules beside each other that may form a cycle.
 const MAX_CYCLE: usize = 3;
 
-/// Cycles from before this check, and how many modules each has at most: they may shrink, and no
-/// other crate may have one.
-const KNOWN_CYCLES: [(&str, usize); 4] = [
-    ("crates/access", 2),
-    ("crates/cel", 9),
-    ("crates/custom::definition", 9),
-    ("crates/kinds", 2),
-];
-
 /// A module: the segments of its path within the crate. The root of the crate has none.
 type Module = Vec<String>;
 
@@ -43,11 +34,8 @@ pub fn check(repository: &Repository) -> Result<Vec<String>> {
                     true => cycle.iter().filter(is_folder).count(),
                     false => 0,
                 };
-                let place = [vec![name.to_owned()], folder.clone()].concat().join("::");
-                let known = KNOWN_CYCLES
-                    .iter()
-                    .any(|(known, size)| *known == place && cycle.len() <= *size);
-                if (cycle.len() > MAX_CYCLE || layers > 1) && !known {
+                if cycle.len() > MAX_CYCLE || layers > 1 {
+                    let place = [vec![name.to_owned()], folder.clone()].concat().join("::");
                     let cycle = cycle.join(", ");
                     problems.push(format!("{place}: these depend on each other: {cycle}"));
                 }
