@@ -1,12 +1,12 @@
 //! The source of the kubeconfig.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use insula_operator::user_agent;
 use kube::Config;
-use kube::config::KubeConfigOptions;
+use kube::config::{KubeConfigOptions, Kubeconfig, NamedAuthInfo};
 
 use super::load;
 use crate::failure::Failure;
@@ -41,7 +41,7 @@ impl Source {
     /// Returns the client configuration of the kubeconfig; else that of the pod.
     pub async fn config(&self, agent: &'static str) -> Result<Config, Failure> {
         let mut config = match self.files_here() {
-            Ok(files) => load::with_user(load::merged(&files)?, &self.options()).await?,
+            Ok(files) => load::with_user(self.read(&files)?, &self.options()).await?,
             Err(none) => Config::incluster().map_err(|_| none)?,
         };
         config.read_timeout = Some(WATCH_READ_TIMEOUT);
@@ -56,6 +56,32 @@ impl Source {
             context: self.context.clone(),
             ..KubeConfigOptions::default()
         }
+    }
+
+    /// Reads and merges the files.
+    pub fn read(&self, files: &[PathBuf]) -> Result<Kubeconfig, Failure> {
+        let kubeconfig = load::merged(files)?;
+        let has_plugin = |named: &NamedAuthInfo| {
+            let user = named.auth_info.as_ref();
+            user.is_some_and(|user| user.exec.is_some() || user.auth_provider.is_some())
+        };
+        // The folder may be another user's. `insula serve` writes no plugin there.
+        let is_found = self.is_default() && files == [Path::new(ADMIN_KUBECONFIG)];
+        if is_found && kubeconfig.auth_infos.iter().any(has_plugin) {
+            let message = format!(
+                "{ADMIN_KUBECONFIG} uses a credential plugin, which is not run from the current folder"
+            );
+            return Err(
+                Failure::message(message).hint("pass the file with --kubeconfig if you trust it")
+            );
+        }
+        Ok(kubeconfig)
+    }
+
+    /// Returns whether neither an argument nor the environment names a file.
+    fn is_default(&self) -> bool {
+        let listed = env::var_os("KUBECONFIG");
+        self.kubeconfig.is_none() && listed.is_none_or(|listed| listed.is_empty())
     }
 
     /// Returns the files to read; only an explicitly named one may be missing.

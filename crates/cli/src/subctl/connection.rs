@@ -116,7 +116,7 @@ impl ConnectionArgs {
         let Ok(files) = self.source.files_here() else {
             return Ok(None);
         };
-        let kubeconfig = load::merged(&files)?;
+        let kubeconfig = self.source.read(&files)?;
         let context = load::context(&kubeconfig, self.source.options().context.as_deref());
         let context = context.and_then(|named| named.context.as_ref());
         Ok(context.map(|context| context.cluster.clone()))
@@ -125,7 +125,7 @@ impl ConnectionArgs {
     /// Returns the configuration of the kubeconfig; else of the pod; else of the command line.
     async fn base(&self) -> Result<Config, Failure> {
         match self.source.files_here() {
-            Ok(files) => self.chosen(load::merged(&files)?).await,
+            Ok(files) => self.chosen(self.source.read(&files)?).await,
             Err(none) => match (Config::incluster(), &self.server) {
                 (Ok(config), _) => Ok(config),
                 (Err(_), Some(server)) => Ok(Config::new(server.clone())),
