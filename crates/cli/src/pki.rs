@@ -161,19 +161,19 @@ impl PkiFolder<'_> {
                 Authority::from_pem(&certificate, &key).map_err(|error| self.unusable_ca(error))
             }
             (None, None) if !self.has_issued() => {
-                let made = Authority::generate("insula-ca", Validity::starting(self.now, CA_LASTS));
-                let made = made.map_err(creation_failed)?;
-                self.write("ca.key", &made.key_pem())?;
-                self.write("ca.crt", made.certificate_pem())?;
-                Ok(made)
+                let ca = Authority::generate("insula-ca", Validity::starting(self.now, CA_LASTS));
+                let ca = ca.map_err(creation_failed)?;
+                self.write("ca.key", &ca.key_pem())?;
+                self.write("ca.crt", ca.certificate_pem())?;
+                Ok(ca)
             }
             // The first start was interrupted between the two writes.
             (None, Some(key)) if !self.has_issued() => {
                 let validity = Validity::starting(self.now, CA_LASTS);
-                let made = Authority::generate_with_key("insula-ca", &key, validity);
-                let made = made.map_err(|error| self.unusable_ca(error))?;
-                self.write("ca.crt", made.certificate_pem())?;
-                Ok(made)
+                let ca = Authority::generate_with_key("insula-ca", &key, validity);
+                let ca = ca.map_err(|error| self.unusable_ca(error))?;
+                self.write("ca.crt", ca.certificate_pem())?;
+                Ok(ca)
             }
             (None, _) => Err(self.unusable_ca("ca.crt is missing")),
             (Some(_), None) => Err(self.unusable_ca("ca.key is missing")),
@@ -443,10 +443,10 @@ mod tests {
         let other = Home::new();
         other.ensure(&["a"]).unwrap();
         home.write("ca.crt", &other.files()["ca.crt"]);
-        let said = renewed(old + LEAF_LASTS).unwrap_err().to_string();
+        let message = renewed(old + LEAF_LASTS).unwrap_err().to_string();
         assert!(
-            said.ends_with("is not the CA that this server started with"),
-            "{said}"
+            message.ends_with("is not the CA that this server started with"),
+            "{message}"
         );
     }
 
@@ -506,8 +506,8 @@ mod tests {
             }
             let before = home.files();
             let failure = home.ensure(&["a"]).unwrap_err();
-            let said = format!("{failure:?}");
-            assert!(said.contains("restore the pki folder"), "{said}");
+            let message = format!("{failure:?}");
+            assert!(message.contains("restore the pki folder"), "{message}");
             assert_eq!(home.files(), before, "{name}");
         }
     }

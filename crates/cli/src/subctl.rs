@@ -129,8 +129,8 @@ pub fn main() -> ExitCode {
 }
 
 /// Exits with a usage error that only the whole command line shows.
-fn usage(kind: ErrorKind, said: &str) -> ! {
-    Args::command().error(kind, said).exit()
+fn usage(kind: ErrorKind, message: &str) -> ! {
+    Args::command().error(kind, message).exit()
 }
 
 fn run(command: Command, cx: &CommandContext) -> Result<(), Failure> {

@@ -35,10 +35,10 @@ impl Serving {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
+        let mut message = String::new();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
-        lines.read_line(&mut said).unwrap();
-        let address = said.strip_prefix("insula ready https://").unwrap();
+        lines.read_line(&mut message).unwrap();
+        let address = message.strip_prefix("insula ready https://").unwrap();
         let address = address.split(' ').next().unwrap().to_owned();
         Self { child, address }
     }

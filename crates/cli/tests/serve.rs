@@ -28,7 +28,7 @@ fn stderr(output: &Output) -> String {
 /// A server that has announced itself.
 struct Serving {
     child: Child,
-    said: String,
+    message: String,
 }
 
 impl Serving {
@@ -43,10 +43,10 @@ impl Serving {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
+        let mut message = String::new();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
-        lines.read_line(&mut said).unwrap();
-        Self { child, said }
+        lines.read_line(&mut message).unwrap();
+        Self { child, message }
     }
 
     fn stop(mut self, signal: Signal) -> Option<i32> {
@@ -61,8 +61,10 @@ fn server_announces_readiness_and_stops_cleanly() {
     let data = tempfile::tempdir().unwrap();
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let serving = Serving::start(data.path());
-        let said = serving.said.strip_prefix("insula ready https://127.0.0.1:");
-        let (port, file) = said.unwrap().split_once(" kubeconfig=").unwrap();
+        let message = serving
+            .message
+            .strip_prefix("insula ready https://127.0.0.1:");
+        let (port, file) = message.unwrap().split_once(" kubeconfig=").unwrap();
         assert_ne!(port.parse::<u16>().unwrap(), 0);
         let kubeconfig = data.path().join("admin.kubeconfig");
         assert_eq!(file, format!("{}\n", kubeconfig.display()));
@@ -110,14 +112,14 @@ fn damaged_ca_is_refused_with_a_hint() {
     let folder = data.path().to_str().unwrap();
     let refused = run(&["serve", "--listen", "127.0.0.1:0", "--data-dir", folder]);
     assert_eq!(refused.status.code(), Some(1));
-    let said = stderr(&refused);
+    let message = stderr(&refused);
     assert!(
-        said.contains("the CA's key is not a private key in PEM"),
-        "{said}"
+        message.contains("the CA's key is not a private key in PEM"),
+        "{message}"
     );
     assert!(
-        said.contains("\nhint: nothing was changed; restore"),
-        "{said}"
+        message.contains("\nhint: nothing was changed; restore"),
+        "{message}"
     );
     assert_eq!(std::fs::read_to_string(&key).unwrap(), "nonsense");
 }
@@ -135,14 +137,20 @@ fn invalid_token_file_is_reported_by_line_without_tokens() {
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(1));
-    let said = stderr(&refused);
+    let message = stderr(&refused);
     assert!(
-        said.contains("tokens.csv: line 2: its tenant name is invalid"),
-        "{said}"
+        message.contains("tokens.csv: line 2: its tenant name is invalid"),
+        "{message}"
     );
-    assert!(said.contains("\nhint: each line is"), "{said}");
-    assert!(!said.contains("s3cret") && !said.contains("g00d"), "{said}");
-    assert!(!data.exists(), "nothing is made before everything is read");
+    assert!(message.contains("\nhint: each line is"), "{message}");
+    assert!(
+        !message.contains("s3cret") && !message.contains("g00d"),
+        "{message}"
+    );
+    assert!(
+        !data.exists(),
+        "nothing is created before everything is read"
+    );
 }
 
 #[test]
@@ -188,8 +196,8 @@ fn invalid_files_are_named() {
     ] {
         let refused = run(&[&["serve", "--data-dir", &at("")], &arguments[..]].concat());
         assert_eq!(refused.status.code(), Some(1), "{arguments:?}");
-        let said = stderr(&refused);
-        assert!(said.contains(wrong), "{said}");
+        let message = stderr(&refused);
+        assert!(message.contains(wrong), "{message}");
     }
     // Valid ones are served.
     let more = [
@@ -199,7 +207,11 @@ fn invalid_files_are_named() {
         &key,
     ];
     let serving = Serving::start_with(data.path(), &more);
-    assert!(serving.said.starts_with("insula ready"), "{}", serving.said);
+    assert!(
+        serving.message.starts_with("insula ready"),
+        "{}",
+        serving.message
+    );
     assert_eq!(serving.stop(Signal::SIGTERM), Some(0));
 }
 
@@ -241,12 +253,12 @@ fn unwritable_audit_log_is_named_with_a_hint() {
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(1));
-    let said = stderr(&refused);
+    let message = stderr(&refused);
     let expected = format!("error: cannot write the audit log {}: ", log.display());
-    assert!(said.starts_with(&expected), "{said}");
+    assert!(message.starts_with(&expected), "{message}");
     assert!(
-        said.contains("\nhint: --audit-log-path must be a file"),
-        "{said}"
+        message.contains("\nhint: --audit-log-path must be a file"),
+        "{message}"
     );
 }
 
@@ -254,16 +266,19 @@ fn unwritable_audit_log_is_named_with_a_hint() {
 fn address_in_use_is_named_with_a_hint() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let serving = Serving::start(first.path());
-    let address = serving.said.split([' ', '/']).nth(4).unwrap();
+    let address = serving.message.split([' ', '/']).nth(4).unwrap();
     let data = second.path().to_str().unwrap();
     let refused = run(&["serve", "--data-dir", data, "--listen", address]);
     assert_eq!(refused.status.code(), Some(1));
-    let said = stderr(&refused);
+    let message = stderr(&refused);
     assert!(
-        said.starts_with(&format!("error: cannot listen on {address}: ")),
-        "{said}"
+        message.starts_with(&format!("error: cannot listen on {address}: ")),
+        "{message}"
     );
-    assert!(said.contains("\nhint: the address is in use"), "{said}");
+    assert!(
+        message.contains("\nhint: the address is in use"),
+        "{message}"
+    );
     assert_eq!(serving.stop(Signal::SIGTERM), Some(0));
 }
 
@@ -291,11 +306,11 @@ fn corrupt_store_is_refused_with_a_hint() {
     std::fs::write(&format, "insula store, format 9\n").unwrap();
     let refused = run(&["serve", "--data-dir", data.path().to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(1));
-    let said = stderr(&refused);
-    assert!(said.contains("newer version"), "{said}");
+    let message = stderr(&refused);
+    assert!(message.contains("newer version"), "{message}");
     assert!(
-        said.ends_with("or move it away to start with an empty store\n"),
-        "{said}"
+        message.ends_with("or move it away to start with an empty store\n"),
+        "{message}"
     );
     assert_eq!(
         std::fs::read_to_string(&format).unwrap(),
@@ -313,12 +328,15 @@ fn unreachable_etcd_is_named() {
         "http://127.0.0.1:1",
     ]);
     assert_eq!(refused.status.code(), Some(1));
-    let said = stderr(&refused);
+    let message = stderr(&refused);
     assert!(
-        said.starts_with("error: cannot use etcd: no etcd endpoint answers; http://127.0.0.1:1"),
-        "{said}"
+        message.starts_with("error: cannot use etcd: no etcd endpoint answers; http://127.0.0.1:1"),
+        "{message}"
     );
-    assert!(said.contains("\nhint: check --etcd-servers"), "{said}");
+    assert!(
+        message.contains("\nhint: check --etcd-servers"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -348,18 +366,18 @@ fn provider_with_the_servers_issuer_url_is_refused_with_a_hint() {
         let mut command = insula(&["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
         let refused = command.arg(&data).args(always).args(more).output().unwrap();
         assert_eq!(refused.status.code(), Some(1), "{more:?}");
-        let said = format!(
+        let message = format!(
             "error: --oidc-issuer-url and the issuer of service accounts' tokens are both {}\n\
              hint: the provider must be another server; if the URL is right, choose another one \
              with --service-account-issuer\n",
             more[0]
         );
-        assert_eq!(stderr(&refused), said);
-        assert!(!data.join("pki").exists(), "no key was made");
+        assert_eq!(stderr(&refused), message);
+        assert!(!data.join("pki").exists(), "no key was created");
     }
     for more in [&[theirs][..], &[ours, "--service-account-issuer", theirs]] {
         let serving = Serving::start_with(&data, &[&always[..], more].concat());
-        assert!(serving.said.starts_with("insula ready "), "{more:?}");
+        assert!(serving.message.starts_with("insula ready "), "{more:?}");
         assert_eq!(serving.stop(Signal::SIGTERM), Some(0), "{more:?}");
     }
 }

@@ -128,13 +128,13 @@ fn kubeconfig_is_signed_for_the_tenant_and_the_request_deleted() {
         &groups,
     ]
     .concat();
-    let made = succeed(&admin, &arguments);
-    let subject = holder(&made);
+    let kubeconfig = succeed(&admin, &arguments);
+    let subject = holder(&kubeconfig);
     assert_eq!(subject.user, "eve");
     assert_eq!(subject.groups, ["dev", "ops", "qa"]);
     assert_eq!(subject.tenant, Some(Space::parse("t1").unwrap()));
     assert!(subject.tenant_uid.is_some(), "it ends with the tenant");
-    let config: Value = serde_saphyr::from_str(&made).unwrap();
+    let config: Value = serde_saphyr::from_str(&kubeconfig).unwrap();
     let server = format!("https://{}", fake.address);
     assert_eq!(config["clusters"][0]["cluster"]["server"], server);
     assert_eq!(config["current-context"], "t1");
@@ -145,7 +145,7 @@ fn kubeconfig_is_signed_for_the_tenant_and_the_request_deleted() {
     );
     // The certificate is valid for authentication.
     let file = fake.folder.path().join("eve");
-    std::fs::write(&file, made).unwrap();
+    std::fs::write(&file, kubeconfig).unwrap();
     fake.add_tenant("t1", json!({}));
     succeed(&file, &["get", "t1"]);
     assert_eq!(fake.seen(), ["eve GET /api/v1/tenants/t1"]);
@@ -155,10 +155,10 @@ fn kubeconfig_is_signed_for_the_tenant_and_the_request_deleted() {
 fn certificate_for_another_user_is_refused() {
     let fake = Fake::start();
     fake.lead_astray("t1");
-    let said = fail(&fake.kubeconfig(), &["kubeconfig", "t1"]);
+    let message = fail(&fake.kubeconfig(), &["kubeconfig", "t1"]);
     assert!(
-        said.contains("signed a certificate for another user"),
-        "{said}"
+        message.contains("signed a certificate for another user"),
+        "{message}"
     );
 }
 
@@ -176,11 +176,11 @@ fn delete_waits_until_the_tenant_is_gone() {
     );
     fake.add_tenant("t2", json!({ "phase": "Active" }));
     fake.remains("t2", usize::MAX);
-    let said = fail(&admin, &["delete", "t2", "--timeout", "2s"]);
+    let message = fail(&admin, &["delete", "t2", "--timeout", "2s"]);
     let expected = "waiting for tenant t2 to be gone (ContentRemaining: 3 pods are left)\n\
          error: tenant t2 is not gone after 2s (ContentRemaining: 3 pods are left)\n\
          hint: the deletion continues";
-    assert!(said.starts_with(expected), "{said}");
+    assert!(message.starts_with(expected), "{message}");
 }
 
 #[test]
@@ -203,9 +203,15 @@ fn connection_follows_the_kubeconfig() {
         let output = tenant(&file, &["get", "a"]);
         assert_eq!(output.status.success(), good, "{trust}: {output:?}");
         if !good {
-            let said = stderr(&output);
-            assert!(said.contains("cannot set up TLS with 127.0.0.1:"), "{said}");
-            assert!(said.contains("\nhint: is the kubeconfig the one"), "{said}");
+            let message = stderr(&output);
+            assert!(
+                message.contains("cannot set up TLS with 127.0.0.1:"),
+                "{message}"
+            );
+            assert!(
+                message.contains("\nhint: is the kubeconfig the one"),
+                "{message}"
+            );
         }
     }
 }
@@ -250,19 +256,43 @@ fn exec_plugin_failure_is_explained_without_its_output() {
     ] {
         let user = plugin(&fake, script);
         let file = fake.write_kubeconfig("exec", &here, &fake.trust(), &user);
-        let said = fail(&file, &["list"]);
+        let message = fail(&file, &["list"]);
         let command = fake.folder.path().join("./login");
-        assert_eq!(said, format!("{cannot} {command:?} {expected}"));
+        assert_eq!(message, format!("{cannot} {command:?} {expected}"));
     }
     std::fs::remove_file(fake.folder.path().join("login")).unwrap();
-    let said = fail(&fake.folder.path().join("exec"), &["list"]);
-    assert!(said.starts_with(&cannot), "{said}");
+    let message = fail(&fake.folder.path().join("exec"), &["list"]);
+    assert!(message.starts_with(&cannot), "{message}");
     assert!(
-        said.ends_with(
+        message.ends_with(
             "cannot be run: No such file or directory (os error 2)\nhint: install login first\n"
         ),
-        "{said}"
+        "{message}"
     );
+}
+
+#[test]
+fn plugin_of_a_kubeconfig_in_the_current_folder_is_not_run() {
+    let fake = Fake::start();
+    let here = format!("https://{}", fake.address);
+    let user = plugin(&fake, "touch ran");
+    let file = fake.write_kubeconfig("exec", &here, &fake.trust(), &user);
+    let folder = fake.folder.path().join("insula-data");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::rename(file, folder.join("admin.kubeconfig")).unwrap();
+    std::fs::rename(fake.folder.path().join("login"), folder.join("login")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_insula"))
+        .args(["tenant", "list"])
+        .current_dir(fake.folder.path())
+        .env_remove("KUBECONFIG")
+        .output()
+        .unwrap();
+    assert_eq!(
+        stderr(&output),
+        "error: insula-data/admin.kubeconfig uses a credential plugin, which is not run from the \
+         current folder\nhint: pass the file with --kubeconfig if you trust it\n"
+    );
+    assert!(!fake.folder.path().join("ran").exists(), "it was not run");
 }
 
 #[test]
@@ -329,8 +359,12 @@ fn proxy_of_the_environment_is_used_except_for_loopback_addresses() {
     for (host, is_proxied) in [("remote.invalid", true), ("excluded.example", false)] {
         let server = format!("https://{host}:6443");
         let file = fake.write_kubeconfig("remote", &server, &fake.trust(), "{}");
-        let said = stderr(&proxied(&file));
-        assert_eq!(said.contains("Connection refused"), is_proxied, "{said}");
+        let message = stderr(&proxied(&file));
+        assert_eq!(
+            message.contains("Connection refused"),
+            is_proxied,
+            "{message}"
+        );
     }
 }
 
@@ -339,12 +373,12 @@ fn errors_have_hints_and_no_secrets() {
     let fake = Fake::start();
     let here = format!("https://{}", fake.address);
     let wrong = fake.write_kubeconfig("wrong", &here, &fake.trust(), "{token: s3cret}");
-    let said = fail(&wrong, &["list"]);
+    let message = fail(&wrong, &["list"]);
     assert!(
-        said.starts_with("error: cannot list tenants: Unauthorized\nhint: "),
-        "{said}"
+        message.starts_with("error: cannot list tenants: Unauthorized\nhint: "),
+        "{message}"
     );
-    assert!(!said.contains("s3cret"), "{said}");
+    assert!(!message.contains("s3cret"), "{message}");
     // A certificate of another server's CA.
     let other = Fake::start();
     let stranger = fake::read(&other.kubeconfig());
@@ -352,17 +386,26 @@ fn errors_have_hints_and_no_secrets() {
     let stranger = stranger.replace(&other.address.to_string(), &fake.address.to_string());
     let file = other.folder.path().join("stranger");
     std::fs::write(&file, stranger).unwrap();
-    let said = fail(&file, &["list"]);
-    assert!(said.contains("cannot set up TLS with 127.0.0.1:"), "{said}");
-    assert!(said.contains("\nhint: is the kubeconfig the one"), "{said}");
-    let nobody = "https://127.0.0.1:1";
-    let nobody = fake.write_kubeconfig("nobody", nobody, &fake.trust(), "{}");
-    let said = fail(&nobody, &["list"]);
+    let message = fail(&file, &["list"]);
     assert!(
-        said.starts_with("error: cannot list tenants: cannot reach 127.0.0.1:1: "),
-        "{said}"
+        message.contains("cannot set up TLS with 127.0.0.1:"),
+        "{message}"
     );
-    assert!(said.ends_with("\nhint: is the server running?\n"), "{said}");
-    let said = fail(&fake.folder.path().join("missing"), &["list"]);
-    assert!(said.contains("No such file"), "{said}");
+    assert!(
+        message.contains("\nhint: is the kubeconfig the one"),
+        "{message}"
+    );
+    let unreachable = "https://127.0.0.1:1";
+    let unreachable = fake.write_kubeconfig("unreachable", unreachable, &fake.trust(), "{}");
+    let message = fail(&unreachable, &["list"]);
+    assert!(
+        message.starts_with("error: cannot list tenants: cannot reach 127.0.0.1:1: "),
+        "{message}"
+    );
+    assert!(
+        message.ends_with("\nhint: is the server running?\n"),
+        "{message}"
+    );
+    let message = fail(&fake.folder.path().join("missing"), &["list"]);
+    assert!(message.contains("No such file"), "{message}");
 }

@@ -39,7 +39,7 @@ pub enum ClientError {
         message: String,
     },
     /// The response was not JSON.
-    #[error("the server's answer is not JSON")]
+    #[error("the server's response is not JSON")]
     NotJson,
     /// The path is invalid.
     #[error("{0:?} is not a valid path")]
@@ -81,7 +81,7 @@ impl ClientError {
             .filter(|message| !message.is_empty());
         let message = match message {
             Some(message) => message.to_owned(),
-            None => format!("the server answers {status}"),
+            None => format!("the server responded with {status}"),
         };
         Self::Refused { status, message }
     }
@@ -142,7 +142,9 @@ pub fn not_connected(attempted: &str, error: &kube::Error, exec: Option<&ExecCon
             let why = format!("failed: {}: {}", out.status, stderr.trim());
             failed(why.trim_end_matches([':', ' ']))
         }
-        kube::Error::Auth(AuthError::AuthExecParse(_)) => failed("printed no ExecCredential"),
+        kube::Error::Auth(AuthError::AuthExecParse(_) | AuthError::ExecPluginFailed) => {
+            failed("printed no ExecCredential")
+        }
         other => Failure::new(attempted, other),
     }
 }

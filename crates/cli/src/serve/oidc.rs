@@ -148,8 +148,8 @@ fn required(mut claims: Vec<(String, String)>) -> Result<Vec<(String, String)>, 
     claims.sort();
     let twice = claims.windows(2).find(|pair| pair[0].0 == pair[1].0);
     if let Some([(claim, _), _]) = twice {
-        let said = format!("--oidc-required-claim has two values for {claim}");
-        return Err(Failure::message(said));
+        let message = format!("--oidc-required-claim has two values for {claim}");
+        return Err(Failure::message(message));
     }
     Ok(claims)
 }
@@ -240,8 +240,8 @@ mod tests {
             (&["--oidc-required-claim", "a=b"], "--oidc-issuer-url"),
             (&["--oidc-ca-file", "ca.crt"], "--oidc-issuer-url"),
         ] {
-            let said = parse(arguments).unwrap_err();
-            assert!(said.contains(expected), "{arguments:?}: {said}");
+            let message = parse(arguments).unwrap_err();
+            assert!(message.contains(expected), "{arguments:?}: {message}");
         }
         for (more, expected) in [
             (["--oidc-groups-prefix", "id:"], "--oidc-groups-claim"),
@@ -250,16 +250,16 @@ mod tests {
             (["--oidc-tenant-claim", ""], "must not be empty"),
             (["--oidc-ca-file", "/missing"], "cannot read /missing"),
         ] {
-            let said = parse(&[&LEAST[..], &more].concat()).unwrap_err();
-            assert!(said.contains(expected), "{more:?}: {said}");
+            let message = parse(&[&LEAST[..], &more].concat()).unwrap_err();
+            assert!(message.contains(expected), "{more:?}: {message}");
         }
         let twice = ["--oidc-required-claim=a=b", "--oidc-required-claim=a=c"];
-        let said = parse(&[&LEAST[..], &twice].concat()).unwrap_err();
-        assert_eq!(said, "--oidc-required-claim has two values for a");
+        let message = parse(&[&LEAST[..], &twice].concat()).unwrap_err();
+        assert_eq!(message, "--oidc-required-claim has two values for a");
         for bad in ["http://id.example", "https://id.example?a", "id.example"] {
             let arguments = ["--oidc-issuer-url", bad, "--oidc-client-id", "a"];
-            let said = parse(&arguments).unwrap_err();
-            assert!(said.contains("an issuer is https://HOST"), "{said}");
+            let message = parse(&arguments).unwrap_err();
+            assert!(message.contains("an issuer is https://HOST"), "{message}");
         }
     }
 }

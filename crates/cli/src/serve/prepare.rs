@@ -228,13 +228,13 @@ fn check_issuers_differ(provider: Option<&Provider>, issuer_url: &str) -> Result
     let issuers = IssuerUrls::new(issuer_url);
     match provider.map(Provider::url) {
         Some(provider) if issuers.may_include(provider) => {
-            let said = match provider == issuer_url {
+            let problem = match provider == issuer_url {
                 true => "--oidc-issuer-url and the issuer of service accounts' tokens are both",
                 false => {
                     "--oidc-issuer-url is below the issuer of service accounts' tokens, as tenants' issuers are:"
                 }
             };
-            Err(Failure::message(format!("{said} {provider}")).hint(
+            Err(Failure::message(format!("{problem} {provider}")).hint(
                 "the provider must be another server; if the URL is right, choose another one with \
                  --service-account-issuer",
             ))

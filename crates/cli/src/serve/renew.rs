@@ -90,11 +90,11 @@ impl Renewal {
         ];
         let failures = attempts.into_iter().filter_map(Result::err);
         let failures: Vec<_> = failures.map(|failure| failure.to_string()).collect();
-        let said = failures.join("; ");
-        if !said.is_empty() && said != self.problems.logged {
-            tracing::warn!(error = said, "certificate renewal failed");
+        let message = failures.join("; ");
+        if !message.is_empty() && message != self.problems.logged {
+            tracing::warn!(error = message, "certificate renewal failed");
         }
-        self.problems.logged = said;
+        self.problems.logged = message;
     }
 
     /// Reissues the certificates of the CA if they are due.

@@ -43,10 +43,10 @@ impl FileArgs {
             return url.clone();
         }
         if is_local(context) {
-            let said = format!(
+            let message = format!(
                 "{context} can be reached from this machine only; pass another address as --broker-url"
             );
-            progress.warn(&said);
+            progress.warn(&message);
         }
         context.to_owned()
     }

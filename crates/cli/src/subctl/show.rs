@@ -85,7 +85,7 @@ fn row(tenant: &Tenant, now: Timestamp) -> [String; 9] {
         isolation.to_owned(),
         status.space.unwrap_or_else(none),
         tenant.spec.owner.clone().unwrap_or_else(none),
-        message(tenant).map_or_else(none, |said| said.replace('\n', " ")),
+        message(tenant).map_or_else(none, |text| text.replace('\n', " ")),
     ]
 }
 

@@ -48,9 +48,9 @@ pub async fn run(server: &Server, args: Args) -> Result<(), Failure> {
     let created = created.map_err(|error| error.to_failure(&attempted))?;
     wait_until_active(server, name, created, &attempted).await?;
     if let Some(file) = &args.kubeconfig_out {
-        let made =
+        let kubeconfig_text =
             kubeconfig::create(server, &kubeconfig::KubeconfigRequest::admin_of(name)).await?;
-        private_file::write(file, &made)?;
+        private_file::write(file, &kubeconfig_text)?;
     }
     output::print(&format!("{name}\n"))
 }

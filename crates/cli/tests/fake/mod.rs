@@ -374,7 +374,7 @@ impl Objects {
                 let approved = request["status"]["conditions"].is_array();
                 if approved {
                     let space = match self.astray.contains(tenant) {
-                        true => "somebody-else",
+                        true => "another-tenant",
                         false => tenant,
                     };
                     request["status"]["certificate"] = sign(ca, request, space);

@@ -23,17 +23,17 @@ fn r7_existing_command_lines_keep_working() {
     let arguments = [&["deploy-broker", "-n", "foo"][..], &DROPPED].concat();
     let output = scene.subctl(&arguments).output().unwrap();
     assert_eq!(good(&output), "");
-    let said = stderr(&output);
+    let message = stderr(&output);
     for flag in DROPPED[..7]
         .iter()
         .map(|flag| flag.split('=').next().unwrap())
     {
         let warned = format!(" ⚠ {flag} does nothing: no operator is deployed with a broker\n");
-        assert!(said.contains(&warned), "{said}");
+        assert!(message.contains(&warned), "{message}");
     }
     assert!(
-        said.contains(" ⚠ --service-discovery is deprecated"),
-        "{said}"
+        message.contains(" ⚠ --service-discovery is deprecated"),
+        "{message}"
     );
     let info = decoded(&scene.at("broker-info.subm"));
     assert_eq!(info["namespace"], "foo");
@@ -65,13 +65,13 @@ fn r54_r55_tenant_file_suffices_with_either_flag() {
     assert_eq!(good(&first), "");
     assert!(!stderr(&first).contains('⚠'), "{}", stderr(&first));
     let psk = || decoded(&scene.at(file))["IPSecPSK"].clone();
-    let made = psk();
-    assert_ne!(made, Value::Null);
+    let generated = psk();
+    assert_ne!(generated, Value::Null);
     let again = deploy(&["--ipsec-psk-from", file]);
     good(&again);
     let deprecated = " ⚠ --ipsec-psk-from is deprecated: use --broker-info-from\n";
     assert!(stderr(&again).contains(deprecated), "{}", stderr(&again));
-    assert_eq!(psk(), made, "it is kept");
+    assert_eq!(psk(), generated, "it is kept");
     good(&deploy(&[
         "--broker-info-from",
         file,
@@ -82,15 +82,15 @@ fn r54_r55_tenant_file_suffices_with_either_flag() {
     let refused = deploy(&other);
     assert_eq!(refused.status.code(), Some(2));
     assert_eq!(stdout(&refused), "");
-    let said = "error: --broker-info-from and --ipsec-psk-from name different files\n";
-    assert!(stderr(&refused).contains(said), "{}", stderr(&refused));
-    assert_eq!(psk(), made);
+    let message = "error: --broker-info-from and --ipsec-psk-from name different files\n";
+    assert!(stderr(&refused).contains(message), "{}", stderr(&refused));
+    assert_eq!(psk(), generated);
 }
 
 #[test]
 fn invalid_settings_are_reported_before_any_request() {
     let scene = Scene::start_with(&[]);
-    for (arguments, said) in [
+    for (arguments, message) in [
         (
             &["--components", "x"][..],
             "error: invalid components parameter: unknown component: x\n",
@@ -109,8 +109,8 @@ fn invalid_settings_are_reported_before_any_request() {
         ),
         (&["--broker-info-from", "missing"], "error: "),
     ] {
-        let told = scene.fail(&[&["deploy", "broker"][..], arguments].concat());
-        assert!(told.starts_with(said), "{told}");
+        let actual = scene.fail(&[&["deploy", "broker"][..], arguments].concat());
+        assert!(actual.starts_with(message), "{actual}");
     }
     assert!(!scene.at("broker-info.subm").exists());
 }

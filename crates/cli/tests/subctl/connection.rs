@@ -65,7 +65,7 @@ fn r11_kubeconfig_context_selects_the_cluster() {
     );
     // Without any flag, the file that `insula serve` wrote here.
     assert_eq!(two.succeed(&["list", "tenants", "-o", "name"]), second);
-    for (wrong, said) in [
+    for (wrong, message) in [
         (
             ["--context", "x"],
             "error: the kubeconfig has no context \"x\"\n",
@@ -76,8 +76,8 @@ fn r11_kubeconfig_context_selects_the_cluster() {
         ),
         (["--user", "x"], "error: the kubeconfig has no user \"x\"\n"),
     ] {
-        let told = one.fail(&[&["list", "tenants"][..], &wrong].concat());
-        assert_eq!(told, said);
+        let actual = one.fail(&[&["list", "tenants"][..], &wrong].concat());
+        assert_eq!(actual, message);
     }
 }
 
@@ -135,17 +135,20 @@ fn server_token_and_ca_flags_suffice() {
         if !arguments.contains(&"--server") {
             asked.extend(["--server", &scene.url]);
         }
-        let said = scene.fail(&asked);
-        assert!(said.contains(expected), "{arguments:?}: {said}");
-        assert!(!said.contains(&token), "nothing prints a secret: {said}");
+        let message = scene.fail(&asked);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+        assert!(
+            !message.contains(&token),
+            "nothing prints a secret: {message}"
+        );
     }
 }
 
 #[test]
 fn impersonation_flags_are_sent() {
     let scene = Scene::deployed();
-    let said = scene.fail(&["list", "tenants", "--as", "eve", "--as-group", "dev"]);
-    assert!(said.contains("is forbidden: User \"eve\""), "{said}");
+    let message = scene.fail(&["list", "tenants", "--as", "eve", "--as-group", "dev"]);
+    assert!(message.contains("is forbidden: User \"eve\""), "{message}");
     let masters = [
         "list",
         "tenants",
@@ -186,10 +189,10 @@ fn exec_plugins_provide_credentials() {
         scene.url
     );
     let kubeconfig = write(&scene, "exec.kubeconfig", &text);
-    let said = scene.fail(&["list", "tenants", "--kubeconfig", &kubeconfig]);
+    let message = scene.fail(&["list", "tenants", "--kubeconfig", &kubeconfig]);
     assert!(
-        said.contains("User \"system:serviceaccount:submariner-broker-acme:"),
-        "{said}"
+        message.contains("User \"system:serviceaccount:submariner-broker-acme:"),
+        "{message}"
     );
 }
 
@@ -197,12 +200,12 @@ fn exec_plugins_provide_credentials() {
 fn kubeconfig_errors_do_not_quote_its_content() {
     let scene = Scene::start_with(&[]);
     let bad = write(&scene, "bad", "apiVersion: v1\nusers: [{name: s3cret\n");
-    let said = scene.fail(&["list", "tenants", "--kubeconfig", &bad]);
+    let message = scene.fail(&["list", "tenants", "--kubeconfig", &bad]);
     assert!(
-        said.starts_with(&format!("error: cannot read {bad}: not a kubeconfig")),
-        "{said}"
+        message.starts_with(&format!("error: cannot read {bad}: not a kubeconfig")),
+        "{message}"
     );
-    assert!(!said.contains("s3cret"), "{said}");
+    assert!(!message.contains("s3cret"), "{message}");
     let missing = scene.fail(&["list", "tenants", "--kubeconfig", "missing"]);
     assert!(
         missing.starts_with("error: cannot read missing: No such file"),
@@ -213,15 +216,15 @@ fn kubeconfig_errors_do_not_quote_its_content() {
         scene.fail(&["list", "tenants", "--kubeconfig", &empty]),
         "error: the kubeconfig has no current context\nhint: choose one with --context\n"
     );
-    let nobody = ["list", "tenants", "--server", "https://127.0.0.1:1"];
-    let output = scene.subctl(&nobody).output().unwrap();
-    let said = stderr(&output);
+    let unreachable = ["list", "tenants", "--server", "https://127.0.0.1:1"];
+    let output = scene.subctl(&unreachable).output().unwrap();
+    let message = stderr(&output);
     assert!(
-        said.starts_with("error: cannot list tenants: Connection refused"),
-        "{said}"
+        message.starts_with("error: cannot list tenants: Connection refused"),
+        "{message}"
     );
     assert!(
-        said.ends_with("\nhint: is the server running, and is this its address?\n"),
-        "{said}"
+        message.ends_with("\nhint: is the server running, and is this its address?\n"),
+        "{message}"
     );
 }

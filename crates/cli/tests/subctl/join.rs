@@ -43,16 +43,16 @@ fn two_tenants_join_two_clusters_with_the_same_names() {
             ];
             let joined = scene.subctl(&arguments).output().unwrap();
             assert_eq!(good(&joined), "");
-            let said = stderr(&joined);
+            let message = stderr(&joined);
             let first = format!(" ✓ {file} indicates broker is at {}\n", scene.url);
-            assert!(said.starts_with(&first), "{said}");
-            assert!(said.contains(global), "{said}");
+            assert!(message.starts_with(&first), "{message}");
+            assert!(message.contains(global), "{message}");
             let last = format!(
                 " ✓ Cluster {id} has joined the ClusterSet of submariner-broker-{tenant}\n"
             );
-            assert!(said.ends_with(&last), "{said}");
+            assert!(message.ends_with(&last), "{message}");
             let token = datum(&decoded(&scene.at(&file))["ClientToken"], "token");
-            assert!(!said.contains(&token), "nothing prints a secret");
+            assert!(!message.contains(&token), "nothing prints a secret");
         }
         let member = format!("{tenant}-east.kubeconfig");
         let recover = ["recover-broker-info", "--kubeconfig", &member];
@@ -91,7 +91,7 @@ fn cluster_id_defaults_to_the_kubeconfig_and_old_flags_warn() {
     let arguments = [&["join", &file, "--kubeconfig", &kubeconfig][..], &old].concat();
     let joined = scene.subctl(&arguments).output().unwrap();
     good(&joined);
-    let said = stderr(&joined);
+    let message = stderr(&joined);
     for flag in [
         "--label-gateway",
         "--pod-debug",
@@ -101,14 +101,14 @@ fn cluster_id_defaults_to_the_kubeconfig_and_old_flags_warn() {
         let noted = format!(
             " ⚠ {flag} is ignored: Submariner's operator is not deployed by this command\n"
         );
-        assert!(said.contains(&noted), "{said}");
+        assert!(message.contains(&noted), "{message}");
     }
     for flag in ["--globalnet", "--natt ", "--cable-driver"] {
-        assert!(!said.contains(&format!("⚠ {flag}")), "{said}");
+        assert!(!message.contains(&format!("⚠ {flag}")), "{message}");
     }
     // The cluster's name in kubeconfigs of `insula tenant create`.
     let named = " ✓ Cluster insula has joined the ClusterSet of submariner-broker-acme\n";
-    assert!(said.ends_with(named), "{said}");
+    assert!(message.ends_with(named), "{message}");
 }
 
 #[test]
@@ -117,15 +117,15 @@ fn r78_incomplete_file_cannot_join() {
     scene.succeed(&["create", "tenant", "acme"]);
     let kubeconfig = cluster(&scene, "east");
     let join = ["join", "broker-info.subm", "--clusterid", "east"];
-    let told = scene.fail(&[&join[..], &["--kubeconfig", &kubeconfig]].concat());
+    let actual = scene.fail(&[&join[..], &["--kubeconfig", &kubeconfig]].concat());
     assert_eq!(
-        told,
+        actual,
         "error: \"broker-info.subm\" is not complete: it has no components\n\
          hint: run `subctl deploy broker` first, with --broker-info-from\n"
     );
     std::fs::write(scene.at("x.subm"), "nonsense!").unwrap();
-    let told = scene.fail(&["join", "x.subm", "--clusterid", "east"]);
-    assert!(told.contains("x.subm"), "{told}");
+    let actual = scene.fail(&["join", "x.subm", "--clusterid", "east"]);
+    assert!(actual.contains("x.subm"), "{actual}");
     let missing = scene.fail(&["join", "missing.subm", "--clusterid", "east"]);
     assert!(missing.contains("missing.subm"), "{missing}");
 }

@@ -58,12 +58,12 @@ fn in_process_operator_has_only_granted_permissions() {
     let refused = ["create", "tenant", "b", "--isolation", "space"];
     let output = scene.subctl(&refused).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
+    let message = stderr(&output);
     assert!(
-        said.contains("error: tenant b could not be provisioned: "),
-        "{said}"
+        message.contains("error: tenant b could not be provisioned: "),
+        "{message}"
     );
-    assert_eq!(scene.stop(), Some(0), "it ends when it is told to");
+    assert_eq!(scene.stop(), Some(0), "it ends on a stop signal");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn in_process_vsphere_operator_has_no_permissions_until_granted() {
         assert!(event["verb"] == "list" || event["verb"] == "get", "{event}");
     }
     assert!(!asked(&log).is_empty(), "the other one works beside it");
-    assert_eq!(scene.stop(), Some(0), "it ends when it is told to");
+    assert_eq!(scene.stop(), Some(0), "it ends on a stop signal");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn operator_certificate_is_renewed_before_it_expires() {
 /// Writes a certificate of another CA and its key to the files of a server.
 fn show(folder: &Path, name: &str) {
     let validity = Validity::starting(SystemTime::now(), Duration::from_secs(3600));
-    let ca = Authority::generate("somebody's", validity).unwrap();
+    let ca = Authority::generate("other", validity).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = ca.issue_server(&[name.to_owned()], &key, validity);
     let chain = [&certificate.unwrap(), ca.certificate_pem()].concat();
@@ -165,10 +165,10 @@ fn separate_operator_process_provisions_tenants() {
     // An address in use is refused.
     let second = start().wait_with_output().unwrap();
     assert_eq!(second.status.code(), Some(1));
-    let said = stderr(&second);
+    let message = stderr(&second);
     assert!(
-        said.starts_with(&format!("error: cannot listen on {health}: ")),
-        "{said}"
+        message.starts_with(&format!("error: cannot listen on {health}: ")),
+        "{message}"
     );
     assert_eq!(stop(&mut first), Some(0));
     // The next operator takes over at once, because the previous one released the lease.
@@ -196,9 +196,9 @@ fn broker_operator_manifests_are_printed() {
     let json = scene.succeed(&["deploy", "axon-cp", "--dry-run", "-o", "json", "--spaces"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["items"].as_array().unwrap().len(), kinds(&all).len());
-    let said = scene.fail(&["list", "tenants"]);
+    let message = scene.fail(&["list", "tenants"]);
     assert!(
-        said.contains("this cluster has no tenants"),
+        message.contains("this cluster has no tenants"),
         "nothing was changed"
     );
 }
@@ -255,7 +255,7 @@ fn vsphere_operator_manifests_are_printed() {
 #[test]
 fn unknown_operator_is_a_usage_error() {
     let scene = Scene::start_with(&[]);
-    for (arguments, said) in [
+    for (arguments, message) in [
         (
             &["serve", "--operators", "nope"][..],
             "[possible values: broker, vsphere]",
@@ -289,7 +289,7 @@ fn unknown_operator_is_a_usage_error() {
     ] {
         let output = scene.insula(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(stderr(&output).contains(said), "{output:?}");
+        assert!(stderr(&output).contains(message), "{output:?}");
     }
 }
 

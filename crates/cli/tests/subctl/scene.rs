@@ -59,10 +59,10 @@ impl Scene {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
+        let mut message = String::new();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
-        lines.read_line(&mut said).unwrap();
-        let url = said.strip_prefix("insula ready ").unwrap();
+        lines.read_line(&mut message).unwrap();
+        let url = message.strip_prefix("insula ready ").unwrap();
         let url = url.split(' ').next().unwrap().to_owned();
         Self { folder, url, child }
     }

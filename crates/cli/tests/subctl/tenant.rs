@@ -15,18 +15,21 @@ fn r10_tenant_is_created_shown_and_deleted() {
         .output()
         .unwrap();
     assert_eq!(good(&created), "acme\n", "the ID and nothing else");
-    let said = stderr(&created);
-    assert!(said.contains(" ✓ Created tenant acme\n"), "{said}");
+    let message = stderr(&created);
+    assert!(message.contains(" ✓ Created tenant acme\n"), "{message}");
     assert!(
-        said.contains(" • Provisioning tenant acme  ...\n"),
-        "{said}"
+        message.contains(" • Provisioning tenant acme  ...\n"),
+        "{message}"
     );
-    assert!(said.contains(" ✓ Tenant acme is provisioned\n"), "{said}");
     assert!(
-        said.ends_with(" ✓ Saved broker info to file \"broker-info.subm\"\n"),
-        "{said}"
+        message.contains(" ✓ Tenant acme is provisioned\n"),
+        "{message}"
     );
-    assert!(!said.contains('\x1b'), "plain lines without a terminal");
+    assert!(
+        message.ends_with(" ✓ Saved broker info to file \"broker-info.subm\"\n"),
+        "{message}"
+    );
+    assert!(!message.contains('\x1b'), "plain lines without a terminal");
 
     let file = scene.at("broker-info.subm");
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -38,7 +41,7 @@ fn r10_tenant_is_created_shown_and_deleted() {
     assert_eq!(info["IPSecPSK"], Value::Null);
     assert_eq!(info.get("Components"), None);
     let token = datum(&info["ClientToken"], "token");
-    assert!(!said.contains(&token), "nothing prints a secret");
+    assert!(!message.contains(&token), "nothing prints a secret");
 
     for verb in ["tenant", "tenants"] {
         let table = scene.succeed(&["get", verb, "acme"]);
@@ -115,11 +118,11 @@ fn r21_id_is_printed_before_the_wait() {
     let output = scene.subctl(&created).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stdout(&output), "acme\n");
-    let said = stderr(&output);
+    let message = stderr(&output);
     let expected = " ✗ Provisioning tenant acme\n\
                     error: provisioning tenant acme takes longer than 1s\n\
                     hint: is the operator running?";
-    assert!(said.contains(expected), "{said}");
+    assert!(message.contains(expected), "{message}");
     assert!(!scene.at("broker-info.subm").exists());
 
     let refused = scene.fail(&["create", "tenant", "acme"]);
@@ -142,10 +145,10 @@ fn r21_id_is_printed_before_the_wait() {
         "--timeout",
         "1s",
     ];
-    let said = scene.fail(&waited);
+    let message = scene.fail(&waited);
     assert!(
-        said.contains("error: no Axon operator is running after 1s"),
-        "{said}"
+        message.contains("error: no Axon operator is running after 1s"),
+        "{message}"
     );
 }
 
@@ -158,10 +161,10 @@ fn unwritable_file_is_reported_before_anything_is_created() {
         ("file/x.subm", "its parent is not a folder"),
         ("insula-data", "it is a folder"),
     ] {
-        let told = scene.fail(&["create", "tenant", "acme", "--output-file", file]);
+        let actual = scene.fail(&["create", "tenant", "acme", "--output-file", file]);
         let expected =
             format!("error: cannot write {file:?}: {why}\nhint: choose another --output-file\n");
-        assert_eq!(told, expected);
+        assert_eq!(actual, expected);
     }
     assert_eq!(scene.succeed(&["list", "tenants", "-o", "name"]), "");
 }
@@ -217,9 +220,9 @@ fn r51_file_is_written_again_with_the_same_or_a_rotated_token() {
         as_holder(&first).contains("Unauthorized"),
         "it is worth nothing"
     );
-    let said = as_holder(&second);
-    assert!(said.contains("is forbidden: User"), "{said}");
-    assert!(!said.contains(&second), "nothing prints a secret");
+    let message = as_holder(&second);
+    assert!(message.contains("is forbidden: User"), "{message}");
+    assert!(!message.contains(&second), "nothing prints a secret");
 }
 
 #[test]
@@ -256,17 +259,17 @@ fn r16_axon_admin_manages_tenants_and_nothing_else() {
     let rotated = scene.subctl(&[&rotate[..], &eve].concat()).output();
     let rotated = rotated.unwrap();
     good(&rotated);
-    let said = stderr(&rotated);
-    assert!(!said.contains("could not be looked at"), "{said}");
+    let message = stderr(&rotated);
+    assert!(!message.contains("could not be looked at"), "{message}");
     assert_eq!(
         as_eve(&["list", "tenants", "-o", "name"]),
         "tenant.submariner.io/acme\n"
     );
     as_eve(&["delete", "tenant", "acme"]);
-    let said = scene.fail(&["deploy", "axon-cp", "--as", "eve"]);
-    assert!(said.contains("error: missing permissions:"), "{said}");
-    let said = scene.fail(&["show", "brokers", "--as", "eve"]);
-    assert!(said.contains("is forbidden: User \"eve\""), "{said}");
+    let message = scene.fail(&["deploy", "axon-cp", "--as", "eve"]);
+    assert!(message.contains("error: missing permissions:"), "{message}");
+    let message = scene.fail(&["show", "brokers", "--as", "eve"]);
+    assert!(message.contains("is forbidden: User \"eve\""), "{message}");
     // A space has administrators of its own.
     let spaced = [
         "create",

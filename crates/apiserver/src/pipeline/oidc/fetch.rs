@@ -43,25 +43,25 @@ pub enum FetchError {
     #[error("the provider cannot be reached: {0}")]
     Connect(io::Error),
     /// The response is not HTTP.
-    #[error("the provider's answer is not HTTP: {0}")]
+    #[error("the provider's response is not valid HTTP: {0}")]
     Http(hyper::Error),
     /// An unexpected status. Redirects are not followed.
-    #[error("the provider answers {0}")]
+    #[error("the provider responded with {0}")]
     Status(StatusCode),
     /// The response is too large.
-    #[error("the provider's answer is longer than 1 MiB")]
+    #[error("the provider's response exceeds 1 MiB")]
     Size,
     /// The response took too long.
-    #[error("the provider did not answer in time")]
+    #[error("the request to the provider timed out")]
     Time,
     /// The discovery document lacks required members.
-    #[error("the provider's discovery document does not name issuer and jwks_uri")]
+    #[error("the provider's discovery document lacks issuer or jwks_uri")]
     Discovery,
     /// The discovery document names another issuer.
-    #[error("the provider calls itself {0:?}")]
+    #[error("the provider's discovery document has another issuer: {0:?}")]
     Issuer(String),
     /// The keys are malformed.
-    #[error("the provider's keys cannot be read: {0}")]
+    #[error("the provider's keys are invalid: {0}")]
     Keys(KeySetError),
 }
 
@@ -89,13 +89,13 @@ impl Client {
     /// Fetches the keys of an issuer.
     pub async fn keys(&self, issuer: &str) -> Result<KeySet, FetchError> {
         let url = format!("{}{DISCOVERY}", issuer.strip_suffix('/').unwrap_or(issuer));
-        let said = self.get(&url).await?;
-        let said = serde_json::from_slice(&said);
-        let said: Discovery = said.map_err(|_| FetchError::Discovery)?;
-        if said.issuer != issuer {
-            return Err(FetchError::Issuer(said.issuer));
+        let document = self.get(&url).await?;
+        let document = serde_json::from_slice(&document);
+        let document: Discovery = document.map_err(|_| FetchError::Discovery)?;
+        if document.issuer != issuer {
+            return Err(FetchError::Issuer(document.issuer));
         }
-        let jwks = self.get(&said.jwks_uri).await?;
+        let jwks = self.get(&document.jwks_uri).await?;
         KeySet::from_jwks(&jwks).map_err(FetchError::Keys)
     }
 
@@ -149,9 +149,9 @@ async fn exchange(
     stream: TlsStream<TcpStream>,
     request: Request<Empty<Bytes>>,
 ) -> Result<Bytes, FetchError> {
-    let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = shaken.map_err(FetchError::Http)?;
-    let answer = async {
+    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(FetchError::Http)?;
+    let response = async {
         let response = sender.send_request(request).await;
         let response = response.map_err(FetchError::Http)?;
         if response.status() != StatusCode::OK {
@@ -163,11 +163,11 @@ async fn exchange(
         body.map(|body| body.to_bytes()).map_err(cut)
     };
     // The connection is driven until the response is complete.
-    tokio::pin!(answer, connection);
+    tokio::pin!(response, connection);
     tokio::select! {
-        answer = &mut answer => answer,
+        response = &mut response => response,
         // Errors of the connection are reported by the response.
-        _ = &mut connection => answer.await,
+        _ = &mut connection => response.await,
     }
 }
 
@@ -223,8 +223,8 @@ mod tests {
             "nonsense",
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         ] {
-            let made = Client::new(&Trust::Authorities(pem.to_owned()));
-            assert!(matches!(made, Err(ClientError::Authority)), "{pem}");
+            let client = Client::new(&Trust::Authorities(pem.to_owned()));
+            assert!(matches!(client, Err(ClientError::Authority)), "{pem}");
         }
     }
 }

@@ -45,7 +45,7 @@ struct Holder {
 
 struct Current {
     client: Client,
-    made: SystemTime,
+    created: SystemTime,
 }
 
 /// The minimum age before a failing client is replaced.
@@ -71,7 +71,7 @@ impl OperatorCredentials {
         };
         let first = Current {
             client: self.client(&subject, agent, SystemTime::now())?,
-            made: SystemTime::now(),
+            created: SystemTime::now(),
         };
         let holder = Arc::new(Holder {
             credentials: self,
@@ -138,7 +138,7 @@ impl Holder {
     /// Replaces the client if it is older than `age`; keeps it if that fails.
     fn replace_after(&self, age: Duration) {
         // Uses the wall clock, as certificates do. A clock that was set back counts as old.
-        let is_old = |current: &Current| current.made.elapsed().map_or(true, |of| of >= age);
+        let is_old = |current: &Current| current.created.elapsed().map_or(true, |of| of >= age);
         if !is_old(&self.current.read().unwrap_or_else(PoisonError::into_inner)) {
             return;
         }
@@ -152,8 +152,8 @@ impl Holder {
             .client(&self.subject, self.agent, SystemTime::now());
         match next {
             Ok(client) => {
-                let made = SystemTime::now();
-                *current = Current { client, made };
+                let created = SystemTime::now();
+                *current = Current { client, created };
             }
             Err(error) => tracing::warn!(%error, "operator certificate renewal failed"),
         }

@@ -173,8 +173,8 @@ impl Args {
         if let (Some(now), Some(before)) = (now, before)
             && now != before
         {
-            let said = "--broker-info-from and --ipsec-psk-from name different files";
-            usage(ErrorKind::ArgumentConflict, said);
+            let message = "--broker-info-from and --ipsec-psk-from name different files";
+            usage(ErrorKind::ArgumentConflict, message);
         }
         now.clone().or_else(|| before.clone())
     }
