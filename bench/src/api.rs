@@ -336,7 +336,7 @@ async fn of_server(args: &Args, program: &Program, sizes: Sizes) -> Result<Figur
     if args.wants(Part::Discovery) {
         let server = program.start()?;
         let measured = discovery::measure(&server, sizes.discovery).await;
-        figures = figures.and(measured.context("of discovery")?.under("told"));
+        figures = figures.and(measured.context("of discovery")?.under("many kinds"));
         server.stop()?;
     }
     if args.wants(Part::Leases) {

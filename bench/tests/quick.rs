@@ -44,7 +44,7 @@ fn every_table_and_the_targets_are_printed_with_numbers() {
 /// The tables of the API server, with the floor in its place.
 const API_TABLES: &[(&str, usize)] = &[
     ("The disk", 1),
-    ("From nothing", 2),
+    ("From an empty folder", 2),
     ("Requests", 12),
     ("The noise", 6),
     ("Lists", 6),

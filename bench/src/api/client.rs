@@ -114,7 +114,7 @@ impl Client {
 }
 
 impl Sender {
-    /// A request to a path with its query.
+    /// Prepares a request to a path with its query.
     pub fn prepare(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Prepared> {
         let content = if method == Method::PATCH {
             "application/merge-patch+json"
@@ -132,7 +132,7 @@ impl Sender {
         Ok(Prepared { request, body })
     }
 
-    /// A request and its whole answer.
+    /// Sends a request and reads the whole response.
     pub async fn send(&self, prepared: Prepared) -> Result<Answer> {
         let (status, mut stream) = self.open(prepared).await?;
         let mut answer = Answer {
@@ -147,7 +147,7 @@ impl Sender {
         Ok(answer)
     }
 
-    /// A request; its answer is read by the caller.
+    /// Sends a request; the caller reads the response.
     pub async fn open(&self, prepared: Prepared) -> Result<(StatusCode, RecvStream)> {
         let mut sender = self.connection.clone().ready().await?;
         let is_all = prepared.body.is_none();
@@ -182,19 +182,19 @@ impl Answer {
         Ok(())
     }
 
-    /// The first version that it names: an object's own, or its list's.
+    /// Returns the first resource version: the object's, or the list's.
     pub fn version(&self) -> Result<u64> {
         let version = self.text(b"\"resourceVersion\":\"");
         Ok(version.context("no resourceVersion")?.parse()?)
     }
 
-    /// Where the next page of a list begins, if there is one.
+    /// Returns the continue token, if there is a next page.
     pub fn next_page(&self) -> Option<&str> {
         self.text(b"\"continue\":\"")
             .filter(|next| !next.is_empty())
     }
 
-    /// A list came whole, and is as long as so many objects of a kilobyte are.
+    /// Checks that a list is complete, and as long as a number of objects of a kilobyte.
     pub fn expect_list(&self, objects: usize) -> Result<()> {
         self.expect(StatusCode::OK)?;
         let end = self.tail.trim_ascii_end();
@@ -208,7 +208,7 @@ impl Answer {
         Ok(())
     }
 
-    /// The text after a mark, up to the next quote.
+    /// Returns the text after a mark, up to the next quote.
     fn text(&self, mark: &[u8]) -> Option<&str> {
         let rest = self
             .head
@@ -218,7 +218,7 @@ impl Answer {
     }
 }
 
-/// The next bytes of an answer, and room for as many more.
+/// Returns the next bytes of a response, and releases flow control for as many.
 pub async fn chunk(stream: &mut RecvStream) -> Result<Option<Bytes>> {
     let Some(chunk) = stream.data().await else {
         return Ok(None);

@@ -23,15 +23,15 @@ pub const OPERATIONS: [&str; 3] = ["custom create", "custom get", "custom update
 
 /// The number of tenants that are polled until their kind is served.
 const ASKED: usize = 50;
-/// Until the last of them is.
+/// The timeout until the last of them is served.
 const SERVED: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub tenants: usize,
-    /// On objects of one tenant.
+    /// The number of operations on objects of one tenant.
     pub operations: usize,
-    /// Of a check that is a call of a library.
+    /// The number of validations in this process.
     pub checks: usize,
 }
 
@@ -67,7 +67,7 @@ fn workloads(tenant: usize) -> String {
     format!("/apis/{GROUP}/v1/tenants/{tenant}/namespaces/default/{PLURAL}")
 }
 
-/// Each tenant gets the definition, until each is served its kind.
+/// Creates the definition in each tenant, and waits until all are served.
 async fn define(subject: &Subject, client: &Client, from: usize, to: usize) -> Result<Figures> {
     progress(&format!("definitions in tenants up to {to}"));
     let body = definition::applied(PLURAL, GROUP);
@@ -106,7 +106,7 @@ pub async fn served(client: &Client, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Objects of the kind in the first tenant.
+/// Measures objects of the kind in the first tenant.
 async fn operations(subject: &Subject, client: &Client, count: usize) -> Result<Figures> {
     progress("objects of a kind that users define");
     let body = |n, version, stamp: &str| {

@@ -1,7 +1,7 @@
-//! A kind as operators define them: nested, long, and with most of what a schema can say.
+//! A large definition like those of operators: nested, with most features of schemas.
 //!
-//! It is made up: a service of some components, each with containers, ports, volumes and
-//! rules of placement. Every call returns the same.
+//! It is fictional: a service of several components, each with containers, ports, volumes and
+//! placement rules. Every call returns the same.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 pub const GROUP: &str = "bench.example.com";
 pub const PLURAL: &str = "workloads";
 
-/// The parts that a workload is made of, each with all that a part may have.
+/// The components of a workload.
 const COMPONENTS: [&str; 5] = ["frontend", "backend", "worker", "scheduler", "gateway"];
 
-/// The definition as `kubectl apply` sends it: with a copy of itself in an annotation.
+/// Returns the definition as `kubectl apply` sends it: with the last-applied annotation.
 pub fn applied(plural: &str, group: &str) -> Bytes {
     let mut definition = definition(plural, group);
     let copy = format!("{definition}\n");
@@ -49,7 +49,7 @@ fn definition(plural: &str, group: &str) -> Value {
     })
 }
 
-/// What a workload may say.
+/// Returns the schema of a workload.
 pub fn schema() -> Value {
     let mut spec = vec![
         ("version", pattern("^v?[0-9]+(\\.[0-9]+){0,2}$")),
@@ -335,7 +335,7 @@ fn listed(of: Value, keys: &[&str], most: usize) -> Value {
         "x-kubernetes-list-map-keys": keys})
 }
 
-/// A workload of 4 KB.
+/// Returns a workload of 4 KB.
 pub fn workload(n: usize, version: Option<u64>, stamp: &str) -> Value {
     let mut object = json!({
         "apiVersion": format!("{GROUP}/v1"),
@@ -389,7 +389,7 @@ fn part(name: &str) -> Value {
     })
 }
 
-/// How many lines a schema has as people write it, in YAML.
+/// Returns the number of lines of a schema in YAML.
 pub fn lines(value: &Value) -> usize {
     match value {
         Value::Object(members) => members.values().map(|of| 1 + below(of)).sum(),
@@ -433,7 +433,7 @@ mod tests {
         assert_eq!(unknown, Vec::<String>::new());
         let verdict = schema.validate(Change::create(&object));
         assert_eq!((verdict.errors, verdict.warnings), (vec![], vec![]));
-        // And it is looked at.
+        // The schema is enforced.
         object["spec"]["worker"]["containers"][0]["ports"][1]["protocol"] = "ICMP".into();
         let verdict = schema.validate(Change::create(&object));
         let field = "spec.worker.containers[0].ports[1].protocol";

@@ -25,9 +25,9 @@ const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// In the namespace, and in the tenant.
+    /// The objects in the full namespace and in the full tenant.
     pub objects: usize,
-    /// How many small ones.
+    /// The number of small tenants.
     pub tenants: usize,
 }
 
@@ -49,8 +49,8 @@ pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
     let gone = delete(subject, &client, &[path(0)]).await?;
     let figures = figures.and(gone.under(tenant));
     progress(small);
-    // The first time fills what is remembered of them for some minutes, however many they
-    // are: the second time counts.
+    // The first round fills caches that are kept for some minutes, so only the second round
+    // counts.
     small_tenants(subject, &client, size.tenants).await?;
     let gone = small_tenants(subject, &client, size.tenants).await?;
     Ok(figures.and(gone.under(small)))
@@ -93,7 +93,7 @@ async fn fill(subject: &Subject, client: &Client, maps: &str, count: usize) -> R
     objects.create(count).await.map(drop)
 }
 
-/// Until none of them is there.
+/// Deletes objects, and waits until all are gone.
 async fn delete(subject: &Subject, client: &Client, paths: &[String]) -> Result<Figures> {
     let requests = paths
         .iter()

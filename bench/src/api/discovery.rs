@@ -1,4 +1,4 @@
-//! Discovery of a tenant with many kinds of its own.
+//! Discovery of a tenant with many custom kinds.
 
 use std::time::{Duration, Instant};
 
@@ -20,17 +20,17 @@ pub struct Size {
     pub operations: usize,
 }
 
-/// As `kubectl` asks.
+/// The `Accept` header of `kubectl`.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// How many asks of each time are for it alone.
+/// A single request at a time.
 const ALONE: Shape = Shape {
     connections: 1,
     at_once: 1,
 };
 
-/// Until all kinds are told of.
-const TOLD: Duration = Duration::from_secs(60);
+/// The timeout until all kinds are in the document.
+const LISTED_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub async fn measure(server: &Server, size: Size) -> Result<Figures> {
     let subject = &server.subject;
@@ -52,7 +52,7 @@ pub async fn measure(server: &Server, size: Size) -> Result<Figures> {
     }
     let kubeconfig = server.kubeconfig_of(&tenants::name(0), "dora", "devs")?;
     let user = Client::connect(&kubeconfig, ALONE.connections).await?;
-    let whole = told(&user).await?;
+    let whole = document_length(&user).await?;
     let requests = (0..size.operations).map(|_| user.prepare_accepting("/apis", AGGREGATED));
     let requests: Result<Vec<_>> = requests.collect();
     let judge = move |answer: &Answer| {
@@ -71,9 +71,9 @@ pub async fn measure(server: &Server, size: Size) -> Result<Figures> {
         .with("discovery length", whole as f64))
 }
 
-/// How long the answer is, once it is the same twice.
-async fn told(client: &Client) -> Result<usize> {
-    let until = Instant::now() + TOLD;
+/// Returns the length of the document, once two responses are the same.
+async fn document_length(client: &Client) -> Result<usize> {
+    let until = Instant::now() + LISTED_TIMEOUT;
     let mut before = 0;
     loop {
         let request = client.prepare_accepting("/apis", AGGREGATED)?;
@@ -83,6 +83,6 @@ async fn told(client: &Client) -> Result<usize> {
             return Ok(before);
         }
         before = answer.length;
-        ensure!(Instant::now() < until, "discovery does not settle");
+        ensure!(Instant::now() < until, "discovery does not become stable");
     }
 }

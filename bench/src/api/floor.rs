@@ -40,9 +40,9 @@ use super::client::chunk;
 use super::kubeconfig::Kubeconfig;
 use crate::report::text;
 
-/// Events that a watcher may be behind.
+/// The maximum number of events that a watcher may lag behind.
 const BEHIND: usize = 4096;
-/// As a server would have it.
+/// The limit of concurrent streams, as in a server.
 const STREAMS: u32 = 250;
 
 /// The flags of `insula serve` that the benchmark uses.
@@ -59,7 +59,7 @@ pub struct Args {
     etcd_servers: Option<String>,
 }
 
-/// Like those of the server, for which it stands in.
+/// The flags of `insula tenant kubeconfig` that the benchmark uses.
 #[derive(clap::Args)]
 pub struct KubeconfigArgs {
     #[arg(long)]
@@ -75,7 +75,7 @@ pub fn print_kubeconfig(args: &KubeconfigArgs) -> Result<()> {
     Ok(())
 }
 
-/// A responder that listens.
+/// A listening floor.
 pub struct Floor {
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -86,7 +86,7 @@ pub struct Floor {
 struct Shared {
     answers: Answers,
     collections: Mutex<HashMap<String, Collection>>,
-    /// Namespaces and tenants that were deleted, by their paths.
+    /// The paths of deleted namespaces and tenants.
     gone: Mutex<HashSet<String>>,
 }
 
@@ -96,7 +96,7 @@ struct Collection {
     watchers: broadcast::Sender<Bytes>,
 }
 
-/// Serves until it is ended by a signal.
+/// Serves until a signal ends the process.
 pub async fn serve(args: &Args) -> Result<()> {
     let floor = Floor::bind(args.listen).await?;
     fs::create_dir_all(&args.data_dir)?;
@@ -168,7 +168,7 @@ impl Shared {
         self.answers.list(uri.query().unwrap_or_default(), count)
     }
 
-    /// Whether this namespace or tenant was deleted, which takes no time here.
+    /// Returns whether this namespace or tenant was deleted, which is immediate here.
     fn is_gone(&self, uri: &Uri) -> bool {
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         gone.contains(uri.path())
@@ -185,7 +185,7 @@ impl Shared {
         }
     }
 
-    /// Counts, and tells those that watch what was written.
+    /// Counts a write, and sends it to the watchers.
     fn written(&self, method: &Method, path: &str, object: &[u8]) {
         self.with(path, |collection| {
             match *method {
@@ -195,7 +195,7 @@ impl Shared {
             }
             if collection.watchers.receiver_count() > 0 {
                 let event = [&b"{\"type\":\"MODIFIED\",\"object\":"[..], object, b"}\n"];
-                // The last of them may be gone by now.
+                // The last watcher may have ended meanwhile.
                 let _ = collection.watchers.send(Bytes::from(event.concat()));
             }
         });
@@ -226,7 +226,7 @@ async fn connection(stream: TcpStream, acceptor: TlsAcceptor, shared: Arc<Shared
     Ok(())
 }
 
-/// Polls what drives a connection, and sends what it wrote when it waits.
+/// Polls a connection, and flushes its buffer when it is idle.
 async fn gathered<T>(stream: &Gather<impl AsyncWrite + Unpin>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|cx| {

@@ -1,4 +1,5 @@
-//! Where a server is, and who we are to it: a kubeconfig with its data inline.
+//! Kubeconfigs with inline data, read for a raw HTTP/2 client: the load generator measures the
+//! server, so it does not use the clients that programs use.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,10 +14,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use serde::Deserialize;
 
-/// What is needed of one: the first cluster and the first user.
+/// The first cluster and the first user of a kubeconfig.
 #[derive(Clone, Debug)]
 pub struct Kubeconfig {
-    /// On the loopback interface: nothing else is put under load.
+    /// The server's address, on the loopback interface: no other machine is put under load.
     pub address: SocketAddr,
     pub tls: Arc<ClientConfig>,
 }

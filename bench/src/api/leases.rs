@@ -11,18 +11,18 @@ use super::tenants;
 use crate::figures::Figures;
 use crate::report::progress;
 
-/// As the table calls it.
+/// The name of the row.
 pub const OPERATIONS: [&str; 1] = ["lease update"];
 
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub holders: usize,
-    /// How often each renews in a round.
+    /// The number of renewals of each holder in a round.
     pub renewals: usize,
     pub rounds: usize,
 }
 
-/// Every holder renews what it holds, with the version that it has, again and again.
+/// Measures renewals: each holder updates its Lease with the resource version that it has.
 pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
     let client = subject.connect(Shape::REQUESTS.connections).await?;
     tenants::create(subject, &client, 0, 1).await?;
@@ -81,7 +81,7 @@ async fn send(
     Ok((loaded.measured, loaded.taken))
 }
 
-/// Both, one after the other; the times are those of the later.
+/// Adds up two measurements, and keeps the times of the second.
 fn sum(one: Measured, other: Measured) -> Measured {
     Measured {
         count: one.count + other.count,
@@ -93,7 +93,7 @@ fn sum(one: Measured, other: Measured) -> Measured {
     }
 }
 
-/// As client-go's leader election writes it.
+/// Returns a Lease as client-go's leader election writes it.
 fn lease(n: usize, version: Option<u64>, time: usize) -> Bytes {
     let version = version.map_or_else(String::new, |version| {
         format!(",\"resourceVersion\":\"{version}\"")

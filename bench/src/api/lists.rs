@@ -1,4 +1,4 @@
-//! Large lists: whole, by a label, and in pages. And what they leave of memory.
+//! Large lists: whole, by a label, and in pages, and the memory afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,13 @@ use crate::figures::Figures;
 use crate::report::progress;
 
 pub const OPERATIONS: [&str; 3] = ["list", "list by label", "page"];
-/// Of all objects, and as many pages.
+/// The number of pages of a list, and of objects for each that has the label.
 const PART: usize = 10;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub objects: usize,
-    /// Those of the objects included.
+    /// The number of all writes before the lists, including those of the objects.
     pub writes: usize,
     pub lists: usize,
 }
@@ -80,7 +80,7 @@ async fn list(
     Ok(loaded.measured)
 }
 
-/// Each list page by page, and time for each page.
+/// Measures lists page by page, with the time of each page.
 async fn pages(
     subject: &Subject,
     client: &Client,
@@ -108,7 +108,7 @@ async fn pages(
     watch.stop(times).await
 }
 
-/// From the first page to the last.
+/// Reads a list from the first page to the last.
 async fn pass(sender: &Sender, first: &str, limit: usize) -> Result<Vec<Duration>> {
     let mut times = vec![];
     let mut path = Some(first.to_owned());

@@ -1,4 +1,4 @@
-//! Many requests at once.
+//! Concurrent requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,21 +13,21 @@ use super::subject::{Measured, Stopwatch, Subject};
 /// The timeout of a measurement.
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// So many requests at once, on so many connections.
+/// The number of concurrent requests and of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub connections: usize,
     pub at_once: usize,
 }
 
-/// What was taken from each answer, in the order of the requests.
+/// The results of the responses, in the order of the requests.
 pub struct Loaded<T> {
     pub measured: Measured,
     pub taken: Vec<T>,
 }
 
 impl Shape {
-    /// As many as 8 busy controllers send.
+    /// The load of eight busy controllers.
     pub const REQUESTS: Self = Self {
         connections: 8,
         at_once: 64,
@@ -76,7 +76,7 @@ pub async fn load<T: Send + 'static>(
     })
 }
 
-/// What all workers did.
+/// Combines the results of all workers.
 pub async fn all<T: 'static>(mut workers: JoinSet<Result<Vec<T>>>) -> Result<Vec<T>> {
     let mut all = vec![];
     while let Some(done) = workers.join_next().await {
@@ -85,7 +85,7 @@ pub async fn all<T: 'static>(mut workers: JoinSet<Result<Vec<T>>>) -> Result<Vec
     Ok(all)
 }
 
-/// To each of so many, in turn, and with its number.
+/// Distributes items to workers in turn, with their indexes.
 fn deal<T>(items: Vec<T>, hands: usize) -> Vec<Vec<(usize, T)>> {
     let mut dealt: Vec<Vec<(usize, T)>> = (0..hands).map(|_| vec![]).collect();
     for (n, item) in items.into_iter().enumerate() {

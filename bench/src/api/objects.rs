@@ -1,13 +1,13 @@
-//! Objects of the usual shape and size, and where they are.
+//! Objects of typical shape and size, and their paths.
 
 use bytes::Bytes;
 
-/// Of the value that each holds.
+/// The length of the value in each object.
 const VALUE: usize = 1024;
-/// The label that one of ten objects has.
+/// The label of every tenth object.
 pub const TENTH: &str = "bench=tenth";
 
-/// The `ConfigMaps` of a namespace, as a path.
+/// Returns the path of the `ConfigMaps` of a namespace.
 pub fn collection(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps")
 }
@@ -16,7 +16,7 @@ pub fn name(n: usize) -> String {
     format!("object-{n:06}")
 }
 
-/// An object as a client sends it, the version only where it has one.
+/// Returns an object as a client sends it, with its resource version if it has one.
 pub fn configmap(n: usize, version: Option<u64>, stamp: &str) -> Bytes {
     let label = if n.is_multiple_of(10) {
         "tenth"
@@ -35,7 +35,7 @@ pub fn configmap(n: usize, version: Option<u64>, stamp: &str) -> Bytes {
     ))
 }
 
-/// A merge patch that changes one short value.
+/// Returns a merge patch of one short value.
 pub fn patch(n: usize) -> Bytes {
     Bytes::from(format!("{{\"data\":{{\"stamp\":\"patched-{n:06}\"}}}}"))
 }
@@ -52,7 +52,7 @@ pub fn tenant(name: &str) -> Bytes {
     ))
 }
 
-/// A tenant that is to have a broker.
+/// Returns a tenant with a broker.
 pub fn broker_tenant(name: &str) -> Bytes {
     Bytes::from(format!(
         "{{\"apiVersion\":\"submariner.io/v1alpha1\",\"kind\":\"Tenant\",\
@@ -60,7 +60,7 @@ pub fn broker_tenant(name: &str) -> Bytes {
     ))
 }
 
-/// The members of an object as a server answers with them: 1.4 KB.
+/// Returns the members of an object in a response: 1.4 KB.
 pub fn stored(n: usize) -> String {
     format!(
         "\"metadata\":{{\"name\":\"{}\",\"namespace\":\"bench\",\
@@ -75,7 +75,7 @@ pub fn stored(n: usize) -> String {
     )
 }
 
-/// Text that does not compress, a different one for each seed.
+/// Returns incompressible text, different for each seed.
 fn value(seed: u64) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_have_the_size_that_is_told_of_them() {
+    fn objects_have_the_documented_size() {
         assert_eq!(value(7).len(), VALUE);
         assert_ne!(value(7), value(8));
         let listed = stored(7).len();

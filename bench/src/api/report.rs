@@ -6,14 +6,14 @@ use super::{
 use crate::figures::Figures;
 use crate::report::{Unit, grouped, table, text};
 
-/// What was measured, of each.
+/// The figures of the server and of the floor.
 #[derive(Default)]
 pub struct Results {
     pub insula: Figures,
     pub floor: Figures,
 }
 
-/// A figure and how it is written.
+/// A figure and its format.
 type Cell<'a> = (&'a str, Unit);
 
 const NOTES: &str = "
@@ -81,7 +81,7 @@ impl Results {
         self.vsphere(sizes);
     }
 
-    /// Insula, and the floor where it was measured.
+    /// Returns the figures of Insula and of the floor, with their names.
     fn both(&self) -> [(&'static str, &Figures); 2] {
         [("insula", &self.insula), ("floor", &self.floor)]
     }
@@ -98,7 +98,7 @@ impl Results {
             Some(row(&[who], figures, "", &CELLS))
         });
         print(
-            "From nothing to a server that serves, and its memory while nobody asks",
+            "From an empty folder to a ready server, and its memory while idle",
             &[
                 "server",
                 "first start",
@@ -141,7 +141,7 @@ impl Results {
         );
     }
 
-    /// How far the rounds are apart.
+    /// Prints the spread of the rounds.
     fn noise(&self, sizes: &Sizes) {
         const CELLS: [Cell; 2] = [("cpu min", Unit::Time), ("cpu max", Unit::Time)];
         let rows = writes::OPERATIONS.iter().filter_map(|operation| {
@@ -177,27 +177,27 @@ impl Results {
 
     fn watches(&self, sizes: &Sizes) {
         const CELLS: [Cell; 10] = [
-            ("told rate", Unit::Count),
-            ("told cpu", Unit::Time),
-            ("told net", Unit::Time),
+            ("delivered rate", Unit::Count),
+            ("delivered cpu", Unit::Time),
+            ("delivered net", Unit::Time),
             ("write cpu", Unit::Time),
-            ("told caller", Unit::Time),
-            ("told p50", Unit::Time),
-            ("told p99", Unit::Time),
-            ("told max", Unit::Time),
+            ("delivered caller", Unit::Time),
+            ("delivered p50", Unit::Time),
+            ("delivered p99", Unit::Time),
+            ("delivered max", Unit::Time),
             ("idle resident", Unit::Bytes),
             ("resident", Unit::Bytes),
         ];
         let rows = sizes.watches.iter().flat_map(|watch| {
             self.both().into_iter().filter_map(|(who, figures)| {
-                figures.get(&format!("{} told cpu", watch.name))?;
+                figures.get(&format!("{} delivered cpu", watch.name))?;
                 let (watchers, events) = (grouped(watch.watchers), grouped(watch.events));
                 let first = [watchers.as_str(), &events, who];
                 Some(row(&first, figures, watch.name, &CELLS))
             })
         });
         print(
-            "Changes by 8 writers, each told to all watchers of the namespace",
+            "Changes by 8 writers, each delivered to all watchers of the namespace",
             &[
                 "watchers",
                 "changes",
@@ -205,13 +205,13 @@ impl Results {
                 "delivered each second",
                 "CPU for each delivered",
                 "without the writes",
-                "CPU of a write, nobody watching",
+                "CPU of a write, without watchers",
                 "CPU of the caller",
-                "p50 from call to told",
+                "p50 from call to delivery",
                 "p99",
                 "max",
                 "memory, watching",
-                "memory, told",
+                "memory, delivered",
             ],
             rows.collect(),
         );
@@ -246,7 +246,7 @@ impl Results {
         );
     }
 
-    /// The same read by a user of `system:masters` and by a user with roles.
+    /// Prints the same read by a user of `system:masters` and by a user with roles.
     fn access(&self, sizes: &Sizes) {
         const LINES: [(&str, &str); 4] = [
             ("get without roles (system:masters)", "free get cpu"),
@@ -272,7 +272,7 @@ impl Results {
         print(&title, &columns, rows.collect());
     }
 
-    /// Many tenants that define the same.
+    /// Prints the table of many tenants with the same definition.
     fn customs(&self) {
         const CELLS: [Cell; 9] = [
             ("tenants", Unit::Count),
@@ -311,7 +311,7 @@ impl Results {
         );
     }
 
-    /// What is left if there is neither a network nor a store.
+    /// Prints the cost without network and store.
     fn checks(&self, sizes: &Sizes) {
         const LINES: [(&str, &str); 2] = [
             ("validate", "check cpu"),
@@ -337,8 +337,8 @@ impl Results {
             ("discovery max", Unit::Time),
             ("definition rate", Unit::Count),
         ];
-        let rows = self.insula.get("told discovery cpu").into_iter();
-        let rows = rows.map(|_| row(&[], &self.insula, "told", &CELLS));
+        let rows = self.insula.get("many kinds discovery cpu").into_iter();
+        let rows = rows.map(|_| row(&[], &self.insula, "many kinds", &CELLS));
         let title = format!(
             "Discovery in a tenant with {} definitions of its own, one at a time",
             sizes.discovery.definitions
@@ -462,7 +462,7 @@ impl Results {
         );
     }
 
-    /// The same in one tenant, with few others and with many.
+    /// Prints the same operations in one tenant, with few others and with many.
     fn inside(&self, sizes: &Sizes) {
         const LINES: [(&str, &str, Unit); 10] = [
             ("create, CPU", "create cpu", Unit::Time),
@@ -471,14 +471,14 @@ impl Results {
             ("get, CPU", "get cpu", Unit::Time),
             ("get, p50", "get p50", Unit::Time),
             ("get, p99", "get p99", Unit::Time),
-            ("event delivered, CPU", "told cpu", Unit::Time),
+            ("event delivered, CPU", "delivered cpu", Unit::Time),
             (
                 "event delivered, CPU without the writes",
-                "told net",
+                "delivered net",
                 Unit::Time,
             ),
-            ("event delivered, p50", "told p50", Unit::Time),
-            ("event delivered, p99", "told p99", Unit::Time),
+            ("event delivered, p50", "delivered p50", Unit::Time),
+            ("event delivered, p99", "delivered p99", Unit::Time),
         ];
         let [few, _, all] = sizes.tenants.steps();
         let rows = LINES.iter().filter_map(|(what, figure, unit)| {
@@ -507,14 +507,14 @@ fn among(tenants: usize) -> String {
     format!("{} tenants", grouped(tenants))
 }
 
-/// A table, if there is anything in it.
+/// Prints a table, unless it is empty.
 fn print(title: &str, columns: &[&str], rows: Vec<Vec<String>>) {
     if !rows.is_empty() {
         table(title, columns, &rows);
     }
 }
 
-/// Some words, followed by figures with a common prefix.
+/// Returns a row: text, followed by figures with a common prefix.
 fn row(first: &[&str], figures: &Figures, prefix: &str, cells: &[Cell]) -> Vec<String> {
     let mut row: Vec<String> = first.iter().map(|word| (*word).to_owned()).collect();
     for (name, unit) in cells {

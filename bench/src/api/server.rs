@@ -1,4 +1,4 @@
-//! A server in a process of its own: started on a folder of its own, and stopped by its id.
+//! A server process, with its own folder.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -19,21 +19,21 @@ use super::subject::Subject;
 use crate::report::progress;
 use crate::system::data_folder;
 
-/// Twenty times what is slow.
+/// The timeout of a start: twenty times that of a slow one.
 const READY: Duration = Duration::from_secs(30);
 const STOP: Duration = Duration::from_secs(30);
 
-/// What a server is, before it runs.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Program {
     pub path: PathBuf,
     pub command: &'static str,
     pub store: Store,
-    /// What else it is told.
+    /// Further arguments.
     pub more: &'static [&'static str],
 }
 
-/// Where a server keeps its objects.
+/// The store of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Store {
     Embedded,
@@ -41,19 +41,19 @@ pub enum Store {
     Etcd,
 }
 
-/// A server that runs. Its process ends with this value.
+/// A running server. Its process ends with this value.
 pub struct Server {
     pub subject: Subject,
-    /// From the start of the process to its word that it serves.
+    /// The time from the start of the process to readiness.
     pub ready_after: Duration,
-    /// What it was started from.
+    /// The program that it was started from.
     program: PathBuf,
     process: Process,
     folder: TempDir,
     etcd: Option<EtcdServer>,
 }
 
-/// Killed when dropped, if it still runs.
+/// A process that is killed when dropped.
 pub struct Process(Child);
 
 impl Program {
@@ -65,7 +65,7 @@ impl Program {
         }
     }
 
-    /// Starts it on a folder that nothing was in.
+    /// Starts it with an empty folder.
     pub fn start(&self) -> Result<Server> {
         let folder = tempfile::tempdir_in(data_folder()?)?;
         let etcd = match self.store {
@@ -115,12 +115,12 @@ impl Program {
 }
 
 impl Server {
-    /// Who its administrator is to it.
+    /// Returns the kubeconfig of its administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("data/admin.kubeconfig")
     }
 
-    /// Who a user of a tenant is to it.
+    /// Returns the kubeconfig of a user of a tenant.
     pub fn kubeconfig_of(&self, tenant: &str, user: &str, group: &str) -> Result<Kubeconfig> {
         let made = Command::new(&self.program)
             .args(["tenant", "--kubeconfig"])
@@ -136,7 +136,7 @@ impl Server {
         self.process.stop()
     }
 
-    /// Stops it and starts it again on what it left.
+    /// Restarts it with the same data.
     pub fn restart(mut self, program: &Program) -> Result<Self> {
         self.process.stop()?;
         program.start_on(self.folder, self.etcd)
@@ -144,7 +144,7 @@ impl Server {
 }
 
 impl Process {
-    /// One that was started.
+    /// Wraps a started process.
     pub fn of(child: Child) -> Self {
         Self(child)
     }
@@ -153,7 +153,7 @@ impl Process {
         self.0.id()
     }
 
-    /// Asks it to end and waits until it has.
+    /// Stops it with a signal, and waits for its end.
     fn stop(&mut self) -> Result<()> {
         let pid = Pid::from_raw(i32::try_from(self.0.id())?);
         kill(pid, Signal::SIGTERM)?;
@@ -175,14 +175,14 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Ok(None) = self.0.try_wait() {
-            // It may have ended meanwhile, which is as well.
+            // It may have ended meanwhile.
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
     }
 }
 
-/// The floor has nothing to close, and is ended by the signal itself.
+/// Warns if a server ended with an error. The floor is ended by the signal itself.
 fn warn_of_unclean_end(status: ExitStatus) {
     if status.code().is_some_and(|code| code != 0) {
         progress(&format!("the server ended with {status}"));
@@ -203,7 +203,7 @@ fn first_line(out: ChildStdout) -> Result<String> {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(out).lines().map_while(Result::ok) {
-            // Only the first is asked for.
+            // Only the first line is needed.
             let _ = send.send(line);
         }
     });
@@ -218,7 +218,7 @@ fn kubeconfig(line: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
-/// The end of what it said on stderr.
+/// Returns the end of its stderr.
 fn last_words(log: &Path) -> String {
     let said = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = said.lines().collect();

@@ -8,7 +8,7 @@ use crate::report::progress;
 
 const ROUNDS: usize = 3;
 
-/// The middle one of several first starts; then once more, on what the last one left.
+/// Measures the median of several first starts, then a restart with existing data.
 pub async fn measure(program: &Program) -> Result<Figures> {
     let mut times = vec![];
     for round in 1..ROUNDS {

@@ -11,22 +11,22 @@ use super::objects;
 use crate::figures::{Figures, Quantiles};
 use crate::machine;
 
-/// A tick of the clock that CPU time is counted by.
+/// The resolution of CPU time.
 const TICK: Duration = Duration::from_millis(10);
-/// How long it may have used no more than a tick to count as quiet.
+/// The time with at most one tick of CPU after which a server is idle.
 const QUIET: Duration = Duration::from_millis(100);
-/// How long that is waited for.
+/// The timeout until the server is idle.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server under load.
 #[derive(Clone, Debug)]
 pub struct Subject {
     pub kubeconfig: Kubeconfig,
-    /// Its processes: with a store on etcd, that one too.
+    /// Its processes, including etcd if that is its store.
     pub pids: Vec<u32>,
 }
 
-/// Time that runs.
+/// A running measurement.
 pub struct Stopwatch<'a> {
     subject: &'a Subject,
     cpu: Duration,
@@ -34,16 +34,16 @@ pub struct Stopwatch<'a> {
     begun: Instant,
 }
 
-/// What many operations took.
+/// The cost of many operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     pub count: usize,
     pub wall: Duration,
-    /// Until the server had nothing left to do, to a tenth of a second.
+    /// The time until the server was idle, to a tenth of a second.
     pub quiet: Duration,
-    /// Of the server, for all of them.
+    /// CPU time of the server.
     pub cpu: Duration,
-    /// Of this process, for all of them.
+    /// CPU time of this process.
     pub caller: Duration,
     pub times: Quantiles,
 }
@@ -57,7 +57,7 @@ impl Subject {
         self.pids.iter().map(|pid| machine::cpu_time(*pid)).sum()
     }
 
-    /// What of its memory is resident, now.
+    /// Returns its resident memory.
     pub fn resident(&self) -> Result<f64> {
         self.memory(machine::resident)
     }
@@ -66,7 +66,7 @@ impl Subject {
         self.memory(machine::most_resident)
     }
 
-    /// `None` if the permission to read it is missing.
+    /// Returns the memory with shared pages counted proportionally, or `None` without permission.
     pub fn proportional(&self) -> Option<f64> {
         self.memory(machine::proportional).ok()
     }
@@ -90,7 +90,7 @@ impl Subject {
         }
     }
 
-    /// Makes a namespace, if it is not there.
+    /// Creates a namespace, unless it exists.
     pub async fn namespace(&self, client: &Client, name: &str) -> Result<()> {
         let body = Some(objects::namespace(name));
         let path = "/api/v1/namespaces";
@@ -103,7 +103,7 @@ impl Subject {
 }
 
 impl<'a> Stopwatch<'a> {
-    /// Once nothing is left of what was before.
+    /// Starts a measurement once the server is idle.
     pub async fn start(subject: &'a Subject) -> Result<Self> {
         subject.wait_until_idle().await?;
         Ok(Self {
@@ -114,8 +114,8 @@ impl<'a> Stopwatch<'a> {
         })
     }
 
-    /// CPU time counts until the server is quiet: what a write leaves to be done later is
-    /// a part of its cost.
+    /// Ends the measurement. CPU time counts until the server is idle: deferred work is a part
+    /// of the cost of a write.
     pub async fn stop(self, times: Vec<Duration>) -> Result<Measured> {
         let wall = self.begun.elapsed();
         let caller = own_cpu()?.saturating_sub(self.caller);
@@ -133,7 +133,7 @@ impl<'a> Stopwatch<'a> {
 }
 
 impl Measured {
-    /// CPU time of the server for each operation, in seconds.
+    /// Returns the CPU time of the server per operation, in seconds.
     pub fn each(&self) -> f64 {
         self.cpu.as_secs_f64() / self.count.max(1) as f64
     }
@@ -147,7 +147,7 @@ impl Measured {
             .times(what, self.times)
     }
 
-    /// The middle one of several rounds, and how far apart they are.
+    /// Returns the median of several rounds, and their spread.
     pub fn rounds(mut rounds: Vec<Self>, what: &str) -> Figures {
         rounds.sort_by(|one, other| one.each().total_cmp(&other.each()));
         let Some((first, last)) = rounds.first().zip(rounds.last()) else {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_rounds_the_middle_one_and_the_spread_are_told() {
+    fn rounds_are_reported_as_median_and_spread() {
         let figures = Measured::rounds(vec![measured(90), measured(50), measured(60)], "get");
         let found = times(&figures, &["get cpu", "get cpu min", "get cpu max"]);
         assert_eq!(found, ["60.0 us", "50.0 us", "90.0 us"]);

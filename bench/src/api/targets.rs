@@ -8,11 +8,11 @@ use crate::report::{self, Unit};
 struct Target {
     what: &'static str,
     figure: &'static str,
-    /// What it is measured with.
+    /// The part that measures it.
     part: Part,
     bound: Bound,
     unit: Unit,
-    /// Of kube-apiserver and etcd, from a measurement on a machine such as this.
+    /// The figure of kube-apiserver and etcd, measured on a similar machine.
     other: Option<f64>,
 }
 
@@ -58,14 +58,14 @@ const TARGETS: &[Target] = &[
     .of(Part::Lists),
     Target::time(
         "event delivered, 100 watchers",
-        "some watchers told cpu",
+        "some watchers delivered cpu",
         7.0 * MICRO,
         71.0 * MICRO,
     )
     .of(Part::Watches),
     Target::time(
         "event delivered, 1,000 watchers",
-        "many watchers told cpu",
+        "many watchers delivered cpu",
         5.0 * MICRO,
         35.0 * MICRO,
     )
@@ -121,7 +121,7 @@ const TARGETS: &[Target] = &[
     ),
     Target::call(
         "discovery with 50 definitions, p50",
-        "told discovery p50",
+        "many kinds discovery p50",
         MILLI,
     )
     .of(Part::Discovery),
@@ -210,7 +210,7 @@ pub fn print(insula: &Figures, floor: &Figures, sizes: &Sizes) {
 }
 
 impl Target {
-    /// In seconds: at most one, and what the others need.
+    /// A target in seconds, with its bound and the figure of kube-apiserver.
     const fn time(what: &'static str, figure: &'static str, bound: f64, other: f64) -> Self {
         Self {
             what,
@@ -222,7 +222,7 @@ impl Target {
         }
     }
 
-    /// What deciding may add to a request.
+    /// A target for what authorization adds to a request.
     const fn own(what: &'static str, figure: &'static str) -> Self {
         Self {
             part: Part::Access,
@@ -231,7 +231,7 @@ impl Target {
         }
     }
 
-    /// Of custom kinds.
+    /// A target of custom kinds.
     const fn call(what: &'static str, figure: &'static str, bound: f64) -> Self {
         Self {
             part: Part::Customs,
@@ -240,7 +240,7 @@ impl Target {
         }
     }
 
-    /// In megabytes.
+    /// A target in megabytes.
     const fn memory(what: &'static str, figure: &'static str, bound: f64, other: f64) -> Self {
         Self {
             unit: Unit::Bytes,

@@ -14,29 +14,29 @@ use super::writes::Objects;
 use crate::figures::Figures;
 use crate::report::progress;
 
-/// The few that the many are compared to.
+/// The number of tenants that larger numbers are compared to.
 pub const FEW: usize = 10;
-/// Until a new tenant has its namespace.
+/// The timeout until a new tenant has its namespace.
 const READY: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub tenants: usize,
-    /// In the one tenant that is looked at.
+    /// The number of operations in the measured tenant.
     pub operations: usize,
     pub watchers: usize,
     pub events: usize,
 }
 
 impl Size {
-    /// Few, a tenth, all.
+    /// The numbers of tenants: few, a tenth, all.
     pub fn steps(self) -> [usize; 3] {
         let tenth = (self.tenants / 10).max(FEW);
         [FEW, tenth, self.tenants.max(tenth)]
     }
 }
 
-/// `few`, `some` and `all` tenants.
+/// Measures with `few`, `some` and `all` tenants.
 pub async fn measure(subject: &Subject, size: Size) -> Result<Figures> {
     let client = subject.connect(Shape::REQUESTS.connections).await?;
     let [few, some, all] = size.steps();
@@ -60,7 +60,7 @@ pub fn namespace(n: usize) -> String {
     format!("/api/v1/tenants/{}/namespaces/default", name(n))
 }
 
-/// Those from one number up to another, and how much more memory they need.
+/// Creates a range of tenants, and returns the additional memory.
 pub async fn create(subject: &Subject, client: &Client, from: usize, to: usize) -> Result<Figures> {
     if from >= to {
         return Ok(Figures::default());
@@ -88,7 +88,7 @@ pub async fn create(subject: &Subject, client: &Client, from: usize, to: usize) 
         .with("tenant resident", subject.resident()?))
 }
 
-/// Waits until a tenant has what every tenant has.
+/// Waits until a tenant has its bootstrap objects.
 async fn ready(client: &Client, n: usize) -> Result<()> {
     let until = Instant::now() + READY;
     while client.get(&namespace(n)).await?.status != StatusCode::OK {
@@ -98,7 +98,7 @@ async fn ready(client: &Client, n: usize) -> Result<()> {
     Ok(())
 }
 
-/// What the first of them pays.
+/// Measures the cost of operations in the first tenant.
 async fn inside(subject: &Subject, client: &Client, size: Size) -> Result<Figures> {
     progress("inside one tenant");
     let collection = format!("{}/configmaps", namespace(0));
@@ -111,6 +111,9 @@ async fn inside(subject: &Subject, client: &Client, size: Size) -> Result<Figure
     let created = objects.create(size.operations).await?;
     let got = objects.get(size.operations).await?;
     objects.delete().await?;
-    let told = watches::measure(subject, &collection, size.watchers, size.events).await?;
-    Ok(created.figures("create").and(got.figures("get")).and(told))
+    let delivered = watches::measure(subject, &collection, size.watchers, size.events).await?;
+    Ok(created
+        .figures("create")
+        .and(got.figures("get"))
+        .and(delivered))
 }

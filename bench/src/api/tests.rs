@@ -1,4 +1,4 @@
-//! The load itself, on the floor in this process.
+//! Tests of the load generator, with the floor in this process.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn every_request_is_sent_once_and_timed() {
     assert_eq!(some.create(70).await.unwrap().count, 70);
     assert_eq!(some.versions, vec![1000; 70]);
     assert_eq!(some.get(10).await.unwrap().count, 10);
-    // The floor counts what is created and deleted.
+    // The floor counts creations and deletions.
     let whole = client.get(&collection).await.unwrap();
     whole.expect_list(70).unwrap();
     assert_eq!(some.delete().await.unwrap().count, 70);
@@ -74,14 +74,14 @@ async fn lists_are_read_whole_by_label_and_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_watcher_is_told_of_every_event() {
+async fn every_watcher_receives_every_event() {
     let (subject, floor) = floor().await;
     let collection = objects::collection("watched");
     let figures = watches::measure(&subject, &collection, 30, 20).await;
     let figures = figures.unwrap();
-    has_times(&figures, "told");
-    assert!(figures.get("told p99").unwrap() < Duration::from_secs(30).as_secs_f64());
-    assert!(figures.get("told net").unwrap() <= figures.get("told cpu").unwrap());
+    has_times(&figures, "delivered");
+    assert!(figures.get("delivered p99").unwrap() < Duration::from_secs(30).as_secs_f64());
+    assert!(figures.get("delivered net").unwrap() <= figures.get("delivered cpu").unwrap());
     floor.abort();
 }
 

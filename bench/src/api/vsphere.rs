@@ -1,8 +1,8 @@
 //! Clusters on vCenters: the time until many are available after the operator starts, its
 //! resources, and the effect of a hanging vCenter on the clusters of another.
 
+mod states;
 mod teams;
-mod told;
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use insula_testkit::vcenter::{ConnectionMode, FakeVCenter};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use self::states::ClusterStates;
 use self::teams::{Cluster, Teams};
-use self::told::Told;
 use super::client::{Client, Sender};
 use super::load::all;
 use super::server::{Process, Program, Server};
@@ -23,14 +23,14 @@ use crate::figures::{Figures, Quantiles};
 use crate::machine;
 use crate::report::progress;
 
-/// So many clusters are touched at the same time, of each vCenter.
+/// The number of clusters of each vCenter that are changed at the same time.
 const AT_ONCE: usize = 4;
-/// Each of them so often: as many as leave the machine time to do something else.
+/// The interval between two changes of a cluster, which leaves the machine mostly idle.
 const PACE: Duration = Duration::from_millis(50);
-/// How long the operator waits for a vCenter: several times while one hangs, so that what it
-/// does after it has waited is measured, too.
+/// The operator's timeout of a vCenter: it passes several times while one hangs, so that
+/// retries are measured, too.
 const TIMEOUT: &str = "3s";
-/// What everything is called with which clusters are touched.
+/// The prefixes of the figures before and during the hang.
 const BEFORE: &str = "before";
 const DURING: &str = "during";
 
@@ -39,11 +39,11 @@ pub struct Size {
     pub clusters: usize,
     /// Accounts, each with a namespace of its own, on both vCenters.
     pub identities: usize,
-    /// So long are clusters touched, before one vCenter hangs and while it does.
+    /// The time in which clusters are changed, before one vCenter hangs and while it does.
     pub window: Duration,
 }
 
-/// With two vCenters in this process, and the operator in one of its own.
+/// Measures with two vCenters in this process, and the operator in its own.
 pub async fn measure(program: &Program, size: Size) -> Result<Figures> {
     progress(&format!("{} clusters on two vCenters", size.clusters));
     let server = program.start()?;
@@ -51,16 +51,16 @@ pub async fn measure(program: &Program, size: Size) -> Result<Figures> {
     let vcenters = vcenters(size.identities).await?;
     let teams = Teams::new(size, &vcenters);
     teams.create(program, &server, &client).await?;
-    let mut told = Told::watch(&client).await?;
+    let mut states = ClusterStates::watch(&client).await?;
     server.subject.wait_until_idle().await?;
-    let (operator, started) = start(program, &server, &mut told, size).await?;
+    let (operator, started) = start(program, &server, &mut states, size).await?;
     let logins: usize = vcenters.iter().map(|vcenter| vcenter.logins().len()).sum();
     let started = started.with("logins", logins as f64);
     let [well, ill] = [teams.at(&vcenters[0]), teams.at(&vcenters[1])];
     progress("one vCenter hangs");
-    let before = touched(&client, &told, [&well, &ill], size.window, BEFORE).await?;
+    let before = touched(&client, &states, [&well, &ill], size.window, BEFORE).await?;
     hang(&vcenters[1]).await;
-    let during = touched(&client, &told, [&well, &ill], size.window, DURING).await?;
+    let during = touched(&client, &states, [&well, &ill], size.window, DURING).await?;
     let ratio = during.p99.as_secs_f64() / before.p99.as_secs_f64().max(f64::MIN_POSITIVE);
     let figures = started
         .times(BEFORE, before)
@@ -72,7 +72,7 @@ pub async fn measure(program: &Program, size: Size) -> Result<Figures> {
     Ok(figures.under("vsphere"))
 }
 
-/// Two of them, on each of which all have an account.
+/// Starts two vCenters with the same accounts.
 async fn vcenters(identities: usize) -> Result<[FakeVCenter; 2]> {
     let accounts: Vec<_> = (0..identities).map(teams::account).collect();
     let accounts: Vec<_> = accounts
@@ -85,11 +85,11 @@ async fn vcenters(identities: usize) -> Result<[FakeVCenter; 2]> {
     ])
 }
 
-/// From the start of the operator until the last cluster can use its vCenter.
+/// Measures from the start of the operator until the last cluster is available.
 async fn start(
     program: &Program,
     server: &Server,
-    told: &mut Told,
+    states: &mut ClusterStates,
     size: Size,
 ) -> Result<(Process, Figures)> {
     let begun = Instant::now();
@@ -102,7 +102,7 @@ async fn start(
         .stderr(Stdio::null())
         .spawn();
     let operator = Process::of(child.context("cannot start the operator")?);
-    told.available(size.clusters).await?;
+    states.available(size.clusters).await?;
     let steady = begun.elapsed();
     server.subject.wait_until_idle().await?;
     let figures = Figures::default()
@@ -113,18 +113,18 @@ async fn start(
     Ok((operator, figures))
 }
 
-/// From now on it accepts connections and says nothing, also on those that are open.
+/// Makes a vCenter hang: it accepts connections and sends nothing, also on open ones.
 async fn hang(vcenter: &FakeVCenter) {
     vcenter.hang("*");
     vcenter.set_connection_mode(ConnectionMode::Silent).await;
 }
 
-/// Touches the clusters of both vCenters, and tells how long it took until those of the first
-/// were looked at. Those of the second are to use another session than before, so that there
-/// is something to wait for while it hangs.
+/// Changes clusters of both vCenters, and measures the time until those of the first are
+/// reconciled. Those of the second need another session than before, so that they wait while it
+/// hangs.
 async fn touched(
     client: &Client,
-    told: &Told,
+    states: &ClusterStates,
     [well, ill]: [&[Cluster]; 2],
     window: Duration,
     what: &str,
@@ -137,19 +137,19 @@ async fn touched(
         };
         let touch = Touch {
             sender: client.sender(worker)?,
-            told: told.clone(),
+            states: states.clone(),
             what: what.to_owned(),
         };
         workers.spawn(touch.all(mine(well), mine(ill), window));
     }
-    let times = tokio::time::timeout(told::WAIT_TIMEOUT, all(workers)).await;
+    let times = tokio::time::timeout(states::WAIT_TIMEOUT, all(workers)).await;
     Ok(Quantiles::of(times.context("clusters are not looked at")??))
 }
 
 /// A client that changes clusters.
 struct Touch {
     sender: Sender,
-    told: Told,
+    states: ClusterStates,
     what: String,
 }
 
@@ -170,12 +170,12 @@ impl Touch {
                 break;
             }
             let stamp = format!("{}-{n}", self.what);
-            // The two do not wait for each other.
+            // Not awaited: while its vCenter hangs, this cluster is not reconciled.
             let body = other.touched(&stamp, self.what == DURING);
             self.send(other, body).await?;
             let begun = Instant::now();
             self.send(cluster, cluster.touched(&stamp, false)).await?;
-            self.told.looked_at(&cluster.name, &stamp).await?;
+            self.states.looked_at(&cluster.name, &stamp).await?;
             times.push(begun.elapsed());
         }
         Ok(times)

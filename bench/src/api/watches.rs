@@ -1,4 +1,4 @@
-//! Many watchers of one namespace, each of which is told of every change.
+//! Many watchers of one namespace, each of which receives every change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,34 +20,34 @@ use super::subject::{Measured, Stopwatch, Subject};
 use crate::figures::Figures;
 use crate::report::progress;
 
-/// Each has an object of its own, and so many changes at most are on their way to the
-/// watchers: more would measure how well a server holds a queue.
+/// The number of writers, each with an object of its own, and so the maximum number of changes
+/// in flight: more would measure the server's queues.
 const WRITERS: usize = 8;
-/// A server may allow a hundred requests at once on a connection.
+/// The maximum number of watches on a connection: servers may allow only a hundred streams.
 const WATCHERS_EACH: usize = 50;
-/// A write costs less than a tick of the clock: so many at least are needed to know it.
+/// The minimum number of writes to measure their CPU time, since one costs less than a tick.
 const WRITES: usize = 2_000;
-/// What all changes of these objects have in common.
+/// The common prefix of the values that are written.
 const STAMP: &[u8] = b"\"stamp\":\"event-";
 
-/// Which event was written when, and how many have seen it.
+/// The time of each write, and the number of watchers that have seen it.
 struct Events {
     begun: Instant,
     watchers: usize,
-    /// Nanoseconds since the beginning.
+    /// Nanoseconds since the start.
     written: Vec<AtomicU64>,
     seen: Vec<AtomicUsize>,
     on_their_way: Semaphore,
 }
 
-/// Bytes of a watch, line by line.
+/// The bytes of a watch, split into lines.
 #[derive(Default)]
 pub struct Lines(BytesMut);
 
-/// How a watcher ended: what it saw, and its stream, which stays open.
+/// The result of a watcher: the delays it saw, and its stream, which stays open.
 type Watched = (Vec<Duration>, RecvStream);
 
-/// So many watchers of a collection, and so many changes.
+/// Measures a number of changes with a number of watchers of a collection.
 pub async fn measure(
     subject: &Subject,
     collection: &str,
@@ -63,13 +63,13 @@ pub async fn measure(
     write(&client, collection, &mut versions, &alone).await?;
     let alone = watch.stop(vec![Duration::ZERO; writes]).await?;
 
-    let told = Events::new(events, watchers);
+    let delivered = Events::new(events, watchers);
     let others = subject.connect(connections(watchers)).await?;
-    let mut watching = open(&others, collection, &told).await?;
+    let mut watching = open(&others, collection, &delivered).await?;
     subject.wait_until_idle().await?;
     let idle = subject.resident()?;
     let watch = Stopwatch::start(subject).await?;
-    write(&client, collection, &mut versions, &told).await?;
+    write(&client, collection, &mut versions, &delivered).await?;
     let (times, streams) = collect(&mut watching).await?;
     let measured = watch.stop(times).await?;
     let figures = figures(&measured, &alone, events)
@@ -80,16 +80,17 @@ pub async fn measure(
     Ok(figures)
 }
 
-/// For each event that was delivered: all CPU time, and without that of the writes.
-fn figures(told: &Measured, alone: &Measured, events: usize) -> Figures {
+/// Returns the CPU time per delivered event, with and without that of the writes.
+fn figures(delivered: &Measured, alone: &Measured, events: usize) -> Figures {
     let writes = alone.each() * events as f64;
-    let net = (told.cpu.as_secs_f64() - writes).max(0.0) / told.count.max(1) as f64;
-    told.figures("told")
-        .with("told net", net)
+    let net = (delivered.cpu.as_secs_f64() - writes).max(0.0) / delivered.count.max(1) as f64;
+    delivered
+        .figures("delivered")
+        .with("delivered net", net)
         .with("write cpu", alone.each())
 }
 
-/// Ten to twenty, and no more than there are watchers.
+/// Returns the number of connections: ten to twenty, and at most one for each watcher.
 fn connections(watchers: usize) -> usize {
     (watchers / WATCHERS_EACH).clamp(10, 20).min(watchers)
 }
@@ -110,7 +111,7 @@ impl Events {
         self.written[event].store(nanos, Ordering::Relaxed);
     }
 
-    /// By one more watcher; how long it took.
+    /// Counts one more watcher that has seen the event, and returns the delay.
     fn is_seen(&self, event: usize) -> Result<Duration> {
         let seen = self.seen.get(event).context("an event that is not ours")?;
         if seen.fetch_add(1, Ordering::Relaxed) + 1 == self.watchers {
@@ -122,7 +123,7 @@ impl Events {
 }
 
 impl Lines {
-    /// The lines that end in this chunk, each without what ends it.
+    /// Calls a function with each line that ends in this chunk, without its terminator.
     pub fn take(&mut self, chunk: Bytes, mut line: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut rest: &[u8] = &chunk;
         while let Some(end) = memchr::memchr(b'\n', rest) {
@@ -140,7 +141,7 @@ impl Lines {
     }
 }
 
-/// The objects that change, and the versions that they have.
+/// Creates the objects that are changed, and returns their resource versions.
 async fn create(client: &Client, collection: &str) -> Result<Vec<u64>> {
     let mut versions = vec![];
     for n in 0..WRITERS {
@@ -161,7 +162,7 @@ async fn remove(client: &Client, collection: &str) -> Result<()> {
     Ok(())
 }
 
-/// Watches from now on. All are open when this returns.
+/// Starts the watchers. All watches are open when this returns.
 async fn open(
     client: &Client,
     collection: &str,
@@ -188,7 +189,7 @@ async fn open(
     Ok(watching)
 }
 
-/// Until all events are seen.
+/// Reads a watch until all events are seen.
 async fn see(mut stream: RecvStream, events: Arc<Events>) -> Result<Watched> {
     let mut times = Vec::with_capacity(events.seen.len());
     let mut lines = Lines::default();
@@ -221,7 +222,7 @@ async fn collect(
     Ok((times, streams))
 }
 
-/// The number of the event that a line tells of. Bookmarks tell of none.
+/// Returns the number of the event in a line, or `None` for a bookmark.
 fn event(line: &[u8]) -> Result<Option<usize>> {
     ensure!(
         !line.starts_with(b"{\"type\":\"ERROR\""),
@@ -236,7 +237,7 @@ fn event(line: &[u8]) -> Result<Option<usize>> {
     Ok(Some(std::str::from_utf8(number)?.parse()?))
 }
 
-/// All events, each writer its own.
+/// Writes all events, each writer to its own object.
 async fn write(
     client: &Client,
     collection: &str,
@@ -258,7 +259,7 @@ async fn write(
     Ok(())
 }
 
-/// The last version that was written.
+/// Writes the events of one writer, and returns the last resource version.
 async fn write_one(
     sender: Sender,
     path: String,
@@ -269,7 +270,7 @@ async fn write_one(
     for event in (writer..events.written.len()).step_by(WRITERS) {
         let body = objects::configmap(writer, Some(version), &format!("event-{event:08}"));
         let request = sender.prepare(Method::PUT, &path, Some(body))?;
-        // Given back by the last watcher that sees it.
+        // Released by the last watcher that sees it.
         events.on_their_way.acquire().await?.forget();
         events.is_written(event);
         let answer = sender.send(request).await?;
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_writes_cost_is_told_apart() {
+    fn cost_of_writes_is_separate() {
         let measured = |count, millis| Measured {
             count,
             wall: Duration::from_secs(1),
@@ -324,7 +325,7 @@ mod tests {
             times: Quantiles::of(vec![]),
         };
         let figures = figures(&measured(20_000, 160), &measured(2_000, 200), 200);
-        let found = ["write cpu", "told cpu", "told net"]
+        let found = ["write cpu", "delivered cpu", "delivered net"]
             .map(|name| Unit::Time.format(figures.get(name).unwrap()));
         assert_eq!(found, ["100 us", "8.0 us", "7.0 us"]);
     }

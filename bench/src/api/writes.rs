@@ -1,4 +1,4 @@
-//! Objects, one by one: created, read, updated, patched, applied and deleted.
+//! Single objects: create, read, update, patch, apply and delete.
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -11,10 +11,10 @@ use super::subject::{Measured, Subject};
 use crate::figures::Figures;
 use crate::report::progress;
 
-/// In the order of an object's life.
+/// The operations, in the order of an object's life.
 pub const OPERATIONS: [&str; 6] = ["create", "get", "update", "merge patch", "apply", "delete"];
 
-/// Objects of one namespace, and the versions that they have.
+/// The objects of one namespace, and their resource versions.
 pub struct Objects<'a> {
     pub subject: &'a Subject,
     pub client: &'a Client,
@@ -22,7 +22,7 @@ pub struct Objects<'a> {
     pub versions: Vec<u64>,
 }
 
-/// All of it, in several rounds on the same names.
+/// Measures all operations, in several rounds with the same names.
 pub async fn measure(subject: &Subject, count: usize, rounds: usize) -> Result<Figures> {
     let client = subject.connect(Shape::REQUESTS.connections).await?;
     subject.namespace(&client, "bench").await?;
@@ -66,7 +66,7 @@ impl Objects<'_> {
         Ok(loaded.measured)
     }
 
-    /// So many reads, over all objects.
+    /// Measures a number of reads, spread over all objects.
     pub async fn get(&self, count: usize) -> Result<Measured> {
         let objects = self.versions.len().max(1);
         let requests = (0..count).map(|n| self.prepare(Method::GET, n % objects, None));
@@ -75,7 +75,7 @@ impl Objects<'_> {
         Ok(loaded.measured)
     }
 
-    /// With the version that each has.
+    /// Updates each object, with its resource version.
     pub async fn update(&mut self) -> Result<Measured> {
         let body = |n, version| Some(objects::configmap(n, Some(version), "updated"));
         let loaded = self.each(Method::PUT, body).await?;

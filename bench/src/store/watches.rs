@@ -22,15 +22,15 @@ pub const COLUMNS: &[Column] = &[
     Column::new("changes/s", "rate", Unit::Count),
     Column::new("CPU per change", "change cpu", Unit::Time),
     Column::new("CPU of the caller", "change caller", Unit::Time),
-    Column::new("p50 from call to told", "told p50", Unit::Time),
-    Column::new("p99", "told p99", Unit::Time),
-    Column::new("max", "told max", Unit::Time),
+    Column::new("p50 from call to delivery", "delivered p50", Unit::Time),
+    Column::new("p99", "delivered p99", Unit::Time),
+    Column::new("max", "delivered max", Unit::Time),
 ];
 
 pub fn title(limits: Limits) -> String {
     let changes = grouped(changes(limits));
     format!(
-        "{changes} changes of 1 KiB by 16 writers, each told to one of 1,000 watchers of \
+        "{changes} changes of 1 KiB by 16 writers, each delivered to one of 1,000 watchers of \
          1,000 prefixes"
     )
 }
@@ -59,7 +59,7 @@ pub async fn measure(part: &Part) -> Result<Figures> {
         .cpu("change", subject.cpu_since(cpu)?, count);
     Ok(match part.size {
         0 => figures,
-        _ => figures.times("told", Quantiles::of(times)),
+        _ => figures.times("delivered", Quantiles::of(times)),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Answers that were made in advance, as long as those of a server.
+//! Prebuilt responses with the same lengths as those of a server.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,13 +7,13 @@ use bytes::Bytes;
 
 use crate::api::objects;
 
-/// Each is made when it is first asked for.
+/// The responses, each built at its first request.
 pub struct Answers {
     object: Bytes,
     lists: Mutex<HashMap<List, Bytes>>,
 }
 
-/// A list of so many objects, and the number of the page after it.
+/// A list of a number of objects, and the number of the next page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct List {
     objects: usize,
@@ -36,7 +36,7 @@ impl Answers {
         self.object.clone()
     }
 
-    /// Of a collection with so many objects.
+    /// Returns the list of a collection with this number of objects.
     pub fn list(&self, query: &str, objects: usize) -> Bytes {
         let list = List::asked(query, objects);
         let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Frames of a connection, gathered.
+//! Buffering of the frames of a connection.
 //!
 //! HTTP/2 flushes after each frame of data: a system call and a TLS record for every event
 //! of every watcher. Here a flush does nothing until the connection has nothing left to
@@ -12,10 +12,10 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Four records of TLS.
+/// The buffer size: four TLS records.
 const FULL: usize = 64 << 10;
 
-/// A stream for HTTP/2, and the same for the one who flushes it.
+/// A stream for HTTP/2 that shares its buffer with the flusher.
 pub struct Gather<S>(Arc<Mutex<Inner<S>>>);
 
 struct Inner<S> {
@@ -31,7 +31,7 @@ impl<S: AsyncWrite + Unpin> Gather<S> {
         })))
     }
 
-    /// To be called when the connection waits.
+    /// Flushes the buffer; called when the connection is idle.
     pub fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut inner = self.inner();
         ready!(inner.poll_drain(cx))?;

@@ -21,7 +21,7 @@ const CLUSTERS: &str = "/apis/infrastructure.cluster.x-k8s.io/v1beta2/vsphereclu
 
 /// The latest state of every cluster.
 #[derive(Clone)]
-pub struct Told {
+pub struct ClusterStates {
     newest: watch::Receiver<HashMap<String, Newest>>,
     /// The task that reads the watch, which ends with this value.
     _watching: Arc<JoinSet<()>>,
@@ -30,9 +30,9 @@ pub struct Told {
 /// The latest state of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Newest {
-    /// Whether its vCenter can be used.
+    /// Whether its vCenter is available.
     available: bool,
-    /// The stamp of the last change that was looked at.
+    /// The stamp of the last reconciled change.
     looked_at: Option<String>,
 }
 
@@ -43,8 +43,8 @@ struct Event {
     object: serde_json::Value,
 }
 
-impl Told {
-    /// Watches from now on.
+impl ClusterStates {
+    /// Starts the watch.
     pub async fn watch(client: &Client) -> Result<Self> {
         let sender = client.sender(0)?;
         let request = sender.prepare(Method::GET, &format!("{CLUSTERS}?watch=true"), None)?;
@@ -62,7 +62,7 @@ impl Told {
         })
     }
 
-    /// Waits until the vCenters of so many can be used.
+    /// Waits until a number of clusters are available.
     pub async fn available(&mut self, count: usize) -> Result<()> {
         let all = self.newest.wait_for(|newest| {
             let available = newest.values().filter(|cluster| cluster.available);
@@ -74,7 +74,7 @@ impl Told {
         Ok(())
     }
 
-    /// Waits until a change of a cluster was looked at.
+    /// Waits until a change of a cluster was reconciled.
     pub async fn looked_at(&mut self, name: &str, stamp: &str) -> Result<()> {
         let looked_at = self.newest.wait_for(|newest| {
             let cluster = newest.get(name);
@@ -102,7 +102,9 @@ pub async fn established(client: &Client, name: &str) -> Result<()> {
             body.extend_from_slice(&chunk);
         }
         let definition: serde_json::Value = serde_json::from_slice(&body)?;
-        if condition(&definition, "Established").is_some_and(|told| told["status"] == "True") {
+        if condition(&definition, "Established")
+            .is_some_and(|condition| condition["status"] == "True")
+        {
             return Ok(());
         }
         ensure!(begun.elapsed() < WAIT_TIMEOUT, "{name} is not served");
@@ -133,14 +135,14 @@ fn read(line: &[u8]) -> Result<Option<(String, Newest)>> {
     let Some(name) = object["metadata"]["name"].as_str() else {
         return Ok(None);
     };
-    let told = condition(&object, "VCenterAvailable");
-    let current = told.is_some_and(|told| {
+    let condition = condition(&object, "VCenterAvailable");
+    let current = condition.is_some_and(|condition| {
         let generation = &object["metadata"]["generation"];
-        generation.is_number() && told["observedGeneration"] == *generation
+        generation.is_number() && condition["observedGeneration"] == *generation
     });
     let stamp = object["spec"]["controlPlaneEndpoint"]["host"].as_str();
     let heard = Newest {
-        available: told.is_some_and(|told| told["status"] == "True"),
+        available: condition.is_some_and(|condition| condition["status"] == "True"),
         looked_at: stamp.filter(|_| current).map(str::to_owned),
     };
     Ok(Some((name.to_owned(), heard)))
@@ -148,7 +150,9 @@ fn read(line: &[u8]) -> Result<Option<(String, Newest)>> {
 
 fn condition<'a>(object: &'a serde_json::Value, kind: &str) -> Option<&'a serde_json::Value> {
     let conditions = object["status"]["conditions"].as_array()?;
-    conditions.iter().find(|told| told["type"] == kind)
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == kind)
 }
 
 #[cfg(test)]
@@ -159,13 +163,13 @@ mod tests {
     #[test]
     fn a_change_is_looked_at_once_the_condition_is_of_its_generation() {
         let event = |observed: i64, status: &str| {
-            let told = json!({
+            let condition = json!({
                 "type": "VCenterAvailable", "status": status, "observedGeneration": observed,
             });
             let object = json!({
                 "metadata": {"name": "c1", "generation": 3},
                 "spec": {"controlPlaneEndpoint": {"host": "before-0", "port": 6443}},
-                "status": {"conditions": [told]},
+                "status": {"conditions": [condition]},
             });
             json!({"type": "MODIFIED", "object": object}).to_string()
         };

@@ -14,7 +14,7 @@ use super::super::server::{Program, Server};
 use super::Size;
 
 pub const PASSWORD: &str = "measured";
-/// Where Secrets of identities are.
+/// The namespace of the Secrets of identities.
 const HOME: &str = "capv-system";
 const GROUP: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -32,7 +32,7 @@ pub struct Teams {
 pub struct Cluster {
     pub name: String,
     team: usize,
-    /// Two addresses of its vCenter: the first is used, and then the other.
+    /// Two addresses of its vCenter, used alternately.
     servers: [String; 2],
 }
 
@@ -58,7 +58,7 @@ impl Teams {
         }
     }
 
-    /// The clusters of a vCenter.
+    /// Returns the clusters of a vCenter.
     pub fn at(&self, vcenter: &FakeVCenter) -> Vec<Cluster> {
         let server = vcenter.address();
         let all = self.clusters.iter();
@@ -67,7 +67,7 @@ impl Teams {
             .collect()
     }
 
-    /// The kinds, the accounts, and the clusters.
+    /// Creates the kinds, the accounts and the clusters.
     pub async fn create(&self, program: &Program, server: &Server, client: &Client) -> Result<()> {
         define(program, client).await?;
         let mut first = vec![("/api/v1/namespaces".to_owned(), namespace(HOME))];
@@ -94,7 +94,7 @@ impl Teams {
         Ok(())
     }
 
-    /// An account that one namespace may use, on all vCenters.
+    /// Returns an identity that one namespace may use, on all vCenters.
     fn identity(&self, team: usize) -> Value {
         let only = json!({"matchLabels": {"kubernetes.io/metadata.name": account(team)}});
         json!({
@@ -131,7 +131,7 @@ impl Cluster {
         })
     }
 
-    /// A change of it that can be told from others, and whether it is to log in anew.
+    /// Returns a patch with a stamp, which also changes the session if asked to.
     pub fn touched(&self, stamp: &str, anew: bool) -> Bytes {
         let spec = json!({
             "controlPlaneEndpoint": {"host": stamp, "port": 6443},
@@ -141,7 +141,7 @@ impl Cluster {
     }
 }
 
-/// What an account, its identity, its Secret and its namespace are called.
+/// Returns the name of an account, its identity, its Secret and its namespace.
 pub fn account(team: usize) -> String {
     format!("team-{team}")
 }
@@ -157,7 +157,7 @@ fn secret(team: usize) -> Value {
     })
 }
 
-/// The kinds of the operator, and those of Cluster API that it looks at.
+/// Defines the kinds of the operator, and those of Cluster API that it reads.
 async fn define(program: &Program, client: &Client) -> Result<()> {
     let printed = Command::new(&program.path)
         .args(["operator", "vsphere", "crds"])
@@ -178,12 +178,12 @@ async fn define(program: &Program, client: &Client) -> Result<()> {
     }
     for definition in &definitions {
         let name = definition["metadata"]["name"].as_str().context("a name")?;
-        super::told::established(client, name).await?;
+        super::states::established(client, name).await?;
     }
     Ok(())
 }
 
-/// A kind of Cluster API, of which nothing is there.
+/// Returns the definition of a kind of Cluster API, of which there are no objects.
 fn foreign(plural: &str, kind: &str) -> Value {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = json!({"type": "object", "properties": {"spec": open, "status": open}});
