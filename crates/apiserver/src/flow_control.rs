@@ -9,6 +9,9 @@
 //! - *bodies* of requests occupy memory.
 //! - *watches* are long-lived.
 //!
+//! Beside seats, a space has a share of the memory for responses that are not yet sent
+//! ([`unsent`]).
+//!
 //! A request is charged to the home space of its caller. That is the requested space, except
 //! for system principals, who also work in tenants' spaces: they neither use a tenant's seats
 //! nor wait in its queue.
@@ -18,13 +21,14 @@ pub mod cpu_bound;
 mod limits;
 mod pool;
 mod time_slice;
+pub mod unsent;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use insula_core::Space;
 
-pub use limits::{Connections, Limits};
+pub use limits::{Connections, Limits, Unsent};
 pub use pool::{Bound, Seat, SeatStats};
 pub use time_slice::TimeSlices;
 

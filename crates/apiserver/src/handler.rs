@@ -40,6 +40,7 @@ use crate::documents::metrics::Metrics;
 use crate::documents::reviews;
 use crate::flow_control::connection_tracker::{ConnectionTracker, TrackedConnection};
 use crate::flow_control::cpu_bound;
+use crate::flow_control::unsent::UnsentPool;
 use crate::flow_control::{FlowControl, Limits, Work};
 use crate::pipeline::audit::{self, Record};
 use crate::pipeline::authenticate::{Authenticator, Peer};
@@ -77,6 +78,8 @@ pub struct App {
     pub audit: Option<Arc<audit::Sink>>,
     /// Seats and queues for the work of requests.
     pub flow_control: FlowControl,
+    /// The responses that clients have yet to take.
+    pub unsent: Arc<UnsentPool>,
     /// The limits of the server.
     pub limits: Limits,
     /// The open connections.
@@ -201,7 +204,8 @@ where
     let spaces = locate(&principal, route.named);
     record.located(&spaces);
     let context = RequestContext::new(query, headers);
-    match route.target {
+    let payer = principal.home.clone();
+    let answered = match route.target {
         Target::Document(document) => {
             let Spaces::One(space) = spaces else {
                 return Err(StatusError::no_such_path());
@@ -211,8 +215,9 @@ where
                 _ => authorize_path(registry, &principal, &space, "get", path).await,
             };
             record.authorized(decision, |reason| reason)?;
+            app.await_room(&payer).await?;
             let answer = serve_document(app, &principal, &document, &space, parts, query).await?;
-            Ok(answer.paced(app.flow_control.time_slices(&principal.home)))
+            Ok(answer.paced(app.flow_control.time_slices(&payer)))
         }
         Target::Resource(resource) => {
             let decision = authorize(registry, principal, spaces, resource, query).await;
@@ -222,11 +227,21 @@ where
                 granted: &granted,
                 context: &context,
             };
+            app.await_room(&payer).await?;
             match serve_resource(app, caller, parts, query, record, body).await {
                 Ok(answer) => Ok(answer.warned(warning)),
                 Err(error) => Err(error.warned(warning)),
             }
         }
+    };
+    answered.map(|answer| answer.paid_by(payer))
+}
+
+impl App {
+    /// Waits until the caller's space has room for a response.
+    async fn await_room(&self, payer: &Space) -> Result<()> {
+        let timeout = self.limits.queue_timeout;
+        self.unsent.await_room(payer, timeout).await
     }
 }
 
@@ -386,6 +401,9 @@ async fn serve_read(
     let answer = read(app, caller, query, accepted).await;
     context.release_seat().await;
     let mut answer = answer?;
+    if !answer.body.is_shared() {
+        app.unsent.check_room(payer, answer.body.held_bytes())?;
+    }
     if work.is_heavy() || !watches {
         answer = answer.paced(flow_control.time_slices(payer));
     }

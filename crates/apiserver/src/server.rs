@@ -1,6 +1,8 @@
 //! The server: its options, its listener and its graceful shutdown.
 
 mod connection;
+mod http2;
+mod response;
 pub mod tls;
 mod websocket;
 
@@ -21,6 +23,7 @@ use crate::documents::Documents;
 use crate::documents::metrics::Metrics;
 use crate::egress::{self, Egress};
 use crate::flow_control::connection_tracker::ConnectionTracker;
+use crate::flow_control::unsent::UnsentPool;
 use crate::flow_control::{FlowControl, Limits};
 use crate::handler::App;
 use crate::pipeline::audit;
@@ -119,11 +122,14 @@ impl Server {
         let audit = options.audit.map(Arc::new);
         let flow_control = FlowControl::new(&options.limits);
         let connections = ConnectionTracker::new(options.limits.connections);
+        let stalled = options.limits.connections.stalled;
+        let unsent = UnsentPool::new(options.limits.unsent, stalled);
         let metrics = Arc::new(Metrics::new(
             Arc::clone(&registry),
             audit.clone(),
             flow_control.clone(),
             Arc::clone(&connections),
+            Arc::clone(&unsent),
         ));
         let address = listener.local_addr()?.to_string();
         let documents = Documents::new(
@@ -147,6 +153,7 @@ impl Server {
             audit,
             flow_control,
             connections,
+            unsent,
             limits: options.limits,
         };
         Ok(Self {

@@ -317,6 +317,11 @@ impl TestServer {
         client::dial(self.address, &self.ca, None, protocol).await
     }
 
+    /// The same with a small receive buffer, for tests that do not read what the server sends.
+    pub async fn dial_narrow(&self, protocol: &str) -> anyhow::Result<TlsStream<TcpStream>> {
+        client::dial_narrow(self.address, &self.ca, protocol).await
+    }
+
     /// A client with a certificate for this subject, and optionally a token. If the tenant exists,
     /// the certificate is bound to its UID, as the certificate controller does.
     pub async fn client_with_certificate(

@@ -18,6 +18,7 @@ use crate::request::negotiate::{self, Accepted, Asked, Media};
 use crate::request::query::Query;
 use crate::status::{Result, StatusError};
 use insula_cache::Stored;
+use insula_core::Space;
 
 /// An answer: status, headers, warnings and body.
 pub struct Answer {
@@ -29,7 +30,12 @@ pub struct Answer {
     pub body: Body,
     warnings: Vec<String>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    payer: Option<Space>,
 }
+
+/// The space that a response is charged to while it is sent: an extension of the response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payer(pub Space);
 
 /// Bodies larger than this are compressed.
 pub const MIN_COMPRESSED: usize = 128 << 10;
@@ -43,6 +49,7 @@ impl Answer {
             body,
             warnings: Vec::new(),
             headers: Vec::new(),
+            payer: None,
         }
     }
 
@@ -83,6 +90,13 @@ impl Answer {
     #[must_use]
     pub fn paced(mut self, turns: TimeSlices) -> Self {
         self.body = self.body.paced(turns);
+        self
+    }
+
+    /// Charges the response to a space while it is sent.
+    #[must_use]
+    pub fn paid_by(mut self, payer: Space) -> Self {
+        self.payer = Some(payer);
         self
     }
 
@@ -166,6 +180,9 @@ impl Answer {
         }
         for (name, value) in self.headers {
             headers.insert(name, value);
+        }
+        if let Some(payer) = self.payer {
+            response.extensions_mut().insert(Payer(payer));
         }
         response
     }

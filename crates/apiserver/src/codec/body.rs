@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::Stream;
+use futures_util::future::BoxFuture;
 use http_body::{Frame, SizeHint};
 
 use crate::flow_control::{Seat, TimeSlices};
@@ -20,11 +21,31 @@ pub enum Body {
     /// client is never copied whole.
     List(List),
     /// A stream.
-    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    Stream(PieceStream),
+    /// A watch.
+    Watch(Watch),
     /// A large body that is sent in turns with other spaces.
     Paced(Box<Paced>),
     /// A watch, counted as open until the body is dropped.
     Counted(Box<Counted>),
+}
+
+/// The pieces of a body.
+pub type PieceStream = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+
+/// The events of a watch, and what ends it.
+pub struct Watch {
+    events: PieceStream,
+    control: Arc<dyn WatchControl>,
+}
+
+/// A watch as seen by the transport, which must end it even if the client reads nothing.
+pub trait WatchControl: Send + Sync {
+    /// Completes when the watch is over: at its timeout, or when the caller has lost its right.
+    fn is_over(&self) -> BoxFuture<'static, ()>;
+
+    /// The bytes that it holds for the objects that it has yet to send.
+    fn held_bytes(&self) -> usize;
 }
 
 /// A body that is sent in turns.
@@ -48,11 +69,17 @@ pub struct List {
     first: bool,
     tail: Option<Bytes>,
     left: u64,
+    /// The size of the next piece.
+    piece: usize,
 }
 
 /// The bytes of a list that are assembled at once: large enough that the overhead per piece does
 /// not matter, small enough that a thousand slow clients hold little.
 const PIECE: usize = 128 << 10;
+
+/// The size of the first piece. The next is twice as large, because the client has read this one:
+/// a client that reads nothing holds no more than this.
+const FIRST_PIECE: usize = 16 << 10;
 
 /// The size from which on a body is sent in turns. Less is sent within a millisecond.
 const MIN_PACED: u64 = 512 << 10;
@@ -88,9 +115,51 @@ impl Body {
     pub fn is_endless(&self) -> bool {
         match self {
             Self::Whole(_) | Self::List(_) => false,
-            Self::Stream(_) => true,
+            Self::Stream(_) | Self::Watch(_) => true,
             Self::Paced(paced) => paced.body.is_endless(),
             Self::Counted(counted) => counted.body.is_endless(),
+        }
+    }
+
+    /// A watch that the transport can end.
+    pub fn watch(events: PieceStream, control: Arc<dyn WatchControl>) -> Self {
+        Self::Watch(Watch { events, control })
+    }
+
+    /// What ends the body of a watch.
+    pub fn watch_control(&self) -> Option<&Arc<dyn WatchControl>> {
+        match self {
+            Self::Whole(_) | Self::List(_) | Self::Stream(_) => None,
+            Self::Watch(watch) => Some(&watch.control),
+            Self::Paced(paced) => paced.body.watch_control(),
+            Self::Counted(counted) => counted.body.watch_control(),
+        }
+    }
+
+    /// The bytes that the body holds before it is sent. Objects of the cache are counted as
+    /// references.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Self::Whole(bytes) => bytes.as_ref().map_or(0, Bytes::len),
+            Self::List(list) => {
+                let ends = list.head.len() + list.tail.as_ref().map_or(0, Bytes::len);
+                ends + size_of_val(list.items.as_slice())
+            }
+            Self::Stream(_) => 0,
+            Self::Watch(watch) => watch.control.held_bytes(),
+            Self::Paced(paced) => paced.body.held_bytes(),
+            Self::Counted(counted) => counted.body.held_bytes(),
+        }
+    }
+
+    /// Whether the bytes of the body exist anyway, such as those of a document that all clients
+    /// get.
+    pub fn is_shared(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.as_ref().is_some_and(|bytes| !bytes.is_unique()),
+            Self::List(_) | Self::Stream(_) | Self::Watch(_) => false,
+            Self::Paced(paced) => paced.body.is_shared(),
+            Self::Counted(counted) => counted.body.is_shared(),
         }
     }
 
@@ -99,6 +168,7 @@ impl Body {
             Self::Whole(bytes) => Poll::Ready(bytes.take()),
             Self::List(list) => Poll::Ready(list.next()),
             Self::Stream(stream) => stream.as_mut().poll_next(context),
+            Self::Watch(watch) => watch.events.as_mut().poll_next(context),
             Self::Paced(paced) => paced.poll_piece(context),
             Self::Counted(counted) => counted.body.poll_piece(context),
         }
@@ -145,6 +215,7 @@ impl List {
             first: true,
             tail: Some(tail),
             left,
+            piece: FIRST_PIECE,
         }
     }
 
@@ -152,12 +223,14 @@ impl List {
         if self.left == 0 {
             return None;
         }
+        let size = self.piece;
+        self.piece = (size * 2).min(PIECE);
         let room = usize::try_from(self.left)
-            .unwrap_or(PIECE)
-            .min(PIECE + (8 << 10));
+            .unwrap_or(size)
+            .min(size + (8 << 10));
         let mut piece = BytesMut::with_capacity(room);
         piece.put_slice(&std::mem::take(&mut self.head));
-        while piece.len() < PIECE {
+        while piece.len() < size {
             let Some(object) = self.items.next() else {
                 piece.put_slice(&self.tail.take().unwrap_or_default());
                 break;
@@ -196,7 +269,7 @@ impl http_body::Body for Body {
         match self {
             Self::Whole(bytes) => bytes.is_none(),
             Self::List(list) => list.left == 0,
-            Self::Stream(_) => false,
+            Self::Stream(_) | Self::Watch(_) => false,
             Self::Paced(paced) => paced.body.is_end_stream(),
             Self::Counted(counted) => counted.body.is_end_stream(),
         }
@@ -208,7 +281,7 @@ impl http_body::Body for Body {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
             }
             Self::List(list) => SizeHint::with_exact(list.left),
-            Self::Stream(_) => SizeHint::default(),
+            Self::Stream(_) | Self::Watch(_) => SizeHint::default(),
             Self::Paced(paced) => paced.body.size_hint(),
             Self::Counted(counted) => counted.body.size_hint(),
         }

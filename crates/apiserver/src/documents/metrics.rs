@@ -7,17 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::{Method, StatusCode};
 
 use crate::flow_control::connection_tracker::ConnectionTracker;
+use crate::flow_control::unsent::{UnsentPool, UnsentStats};
 use crate::flow_control::{FlowControl, SeatStats};
 use crate::pipeline::audit;
 use crate::registry::Registry;
 
-/// The metrics of the server. Their number does not depend on the number of tenants.
+/// The metrics of the server. Their number does not grow with the number of tenants.
 pub struct Metrics {
     requests: [[AtomicU64; 5]; METHODS.len()],
     registry: Arc<Registry>,
     audit: Option<Arc<audit::Sink>>,
     flow_control: FlowControl,
     connections: Arc<ConnectionTracker>,
+    unsent: Arc<UnsentPool>,
 }
 
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "other"];
@@ -29,6 +31,7 @@ impl Metrics {
         audit: Option<Arc<audit::Sink>>,
         flow_control: FlowControl,
         connections: Arc<ConnectionTracker>,
+        unsent: Arc<UnsentPool>,
     ) -> Self {
         Self {
             requests: Default::default(),
@@ -36,6 +39,7 @@ impl Metrics {
             audit,
             flow_control,
             connections,
+            unsent,
         }
     }
 
@@ -72,6 +76,7 @@ impl Metrics {
         }
         write_seats(&mut text, &self.flow_control);
         write_connections(&mut text, &self.connections);
+        write_unsent(&mut text, &self.unsent.stats());
         text
     }
 }
@@ -126,4 +131,45 @@ fn write_connections(text: &mut String, connections: &ConnectionTracker) {
         let labels = format!("reason=\"{reason}\"");
         writeln!(text, "insula_connections_ended_total{{{labels}}} {count}").ok();
     }
+}
+
+fn write_unsent(text: &mut String, stats: &UnsentStats) {
+    let total = stats.total;
+    write!(
+        text,
+        "# HELP insula_unsent_bytes Bytes of responses that clients have yet to take.\n\
+         # TYPE insula_unsent_bytes gauge\n\
+         insula_unsent_bytes {total}\n\
+         # HELP insula_space_unsent_bytes The same of the spaces that hold most.\n\
+         # TYPE insula_space_unsent_bytes gauge\n"
+    )
+    .ok();
+    for (space, bytes) in &stats.costliest {
+        let space = space.as_ref().map(ToString::to_string).unwrap_or_default();
+        writeln!(
+            text,
+            "insula_space_unsent_bytes{{space=\"{space}\"}} {bytes}"
+        )
+        .ok();
+    }
+    text.push_str(
+        "# HELP insula_responses_cut_total Responses cut off before their end, by reason.\n\
+         # TYPE insula_responses_cut_total counter\n",
+    );
+    for (reason, count) in stats.cut {
+        writeln!(
+            text,
+            "insula_responses_cut_total{{reason=\"{reason}\"}} {count}"
+        )
+        .ok();
+    }
+    let refused = stats.refused;
+    write!(
+        text,
+        "# HELP insula_unsent_refused_total Requests rejected with 429 for the unsent bytes of \
+         their space.\n\
+         # TYPE insula_unsent_refused_total counter\n\
+         insula_unsent_refused_total {refused}\n"
+    )
+    .ok();
 }

@@ -71,7 +71,7 @@ struct TrackedRequest {
 #[derive(Debug)]
 enum Stage {
     Processing,
-    /// The time at which the client last read part of the response.
+    /// The time by which the client must have read what was sent.
     Sending(Instant),
     Watching,
 }
@@ -247,6 +247,11 @@ impl TrackedConnection {
         Ok(())
     }
 
+    /// Returns the space that the connection counts for, if a request was authenticated.
+    pub fn space(&self) -> Option<&Space> {
+        self.space.get()
+    }
+
     /// Starts a request.
     pub fn begin(self: &Arc<Self>) -> InFlight {
         let mut requests = self.requests();
@@ -292,8 +297,8 @@ impl TrackedConnection {
                 Stage::Processing | Stage::Watching => None,
             });
         match sent.min() {
-            Some(at) if at + limits.stalled <= now => ConnectionAction::Abort,
-            Some(at) => ConnectionAction::CheckAgain(at + limits.stalled),
+            Some(until) if until <= now => ConnectionAction::Abort,
+            Some(until) => ConnectionAction::CheckAgain(until),
             // No response that starts later can stall before this time.
             None => ConnectionAction::CheckAgain(
                 now + limits.stalled.min(limits.unauthenticated_timeout),
@@ -328,17 +333,22 @@ impl Drop for TrackedConnection {
 }
 
 impl InFlight {
-    /// Marks the response as started. An endless one may be read at any speed.
-    pub fn answer(&self, endless: bool) {
+    /// Notes that the client waits for the server: for the response, or for a watch's events.
+    pub fn await_server(&self, endless: bool) {
         self.set_stage(match endless {
             true => Stage::Watching,
-            false => Stage::Sending(Instant::now()),
+            false => Stage::Processing,
         });
     }
 
-    /// Records that the client read part of the response.
-    pub fn progress(&self) {
-        self.set_stage(Stage::Sending(Instant::now()));
+    /// Notes that the server waits for the client. The connection is closed after `until`.
+    pub fn await_client(&self, until: Instant) {
+        self.set_stage(Stage::Sending(until));
+    }
+
+    /// Closes the connection at once.
+    pub fn close_connection(&self) {
+        self.connection.eviction.notify_one();
     }
 
     fn set_stage(&self, stage: Stage) {
@@ -497,11 +507,11 @@ mod tests {
         assert_eq!(action(&connection, limits.unauthenticated_timeout), "stay");
         assert_eq!(action(&connection, limits.idle), "finish");
         let watch = connection.begin();
-        watch.answer(true);
+        watch.await_server(true);
         assert_eq!(action(&connection, limits.idle * 10), "stay");
         let list = connection.begin();
         assert_eq!(action(&connection, limits.stalled), "stay");
-        list.answer(false);
+        list.await_client(Instant::now() + limits.stalled);
         assert_eq!(action(&connection, Duration::ZERO), "stay");
         assert_eq!(action(&connection, limits.stalled), "cut");
         drop(list);

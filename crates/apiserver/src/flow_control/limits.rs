@@ -24,8 +24,21 @@ pub struct Limits {
     pub body_grace: Duration,
     /// The least bytes per second of a body after that.
     pub body_rate: u32,
+    /// The limits of responses that clients have yet to take.
+    pub unsent: Unsent,
     /// The limits of connections.
     pub connections: Connections,
+}
+
+/// The limits of responses that clients have yet to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsent {
+    /// The most bytes of all spaces.
+    pub total: usize,
+    /// The most bytes of one space.
+    pub each: usize,
+    /// The least bytes per second that a client must take, beyond the first minute.
+    pub rate: u32,
 }
 
 /// The limits of connections.
@@ -47,7 +60,8 @@ pub struct Connections {
     pub unauthenticated_timeout: Duration,
     /// How long an authenticated connection may be idle.
     pub idle: Duration,
-    /// How long a response may wait for a client that does not read.
+    /// How long a response may wait for a client that does not read, or a connection for a
+    /// socket that takes nothing.
     pub stalled: Duration,
     /// The most bytes of a request's headers.
     pub header_bytes: u32,
@@ -79,7 +93,21 @@ impl Default for Limits {
             body_grace: Duration::from_secs(10),
             // The largest body, 3 MiB, ends within the minute that a request has.
             body_rate: 64 << 10,
+            unsent: Unsent::default(),
             connections: Connections::default(),
+        }
+    }
+}
+
+impl Default for Unsent {
+    fn default() -> Self {
+        Self {
+            // As much as for the bodies of requests. A plain list is produced while it is read
+            // and holds 128 KiB, so this is for compressed lists, tables and protobuf.
+            total: 256 << 20,
+            each: 64 << 20,
+            // As slow as a request's body may be.
+            rate: 64 << 10,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod begin;
 mod clock;
+mod control;
 mod encoder;
 mod events;
 mod permission;
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 
 use begin::begin;
 use clock::Clock;
+use control::{Control, Handle};
 use encoder::Encoder;
 use events::Events;
 use permission::Permission;
@@ -42,6 +44,9 @@ struct Watcher {
     events: Events,
     encoder: Encoder,
     clock: Clock,
+    control: Arc<Control>,
+    /// The size of the next piece.
+    piece: usize,
     /// Whether the last line was sent.
     over: bool,
 }
@@ -53,8 +58,12 @@ struct Initial {
     end: Option<Revision>,
 }
 
-/// The most bytes that are sent at once.
+/// The size from which on a piece is sent.
 const MAX_PIECE: usize = 64 << 10;
+
+/// The size of the first piece. The next is twice as large, because the client has read this one:
+/// a client that reads nothing holds no more than this.
+const FIRST_PIECE: usize = 8 << 10;
 
 /// Returns a stream of the events of the objects that path and selectors choose.
 pub async fn watch(
@@ -86,19 +95,24 @@ pub async fn watch(
     };
     let bookmarks = query.flag("allowWatchBookmarks");
     let marked = matches!(start, Start::State { marked: true, .. }) && bookmarks;
+    let permission = Permission::new(registry, granted.granted)?;
+    let events = Events::new(
+        registry,
+        begun.collection,
+        begun.position,
+        begun.published,
+        begun.revision,
+    );
+    let sources = Sources::new(&permission, &events);
+    let control = Control::new(&permission, sources, Instant::now() + timeout);
+    control.set_initial(begun.objects.len());
     let watcher = Watcher {
-        permission: Permission::new(registry, granted.granted)?,
+        permission,
         initial: Initial {
             objects: begun.objects.into_iter(),
             end: marked.then_some(begun.revision),
         },
-        events: Events {
-            registry: Arc::clone(registry),
-            collection: begun.collection,
-            position: begun.position,
-            published: begun.published,
-            seen: begun.revision,
-        },
+        events,
         encoder: Encoder {
             view,
             prefix: selection.prefix(path.namespace.as_deref()),
@@ -108,13 +122,15 @@ pub async fn watch(
             first: true,
         },
         clock: Clock::new(timeout, bookmarks, begun.revision),
+        control: Arc::clone(&control),
+        piece: FIRST_PIECE,
         over: false,
     };
     let stream = stream::unfold(watcher, |mut watcher| async move {
         let piece = watcher.next().await?;
         Some((piece, watcher))
     });
-    Ok(Body::Stream(Box::pin(stream)))
+    Ok(Body::watch(Box::pin(stream), Arc::new(Handle(control))))
 }
 
 fn too_old(lost: Lost, asked: Revision) -> StatusError {
@@ -150,7 +166,10 @@ impl Watcher {
             return None;
         }
         match self.try_next().await {
-            Ok(piece) => piece,
+            Ok(piece) => {
+                self.piece = (self.piece * 2).min(MAX_PIECE);
+                piece
+            }
             Err(error) => {
                 self.over = true;
                 Some(self.encoder.error(&error))
@@ -205,7 +224,7 @@ impl Watcher {
         );
         versions::prepare(&self.events.registry, None, kind, objects.iter()).await?;
         let mut piece = BytesMut::new();
-        while piece.len() < MAX_PIECE {
+        while piece.len() < self.piece {
             let Some(object) = initial.objects.next() else {
                 break;
             };
@@ -213,6 +232,7 @@ impl Watcher {
                 piece.extend_from_slice(&line);
             }
         }
+        self.control.set_initial(initial.objects.len());
         if initial.objects.len() == 0
             && let Some(revision) = initial.end.take()
         {

@@ -1,40 +1,36 @@
 //! A connection: its TLS handshake, its HTTP limits and its timeouts.
 
 use std::convert::Infallible;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
-use http_body::{Frame, SizeHint};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
+use http::{Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{HttpService, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::flow_control::connection_tracker::{ConnectionAction, InFlight, TrackedConnection};
-
+use crate::codec::answer::Payer;
 use crate::codec::body::Body;
 use crate::flow_control::Connections;
+use crate::flow_control::connection_tracker::{ConnectionAction, TrackedConnection};
 use crate::handler::{self, App, Source};
-use crate::server::websocket;
+use crate::server::http2::Http2;
+use crate::server::response::OutgoingBody;
+use crate::server::{tls, websocket};
 
 /// Signals the shutdown to all connections, and knows when they have ended.
 #[derive(Debug, Default)]
 pub struct Ending(watch::Sender<()>);
-
-/// A response body, and the request in flight that it belongs to.
-pub struct Sent {
-    body: Body,
-    in_flight: InFlight,
-    endless: bool,
-}
 
 /// How long a connection may take to drain.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,37 +71,106 @@ async fn serve(
     stream: TlsStream<TcpStream>,
     app: &Arc<App>,
     tracked: &Arc<TrackedConnection>,
-    mut shutdown: watch::Receiver<()>,
+    shutdown: watch::Receiver<()>,
 ) {
-    let shown = stream.get_ref().1.peer_certificates();
-    let peer = app.authenticator.peer(shown);
-    let peer = match stream.get_ref().0.peer_addr() {
+    let (socket, session) = stream.get_ref();
+    let peer = app.authenticator.peer(session.peer_certificates());
+    let peer = match socket.peer_addr() {
         Ok(address) => peer.at(address.ip()),
         Err(_) => peer,
     };
-    let from = Arc::new(Source {
+    let source = Arc::new(Source {
         peer,
         connection: Arc::clone(tracked),
     });
+    if session.alpn_protocol() == Some(tls::HTTP2) {
+        let connection = pin!(Http2::new(stream, app, &source));
+        drive(connection, app, tracked, shutdown).await;
+    } else {
+        serve_http1(stream, app, &source, shutdown).await;
+    }
+}
+
+/// Serves HTTP/1.1, and WebSocket after it.
+async fn serve_http1(
+    stream: TlsStream<TcpStream>,
+    app: &Arc<App>,
+    source: &Arc<Source>,
+    shutdown: watch::Receiver<()>,
+) {
+    let tracked = &source.connection;
     let switched = Arc::new(Mutex::new(None));
     let service = service_fn(|mut request| {
-        let (app, from) = (Arc::clone(app), Arc::clone(&from));
+        let (app, source) = (Arc::clone(app), Arc::clone(source));
         let switched = Arc::clone(&switched);
         let in_flight = tracked.begin();
         async move {
+            if let Err(refusal) = check_head(&request, &app.limits.connections) {
+                return Ok(OutgoingBody::of(&app, &source, in_flight, refusal));
+            }
             let upgrade = websocket::UpgradeRequest::of(&mut request);
-            let mut response = handler::serve(&app, &from, request).await;
+            let mut response = handler::serve(&app, &source, request).await;
             if let Some(upgrade) = upgrade {
                 let frames;
                 (response, frames) = upgrade.switch(response);
                 *switched.lock().unwrap_or_else(PoisonError::into_inner) = frames;
             }
-            Ok::<_, Infallible>(sent(response, in_flight))
+            let response = OutgoingBody::of(&app, &source, in_flight, response);
+            Ok::<_, Infallible>(response.map(OutgoingBody::closing_at_end))
         }
     });
-    let builder = builder(&app.limits.connections);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
+    let connection =
+        builder(&app.limits.connections).serve_connection(TokioIo::new(stream), service);
+    let connection = pin!(connection.with_upgrades());
+    if !drive(connection, app, tracked, shutdown).await {
+        return;
+    }
+    let frames = switched
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if let Some(frames) = frames {
+        send_frames(frames, app, tracked).await;
+    }
+}
+
+/// A connection of either protocol, which completes when it has ended.
+trait Connection: Future<Output = Result<(), Self::Error>> {
+    type Error: std::fmt::Display;
+
+    /// Accepts no more requests, and ends after those in flight.
+    fn drain(self: Pin<&mut Self>);
+}
+
+impl Connection for Http2 {
+    type Error = io::Error;
+
+    fn drain(self: Pin<&mut Self>) {
+        self.get_mut().graceful_shutdown();
+    }
+}
+
+impl<S, B> Connection for http1::UpgradeableConnection<TokioIo<TlsStream<TcpStream>>, S>
+where
+    S: HttpService<Incoming, ResBody = B>,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: http_body::Body + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Error = hyper::Error;
+
+    fn drain(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+/// Drives a connection within its timeouts. Returns whether it has ended by itself.
+async fn drive(
+    mut connection: Pin<&mut impl Connection>,
+    app: &App,
+    tracked: &TrackedConnection,
+    mut shutdown: watch::Receiver<()>,
+) -> bool {
     let mut next_check = pin!(tokio::time::sleep_until(first_check(tracked)));
     let mut ends = false;
     loop {
@@ -114,12 +179,12 @@ async fn serve(
                 if let Err(error) = ended {
                     tracing::debug!(%error, "connection closed");
                 }
-                break;
+                return true;
             }
-            () = tracked.evicted() => return,
+            () = tracked.evicted() => return false,
             _ = shutdown.changed(), if !ends => {
                 ends = true;
-                connection.as_mut().graceful_shutdown();
+                connection.as_mut().drain();
             }
             () = next_check.as_mut() => {
                 let now = Instant::now();
@@ -127,33 +192,64 @@ async fn serve(
                     ConnectionAction::CheckAgain(until) => next_check.as_mut().reset(until),
                     ConnectionAction::Drain if !ends => {
                         ends = true;
-                        connection.as_mut().graceful_shutdown();
+                        connection.as_mut().drain();
                         next_check.as_mut().reset(now + DRAIN_TIMEOUT);
                     }
-                    ConnectionAction::Drain => return,
+                    ConnectionAction::Drain => return false,
                     ConnectionAction::Abort => {
                         app.connections.count_too_slow();
-                        return;
+                        return false;
                     }
                 }
             }
         }
     }
-    let frames = switched
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    send_frames(frames, tracked).await;
 }
 
-/// Sends the frames of a watch after the upgrade to WebSocket, if there was one. They end with
-/// the watch, which ends with the server.
-async fn send_frames(frames: Option<websocket::Frames>, tracked: &Arc<TrackedConnection>) {
-    let Some(frames) = frames else {
-        return;
+/// Refuses a request that HTTP/1.1 forbids, or that exceeds the limits.
+///
+/// Without exactly one `Host`, a proxy before the server and the server itself could disagree
+/// about the host. The buffer for headers grows in steps, so some fit that are too long.
+fn check_head<B>(request: &Request<B>, limits: &Connections) -> Result<(), Response<Body>> {
+    let hosts = request.headers().get_all(HOST).iter().count();
+    let headers = request.headers().iter();
+    let length: usize = headers
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
+    let length = length + request.uri().path().len() + request.uri().query().map_or(0, str::len);
+    let (status, text) = match hosts {
+        _ if length > limits.header_bytes as usize => {
+            (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "")
+        }
+        0 if request.version() >= Version::HTTP_11 => (
+            StatusCode::BAD_REQUEST,
+            "400 Bad Request: missing required Host header",
+        ),
+        0 | 1 => return Ok(()),
+        _ => (
+            StatusCode::BAD_REQUEST,
+            "400 Bad Request: too many Host headers",
+        ),
+    };
+    let mut response = Response::new(Body::from(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    headers.insert(CONTENT_TYPE, plain);
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    Err(response)
+}
+
+/// Sends the frames of a watch after the upgrade to WebSocket. They end with the watch, which ends
+/// with the server.
+async fn send_frames(frames: websocket::Frames, app: &App, tracked: &Arc<TrackedConnection>) {
+    let payer = tracked.space().cloned().map(Payer);
+    let begin = |body| {
+        let body = OutgoingBody::new(&app.unsent, payer, tracked.begin(), body);
+        body.closing_at_end()
     };
     tokio::select! {
-        () = frames.send() => {}
+        () = frames.send(begin) => {}
         () = tracked.evicted() => {}
     }
 }
@@ -166,66 +262,14 @@ fn first_check(tracked: &TrackedConnection) -> Instant {
     }
 }
 
-/// Returns the HTTP settings of a connection.
-///
-/// Rapid resets, continuation frames, empty data frames and error resets are limited by h2
-/// itself. The defaults that matter are set here explicitly.
-fn builder(limits: &Connections) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+/// Returns the settings of an HTTP/1 connection.
+fn builder(limits: &Connections) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     builder
-        .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.headers)
         .max_headers(limits.header_count)
         // The headers must fit into this buffer.
         .max_buf_size((limits.header_bytes as usize).max(8192));
     builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams)
-        .max_header_list_size(limits.header_bytes)
-        .max_pending_accept_reset_streams(20)
-        .max_local_error_reset_streams(1024)
-        .max_send_buf_size(1 << 20)
-        .keep_alive_interval(Duration::from_secs(30))
-        .keep_alive_timeout(Duration::from_secs(15));
-    builder
-}
-
-fn sent(response: Response<Body>, in_flight: InFlight) -> Response<Sent> {
-    response.map(|body| {
-        let endless = body.is_endless();
-        in_flight.answer(endless);
-        Sent {
-            body,
-            in_flight,
-            endless,
-        }
-    })
-}
-
-impl http_body::Body for Sent {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        if !self.endless {
-            // The body is polled only when the client reads. While it waits for a time slice,
-            // the client is not slow.
-            self.in_flight.progress();
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
 }

@@ -13,6 +13,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::pipeline::client_certificates::{Clients, InvalidCa};
 
+/// The name of HTTP/2 in the handshake.
+pub(super) const HTTP2: &[u8] = b"h2";
+
 /// The server certificate. It can be replaced while the server runs: open connections stay,
 /// and new ones see the new certificate.
 pub struct Certificates {
@@ -91,7 +94,7 @@ pub fn acceptor(
         Some(clients) => builder.with_client_cert_verifier(clients.asking()),
     };
     let mut config = builder.with_cert_resolver(certificates);
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

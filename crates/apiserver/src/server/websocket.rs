@@ -8,12 +8,14 @@ use http::header::{
     SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use http::{Request, Response, StatusCode, Uri};
+use http_body::Frame;
 use http_body_util::BodyExt;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 
 use crate::codec::body::Body;
+use crate::server::response::OutgoingBody;
 
 /// A request to upgrade to WebSocket, which is granted for watches.
 pub struct UpgradeRequest {
@@ -96,8 +98,9 @@ impl UpgradeRequest {
 }
 
 impl Frames {
-    /// Sends events until the watch or the client ends.
-    pub async fn send(mut self) {
+    /// Sends events until the watch or the client ends. `begin` is called with the watch.
+    pub async fn send(self, begin: impl FnOnce(Body) -> OutgoingBody) {
+        let mut body = begin(self.body);
         let Ok(upgraded) = self.upgrade.await else {
             return;
         };
@@ -105,10 +108,13 @@ impl Frames {
         let mut said = BytesMut::new();
         loop {
             let sent = tokio::select! {
-                piece = self.body.frame() => match piece {
-                    Some(Ok(piece)) => {
-                        let piece = piece.into_data().unwrap_or_default();
-                        write_events(&mut writer, piece, self.sized).await
+                piece = body.frame() => match piece.map(|piece| piece.map(Frame::into_data)) {
+                    // Charged until it is written.
+                    Some(Ok(Ok(piece))) => {
+                        let until = body.response().await_client();
+                        let events = piece.bytes().clone();
+                        let sent = write_events(&mut writer, events, self.sized);
+                        tokio::time::timeout_at(until, sent).await.unwrap_or(false)
                     }
                     _ => break,
                 },

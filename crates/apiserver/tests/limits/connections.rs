@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::http2::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GOAWAY, HEADERS,
+    CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, GOAWAY, HEADERS,
     INITIAL_WINDOW, REFUSED_STREAM, RST_STREAM, Wire, header, headers,
 };
 use super::{MAPS, SHORT, TIMEOUT, await_metric, create_maps, metric, start};
@@ -124,19 +124,24 @@ async fn slow_bodies_time_out() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn stalled_readers_are_closed_but_idle_watches_are_not() -> anyhow::Result<()> {
+async fn stalled_responses_are_reset_but_idle_watches_are_not() -> anyhow::Result<()> {
     let server = start(connections(|limits| limits.stalled = SHORT)).await?;
     let client = server.tenant("t1").await?;
     create_maps(&client, 10).await?;
-    // The client's flow-control window is empty.
+    // The client's flow-control window is empty, and there is no event to send.
+    let list = client.get(MAPS).await?.json();
+    let revision = list["metadata"]["resourceVersion"].as_str().unwrap();
     let mut watcher = Wire::open(&server, &[(INITIAL_WINDOW, 0)]).await?;
-    watcher.get(&format!("{MAPS}?watch=true")).await?;
+    let path = format!("{MAPS}?watch=true&resourceVersion={revision}");
+    watcher.get(&path).await?;
     for path in [MAPS, "/openapi/v2"] {
         let mut wire = Wire::open(&server, &[(INITIAL_WINDOW, 0)]).await?;
         let stream = wire.get(path).await?;
         let begun = wire.find(|frame| frame.kind == HEADERS).await?;
         assert_eq!(begun.unwrap().stream, stream);
-        assert!(wire.find(|frame| frame.kind == DATA).await?.is_none());
+        let ended = wire.find(|frame| matches!(frame.kind, DATA | RST_STREAM));
+        let ended = ended.await?.unwrap();
+        assert_eq!((ended.kind, ended.code()), (RST_STREAM, CANCEL));
     }
     // The watch was opened before them and is still open.
     let begun = watcher.find(|frame| frame.kind == HEADERS).await?;
@@ -363,6 +368,23 @@ async fn handshake_floods_do_not_affect_open_connections() -> anyhow::Result<()>
     tokio::select! {
         () = flood => {}
         got = tokio::time::timeout(Duration::from_secs(30), gets) => got??,
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn http_1_1_request_without_host_is_refused() -> anyhow::Result<()> {
+    let server = start(Limits::default()).await?;
+    for (version, host, status) in [
+        ("1.1", "", "400 Bad Request"),
+        ("1.1", "host: a\r\n", "200 OK"),
+        ("1.1", "host: a\r\nhost: b\r\n", "400 Bad Request"),
+        ("1.0", "", "200 OK"),
+    ] {
+        let text = format!("GET /livez HTTP/{version}\r\nconnection: close\r\n{host}\r\n");
+        let answer = server.send_raw(&text).await?;
+        let line = answer.lines().next().unwrap_or_default();
+        assert!(line.ends_with(status), "{text}: {answer}");
     }
     Ok(())
 }

@@ -9,8 +9,10 @@ use super::TIMEOUT;
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub const SETTINGS: u8 = 4;
+pub const PING: u8 = 6;
 pub const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
 
 pub const END_STREAM: u8 = 1;
@@ -26,6 +28,7 @@ pub const INITIAL_WINDOW: u16 = 4;
 /// A raw HTTP/2 connection.
 pub struct Wire {
     stream: TlsStream<TcpStream>,
+    token: String,
     next: u32,
 }
 
@@ -33,11 +36,18 @@ pub struct Wire {
 #[derive(Debug)]
 pub struct Frame {
     pub kind: u8,
+    pub flags: u8,
     pub stream: u32,
     pub payload: Vec<u8>,
 }
 
 impl Frame {
+    /// Whether this is the end of a stream: its last frame, or its reset.
+    pub const fn ends_stream(&self) -> bool {
+        let last = matches!(self.kind, DATA | HEADERS) && self.flags & END_STREAM != 0;
+        last || self.kind == RST_STREAM
+    }
+
     /// The error code of a RST_STREAM or GOAWAY frame.
     pub fn code(&self) -> u32 {
         let from = if self.kind == GOAWAY { 4 } else { 0 };
@@ -47,9 +57,24 @@ impl Frame {
 }
 
 impl Wire {
+    /// Opens a connection whose requests have the token of tenant `t1`.
     pub async fn open(server: &TestServer, settings: &[(u16, u32)]) -> anyhow::Result<Self> {
+        Self::open_as(server, "t1", settings).await
+    }
+
+    /// Opens a connection whose requests have this token.
+    pub async fn open_as(
+        server: &TestServer,
+        token: &str,
+        settings: &[(u16, u32)],
+    ) -> anyhow::Result<Self> {
         let stream = server.dial("h2").await?;
-        let mut wire = Self { stream, next: 1 };
+        let token = token.to_owned();
+        let mut wire = Self {
+            stream,
+            token,
+            next: 1,
+        };
         wire.stream
             .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             .await?;
@@ -81,11 +106,22 @@ impl Wire {
 
     /// Starts a request and returns its stream number.
     pub async fn request(&mut self, method: &str, path: &str, flags: u8) -> anyhow::Result<u32> {
+        let headers = headers(method, path, &self.token);
+        self.request_with(&headers, flags).await
+    }
+
+    /// Starts a request with this header block and returns its stream number.
+    pub async fn request_with(&mut self, headers: &[u8], flags: u8) -> anyhow::Result<u32> {
         let stream = self.next;
         self.next += 2;
-        let headers = headers(method, path, "t1");
-        self.send(HEADERS, flags, stream, &headers).await?;
+        self.send(HEADERS, flags, stream, headers).await?;
         Ok(stream)
+    }
+
+    /// Lets the server send this many bytes more, on a stream or, with 0, on the connection.
+    pub async fn widen(&mut self, stream: u32, bytes: u32) -> anyhow::Result<()> {
+        self.send(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
+            .await
     }
 
     pub async fn get(&mut self, path: &str) -> anyhow::Result<u32> {
@@ -120,6 +156,7 @@ impl Wire {
         self.stream.read_exact(&mut payload).await.ok()?;
         Some(Frame {
             kind: head[3],
+            flags: head[4],
             stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
             payload,
         })

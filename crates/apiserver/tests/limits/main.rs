@@ -3,6 +3,7 @@
 mod connections;
 mod http2;
 mod seats;
+mod unread;
 
 use std::time::Duration;
 

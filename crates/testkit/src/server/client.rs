@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -276,6 +276,28 @@ pub async fn dial(
     identity: Option<Identity>,
     protocol: &str,
 ) -> anyhow::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
+    handshake(stream, ca, identity, protocol).await
+}
+
+/// The same with small buffers, so that a test which does not read soon stops the server.
+pub async fn dial_narrow(
+    address: SocketAddr,
+    ca: &CertificateDer<'static>,
+    protocol: &str,
+) -> anyhow::Result<TlsStream<TcpStream>> {
+    const BUFFER: u32 = 16 << 10;
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(BUFFER)?;
+    handshake(socket.connect(address).await?, ca, None, protocol).await
+}
+
+async fn handshake(
+    stream: TcpStream,
+    ca: &CertificateDer<'static>,
+    identity: Option<Identity>,
+    protocol: &str,
+) -> anyhow::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(ca.clone())?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -287,10 +309,9 @@ pub async fn dial(
         Some(shown) => config.with_client_auth_cert(vec![shown.certificate], shown.key)?,
     };
     config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-    let stream = TcpStream::connect(address).await?;
     // A request is two small writes, and the second must not wait for an answer.
     stream.set_nodelay(true)?;
-    let name = ServerName::from(address.ip());
+    let name = ServerName::from(stream.peer_addr()?.ip());
     let connector = TlsConnector::from(Arc::new(config));
     Ok(connector.connect(name, stream).await?)
 }

@@ -22,6 +22,8 @@ pub(super) struct Events {
     pub published: Option<Overlay>,
     /// The revision of the last event that was read.
     pub seen: Revision,
+    /// The most events that are read next.
+    batch: usize,
 }
 
 /// Where a watch reads on.
@@ -35,9 +37,31 @@ pub(super) enum Position {
 }
 
 /// The most events that are read at once.
-const BATCH: usize = 256;
+const MAX_BATCH: usize = 256;
+
+/// The most events that are read first. The next time it is twice as many, because the client has
+/// read these: a client that reads nothing holds no more than this.
+const FIRST_BATCH: usize = 8;
 
 impl Events {
+    /// The events of a collection from a position on, and of what the system publishes.
+    pub fn new(
+        registry: &Arc<Registry>,
+        collection: Arc<Collection>,
+        position: Position,
+        published: Option<Overlay>,
+        seen: Revision,
+    ) -> Self {
+        Self {
+            registry: Arc::clone(registry),
+            collection,
+            position,
+            published,
+            seen,
+            batch: FIRST_BATCH,
+        }
+    }
+
     /// Returns the next events; empty if there are none yet. Objects that only a webhook can
     /// convert to the version that is watched are converted.
     pub async fn read(&mut self, granted: &Granted) -> Result<Vec<Arc<Event>>> {
@@ -54,6 +78,7 @@ impl Events {
                 break;
             }
         }
+        self.batch = (self.batch * 2).min(MAX_BATCH);
         let before = events.iter().filter_map(|event| event.before.as_ref());
         let objects = events.iter().map(|event| &event.object).chain(before);
         versions::prepare(&self.registry, None, &granted.path().kind, objects).await?;
@@ -70,7 +95,7 @@ impl Events {
                             let applied = self.registry.cache().applied();
                             published.read_on(cursor, applied, events)
                         }
-                        None => self.collection.read_on(cursor, BATCH, events),
+                        None => self.collection.read_on(cursor, self.batch, events),
                     };
                     match read {
                         Err(Lost::Passed(_)) if *granted.spaces() == Spaces::All => {
@@ -86,7 +111,7 @@ impl Events {
                 }
                 Position::Replay(replay) => {
                     let (registry, log) = (&self.registry, &self.collection);
-                    let caught_up = replay.read_on(registry, log, BATCH, events).await?;
+                    let caught_up = replay.read_on(registry, log, self.batch, events).await?;
                     if let Some(cursor) = caught_up {
                         self.position = Position::Log(cursor);
                     }

@@ -13,9 +13,10 @@ use crate::registry::apis::Offer;
 use crate::status::{Result, StatusError};
 
 /// The right to watch, checked again whenever it may have been taken away.
+#[derive(Clone)]
 pub(super) struct Permission {
     registry: Arc<Registry>,
-    granted: Granted,
+    granted: Arc<Granted>,
     /// The space that the caller's rights come from.
     home: Arc<SpaceState>,
     /// The revision of the rights that were checked last.
@@ -35,7 +36,7 @@ impl Permission {
         let custom = granted.path().kind.custom();
         Ok(Self {
             registry: Arc::clone(registry),
-            granted: granted.clone(),
+            granted: Arc::new(granted.clone()),
             home,
             checked: Revision::ZERO,
             definer: custom.and_then(|_| cache.space_state(defining_space(granted))),
@@ -43,7 +44,7 @@ impl Permission {
     }
 
     /// What was granted.
-    pub const fn granted(&self) -> &Granted {
+    pub fn granted(&self) -> &Granted {
         &self.granted
     }
 

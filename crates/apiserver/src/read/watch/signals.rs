@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use insula_cache::{Collection, SpaceState};
+use insula_cache::{Collection, Lost, SpaceState};
 use tokio::sync::futures::Notified;
 
 use super::events::Events;
@@ -40,6 +40,13 @@ impl Sources {
             collection: Arc::clone(&events.collection),
             published: published.map(|published| Arc::clone(published.system())),
         }
+    }
+
+    /// Whether the space that is watched is gone, or the server stops.
+    pub fn are_closed(&self) -> bool {
+        let applied = self.registry.cache().applied();
+        let lost = self.collection.after(applied);
+        matches!(lost, Err(Lost::Closed)) || self.registry.closing().is_closed()
     }
 
     /// Begins to listen.

@@ -1,0 +1,429 @@
+//! Bytes of responses that clients have yet to take.
+//!
+//! A client decides how fast it reads, so it also decides how long the server keeps what was
+//! produced for it. These bytes are charged to the space of the caller: those that a body holds,
+//! and those handed to the transport, until the socket has taken them. Work takes a seat, and
+//! releases it before the response is sent; bytes are what a slow client holds instead.
+//!
+//! - A space that holds its share gets no further response until clients have taken some of it,
+//!   or until those that read nothing are cut off.
+//! - When all spaces together hold too much, the space that holds most loses the responses that
+//!   have waited longest.
+
+mod response;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use insula_core::Space;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::connection_tracker::InFlight;
+use super::limits::Unsent;
+use crate::status::{Result, StatusError};
+
+pub use response::{OutgoingResponse, UnsentBytes};
+
+/// The unsent bytes of all spaces.
+#[derive(Debug)]
+pub struct UnsentPool {
+    limits: Unsent,
+    /// How long a client may keep a response waiting.
+    stalled: Duration,
+    state: Mutex<State>,
+    released: Notify,
+    counters: [AtomicU64; CutReason::ALL.len()],
+    refused: AtomicU64,
+}
+
+/// Why a response was cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutReason {
+    /// The client took nothing for too long.
+    Stalled,
+    /// The space or the server held too many unsent bytes.
+    Pressure,
+    /// The watch was over, and its client did not read the end.
+    WatchOver,
+}
+
+/// The statistics of the pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsentStats {
+    /// The bytes of all spaces.
+    pub total: usize,
+    /// The spaces with the most bytes, and their bytes. `None` is for clients without a space.
+    pub costliest: Vec<(Option<Space>, usize)>,
+    /// Responses that were cut off, by reason.
+    pub cut: [(&'static str, u64); 3],
+    /// Requests that were refused because their space had no room for a response.
+    pub refused: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    total: usize,
+    /// The part of it that belongs to responses which were cut off and are being dropped.
+    ending: usize,
+    accounts: HashMap<Option<Space>, Account>,
+    next_number: u64,
+}
+
+/// The responses of one space.
+#[derive(Debug, Default)]
+struct Account {
+    bytes: usize,
+    ending: usize,
+    responses: HashMap<u64, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    response: Weak<OutgoingResponse>,
+    bytes: usize,
+    is_ending: bool,
+}
+
+/// A response that waits for its client, with the time since when.
+type Waiting = (Instant, u64, Arc<OutgoingResponse>);
+
+/// How long a response must have waited to be cut off for its own space.
+const PRESSURE_STALL: Duration = Duration::from_secs(5);
+
+/// How often a request that waits for room checks which responses have stalled.
+const ROOM_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The number of spaces in the statistics.
+const COSTLIEST: usize = 5;
+
+impl CutReason {
+    const ALL: [Self; 3] = [Self::Stalled, Self::Pressure, Self::WatchOver];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stalled => "stalled",
+            Self::Pressure => "pressure",
+            Self::WatchOver => "watch_over",
+        }
+    }
+}
+
+impl UnsentPool {
+    /// Creates a pool without responses. `stalled` is how long a client may take nothing.
+    pub fn new(limits: Unsent, stalled: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            stalled,
+            state: Mutex::default(),
+            released: Notify::new(),
+            counters: Default::default(),
+            refused: AtomicU64::new(0),
+        })
+    }
+
+    /// Adds a response whose body holds this many bytes.
+    pub fn begin(
+        self: &Arc<Self>,
+        payer: Option<Space>,
+        in_flight: InFlight,
+        held: usize,
+    ) -> Arc<OutgoingResponse> {
+        let mut state = self.lock();
+        let number = state.next_number;
+        state.next_number += 1;
+        let response = OutgoingResponse::new(Arc::clone(self), payer.clone(), number, in_flight);
+        let entry = Entry {
+            response: Arc::downgrade(&response),
+            bytes: 0,
+            is_ending: false,
+        };
+        let account = state.accounts.entry(payer).or_default();
+        account.responses.insert(number, entry);
+        drop(state);
+        response.set_held(held);
+        response
+    }
+
+    /// Waits until the space holds less than its share. Responses that stall are cut off if that
+    /// makes room.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room in time.
+    pub async fn await_room(&self, space: &Space, timeout: Duration) -> Result<()> {
+        if self.has_room(space, 0) {
+            return Ok(());
+        }
+        let has_room = async {
+            loop {
+                let released = self.released.notified();
+                self.relieve_space(space, 1);
+                if self.has_room(space, 1) {
+                    return;
+                }
+                drop(tokio::time::timeout(ROOM_CHECK_INTERVAL, released).await);
+            }
+        };
+        let waited = tokio::time::timeout(timeout, has_room).await;
+        waited.map_err(|_| self.refuse())
+    }
+
+    /// Checks that the space has room for a response that was produced. One response always has
+    /// room, however large it is.
+    ///
+    /// # Errors
+    ///
+    /// If the space holds too much, and no response of it has stalled.
+    pub fn check_room(&self, space: &Space, bytes: usize) -> Result<()> {
+        if self.has_room(space, bytes) {
+            return Ok(());
+        }
+        self.relieve_space(space, bytes);
+        match self.has_room(space, bytes) {
+            true => Ok(()),
+            false => Err(self.refuse()),
+        }
+    }
+
+    /// Returns the current statistics.
+    pub fn stats(&self) -> UnsentStats {
+        let state = self.lock();
+        let held = state
+            .accounts
+            .iter()
+            .filter(|(_, account)| account.bytes > 0);
+        let mut costliest: Vec<_> = held
+            .map(|(space, account)| (space.clone(), account.bytes))
+            .collect();
+        let total = state.total;
+        drop(state);
+        costliest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        costliest.truncate(COSTLIEST);
+        UnsentStats {
+            total,
+            costliest,
+            cut: CutReason::ALL.map(|reason| {
+                let count = self.counters[reason as usize].load(Ordering::Relaxed);
+                (reason.as_str(), count)
+            }),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The bytes per second that a client must take of a response, after its first wait.
+    fn rate(&self) -> f64 {
+        f64::from(self.limits.rate.max(1))
+    }
+
+    fn count_cut(&self, reason: CutReason) {
+        self.counters[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn refuse(&self) -> StatusError {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        StatusError::overloaded()
+    }
+
+    fn has_room(&self, space: &Space, bytes: usize) -> bool {
+        let state = self.lock();
+        let used = state.accounts.get(&Some(space.clone()));
+        let used = used.map_or(0, Account::staying);
+        used == 0 || used + bytes <= self.limits.each
+    }
+
+    /// Charges bytes to a response, and cuts off others if the server holds too much.
+    fn charge(&self, payer: &Option<Space>, number: u64, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let mut state = self.lock();
+        state.add(payer, number, bytes);
+        let over = state.staying() > self.limits.total;
+        drop(state);
+        if over {
+            self.relieve_all();
+        }
+    }
+
+    fn release(&self, payer: &Option<Space>, number: u64, bytes: usize) {
+        if bytes > 0 {
+            self.lock().subtract(payer, number, bytes);
+            self.released.notify_waiters();
+        }
+    }
+
+    fn remove(&self, payer: &Option<Space>, number: u64) {
+        self.lock().remove(payer, number);
+        self.released.notify_waiters();
+    }
+
+    /// Cuts off stalled responses of a space until it has room for `bytes`.
+    fn relieve_space(&self, space: &Space, bytes: usize) {
+        let payer = Some(space.clone());
+        let mut cut = Vec::new();
+        let waiting = self.waiting(&payer);
+        let long_ago = Instant::now().checked_sub(PRESSURE_STALL);
+        let mut state = self.lock();
+        for (since, number, response) in &waiting {
+            let staying = state.accounts.get(&payer).map_or(0, Account::staying);
+            let has_room = staying == 0 || staying + bytes <= self.limits.each;
+            if has_room || long_ago.is_none_or(|long_ago| *since > long_ago) {
+                break;
+            }
+            state.mark_ending(&payer, *number);
+            cut.push(Arc::clone(response));
+        }
+        drop(state);
+        self.cut(cut);
+    }
+
+    /// Cuts off the longest waiting responses of the spaces that hold most, until all hold less
+    /// than the limit by an eighth.
+    fn relieve_all(&self) {
+        let target = self.limits.total / 8 * 7;
+        let mut spaces = self.lock().by_bytes();
+        while let Some(payer) = spaces.pop() {
+            let next = spaces.last().cloned();
+            let mut cut = Vec::new();
+            for (_, number, response) in self.waiting(&payer) {
+                let mut state = self.lock();
+                let is_most = match &next {
+                    Some(next) => state.staying_of(&payer) >= state.staying_of(next),
+                    None => true,
+                };
+                if state.staying() <= target {
+                    drop(state);
+                    return self.cut(cut);
+                }
+                if !is_most {
+                    break;
+                }
+                state.mark_ending(&payer, number);
+                drop(state);
+                cut.push(response);
+            }
+            self.cut(cut);
+        }
+    }
+
+    /// Returns the responses of a space that wait for their clients, the longest first.
+    fn waiting(&self, payer: &Option<Space>) -> Vec<Waiting> {
+        // Upgraded under the lock and dropped after it: dropping a response takes the lock.
+        let responses: Vec<(u64, Arc<OutgoingResponse>)> = {
+            let state = self.lock();
+            let account = state.accounts.get(payer);
+            let entries = account.into_iter().flat_map(|account| &account.responses);
+            entries
+                .filter(|(_, entry)| entry.bytes > 0 && !entry.is_ending)
+                .filter_map(|(number, entry)| Some((*number, entry.response.upgrade()?)))
+                .collect()
+        };
+        let mut waiting: Vec<Waiting> = responses
+            .into_iter()
+            .filter_map(|(number, response)| Some((response.waiting_since()?, number, response)))
+            .collect();
+        waiting.sort_by_key(|(since, number, _)| (*since, *number));
+        waiting
+    }
+
+    fn cut(&self, responses: Vec<Arc<OutgoingResponse>>) {
+        for response in responses {
+            self.count_cut(CutReason::Pressure);
+            response.cut();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    const fn staying(&self) -> usize {
+        self.total.saturating_sub(self.ending)
+    }
+
+    fn staying_of(&self, payer: &Option<Space>) -> usize {
+        self.accounts.get(payer).map_or(0, Account::staying)
+    }
+
+    /// Returns the spaces, those with the most bytes last.
+    fn by_bytes(&self) -> Vec<Option<Space>> {
+        let mut spaces: Vec<_> = self.accounts.keys().cloned().collect();
+        spaces.sort_by_key(|space| self.staying_of(space));
+        spaces
+    }
+
+    fn add(&mut self, payer: &Option<Space>, number: u64, bytes: usize) {
+        let Some(account) = self.accounts.get_mut(payer) else {
+            return;
+        };
+        let Some(entry) = account.responses.get_mut(&number) else {
+            return;
+        };
+        entry.bytes += bytes;
+        account.bytes += bytes;
+        self.total += bytes;
+        if entry.is_ending {
+            account.ending += bytes;
+            self.ending += bytes;
+        }
+    }
+
+    fn subtract(&mut self, payer: &Option<Space>, number: u64, bytes: usize) {
+        let Some(account) = self.accounts.get_mut(payer) else {
+            return;
+        };
+        let Some(entry) = account.responses.get_mut(&number) else {
+            return;
+        };
+        entry.bytes -= bytes;
+        account.bytes -= bytes;
+        self.total -= bytes;
+        if entry.is_ending {
+            account.ending -= bytes;
+            self.ending -= bytes;
+        }
+    }
+
+    fn remove(&mut self, payer: &Option<Space>, number: u64) {
+        let entry = self
+            .accounts
+            .get(payer)
+            .and_then(|account| account.responses.get(&number));
+        let bytes = entry.map_or(0, |entry| entry.bytes);
+        self.subtract(payer, number, bytes);
+        if let Some(account) = self.accounts.get_mut(payer) {
+            account.responses.remove(&number);
+            if account.responses.is_empty() {
+                self.accounts.remove(payer);
+            }
+        }
+    }
+
+    fn mark_ending(&mut self, payer: &Option<Space>, number: u64) {
+        let Some(account) = self.accounts.get_mut(payer) else {
+            return;
+        };
+        let Some(entry) = account.responses.get_mut(&number) else {
+            return;
+        };
+        if !entry.is_ending {
+            entry.is_ending = true;
+            account.ending += entry.bytes;
+            self.ending += entry.bytes;
+        }
+    }
+}
+
+impl Account {
+    const fn staying(&self) -> usize {
+        self.bytes.saturating_sub(self.ending)
+    }
+}
+
+#[cfg(test)]
+mod tests;
