@@ -15,7 +15,7 @@
 //! registry      which resources a space serves, and its objects
 //! egress        every call that leaves the server
 //! request       what a request carries: query, media types, body, context
-//! flow_control  seats, fair queues, CPU-bound work, connections
+//! flow_control  seats, fair queues, CPU-bound work, connections, unsent responses
 //! status        errors, and the Status that clients get
 //! ```
 //!

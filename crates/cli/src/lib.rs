@@ -7,6 +7,7 @@
 pub mod insula;
 pub mod subctl;
 
+mod byte_size;
 mod certificate_file;
 mod client;
 mod duration;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use insula_access::Authority;
 use insula_apiserver::pipeline::service_account::Accounts;
-use insula_apiserver::{Error as ServerError, Limits, Options, Server};
+use insula_apiserver::{Error as ServerError, Options, Server};
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::Etcd;
 use insula_store::memory::Memory;
@@ -108,7 +108,7 @@ fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
         provider: prepared.provider,
         secret,
         audit: prepared.audit,
-        limits: Limits::default(),
+        limits: prepared.limits,
         egress: prepared.egress,
         root_ca: Some(prepared.root_ca),
         descriptions: prepared.descriptions,

@@ -397,6 +397,8 @@ fn wrong_command_line_exits_with_2() {
         &["serve", "--certificates-last", "1s"],
         &["serve", "--oidc-issuer-url", "https://id.example"],
         &["serve", "--oidc-client-id", "insula"],
+        &["serve", "--max-unsent-bytes", "0"],
+        &["serve", "--max-unsent-bytes-per-space", "64M"],
         &["tenant"],
         &["tenant", "create"],
         &["tenant", "create", "system"],

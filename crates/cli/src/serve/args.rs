@@ -10,7 +10,7 @@ use insula_dialer::Cidr;
 
 use super::oidc::{OidcArgs, issuer_url};
 use super::operators::{Operator, VsphereArgs};
-use crate::duration;
+use crate::{byte_size, duration};
 
 /// The arguments of `insula serve`.
 #[derive(clap::Args)]
@@ -71,6 +71,9 @@ pub struct Args {
     pub operators: Vec<Operator>,
 
     #[command(flatten)]
+    pub limits: LimitArgs,
+
+    #[command(flatten)]
     pub vsphere: VsphereArgs,
 
     #[command(flatten)]
@@ -78,6 +81,20 @@ pub struct Args {
 
     #[command(flatten)]
     pub oidc: OidcArgs,
+}
+
+/// The limits of what the server keeps for its clients.
+#[derive(clap::Args)]
+pub struct LimitArgs {
+    /// Memory for responses that clients have yet to read
+    #[arg(long, value_name = "BYTES", default_value = "256Mi")]
+    #[arg(value_parser = byte_size::parse)]
+    pub max_unsent_bytes: usize,
+
+    /// Memory for responses to callers of one space
+    #[arg(long, value_name = "BYTES", default_value = "64Mi")]
+    #[arg(value_parser = byte_size::parse)]
+    pub max_unsent_bytes_per_space: usize,
 }
 
 /// The addresses that tenants' webhooks may have.

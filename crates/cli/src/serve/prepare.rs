@@ -11,7 +11,7 @@ use insula_apiserver::pipeline::audit;
 use insula_apiserver::pipeline::oidc::Provider;
 use insula_apiserver::pipeline::service_account::{Issuer, IssuerUrls};
 use insula_apiserver::server::tls::Certificates;
-use insula_apiserver::{Descriptions, egress};
+use insula_apiserver::{Descriptions, Limits, egress};
 use insula_core::{Layout, Space};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -61,6 +61,8 @@ pub struct Prepared {
     pub egress: egress::Settings,
     /// The lifetime of events.
     pub event_ttl: Duration,
+    /// The limits of the server.
+    pub limits: Limits,
     /// The CAs that clients verify the server with, in PEM.
     pub root_ca: String,
     /// The lifetime of certificates of the own CA.
@@ -148,6 +150,8 @@ pub struct ServerConfig {
     pub egress: egress::Settings,
     /// The lifetime of events.
     pub event_ttl: Duration,
+    /// The limits of the server.
+    pub limits: Limits,
 }
 
 /// Creates what is missing in the data directory, binds the listener, and writes the
@@ -191,6 +195,7 @@ pub fn prepare(
         audit: audit.transpose()?,
         egress: given.egress,
         event_ttl: given.event_ttl,
+        limits: given.limits,
         root_ca,
         certificates_last: given.certificates_last,
         provider,
@@ -377,6 +382,7 @@ mod tests {
                 audit_log: None,
                 egress: egress::Settings::default(),
                 event_ttl: Duration::from_secs(3600),
+                limits: Limits::default(),
                 layout: Layout::default(),
                 default_tenant: None,
             };

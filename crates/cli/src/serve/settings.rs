@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use insula_access::TokenFile;
-use insula_apiserver::{Descriptions, egress};
+use insula_apiserver::flow_control::Unsent;
+use insula_apiserver::{Descriptions, Limits, egress};
 use insula_core::Layout;
 use insula_store::etcd;
 
-use super::args::{Args, Engine, EtcdArgs, TlsArgs};
+use super::args::{Args, Engine, EtcdArgs, LimitArgs, TlsArgs};
 use super::oidc::Oidc;
 use super::operators::OperatorSettings;
 use super::prepare::{Listening, ServerConfig};
@@ -63,6 +64,7 @@ impl Settings {
                 default_tenant: args.default_tenant,
                 audit_log: args.audit_log_path,
                 event_ttl: args.event_ttl,
+                limits: limits(&args.limits),
                 egress: egress::Settings {
                     allow: args.webhooks.allow,
                     deny: args.webhooks.deny,
@@ -77,6 +79,18 @@ impl Settings {
             data_dir: args.data_dir,
             operators: OperatorSettings::of(args.operators, args.vsphere),
         })
+    }
+}
+
+fn limits(args: &LimitArgs) -> Limits {
+    let unsent = Unsent {
+        total: args.max_unsent_bytes,
+        each: args.max_unsent_bytes_per_space,
+        ..Unsent::default()
+    };
+    Limits {
+        unsent,
+        ..Limits::default()
     }
 }
 

@@ -28,6 +28,7 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
         audit_log: None,
         egress: insula_apiserver::egress::Settings::default(),
         event_ttl: Duration::from_secs(3600),
+        limits: insula_apiserver::Limits::default(),
         layout: Layout::default(),
         default_tenant: None,
     };
