@@ -105,7 +105,7 @@ async fn serve_http1(
         let switched = Arc::clone(&switched);
         let in_flight = tracked.begin();
         async move {
-            if let Err(refusal) = check_head(&request, &app.limits.connections) {
+            if let Some(refusal) = refusal(&request, &app.limits.connections) {
                 return Ok(OutgoingBody::of(&app, &source, in_flight, refusal));
             }
             let upgrade = websocket::UpgradeRequest::of(&mut request);
@@ -206,30 +206,22 @@ async fn drive(
     }
 }
 
-/// Refuses a request that HTTP/1.1 forbids, or that exceeds the limits.
+/// Returns the refusal of a request that HTTP/1.1 forbids or that exceeds the limits.
 ///
 /// Without exactly one `Host`, a proxy before the server and the server itself could disagree
 /// about the host. The buffer for headers grows in steps, so some fit that are too long.
-fn check_head<B>(request: &Request<B>, limits: &Connections) -> Result<(), Response<Body>> {
+fn refusal<B>(request: &Request<B>, limits: &Connections) -> Option<Response<Body>> {
     let hosts = request.headers().get_all(HOST).iter().count();
-    let headers = request.headers().iter();
-    let length: usize = headers
-        .map(|(name, value)| name.as_str().len() + value.len() + 4)
-        .sum();
-    let length = length + request.uri().path().len() + request.uri().query().map_or(0, str::len);
-    let (status, text) = match hosts {
-        _ if length > limits.header_bytes as usize => {
-            (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "")
-        }
-        0 if request.version() >= Version::HTTP_11 => (
-            StatusCode::BAD_REQUEST,
-            "400 Bad Request: missing required Host header",
-        ),
-        0 | 1 => return Ok(()),
-        _ => (
-            StatusCode::BAD_REQUEST,
-            "400 Bad Request: too many Host headers",
-        ),
+    let (status, text) = if head_bytes(request) > limits.header_bytes as usize {
+        (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "")
+    } else if hosts == 0 && request.version() >= Version::HTTP_11 {
+        let text = "400 Bad Request: missing required Host header";
+        (StatusCode::BAD_REQUEST, text)
+    } else if hosts > 1 {
+        let text = "400 Bad Request: too many Host headers";
+        (StatusCode::BAD_REQUEST, text)
+    } else {
+        return None;
     };
     let mut response = Response::new(Body::from(Bytes::from_static(text.as_bytes())));
     *response.status_mut() = status;
@@ -237,7 +229,15 @@ fn check_head<B>(request: &Request<B>, limits: &Connections) -> Result<(), Respo
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     headers.insert(CONTENT_TYPE, plain);
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    Err(response)
+    Some(response)
+}
+
+/// Returns about how many bytes the headers of a request took.
+fn head_bytes<B>(request: &Request<B>) -> usize {
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + 4);
+    let path = request.uri().path_and_query();
+    headers.sum::<usize>() + path.map_or(0, |path| path.as_str().len())
 }
 
 /// Sends the frames of a watch after the upgrade to WebSocket. They end with the watch, which ends
