@@ -5,7 +5,7 @@
 //! principal, which belongs to exactly one space, and [`may_enter`] decides which spaces that
 //! principal may enter.
 //!
-//! - [`jwt`] and [`oidc`] verify signed tokens; [`token_file`] reads static ones.
+//! - [`jwt`] and [`oidc`] verify signed tokens; [`TokenFile`] reads static ones.
 //! - [`Authority`] is a CA that issues certificates carrying the same claims.
 //! - [`rbac`] evaluates the roles and bindings of a space.
 //!
@@ -20,7 +20,7 @@ pub mod oidc;
 mod principal;
 pub mod rbac;
 mod space_entry;
-pub mod token_file;
+mod token_file;
 
 pub use authority::{
     Authority, AuthorityError, CertificateRequest, CertificateRequestError, IssuedCertificate,

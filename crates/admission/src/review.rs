@@ -45,7 +45,7 @@ pub struct Review {
 
 impl Version {
     /// Parses the name of a version.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name {
             "v1" => Some(Self::V1),
             "v1beta1" => Some(Self::V1Beta1),

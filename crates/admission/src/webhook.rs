@@ -14,7 +14,7 @@ use crate::request::{Request, Target, VersionedObjects, meta};
 use crate::review::Version;
 
 /// Annotation that extends a configuration of the system to requests in tenants.
-pub const ADMIT_TENANTS: &str = "multi-tenancy.k8s.io/admit-tenants";
+pub(crate) const ADMIT_TENANTS: &str = "multi-tenancy.k8s.io/admit-tenants";
 
 /// The default timeout, in seconds.
 const DEFAULT_TIMEOUT_SECONDS: u64 = 10;

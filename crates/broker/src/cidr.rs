@@ -13,18 +13,13 @@ pub struct Cidr(IpNet);
 
 impl Cidr {
     /// Creates an IPv4 range; host bits are allowed. `None` for more than 32 bits.
-    pub fn v4(address: Ipv4Addr, bits: u8) -> Option<Self> {
+    pub(crate) fn v4(address: Ipv4Addr, bits: u8) -> Option<Self> {
         let range = Ipv4Net::new(address, bits).ok()?;
         Some(Self(IpNet::V4(range)))
     }
 
-    /// Returns the prefix length.
-    pub fn bits(&self) -> u8 {
-        self.0.prefix_len()
-    }
-
     /// Returns the addresses of an IPv4 range.
-    pub fn span(&self) -> Option<Span> {
+    pub(crate) fn span(&self) -> Option<Span> {
         let IpNet::V4(range) = self.0 else {
             return None;
         };
@@ -44,7 +39,7 @@ impl Cidr {
     /// # Errors
     ///
     /// The class of addresses that cannot be allocated.
-    pub fn check_usable(&self) -> Result<(), UnusableRange> {
+    pub(crate) fn check_usable(&self) -> Result<(), UnusableRange> {
         let class = match self.0.addr().to_canonical() {
             address if address.is_unspecified() => "unspecified",
             address if address.is_loopback() => "in loopback range",

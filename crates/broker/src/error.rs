@@ -196,7 +196,7 @@ impl Error {
     }
 
     /// Creates an [`Error::Invalid`] with a hint.
-    pub fn invalid_with_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub(crate) fn invalid_with_hint(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Invalid {
             message: message.into(),
             hint: Some(hint.into()),

@@ -30,7 +30,7 @@ pub const GLOBALNET_CLUSTER_SIZE: u32 = 65_536;
 /// The default range of ClusterSet IPs.
 pub const CLUSTERSET_IP_RANGE: &str = "243.0.0.0/8";
 /// The number of ClusterSet IPs per cluster.
-pub const CLUSTERSET_IP_CLUSTER_SIZE: u32 = 4096;
+pub(crate) const CLUSTERSET_IP_CLUSTER_SIZE: u32 = 4096;
 
 const LABEL: (&str, &str) = ("component", "submariner-globalnet");
 
@@ -92,7 +92,7 @@ impl Globalnet {
     /// # Errors
     ///
     /// If it is more than half of the range.
-    pub fn size_for(&self, wanted: Option<u32>) -> Result<u32, Error> {
+    pub(crate) fn size_for(&self, wanted: Option<u32>) -> Result<u32, Error> {
         let wanted = wanted.unwrap_or(self.cluster_size);
         block_size(&self.range, wanted).map_err(|problem| invalid_globalnet(&problem))
     }
@@ -131,7 +131,7 @@ impl Globalnet {
     /// # Errors
     ///
     /// If it is enabled and the settings are missing.
-    pub fn read_unvalidated(found: &ConfigMap) -> Result<Self, Error> {
+    pub(crate) fn read_unvalidated(found: &ConfigMap) -> Result<Self, Error> {
         let wrong = |problem: String| unusable(GLOBALNET_INFO, &problem);
         if !GLOBALNET_KEYS.is_on(found).map_err(wrong)? {
             return Ok(Self::disabled());

@@ -56,7 +56,7 @@ pub async fn is_axon(client: &Client, namespace: &str) -> Result<bool, Error> {
 /// # Errors
 ///
 /// Any error of the server.
-pub async fn missing_kinds(client: &Client) -> Result<Vec<String>, Error> {
+pub(crate) async fn missing_kinds(client: &Client) -> Result<Vec<String>, Error> {
     let mut missing = Vec::new();
     for (group_version, needed) in NEEDED {
         let served = served(client, group_version).await?;

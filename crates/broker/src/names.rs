@@ -23,7 +23,7 @@ pub const ADMIN_TOKEN: &str = "submariner-k8s-broker-admin-token";
 /// The Role of joined clusters. It is a Role, not a ClusterRole, in spite of its name.
 pub const CLUSTER: &str = "submariner-k8s-broker-cluster";
 /// The service account that clusters shared before each had its own.
-pub const CLIENT: &str = "submariner-k8s-broker-client";
+pub(crate) const CLIENT: &str = "submariner-k8s-broker-client";
 /// The name of the Broker object in a broker's namespace.
 pub const BROKER: &str = "submariner-broker";
 /// The Secret with the pre-shared key.
@@ -36,7 +36,7 @@ pub const SUBMARINER: &str = "submariner";
 /// The `ServiceDiscovery` object of a member cluster that joined without connectivity.
 pub const SERVICE_DISCOVERY: &str = "service-discovery";
 /// The Secret on a member cluster with its token for the broker.
-pub const BROKER_SECRET: &str = "submariner-broker-secret";
+pub(crate) const BROKER_SECRET: &str = "submariner-broker-secret";
 
 /// The label with the tenant's ID on every object of a tenant.
 pub const TENANT_LABEL: &str = "axon.submariner.io/tenant";
@@ -64,7 +64,7 @@ impl TenantId {
     }
 
     /// Returns the tenant of a namespace, by the namespace's name.
-    pub fn of_namespace(namespace: &str) -> Option<Self> {
+    pub(crate) fn of_namespace(namespace: &str) -> Option<Self> {
         namespace.strip_prefix(PREFIX)?.parse().ok()
     }
 

@@ -10,7 +10,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::names;
 
 /// The Secret's data key.
-pub const KEY: &str = "psk";
+pub(crate) const KEY: &str = "psk";
 /// The length of Submariner's own keys in bytes.
 const LENGTH: usize = 48;
 

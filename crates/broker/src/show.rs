@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::names::is_label;
 
 /// The column headers.
-pub const COLUMNS: [&str; 7] = [
+pub(crate) const COLUMNS: [&str; 7] = [
     "NAMESPACE",
     "NAME",
     "COMPONENTS",

@@ -20,7 +20,7 @@ use crate::lookup;
 use crate::transient::TransientErrors;
 
 /// The type of Secrets with a service account token.
-pub const TYPE: &str = "kubernetes.io/service-account-token";
+pub(crate) const TYPE: &str = "kubernetes.io/service-account-token";
 /// The annotation that names the service account.
 pub const ACCOUNT: &str = "kubernetes.io/service-account.name";
 /// The annotation with the UID of the service account, set by the token controller.
@@ -66,7 +66,12 @@ pub fn is_for(secret: &Secret, account: &str) -> bool {
 
 /// Returns whether annotations, data and token of a Secret all name this account, and this UID
 /// if it is given.
-pub fn matches_account(secret: &Secret, namespace: &str, account: &str, uid: Option<&str>) -> bool {
+pub(crate) fn matches_account(
+    secret: &Secret,
+    namespace: &str,
+    account: &str,
+    uid: Option<&str>,
+) -> bool {
     let named = secret.data.as_ref().and_then(|data| data.get("namespace"));
     let claims = of(secret).and_then(Claims::of);
     is_for(secret, account)
@@ -139,7 +144,7 @@ pub async fn ensure_for(
 /// # Errors
 ///
 /// Any error of the server.
-pub async fn find_for(
+pub(crate) async fn find_for(
     secrets: &Api<Secret>,
     account: &ServiceAccount,
 ) -> Result<Option<Secret>, Error> {

@@ -256,7 +256,7 @@ pub(super) fn after_uid(json: &[u8]) -> Option<usize> {
 }
 
 /// Returns the JSON with its resourceVersion.
-pub fn with_revision(json: &[u8], revision: Revision) -> Bytes {
+pub(crate) fn with_revision(json: &[u8], revision: Revision) -> Bytes {
     let Some(at) = after_uid(json) else {
         return Bytes::copy_from_slice(json);
     };

@@ -42,7 +42,7 @@ pub use collection::{Change, Collection, Cursor, Event, Lost, Snapshot, frame};
 pub use collection_key::{CollectionKey, Keyed, definitions};
 pub use definitions::{PUBLISHED, is_published};
 pub use derived::Derived;
-pub use entry::{Stored, with_revision, without_revision};
+pub use entry::{Stored, without_revision};
 pub use feed::{Feed, load};
 pub use hooks::Hooks;
 pub use owner_graph::{Hold, Node, OwnerGraph};

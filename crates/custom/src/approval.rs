@@ -8,7 +8,7 @@ use insula_kinds::{Object, Value};
 use crate::condition::{API_APPROVED, Condition};
 
 /// The annotation that holds the approval.
-pub const ANNOTATION: &str = "api-approved.kubernetes.io";
+pub(crate) const ANNOTATION: &str = "api-approved.kubernetes.io";
 
 const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
@@ -59,7 +59,7 @@ impl Approval {
 }
 
 /// Reports whether the group belongs to the Kubernetes community.
-pub fn is_protected(group: &str) -> bool {
+pub(crate) fn is_protected(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"].into_iter().any(|domain| {
         group
             .strip_suffix(domain)

@@ -50,7 +50,7 @@ impl Format {
     }
 
     /// Reports whether it is a string format.
-    pub fn is_of_text(&self) -> bool {
+    pub(crate) fn is_of_text(&self) -> bool {
         matches!(self.kind, Kind::Text(_))
     }
 

@@ -90,7 +90,7 @@ impl Claimant {
     }
 
     /// Returns whether an owner is of the claimant's group and of a kind that claims Secrets.
-    pub fn is_claimant_kind(&self, owner: &OwnerReference) -> bool {
+    pub(crate) fn is_claimant_kind(&self, owner: &OwnerReference) -> bool {
         group(&owner.api_version) == group(&self.api_version)
             && self.kinds.contains(&owner.kind.as_str())
     }

@@ -57,12 +57,12 @@ const RESULTS: [&str; 6] = [
 
 impl Health {
     /// Sets whether the operator can work or stands by.
-    pub fn set_ready(&self, ready: bool) {
+    pub(crate) fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
     }
 
     /// Sets whether it is the leader.
-    pub fn set_leader(&self, leader: bool) {
+    pub(crate) fn set_leader(&self, leader: bool) {
         self.leader.store(leader, Ordering::Relaxed);
     }
 

@@ -79,7 +79,7 @@ impl Candidate {
 
     /// Works whenever it holds the Lease, until it is stopped. Work that is stopped may finish its
     /// current step; work is dropped at once when the Lease is lost.
-    pub async fn lead<W: Future<Output = ()>>(
+    pub(crate) async fn lead<W: Future<Output = ()>>(
         &self,
         mut stop: Stop,
         tell: impl Fn(bool),

@@ -28,9 +28,4 @@ impl Stop {
     pub async fn stopped(&mut self) {
         self.0.wait_for(|stopped| *stopped).await.ok();
     }
-
-    /// Returns whether the signal was sent.
-    pub fn is_stopped(&self) -> bool {
-        *self.0.borrow() || self.0.has_changed().is_err()
-    }
 }

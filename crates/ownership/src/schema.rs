@@ -159,7 +159,7 @@ enum Members<'a> {
 
 impl<'a> Ref<'a> {
     /// Resolves the type.
-    pub fn atom(self) -> Atom<'a> {
+    pub(crate) fn atom(self) -> Atom<'a> {
         match self {
             Self::Nothing => Atom::default(),
             Self::Deduced => Atom::any(Self::Deduced, false),
@@ -173,13 +173,13 @@ impl<'a> Ref<'a> {
     }
 
     /// Returns how a value of the type is handled.
-    pub fn handling(self, value: &Value) -> Handling<'a> {
+    pub(crate) fn handling(self, value: &Value) -> Handling<'a> {
         let atom = self.atom();
         atom.handling(atom.alternative(value))
     }
 
     /// Returns whether there is no schema.
-    pub fn is_deduced(self) -> bool {
+    pub(crate) fn is_deduced(self) -> bool {
         match self {
             Self::Deduced => true,
             Self::Nothing | Self::Whole | Self::Struct(..) => false,
@@ -190,7 +190,7 @@ impl<'a> Ref<'a> {
 
 impl<'a> Atom<'a> {
     /// Returns the alternative that a value is handled as.
-    pub fn alternative(&self, value: &Value) -> Alternative {
+    pub(crate) fn alternative(&self, value: &Value) -> Alternative {
         let (map, scalar, list) = (
             self.map.is_some(),
             self.scalar.is_some(),
@@ -211,7 +211,7 @@ impl<'a> Atom<'a> {
     }
 
     /// Returns the handling of an alternative.
-    pub fn handling(&self, alternative: Alternative) -> Handling<'a> {
+    pub(crate) fn handling(&self, alternative: Alternative) -> Handling<'a> {
         let map = || self.map.map(Handling::Map);
         let scalar = || self.scalar.map(Handling::Scalar);
         let list = || self.list.map(Handling::List);
@@ -273,7 +273,7 @@ impl<'a> Map<'a> {
     }
 
     /// Returns the type of a member, declared or not.
-    pub fn member(&self, name: &str) -> Ref<'a> {
+    pub(crate) fn member(&self, name: &str) -> Ref<'a> {
         self.declared(name).unwrap_or(self.element)
     }
 
@@ -287,7 +287,7 @@ impl<'a> Map<'a> {
     }
 
     /// Returns whether no member is declared.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         match self.members {
             Members::None => true,
             Members::Type(_) => false,

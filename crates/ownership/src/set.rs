@@ -81,20 +81,6 @@ impl Set {
         }
     }
 
-    /// Returns whether there is a member below the path.
-    pub fn has_prefix(&self, path: &[Element]) -> bool {
-        self.with_prefix(path).is_some()
-    }
-
-    /// Returns the members below the path, relative to it, if there are any.
-    pub fn with_prefix(&self, path: &[Element]) -> Option<&Self> {
-        let mut set = self;
-        for element in path {
-            set = &set.nodes[set.find(element).ok()?].below;
-        }
-        (!set.is_empty()).then_some(set)
-    }
-
     /// Returns all members in the order of Kubernetes: at every level first the members, then those
     /// below them.
     pub fn paths(&self) -> Vec<Path> {
@@ -200,7 +186,6 @@ mod tests {
         }
         assert!(!set.has(&[]));
         assert_eq!(set.len(), 3);
-        assert!(set.has_prefix(&path("c.d")) && !set.has_prefix(&path("c.d.e")));
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub enum Error {
 
 impl Error {
     /// Returns a `map_err` function that adds what was attempted.
-    pub fn failed_to(attempted: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+    pub(crate) fn failed_to(attempted: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let attempted = attempted.into();
         move |source| Self::Request {
             attempted,

@@ -10,14 +10,14 @@
 //! |---|---|
 //! | [`run`] | the order of a move; read it first |
 //! | [`settings`] | the options of a move |
-//! | [`plan`] | which objects are moved or copied, and in which order; no I/O |
-//! | [`check`] | whether clusters can be moved; no I/O |
+//! | `plan` | which objects are moved or copied, and in which order; no I/O |
+//! | `check` | whether clusters can be moved; no I/O |
 //! | [`error`] | why a move failed, and what to do about it |
 //!
 //! It does not convert versions, does not move between namespaces, and does not copy `status`:
 //! the controllers at the target write it anew.
 
-pub mod check;
+mod check;
 mod copy;
 pub mod error;
 mod kind;
@@ -26,7 +26,7 @@ mod namespaces;
 mod not_moved;
 mod observe;
 mod pause;
-pub mod plan;
+mod plan;
 mod release;
 mod remove;
 pub mod run;

@@ -10,7 +10,7 @@ use crate::{crds, roles};
 /// The name of the operator's own roles and bindings.
 const MANAGER: &str = "capv-manager";
 /// The Secret with credentials for clusters that name no identity. It may be missing.
-pub const CREDENTIALS: &str = "capv-manager-bootstrap-credentials";
+pub(crate) const CREDENTIALS: &str = "capv-manager-bootstrap-credentials";
 /// The path at which the operator reads them.
 pub const CREDENTIALS_FILE: &str = "/etc/capv/credentials.yaml";
 

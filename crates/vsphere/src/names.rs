@@ -2,10 +2,8 @@
 
 /// The group of the custom resources.
 pub const GROUP: &str = "infrastructure.cluster.x-k8s.io";
-/// The version that is stored.
-pub const VERSION: &str = "v1beta2";
 /// Group and version, as in owner references.
-pub const API_VERSION: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
+pub(crate) const API_VERSION: &str = "infrastructure.cluster.x-k8s.io/v1beta2";
 /// The group of Cluster API's own kinds.
 pub const CAPI: &str = "cluster.x-k8s.io";
 
@@ -23,17 +21,17 @@ pub const IDENTITY_FINALIZER: &str = "vsphereclusteridentity/infrastructure.clus
 /// Finalizer of clusters.
 pub const CLUSTER_FINALIZER: &str = "vspherecluster.infrastructure.cluster.x-k8s.io";
 /// Finalizer of machines.
-pub const MACHINE_FINALIZER: &str = "vspheremachine.infrastructure.cluster.x-k8s.io";
+pub(crate) const MACHINE_FINALIZER: &str = "vspheremachine.infrastructure.cluster.x-k8s.io";
 /// Finalizer of virtual machines.
-pub const VM_FINALIZER: &str = "vspherevm.infrastructure.cluster.x-k8s.io";
+pub(crate) const VM_FINALIZER: &str = "vspherevm.infrastructure.cluster.x-k8s.io";
 
 /// The kinds that claim Secrets.
-pub const CLAIMANTS: &[&str] = &["VSphereCluster", "VSphereClusterIdentity"];
+pub(crate) const CLAIMANTS: &[&str] = &["VSphereCluster", "VSphereClusterIdentity"];
 
 /// Label with the name of the cluster that an object belongs to.
-pub const CLUSTER_LABEL: &str = "cluster.x-k8s.io/cluster-name";
+pub(crate) const CLUSTER_LABEL: &str = "cluster.x-k8s.io/cluster-name";
 /// Label of control plane machines.
-pub const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
+pub(crate) const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 /// Label that assigns an object to one of several operators.
 pub const WATCH_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Annotation of objects that must not be reconciled.
@@ -49,7 +47,7 @@ const MAX_NAME_LENGTH: usize = 253;
 
 /// Returns whether an object can have that name: DNS labels with dots between them. Any other
 /// text could lead to another resource when it becomes part of a URL path.
-pub fn is_valid_name(text: &str) -> bool {
+pub(crate) fn is_valid_name(text: &str) -> bool {
     let inner = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit() || one == b'-';
     let is_label = |label: &str| {
         !label.is_empty()

@@ -8,7 +8,7 @@ use crate::names::GROUP;
 /// Name of the policy that forbids deleting an identity in use.
 pub const IDENTITIES: &str = "identities-in-use.infrastructure.cluster.x-k8s.io";
 /// Name of the policy that makes machine templates immutable.
-pub const TEMPLATES: &str = "machine-templates.infrastructure.cluster.x-k8s.io";
+pub(crate) const TEMPLATES: &str = "machine-templates.infrastructure.cluster.x-k8s.io";
 
 /// Annotation of objects that are deleted because they were moved.
 const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";

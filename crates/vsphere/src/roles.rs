@@ -9,13 +9,13 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use crate::names::{CAPI, GROUP};
 
 /// Role of the owner of the vCenters.
-pub const PROVIDER: &str = "capv-infrastructure-provider";
+pub(crate) const PROVIDER: &str = "capv-infrastructure-provider";
 /// Role of the administrator of the management cluster.
-pub const MANAGER: &str = "capv-management-cluster-operator";
+pub(crate) const MANAGER: &str = "capv-management-cluster-operator";
 /// Role of users who run clusters, bound in a namespace.
-pub const WORKLOAD: &str = "capv-workload-cluster-operator";
+pub(crate) const WORKLOAD: &str = "capv-workload-cluster-operator";
 /// Role of users who only read.
-pub const VIEWER: &str = "capv-viewer";
+pub(crate) const VIEWER: &str = "capv-viewer";
 
 const CORE: &str = "";
 
@@ -114,7 +114,7 @@ pub fn operator() -> Vec<PolicyRule> {
 }
 
 /// Returns the operator's rights in its own namespace: leader election.
-pub fn operator_in_own_namespace() -> Vec<PolicyRule> {
+pub(crate) fn operator_in_own_namespace() -> Vec<PolicyRule> {
     vec![rule(
         "coordination.k8s.io",
         &["leases"],

@@ -46,7 +46,7 @@ struct Entry<T> {
 
 impl<K: Clone + Eq + Hash + Ord, T: Copy + Ord> WorkQueue<K, T> {
     /// One in this many keys is taken from those with normal priority, if any is due.
-    pub const NORMAL_SHARE: usize = 4;
+    pub(crate) const NORMAL_SHARE: usize = 4;
 
     /// An empty queue.
     pub fn new() -> Self {

@@ -62,12 +62,6 @@ impl RbacKind {
         Self::ClusterRoleBinding,
     ];
 
-    /// The kind of a resource in the group `rbac.authorization.k8s.io`.
-    pub fn from_resource(resource: &str) -> Option<Self> {
-        let mut kinds = Self::ALL.into_iter();
-        kinds.find(|kind| kind.resource() == resource)
-    }
-
     /// The resource name, as in paths.
     pub const fn resource(self) -> &'static str {
         match self {
@@ -255,10 +249,7 @@ mod tests {
             assert_eq!(object.name(), "n");
             let namespace = kind.is_namespaced().then_some("ns");
             assert_eq!(object.namespace(), namespace, "{kind:?}");
-            assert_eq!(RbacKind::from_resource(kind.resource()), Some(kind));
         }
-        assert_eq!(RbacKind::from_resource("pods"), None);
-        assert_eq!(RbacKind::from_resource("Role"), None);
     }
 
     #[test]
