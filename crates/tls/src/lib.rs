@@ -89,7 +89,6 @@ pub fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 mod tests {
     use rcgen::{CertificateParams, KeyPair};
 
