@@ -123,6 +123,13 @@ impl Scope<'_> {
 /// How many unused documents are kept.
 const MAX_RECENT: usize = 16;
 
+/// The size of all documents that are kept.
+const MAX_RECENT_BYTES: usize = 32 << 20;
+
+/// The size of a document that is kept. A larger one is that of a space with very many
+/// definitions, which must not take the place of the others.
+const MAX_KEPT_BYTES: usize = 8 << 20;
+
 /// How long clients may cache a document that never changes.
 const YEAR_SECONDS: i64 = 365 * 86_400;
 
@@ -383,7 +390,7 @@ impl Documents {
             .header(VARY, HeaderValue::from_static("Accept, Accept-Encoding"))
     }
 
-    /// Returns the slot of a document, and marks it as recently used.
+    /// Returns the slot of a document.
     fn get(&self, scope: Scope<'_>, kind: DocumentKind) -> Arc<Slot> {
         let name = DocumentKey::of(scope, kind);
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -395,24 +402,35 @@ impl Documents {
             slots.push((name, Arc::downgrade(&slot)));
             slot
         });
-        drop(slots);
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        recent.retain(|held| !Arc::ptr_eq(held, &slot));
-        recent.push(Arc::clone(&slot));
-        if recent.len() > MAX_RECENT {
-            recent.remove(0);
-        }
         slot
     }
 
-    /// Returns the document in a slot, building it if necessary.
+    /// Returns the document in a slot, building it if necessary, and marks it as recently used.
     fn get_or_build<'a>(
         &self,
         scope: Scope<'_>,
         kind: DocumentKind,
-        slot: &'a Slot,
+        slot: &'a Arc<Slot>,
     ) -> &'a CachedDocument {
-        slot.get_or_init(|| CachedDocument::new(self.build(scope, &DocumentKey::of(scope, kind))))
+        let build = || CachedDocument::new(self.build(scope, &DocumentKey::of(scope, kind)));
+        let document = slot.get_or_init(build);
+        self.keep(slot);
+        document
+    }
+
+    /// Keeps a document, and drops those that were used longest ago.
+    fn keep(&self, slot: &Arc<Slot>) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.retain(|held| !Arc::ptr_eq(held, slot));
+        let size = |slot: &Arc<Slot>| slot.get().map_or(0, CachedDocument::size);
+        if size(slot) > MAX_KEPT_BYTES {
+            return;
+        }
+        recent.push(Arc::clone(slot));
+        let mut total: usize = recent.iter().map(size).sum();
+        while recent.len() > MAX_RECENT || total > MAX_RECENT_BYTES {
+            total -= size(&recent.remove(0));
+        }
     }
 
     /// Builds the index of OpenAPI v3. The documents common to all spaces are hashed only once.
@@ -519,6 +537,11 @@ impl CachedDocument {
             true => self.compressed.get_or_init(|| gzip(&self.body)).clone(),
             false => self.body.clone(),
         }
+    }
+
+    /// Returns the size of the document, with the compressed one.
+    fn size(&self) -> usize {
+        self.body.len() + self.compressed.get().map_or(0, Bytes::len)
     }
 
     fn new(body: Vec<u8>) -> Self {

@@ -44,7 +44,25 @@ pub struct Version {
     /// Selectable fields besides those of the metadata.
     pub selectable: Vec<Path>,
     /// The schema as written.
-    pub schema: Value,
+    pub schema: WrittenSchema,
+}
+
+/// A schema as JSON text. As a tree it takes ten times the memory, and it is needed only while
+/// the schema is compiled or published.
+#[derive(Clone, Debug)]
+pub struct WrittenSchema(Box<str>);
+
+impl WrittenSchema {
+    /// Parses the schema; null if the version has none.
+    pub fn parse(&self) -> Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+impl From<&Value> for WrittenSchema {
+    fn from(schema: &Value) -> Self {
+        Self(schema.to_string().into())
+    }
 }
 
 /// How objects are converted between versions.
@@ -213,7 +231,7 @@ impl<'a> Names<'a> {
             columns,
             scale,
             selectable,
-            schema: of["schema"]["openAPIV3Schema"].clone(),
+            schema: WrittenSchema::from(&of["schema"]["openAPIV3Schema"]),
         })
     }
 

@@ -9,8 +9,8 @@
 
 use std::collections::BTreeSet;
 
-use insula_kinds::openapi::{self, V2Part, schema_name};
-use insula_kinds::{Object, Value, kinds};
+use insula_kinds::openapi::{self, LazySchemas, V2Part, schema_name};
+use insula_kinds::{Value, kinds};
 use serde_json::json;
 
 mod schema;
@@ -38,14 +38,14 @@ pub fn v3_document<'a>(
     if versions.is_empty() {
         return None;
     }
-    let schemas = schemas(&versions, Dialect::V3);
     let kinds = versions.iter().map(|version| &version.kind);
-    Some(openapi::v3_custom_document(kinds, schemas))
+    let schemas = schemas(&versions, Dialect::V3);
+    Some(openapi::v3_custom_document(kinds, &schemas))
 }
 
 /// The contribution of the versions to the version 2 document. Versions with the path of a
 /// built-in kind contribute nothing.
-pub fn v2_part<'a>(versions: impl IntoIterator<Item = &'a Version>) -> V2Part {
+pub fn v2_part<'a>(versions: impl IntoIterator<Item = &'a Version>) -> V2Part<'a> {
     let versions: Vec<_> = versions
         .into_iter()
         .filter(|version| {
@@ -68,19 +68,20 @@ fn is_hidden(version: &Version) -> bool {
 }
 
 /// The schemas of all objects and lists, by name.
-fn schemas(versions: &[&Version], dialect: Dialect) -> Object {
-    let schemas = versions.iter().flat_map(|version| {
+fn schemas<'a>(versions: &[&'a Version], dialect: Dialect) -> LazySchemas<'a> {
+    let mut schemas = LazySchemas::new();
+    for version in versions.iter().copied() {
         let name = |kind: &str| schema_name(&version.kind.group, &version.kind.version, kind);
-        [
-            (name(&version.kind.kind), object(version, dialect)),
-            (name(version.kind.list_kind()), list(version, dialect)),
-        ]
-    });
-    schemas.collect()
+        let object = Box::new(move || object(version, dialect));
+        schemas.insert(name(&version.kind.kind), object);
+        let list = Box::new(move || list(version, dialect));
+        schemas.insert(name(version.kind.list_kind()), list);
+    }
+    schemas
 }
 
 fn object(version: &Version, dialect: Dialect) -> Value {
-    let mut schema = Value::Object(schema::published(&version.schema, dialect));
+    let mut schema = Value::Object(schema::published(&version.schema.parse(), dialect));
     mark(&mut schema, version, &version.kind.kind);
     schema
 }

@@ -344,18 +344,31 @@ fn built_in_kinds_are_not_overridden() {
     assert!(with["paths"]["/apis/networking.k8s.io/v9/ingresses"].is_object());
 }
 
-#[test]
-fn too_deep_schema_is_truncated() {
+/// A definition with a schema of so many nested objects.
+fn nested(levels: usize) -> Definition {
     let mut schema = json!({"type": "string"});
-    for _ in 0..300 {
+    for _ in 0..levels {
         schema = json!({"type": "object", "properties": {"a": schema}});
     }
     let names = json!({"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"});
     let spec = json!({"group": "ex.io", "scope": "Cluster", "names": names, "versions": [
         {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}},
     ]});
-    let definition = Definition::compile(&spec, &names).unwrap();
-    let document = v3_document("apis/ex.io/v1", definition.served()).unwrap();
-    assert!(document.len() > 5000);
-    assert!(v2_part(definition.served()).protobuf().len() > 5000);
+    Definition::compile(&spec, &names).unwrap()
+}
+
+#[test]
+fn deepest_schema_that_can_be_stored_is_published() {
+    for (levels, published) in [(60, 60), (300, 0)] {
+        let definition = nested(levels);
+        let document = v3_document("apis/ex.io/v1", definition.served()).unwrap();
+        let document: Value = serde_json::from_slice(&document).unwrap();
+        let mut schema = &document["components"]["schemas"]["io.ex.v1.A"];
+        let mut depth = 0;
+        while let Some(property) = schema["properties"].get("a") {
+            (schema, depth) = (property, depth + 1);
+        }
+        assert_eq!(depth, published);
+        assert!(v2_part(definition.served()).protobuf().len() > 1000);
+    }
 }

@@ -11,13 +11,14 @@ mod custom;
 mod descriptions;
 mod discovery;
 mod gnostic;
+mod json_members;
 mod operation;
 mod path;
 mod schema;
 mod v2;
 mod v3;
 
-pub use custom::{V2Part, schema_name, v3_custom_document};
+pub use custom::{LazySchemas, V2Part, schema_name, v3_custom_document};
 pub use descriptions::Descriptions;
 pub use gnostic::{v2_protobuf, v2_protobuf_described, v3_protobuf};
 pub use v2::{V2Base, v2_document};

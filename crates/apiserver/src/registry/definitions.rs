@@ -123,8 +123,8 @@ impl Defined {
     pub fn schema(&self, version: usize) -> Result<&Arc<Schema>, &CompileError> {
         let slot = &self.schemas[version];
         let schema = slot.get_or_init(|| {
-            let json = &self.definition.versions[version].schema;
-            Schema::compile(json).map(Arc::new)
+            let json = self.definition.versions[version].schema.parse();
+            Schema::compile(&json).map(Arc::new)
         });
         schema.as_ref()
     }
@@ -134,8 +134,8 @@ impl Defined {
     /// Returns the merge schema of a version.
     pub fn merges(&self, version: usize) -> &insula_ownership::Schema {
         self.merges[version].get_or_init(|| {
-            let json = &self.definition.versions[version].schema;
-            insula_ownership::Schema::custom(json.is_object().then_some(json))
+            let json = self.definition.versions[version].schema.parse();
+            insula_ownership::Schema::custom(json.is_object().then_some(&json))
         })
     }
 }

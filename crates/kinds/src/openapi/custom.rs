@@ -6,12 +6,13 @@
 
 mod path;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use serde::Serialize;
 use serde_json::json;
 
 use super::gnostic::{Message, named_paths_and_definitions};
+use super::json_members::JsonMembers;
 use super::operation::Parameter;
 use super::schema::{Dialect, Names, full_name, schemas_of};
 use super::{tag, v2, v3};
@@ -36,28 +37,41 @@ static SHARED: LazyLock<[Object; 2]> = LazyLock::new(|| {
     ]
 });
 
+/// Schemas by name. Each is built when a document comes to it: all schemas of a tenant at once
+/// take twenty times the memory of their document.
+pub type LazySchemas<'a> = BTreeMap<String, Box<dyn Fn() -> Value + 'a>>;
+
 /// The addition of custom resources to the version 2 document.
-#[derive(Clone, Debug)]
-pub struct V2Part {
-    pub(super) paths: Object,
-    pub(super) definitions: Object,
+pub struct V2Part<'a> {
+    paths: BTreeMap<String, Path<'a>>,
+    schemas: LazySchemas<'a>,
 }
 
-impl V2Part {
-    /// Builds the paths of the kinds, with all their schemas by name.
-    pub fn new<'a>(kinds: impl IntoIterator<Item = &'a Kind>, schemas: Object) -> Self {
-        let paths = kinds.into_iter().flat_map(paths);
+impl<'a> V2Part<'a> {
+    /// Builds the paths of the kinds, with all their schemas.
+    pub fn new(kinds: impl IntoIterator<Item = &'a Kind>, schemas: LazySchemas<'a>) -> Self {
         Self {
-            paths: paths.map(|path| path.written(Dialect::V2)).collect(),
-            definitions: schemas,
+            paths: by_path(kinds),
+            schemas,
         }
+    }
+
+    /// The paths in their order.
+    pub(super) fn paths(&self) -> impl Iterator<Item = (&String, Value)> {
+        let paths = self.paths.iter();
+        paths.map(|(name, path)| (name, path.written(Dialect::V2)))
+    }
+
+    /// The schemas in the order of their names.
+    pub(super) fn schemas(&self) -> impl Iterator<Item = (&String, Value)> {
+        self.schemas.iter().map(|(name, schema)| (name, schema()))
     }
 
     /// Encodes the part in protobuf. Appended to the document in protobuf it forms a
     /// whole, as consecutive messages are merged.
     pub fn protobuf(&self) -> Vec<u8> {
         let mut out = Message::default();
-        named_paths_and_definitions(&mut out, &self.paths, &self.definitions);
+        named_paths_and_definitions(&mut out, self.paths(), self.schemas());
         out.into_bytes()
     }
 }
@@ -66,38 +80,41 @@ impl V2Part {
 /// with all their schemas by name.
 pub fn v3_custom_document<'a>(
     kinds: impl IntoIterator<Item = &'a Kind>,
-    mut schemas: Object,
+    schemas: &LazySchemas<'_>,
 ) -> Vec<u8> {
-    let paths: Vec<_> = kinds.into_iter().flat_map(paths).collect();
-    let scaled = paths.iter().any(|path| path.scaled());
+    let paths = by_path(kinds);
+    let scaled = paths.values().any(Path::scaled);
     let shared = &SHARED[usize::from(scaled)];
-    schemas.extend(
-        shared
-            .iter()
-            .map(|(name, schema)| (name.clone(), schema.clone())),
-    );
-    let paths: Object = paths.iter().map(|path| path.written(Dialect::V3)).collect();
-    let document = Document {
-        openapi: "3.0.0",
-        info: json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}),
-        paths,
-        components: Components { schemas },
-    };
-    serde_json::to_vec(&document).expect("values are always JSON")
+    let mut out = Vec::new();
+    let mut document = JsonMembers::begin(&mut out);
+    document.add("openapi", &"3.0.0".into());
+    let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
+    document.add("info", &info);
+    document.add_object("paths", |members| {
+        for (name, path) in &paths {
+            members.add(name, &path.written(Dialect::V3));
+        }
+    });
+    document.add_object("components", |components| {
+        components.add_object("schemas", |members| {
+            let names: BTreeSet<&String> = schemas.keys().chain(shared.keys()).collect();
+            for name in names {
+                match (shared.get(name), schemas.get(name)) {
+                    (Some(schema), _) => members.add(name, schema),
+                    (None, Some(schema)) => members.add(name, &schema()),
+                    (None, None) => {}
+                }
+            }
+        });
+    });
+    document.end();
+    out
 }
 
-/// A version 3 document with its members in the usual order.
-#[derive(Serialize)]
-struct Document {
-    openapi: &'static str,
-    info: Value,
-    paths: Object,
-    components: Components,
-}
-
-#[derive(Serialize)]
-struct Components {
-    schemas: Object,
+/// Returns the paths of kinds, in their order.
+fn by_path<'a>(kinds: impl IntoIterator<Item = &'a Kind>) -> BTreeMap<String, Path<'a>> {
+    let paths = kinds.into_iter().flat_map(paths);
+    paths.map(|path| (path.path.clone(), path)).collect()
 }
 
 /// Returns the name of a schema: `com.example.v1.Foo` for `Foo` in `example.com/v1`.
@@ -113,7 +130,7 @@ impl Path<'_> {
         self.operations.iter().any(|of| of.response == scale)
     }
 
-    fn written(&self, dialect: Dialect) -> (String, Value) {
+    fn written(&self, dialect: Dialect) -> Value {
         let mut item = Object::new();
         for operation in &self.operations {
             let mut value = operation.written(dialect);
@@ -125,7 +142,7 @@ impl Path<'_> {
         }
         let parameters = self.parameters.iter().map(|of| parameter(of, dialect));
         item.insert("parameters".to_owned(), parameters.collect());
-        (self.path.clone(), Value::Object(item))
+        Value::Object(item)
     }
 }
 

@@ -4,9 +4,11 @@
 mod message;
 mod v3;
 
+use std::borrow::Borrow;
+
 use super::descriptions::Descriptions;
 use super::v2::{Document, document};
-use crate::{Kind, Object, Value};
+use crate::{Kind, Value};
 
 pub(super) use message::Message;
 use message::{items, members};
@@ -61,7 +63,11 @@ fn encode(document: Document) -> Vec<u8> {
 }
 
 /// Writes the paths and definitions of a document or of an addition to it.
-pub(super) fn named_paths_and_definitions(out: &mut Message, paths: &Object, definitions: &Object) {
+pub(super) fn named_paths_and_definitions<'a, V: Borrow<Value>>(
+    out: &mut Message,
+    paths: impl IntoIterator<Item = (&'a String, V)>,
+    definitions: impl IntoIterator<Item = (&'a String, V)>,
+) {
     out.nested(8, |out| out.named(2, paths, path_item));
     out.nested(9, |out| out.named(1, definitions, schema));
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::custom::V2Part;
+use super::json_members::JsonMembers;
 use super::operation::{Body, Operation, Parameter, Place};
 use super::path::{Path, paths_of_kind};
 use super::schema::{Dialect, Names, gvk_value, reference, schemas};
@@ -53,14 +54,14 @@ impl V2Base {
     }
 
     /// Returns the document with the paths and schemas of a part added.
-    pub fn with(&self, part: &V2Part) -> Vec<u8> {
+    pub fn with(&self, part: &V2Part<'_>) -> Vec<u8> {
         let (paths, rest) = self.json.split_at(self.paths_end);
         let (definitions, rest) = rest.split_at(self.definitions_end - self.paths_end);
         let mut out = Vec::with_capacity(self.json.len() * 2);
         out.extend_from_slice(paths);
-        add(&part.paths, &mut out);
+        add(part.paths(), &mut out);
         out.extend_from_slice(definitions);
-        add(&part.definitions, &mut out);
+        add(part.schemas(), &mut out);
         out.extend_from_slice(rest);
         out
     }
@@ -75,13 +76,10 @@ fn member(name: &str, value: &impl Serialize, json: &mut Vec<u8>) -> usize {
 }
 
 /// Appends members to existing ones.
-fn add(members: &Object, out: &mut Vec<u8>) {
-    let json = serde_json::to_vec(members).expect("values are always JSON");
-    if let Some(inner) = json.get(1..json.len().saturating_sub(1))
-        && !inner.is_empty()
-    {
-        out.push(b',');
-        out.extend_from_slice(inner);
+fn add<'a>(members: impl Iterator<Item = (&'a String, Value)>, out: &mut Vec<u8>) {
+    let mut json = JsonMembers::resume(out);
+    for (name, value) in members {
+        json.add(name, &value);
     }
 }
 

@@ -1,5 +1,7 @@
 //! A writer of protobuf messages, and access to the JSON they are built from.
 
+use std::borrow::Borrow;
+
 use crate::Value;
 
 /// A message being written.
@@ -80,16 +82,16 @@ impl Message {
     }
 
     /// Writes members as a list of names and values.
-    pub fn named<'a>(
+    pub fn named<'a, V: Borrow<Value>>(
         &mut self,
         number: u64,
-        members: impl IntoIterator<Item = (&'a String, &'a Value)>,
+        members: impl IntoIterator<Item = (&'a String, V)>,
         write: impl Fn(&mut Self, &Value),
     ) {
         for (name, value) in members {
             self.nested(number, |out| {
                 out.text(1, name);
-                out.nested(2, |out| write(out, value));
+                out.nested(2, |out| write(out, value.borrow()));
             });
         }
     }

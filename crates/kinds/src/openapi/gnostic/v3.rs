@@ -1,22 +1,47 @@
 //! Version 3 documents, converted from JSON.
 
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
 use super::message::{Message, items, members};
 use crate::Value;
 
+/// A document with members that are parsed one at a time: as a tree it takes twenty times its
+/// size.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Document<'a> {
+    openapi: Value,
+    info: Value,
+    #[serde(borrow)]
+    paths: BTreeMap<String, &'a RawValue>,
+    #[serde(borrow)]
+    components: Components<'a>,
+    security: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Components<'a> {
+    #[serde(borrow)]
+    schemas: Option<BTreeMap<String, &'a RawValue>>,
+    security_schemes: Option<Value>,
+}
+
 /// Encodes a version 3 document in protobuf; an invalid document gives no bytes.
 pub fn v3_protobuf(document: &[u8]) -> Vec<u8> {
-    let document: Value = serde_json::from_slice(document).unwrap_or_default();
+    let document: Document<'_> = serde_json::from_slice(document).unwrap_or_default();
     let mut out = Message::default();
-    out.member(1, &document["openapi"]);
+    out.member(1, &document.openapi);
     out.nested(2, |out| {
-        out.member(1, &document["info"]["title"]);
-        out.member(6, &document["info"]["version"]);
+        out.member(1, &document.info["title"]);
+        out.member(6, &document.info["version"]);
     });
-    out.nested(4, |out| {
-        out.named(1, members(&document["paths"]), path_item);
-    });
-    out.nested(5, |out| components(out, &document["components"]));
-    for requirement in items(&document["security"]) {
+    out.nested(4, |out| out.named(1, parsed(&document.paths), path_item));
+    out.nested(5, |out| components(out, &document.components));
+    for requirement in items(&document.security) {
         out.nested(6, |out| {
             out.named(1, members(requirement), |out, scopes| out.texts(1, scopes));
         });
@@ -24,11 +49,19 @@ pub fn v3_protobuf(document: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-fn components(out: &mut Message, components: &Value) {
-    if let Some(schemas) = components.get("schemas") {
-        out.nested(1, |out| out.named(1, members(schemas), schema));
+/// Parses members one at a time.
+fn parsed<'a>(
+    members: &'a BTreeMap<String, &RawValue>,
+) -> impl Iterator<Item = (&'a String, Value)> {
+    let value = |raw: &RawValue| serde_json::from_str(raw.get()).unwrap_or_default();
+    members.iter().map(move |(name, raw)| (name, value(raw)))
+}
+
+fn components(out: &mut Message, components: &Components<'_>) {
+    if let Some(schemas) = &components.schemas {
+        out.nested(1, |out| out.named(1, parsed(schemas), schema));
     }
-    if let Some(schemes) = components.get("securitySchemes") {
+    if let Some(schemes) = &components.security_schemes {
         out.nested(7, |out| {
             out.named(1, members(schemes), |out, scheme| {
                 out.nested(1, |out| {
