@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a3_selector_allows_the_namespaces_it_matches() {
         let all: &[&str] = &["foo", "gold", "tin"];
-        for (said, may) in [
+        for (value, may) in [
             (json!({}), all),
             (json!({"selector": {}}), all),
             (json!({"selector": {"matchLabels": {}}}), all),
@@ -217,16 +217,16 @@ mod tests {
                 &[],
             ),
         ] {
-            let allowed: AllowedNamespaces = serde_json::from_value(said.clone()).unwrap();
-            assert_eq!(who(&allowed), Ok(may.to_vec()), "{said}");
-            assert_eq!(allowed.allows_all(), may == all, "{said}");
+            let allowed: AllowedNamespaces = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(who(&allowed), Ok(may.to_vec()), "{value}");
+            assert_eq!(allowed.allows_all(), may == all, "{value}");
         }
     }
 
     #[test]
     fn a3_invalid_selector_allows_no_namespace() {
         let operator = |text: &str| InvalidSelector::Operator(text.to_owned());
-        for (said, why) in [
+        for (value, why) in [
             (rule("Equals", json!(["gold"])), operator("Equals")),
             (rule("in", json!(["gold"])), operator("in")),
             (rule("", json!([])), operator("")),
@@ -267,9 +267,9 @@ mod tests {
                 InvalidSelector::Key("a/b/c".to_owned()),
             ),
         ] {
-            let allowed: AllowedNamespaces = serde_json::from_value(said.clone()).unwrap();
-            assert_eq!(who(&allowed), Err(why), "{said}");
-            assert!(!allowed.allows_all(), "{said}");
+            let allowed: AllowedNamespaces = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(who(&allowed), Err(why), "{value}");
+            assert!(!allowed.allows_all(), "{value}");
         }
     }
 
@@ -280,17 +280,17 @@ mod tests {
             #[serde(default, skip_serializing_if = "Option::is_none")]
             allowed: Option<AllowedNamespaces>,
         }
-        for said in [
+        for value in [
             json!({}),
             json!({"allowed": {}}),
             json!({"allowed": {"selector": {}}}),
             json!({"allowed": {"selector": {"matchLabels": {}}}}),
             json!({"allowed": {"selector": {"matchLabels": {"a": "b"}}}}),
         ] {
-            let spec: Spec = serde_json::from_value(said.clone()).unwrap();
-            assert_eq!(serde_json::to_value(&spec).unwrap(), said);
-            let there = said.get("allowed").is_some();
-            assert_eq!(spec.allowed.is_some(), there, "{said}");
+            let spec: Spec = serde_json::from_value(value.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&spec).unwrap(), value);
+            let there = value.get("allowed").is_some();
+            assert_eq!(spec.allowed.is_some(), there, "{value}");
         }
         let null: Spec = serde_json::from_value(json!({"allowed": null})).unwrap();
         assert_eq!(null.allowed, None);

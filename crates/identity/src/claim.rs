@@ -233,8 +233,8 @@ mod tests {
         ] {
             let owned: Vec<_> = owners.iter().map(|text| owner(text)).collect();
             let finalizers: Vec<_> = finalizers.iter().map(|one| (*one).to_owned()).collect();
-            let told = claimant("Cloud", "a").claim(&owned, &finalizers);
-            assert_eq!(told, change, "{owners:?} {finalizers:?}");
+            let actual = claimant("Cloud", "a").claim(&owned, &finalizers);
+            assert_eq!(actual, change, "{owners:?} {finalizers:?}");
         }
     }
 
@@ -265,8 +265,8 @@ mod tests {
         ] {
             let owned: Vec<_> = owners.iter().map(|text| owner(text)).collect();
             let finalizers: Vec<_> = finalizers.iter().map(|one| (*one).to_owned()).collect();
-            let told = claimant("Cloud", "a").release(&owned, &finalizers);
-            assert_eq!(told, change, "{owners:?} {finalizers:?}");
+            let actual = claimant("Cloud", "a").release(&owned, &finalizers);
+            assert_eq!(actual, change, "{owners:?} {finalizers:?}");
         }
     }
 

@@ -130,12 +130,12 @@ mod tests {
             content,
             trust: None,
         };
-        let told = format!(
+        let text = format!(
             "{credential:?} {} {:#?}",
             credential.content["password"], credential
         );
-        assert!(!told.contains("tr0ub4dor"), "{told}");
-        assert!(told.contains("****"), "{told}");
+        assert!(!text.contains("tr0ub4dor"), "{text}");
+        assert!(text.contains("****"), "{text}");
         assert_eq!(credential.content["password"].reveal(), "tr0ub4dor");
     }
 
@@ -160,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn o04_a_fingerprint_is_the_same_exactly_if_the_content_is(
+        fn o04_fingerprints_are_equal_exactly_if_contents_are(
             a in proptest::collection::btree_map("[ab]{0,3}", "[ab]{0,3}", 0..3),
             b in proptest::collection::btree_map("[ab]{0,3}", "[ab]{0,3}", 0..3),
         ) {

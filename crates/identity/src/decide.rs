@@ -222,7 +222,7 @@ fn named(
             let namespace = question.namespace.as_ref();
             let namespace = namespace.ok_or_else(|| origin.has_no_namespace())?;
             let secret = secret(known, namespace, name)?;
-            let secret = secret.ok_or_else(|| origin.is_not_there(question, namespace))?;
+            let secret = secret.ok_or_else(|| origin.does_not_exist(question, namespace))?;
             from_secret(question, (namespace, name, by), secret)
         }
     }
@@ -235,7 +235,7 @@ fn from_secret(
 ) -> Result<Credential, Halt> {
     let origin = Origin::Secret { name, by };
     if let Some(holder) = question.claimant.holder(&secret.owners) {
-        return Err(origin.is_held(holder));
+        return Err(origin.is_in_use(holder));
     }
     let content = content(question, &origin, &secret.data)?;
     let bound = match endpoints_in_secret(question, secret) {
@@ -338,13 +338,13 @@ fn admit(
 
 fn from_operator(question: &Question, known: &Known) -> Result<Credential, Halt> {
     let read = known.operator.as_ref();
-    let given = read.ok_or(Halt::Read(Need::Operator))?;
-    let given = given
+    let credentials = read.ok_or(Halt::Read(Need::Operator))?;
+    let credentials = credentials
         .as_ref()
         .ok_or_else(|| refusal::no_reference(question))?;
     let origin = Origin::Operator;
-    let content = content(question, &origin, &given.data)?;
-    let bound = match &given.bound {
+    let content = content(question, &origin, &credentials.data)?;
+    let bound = match &credentials.bound {
         AllowedEndpoints::Nowhere => &question.default_bound,
         bound => bound,
     };
@@ -375,18 +375,18 @@ fn content(
     origin: &Origin<'_>,
     data: &BTreeMap<String, Hidden>,
 ) -> Result<BTreeMap<String, Hidden>, Halt> {
-    let held = |key: &&&str| {
+    let has_value = |key: &&&str| {
         data.get(**key)
             .is_some_and(|value| !value.reveal().is_empty())
     };
-    let lacking: Vec<&str> = question
+    let missing: Vec<&str> = question
         .required
         .iter()
-        .filter(|key| !held(key))
+        .filter(|key| !has_value(key))
         .copied()
         .collect();
-    if !lacking.is_empty() {
-        return Err(origin.lacks(&lacking));
+    if !missing.is_empty() {
+        return Err(origin.lacks(&missing));
     }
     let keys = question.required.iter().chain(question.optional);
     let pairs = keys.filter_map(|key| data.get_key_value(*key));

@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn endpoint_is_normalized() {
-        for (text, told) in [
+        for (text, expected) in [
             ("vc.example", "vc.example:443"),
             ("VC.Example.", "vc.example:443"),
             ("vc.example.:8443", "vc.example:8443"),
@@ -237,7 +237,7 @@ mod tests {
             ("2001:db8::1", "[2001:db8::1]:443"),
             ("1.example", "1.example:443"),
         ] {
-            assert_eq!(end(text).to_string(), told, "{text}");
+            assert_eq!(end(text).to_string(), expected, "{text}");
         }
     }
 
@@ -304,7 +304,7 @@ mod tests {
     fn x3_fingerprint_is_normalized() {
         let sha1 = "52:6C:4E:88:1D:78:AE:12:1C:F3:BB:6C:5B:F4:E2:82:86:A7:08:AF";
         let sha256 = ["AB"; 32].join(":");
-        for (text, told) in [
+        for (text, expected) in [
             (sha1.to_owned(), sha1),
             (sha1.to_lowercase(), sha1),
             (sha1.replace(':', ""), sha1),
@@ -313,7 +313,7 @@ mod tests {
         ] {
             assert_eq!(
                 Trust::pinned(&text),
-                Ok(Trust::Pinned(told.to_owned())),
+                Ok(Trust::Pinned(expected.to_owned())),
                 "{text}"
             );
         }

@@ -73,14 +73,14 @@ impl fmt::Display for Explanation {
 
 impl Explanation {
     fn write_grant(&self, out: &mut fmt::Formatter<'_>, credential: &Credential) -> fmt::Result {
-        let whose = match &credential.source {
-            Source::Secret { name, .. } => format!("that of Secret {name}"),
-            Source::Identity { name, .. } => format!("that of {} {name}", self.identity_kind),
-            Source::Operator => "the operator's own".to_owned(),
+        let origin = match &credential.source {
+            Source::Secret { name, .. } => format!("Secret {name}"),
+            Source::Identity { name, .. } => format!("{} {name}", self.identity_kind),
+            Source::Operator => "the operator's static credentials".to_owned(),
         };
-        write!(out, "credential: {whose}, for {}", self.endpoint)?;
+        write!(out, "credential: {origin}, for {}", self.endpoint)?;
         match &credential.trust {
-            Some(trust) => write!(out, ", where {trust} is believed, as its owner says"),
+            Some(trust) => write!(out, ", where its owner accepts {trust}"),
             None => Ok(()),
         }
     }
@@ -94,21 +94,23 @@ fn describe_references(question: &Question) -> String {
         Reference::Identity(name) => format!("{} {name}", question.identity_kind),
     };
     if let Some(own) = &references.own {
-        return format!("it names {}, which decides alone", named(own));
+        return format!("it references {}, which alone decides", named(own));
     }
     if let Some((parent, reference)) = &references.parent {
         return format!(
-            "it names none; {parent} names {}, which decides alone",
+            "it references none; {parent} references {}, which alone decides",
             named(reference)
         );
     }
     let next = match (&references.namespace, references.operator) {
-        (Some(name), true) => format!("Secret {name} of its namespace, else the operator's own"),
+        (Some(name), true) => format!(
+            "Secret {name} of its namespace if it exists, otherwise the operator's static credentials"
+        ),
         (Some(name), false) => format!("Secret {name} of its namespace"),
-        (None, true) => "the operator's own".to_owned(),
+        (None, true) => "the operator's static credentials".to_owned(),
         (None, false) => "none".to_owned(),
     };
-    format!("nothing names a credential for it: it gets {next}")
+    format!("no credential is referenced: it gets {next}")
 }
 
 /// Describes the result of a read.
@@ -117,32 +119,32 @@ fn describe_read(question: &Question, need: &Need, known: &Known) -> String {
         Need::Identity(name) => {
             let kind = question.identity_kind;
             match known.identity.iter().flatten().next() {
-                None => format!("{kind} {name} is not there"),
-                Some(identity) if identity.ready => format!("{kind} {name} is there and ready"),
-                Some(_) => format!("{kind} {name} is there, but not ready"),
+                None => format!("{kind} {name} does not exist"),
+                Some(identity) if identity.ready => format!("{kind} {name} exists and is ready"),
+                Some(_) => format!("{kind} {name} exists, but is not ready"),
             }
         }
         Need::Namespace(name) => match known.namespace.iter().flatten().next() {
-            None => format!("namespace {name} is not there"),
+            None => format!("namespace {name} does not exist"),
             Some(labels) => format!("namespace {name} has the labels {}", list(labels)),
         },
         Need::Secret { name, .. } => {
             // Users of an identity must not learn where its Secret is.
-            let whose = match known.identity.iter().flatten().next() {
+            let secret_name = match known.identity.iter().flatten().next() {
                 Some(_) => "its Secret".to_owned(),
                 None => format!("Secret {name}"),
             };
             match known.secret.iter().flatten().next() {
-                None => format!("{whose} is not there"),
+                None => format!("{secret_name} does not exist"),
                 Some(secret) if secret.deleting => {
-                    format!("{whose} is being deleted, and used until it is gone")
+                    format!("{secret_name} is being deleted, and used until then")
                 }
-                Some(_) => format!("{whose} is there"),
+                Some(_) => format!("{secret_name} exists"),
             }
         }
         Need::Operator => match known.operator.iter().flatten().next() {
-            None => "the operator has none of its own for it".to_owned(),
-            Some(_) => "the operator has one of its own".to_owned(),
+            None => "the operator has no static credentials for it".to_owned(),
+            Some(_) => "the operator has static credentials".to_owned(),
         },
     }
 }

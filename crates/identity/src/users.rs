@@ -11,7 +11,7 @@ pub fn summarize(kind: &str, users: &[String]) -> String {
     users.sort_unstable();
     users.dedup();
     if users.is_empty() {
-        return "nobody".to_owned();
+        return "no object".to_owned();
     }
     let more = users.len().saturating_sub(MAX_NAMED);
     users.truncate(MAX_NAMED);
@@ -34,7 +34,7 @@ mod tests {
     fn c8_summary_names_five_users_and_counts_the_rest() {
         let many: Vec<_> = (0..9).rev().map(|one| format!("n/c{one}")).collect();
         for (kind, users, text) in [
-            ("Cluster", &many[..0], "nobody"),
+            ("Cluster", &many[..0], "no object"),
             ("Cluster", &many[8..], "Cluster n/c0"),
             ("", &many[7..], "n/c0, n/c1"),
             (

@@ -21,13 +21,14 @@ pub(super) enum Origin<'a> {
     Operator,
 }
 
-const ASK: &str = "ask whoever owns it";
+const ASK_OWNER: &str = "ask its owner";
 
 impl Origin<'_> {
     /// Returns the subject of the sentence, with the object that references it if it is the
     /// parent.
     fn subject(&self) -> String {
-        let by = |by: &Option<&str>| by.map_or_else(String::new, |by| format!(" that {by} names"));
+        let by =
+            |by: &Option<&str>| by.map_or_else(String::new, |by| format!(" referenced by {by}"));
         match self {
             Self::Secret { name, by: who } => format!("the Secret {name}{}", by(who)),
             Self::Identity {
@@ -48,50 +49,52 @@ impl Origin<'_> {
     }
 
     pub fn has_no_namespace(&self) -> Halt {
-        let message = format!("{} is in no namespace", self.subject());
-        let hint = "what is in no namespace itself can only name an identity";
+        let subject = self.subject();
+        let message = format!("{subject} cannot be used by a cluster-scoped object");
+        let hint = "reference an identity";
         refuse(Reason::SecretNotAvailable, message, hint)
     }
 
-    pub fn is_not_there(&self, question: &Question, namespace: &str) -> Halt {
-        let message = format!("{} is not in namespace {namespace}", self.subject());
+    pub fn does_not_exist(&self, question: &Question, namespace: &str) -> Halt {
+        let message = format!("{} does not exist in namespace {namespace}", self.subject());
         let keys = question.required.join(" and ");
-        let hint = format!("create it there, with {keys}: one of another namespace is never used");
+        let hint =
+            format!("create it there, with {keys}; Secrets of other namespaces are never used");
         refuse(Reason::SecretNotAvailable, message, hint)
     }
 
-    pub fn is_held(&self, holder: &Owner) -> Halt {
+    pub fn is_in_use(&self, holder: &Owner) -> Halt {
         let message = format!(
-            "{} is held by {} {}",
+            "{} is in use by {} {}",
             self.subject(),
             holder.kind,
             holder.name
         );
-        let hint = "a Secret serves one; make another, or share an identity";
+        let hint = "a Secret serves one object; create another Secret, or share an identity";
         refuse(Reason::SecretInUse, message, hint)
     }
 
     pub fn is_no_identity(&self) -> Halt {
         let message = format!("there is no {}", self.subject());
-        let hint = "name one that there is, or ask whoever manages them";
+        let hint = "reference an existing one, or ask an administrator to create it";
         refuse(Reason::IdentityNotFound, message, hint)
     }
 
     pub fn allows_no_namespace(&self) -> Halt {
         let message = format!("{} allows no namespace to use it", self.subject());
-        let hint = "ask whoever owns it to say in allowedNamespaces who may";
+        let hint = "ask its owner to set allowedNamespaces";
         refuse(Reason::NamespaceNotAllowed, message, hint)
     }
 
     pub fn has_no_selector(&self, wrong: &InvalidSelector) -> Halt {
         let message = format!("{} allows no namespace to use it: {wrong}", self.subject());
-        let hint = "ask whoever owns it to correct its allowedNamespaces";
+        let hint = "ask its owner to correct allowedNamespaces";
         refuse(Reason::NamespaceNotAllowed, message, hint)
     }
 
     pub fn does_not_allow(&self, namespace: &str) -> Halt {
         let message = format!("{} does not allow namespace {namespace}", self.subject());
-        let hint = "ask whoever owns it to allow this namespace, or name a Secret of your own";
+        let hint = "ask its owner to allow this namespace, or reference a Secret of your namespace";
         refuse(Reason::NamespaceNotAllowed, message, hint)
     }
 
@@ -99,21 +102,17 @@ impl Origin<'_> {
         let why = trouble.filter(|word| is_word(word));
         let why = why.map_or_else(String::new, |word| format!(": {word}"));
         let message = format!("{} is not ready{why}", self.subject());
-        let hint = format!("nothing has to be done here once it is; if it stays so, {ASK}");
+        let hint = format!("no change is needed here; if the identity stays so, {ASK_OWNER}");
         refuse(Reason::IdentityNotReady, message, hint)
     }
 
     pub fn has_no_secret(&self) -> Halt {
         let message = format!("{} is not available", self.content());
-        refuse(Reason::SecretNotAvailable, message, ASK)
+        refuse(Reason::SecretNotAvailable, message, ASK_OWNER)
     }
 
     pub fn lacks(&self, keys: &[&str]) -> Halt {
-        let message = format!(
-            "{} has nothing under {}",
-            self.content(),
-            keys.join(" and ")
-        );
+        let message = format!("{} lacks {}", self.content(), keys.join(" and "));
         refuse(Reason::InvalidCredentials, message, self.repair())
     }
 
@@ -121,11 +120,11 @@ impl Origin<'_> {
         let key = question.endpoint_key.unwrap_or_default();
         let what = match self {
             // The contents of an identity's Secret are not shown to its users.
-            Self::Identity { .. } => "which is no list of hosts".to_owned(),
-            Self::Secret { .. } | Self::Operator => format!("and {wrong}"),
+            Self::Identity { .. } => String::new(),
+            Self::Secret { .. } | Self::Operator => format!(": {wrong}"),
         };
         let message = format!(
-            "{} says under {key} where it may be sent, {what}",
+            "{} has an invalid list of servers under {key}{what}",
             self.content()
         );
         refuse(Reason::InvalidCredentials, message, self.repair())
@@ -134,36 +133,38 @@ impl Origin<'_> {
     pub fn may_not_go_to(&self, endpoint: &Endpoint) -> Halt {
         let message = format!("{} may not be sent to {endpoint}", self.subject());
         let hint = match self {
-            Self::Secret { .. } => "name this server in the Secret, or use the one that it names",
+            Self::Secret { .. } => "list this server in the Secret, or use one that it lists",
             Self::Identity { .. } => {
-                "ask whoever owns it to allow this server, or name a Secret of your own"
+                "ask its owner to allow this server, or reference a Secret of your namespace"
             }
-            Self::Operator => "name an identity for this server, or a Secret of your own",
+            Self::Operator => {
+                "reference an identity for this server, or a Secret of your namespace"
+            }
         };
         refuse(Reason::EndpointNotAllowed, message, hint)
     }
 
     pub fn may_not_leave_to(&self, endpoint: &Endpoint) -> Halt {
-        let message = format!("nothing may be sent to {endpoint}");
-        let hint = "ask whoever runs the operator to allow this server";
+        let message = format!("no credential may be sent to {endpoint}");
+        let hint = "ask the operator's administrator to allow this server";
         refuse(Reason::EndpointNotAllowed, message, hint)
     }
 
     fn repair(&self) -> &'static str {
         match self {
             Self::Secret { .. } => "correct the Secret",
-            Self::Identity { .. } => ASK,
-            Self::Operator => "ask whoever runs the operator",
+            Self::Identity { .. } => ASK_OWNER,
+            Self::Operator => "ask the operator's administrator",
         }
     }
 }
 
 pub(super) fn no_reference(question: &Question) -> Halt {
-    let message = "nothing says whose credentials to use".to_owned();
+    let message = "no credential is referenced".to_owned();
     let kind = question.identity_kind;
     let hint = match question.namespace {
-        Some(_) => format!("name {kind} or a Secret of this namespace"),
-        None => format!("name {kind}"),
+        Some(_) => format!("reference {kind} or a Secret of this namespace"),
+        None => format!("reference {kind}"),
     };
     refuse(Reason::NoCredentials, message, hint)
 }

@@ -4,7 +4,7 @@
 mod attempt;
 mod wakeups;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,8 +34,6 @@ pub(super) struct PoolState<S> {
     pub backoffs: Backoffs,
     pub limits: Limits,
     pub waiting: WaitQueues,
-    /// The requesters to wake, and outdated names.
-    pub woken: VecDeque<Arc<str>>,
     actions: Vec<Action<S>>,
     counts: Counts,
     next_purge: Option<Instant>,
@@ -64,8 +62,6 @@ pub(super) struct Requester {
     key: Arc<Key>,
     /// What the requester waits for, and its ticket.
     waiting_for: Option<(Event, u64)>,
-    /// Whether it is to be woken.
-    woken: bool,
     /// The seat that is reserved for it.
     reserved: Option<Seat>,
     /// Whether the session was checked for it: it could otherwise wait for ever, if its session
@@ -84,7 +80,6 @@ impl<S> PoolState<S> {
             backoffs: Backoffs::new(settings),
             limits: Limits::new(settings.max_per_endpoint),
             waiting: WaitQueues::default(),
-            woken: VecDeque::new(),
             actions: Vec::new(),
             counts: Counts::default(),
             next_purge: None,
@@ -291,7 +286,6 @@ impl<S> PoolState<S> {
         let known = Requester {
             key: Arc::clone(&key),
             waiting_for: None,
-            woken: false,
             reserved: None,
             checked: false,
         };

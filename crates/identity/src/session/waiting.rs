@@ -18,6 +18,8 @@ pub(super) enum Event {
     Recovery(Endpoint),
     /// A free seat.
     Seat(Seat),
+    /// Nothing any more: the requester is to be woken.
+    Woken,
 }
 
 /// The waiting requesters, by event and ticket.
@@ -51,6 +53,14 @@ impl WaitQueues {
         queue.into_values()
     }
 
+    /// Removes and returns the next requester to wake.
+    pub fn pop_woken(&mut self) -> Option<Arc<str>> {
+        let (ticket, requester) = self.queues.get(&Event::Woken)?.first_key_value()?;
+        let (ticket, requester) = (*ticket, Arc::clone(requester));
+        self.remove(&Event::Woken, ticket);
+        Some(requester)
+    }
+
     /// Removes and returns the first requester with a seat that is free.
     pub fn pop_seat(&mut self, is_free: impl Fn(&Seat) -> bool) -> Option<(Seat, Arc<str>)> {
         let seats = self.queues.iter().filter_map(|(event, queue)| match event {
@@ -68,7 +78,8 @@ impl WaitQueues {
     /// were told that the endpoint fails.
     pub fn waiting(&self) -> usize {
         let queues = self.queues.iter();
-        let waiting = queues.filter(|(event, _)| !matches!(event, Event::Recovery(_)));
+        let waiting =
+            queues.filter(|(event, _)| !matches!(event, Event::Recovery(_) | Event::Woken));
         waiting.map(|(_, queue)| queue.len()).sum()
     }
 }

@@ -111,8 +111,8 @@ async fn cr3_a3_allowed_namespaces_follow_selector_and_labels() -> anyhow::Resul
         .await?;
     assert_eq!(
         message(&cluster),
-        "VSphereClusterIdentity shared does not allow namespace a: ask whoever owns it to \
-         allow this namespace, or name a Secret of your own"
+        "VSphereClusterIdentity shared does not allow namespace a: ask its owner to allow \
+         this namespace, or reference a Secret of your namespace"
     );
     assert_eq!(
         cluster.status.unwrap().initialization.unwrap().provisioned,
@@ -286,8 +286,8 @@ async fn a2_t1_t2_cr1_c2_c3_missing_objects_are_reported_and_recover() -> anyhow
         .await?;
     assert_eq!(
         message(&cluster),
-        "there is no VSphereClusterIdentity shared: name one that there is, or ask whoever \
-         manages them"
+        "there is no VSphereClusterIdentity shared: reference an existing one, or ask an \
+         administrator to create it"
     );
 
     // A Secret of that name in another namespace does not count.
@@ -342,10 +342,10 @@ async fn a2_t1_t2_cr1_c2_c3_missing_objects_are_reported_and_recover() -> anyhow
         .await?;
     assert_eq!(
         message(&cluster),
-        "the Secret shared is not in namespace b: create it there, with username and password: \
-         one of another namespace is never used"
+        "the Secret shared does not exist in namespace b: create it there, with username and \
+         password; Secrets of other namespaces are never used"
     );
-    let lacks = |keys: &str| format!("the Secret shared has nothing under {keys}");
+    let lacks = |keys: &str| format!("the Secret shared lacks {keys}");
     here.secret("b", "shared", &[("password", "pw")]).await?;
     for (patch, keys) in [
         (json!({}), "username"),
@@ -372,8 +372,8 @@ async fn a2_t1_t2_cr1_c2_c3_missing_objects_are_reported_and_recover() -> anyhow
     let cluster = here.wait_for_reason("b", "late", "SecretInUse").await?;
     assert_eq!(
         message(&cluster),
-        "the Secret shared is held by VSphereCluster prod: a Secret serves one; make another, \
-         or share an identity"
+        "the Secret shared is in use by VSphereCluster prod: a Secret serves one object; create \
+         another Secret, or share an identity"
     );
     Ok(())
 }

@@ -76,7 +76,7 @@ async fn o03_only_allowed_servers_bounds_namespace_secrets() -> anyhow::Result<(
         .wait_for_reason("a", "evil", "ServerNotAllowed")
         .await?;
     let told = format!(
-        "nothing may be sent to {}: ask whoever runs the operator to allow this server",
+        "no credential may be sent to {}: ask the operator's administrator to allow this server",
         evil.address()
     );
     assert_eq!(message(&cluster), told);

@@ -414,13 +414,13 @@ async fn cr2_machine_without_credential_is_not_created_and_reports_why() -> anyh
             "missing",
             identity("nobody"),
             "IdentityNotFound",
-            ": name one that there is, or ask whoever manages them",
+            ": reference an existing one, or ask an administrator to create it",
         ),
         (
             "closed",
             identity("closed"),
             "NamespaceNotAllowed",
-            ": ask whoever owns it to say in allowedNamespaces who may",
+            ": ask its owner to set allowedNamespaces",
         ),
         (
             "secret",

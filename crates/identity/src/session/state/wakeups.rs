@@ -12,18 +12,15 @@ use super::{PoolState, Requester};
 impl<S> PoolState<S> {
     /// Returns the next requester to wake.
     pub fn next_woken(&mut self) -> Option<Arc<str>> {
-        loop {
-            let requester = self.woken.pop_front()?;
-            // It may have asked again or have been released meanwhile.
-            let known = self.requesters.get_mut(&requester);
-            if known.is_some_and(|known| std::mem::take(&mut known.woken)) {
-                return Some(requester);
-            }
+        let requester = self.waiting.pop_woken()?;
+        if let Some(known) = self.requesters.get_mut(&requester) {
+            known.waiting_for = None;
         }
+        Some(requester)
     }
 
     pub fn has_woken(&self) -> bool {
-        !self.woken.is_empty()
+        self.waiting.queues.contains_key(&Event::Woken)
     }
 
     /// Lets a requester wait for an event.
@@ -44,7 +41,6 @@ impl<S> PoolState<S> {
         let Some(known) = self.requesters.get_mut(requester) else {
             return false;
         };
-        known.woken = false;
         if let Some((event, ticket)) = known.waiting_for.take() {
             self.waiting.remove(&event, ticket);
         }
@@ -64,10 +60,8 @@ impl<S> PoolState<S> {
 
     pub(super) fn wake(&mut self, requester: Arc<str>, change: impl FnOnce(&mut Requester)) {
         if let Some(known) = self.requesters.get_mut(&requester) {
-            known.waiting_for = None;
-            known.woken = true;
             change(known);
-            self.woken.push_back(requester);
+            self.subscribe(&requester, Event::Woken);
         }
     }
 

@@ -1,0 +1,293 @@
+//! Properties of all decisions.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn any_bound() -> impl Strategy<Value = AllowedEndpoints> {
+    prop_oneof![
+        Just(AllowedEndpoints::Nowhere),
+        Just(AllowedEndpoints::Anywhere),
+        Just(AllowedEndpoints::Only(vec![])),
+        Just(only("cloud.example")),
+        Just(only("other.example")),
+    ]
+}
+
+fn any_reference() -> impl Strategy<Value = Reference> {
+    prop_oneof![
+        prop::sample::select(vec!["mine", "everybody", "theirs", "gone"])
+            .prop_map(|name| Reference::Secret(name.to_owned())),
+        prop::sample::select(vec!["shared", "gone"])
+            .prop_map(|name| Reference::Identity(name.to_owned())),
+    ]
+}
+
+fn any_references() -> impl Strategy<Value = CredentialReferences> {
+    let parent = prop::option::of(any_reference().prop_map(|one| ("Cloud prod".to_owned(), one)));
+    let namespace = prop::option::of(prop::sample::select(vec!["everybody", "gone"]));
+    let namespace = namespace.prop_map(|name| name.map(str::to_owned));
+    (
+        prop::option::of(any_reference()),
+        parent,
+        namespace,
+        any::<bool>(),
+    )
+        .prop_map(|(own, parent, namespace, operator)| CredentialReferences {
+            own,
+            parent,
+            namespace,
+            operator,
+        })
+}
+
+fn any_question() -> impl Strategy<Value = Question> {
+    let endpoint = prop::sample::select(vec!["cloud.example", "other.example", "evil.example"]);
+    let chosen = prop::option::of(Just(end("cloud.example")));
+    (
+        any_references(),
+        endpoint,
+        chosen,
+        any_bound(),
+        any::<bool>(),
+    )
+        .prop_map(|(references, endpoint, chosen, default_bound, scoped)| {
+            let mut question = question(references);
+            question.endpoint = end(endpoint);
+            (question.chosen, question.default_bound) = (chosen, default_bound);
+            if !scoped {
+                question.namespace = None;
+            }
+            question
+        })
+}
+
+fn any_secret() -> impl Strategy<Value = Secret> {
+    let servers = prop::option::of(prop::sample::select(vec!["cloud.example", "", "a b"]));
+    (any::<bool>(), any::<bool>(), any::<bool>(), servers).prop_map(
+        |(lacks, held, deleting, servers)| {
+            let mut secret = secret_of("x");
+            secret.deleting = deleting;
+            if lacks {
+                secret.data.remove("password");
+            }
+            if let Some(servers) = servers {
+                secret
+                    .data
+                    .insert("server".to_owned(), Hidden::new(servers));
+            }
+            if held {
+                secret.owners.push(Owner {
+                    api_version: "infra.example/v1".to_owned(),
+                    kind: "CloudIdentity".to_owned(),
+                    name: "other".to_owned(),
+                    ..Owner::default()
+                });
+            }
+            secret
+        },
+    )
+}
+
+fn any_world() -> impl Strategy<Value = World> {
+    let allowed = prop::sample::select(vec![
+        json!(null),
+        json!({}),
+        json!({"selector": {"matchLabels": {"tier": "gold"}}}),
+        json!({"selector": {"matchLabels": {"tier": "tin"}}}),
+        json!({"selector": {"matchExpressions": [{"key": "tier", "operator": "?"}]}}),
+    ]);
+    let identity =
+        (allowed, any::<bool>(), any_bound()).prop_map(|(allowed, ready, bound)| Identity {
+            ready,
+            bound,
+            ..identity(allowed)
+        });
+    let at = |namespace: &str, name: &str| (namespace.to_owned(), name.to_owned());
+    let places = [
+        at("team-a", "mine"),
+        at("team-a", "everybody"),
+        at("team-b", "theirs"),
+        at("home", "hidden-name"),
+    ];
+    let secrets = prop::collection::vec(prop::option::of(any_secret()), places.len());
+    let secrets = secrets.prop_map(move |secrets| {
+        let pairs = places.iter().cloned().zip(secrets);
+        pairs
+            .filter_map(|(place, secret)| {
+                let mut secret = secret?;
+                secret
+                    .data
+                    .insert("username".to_owned(), Hidden::new(place.1.clone()));
+                Some((place, secret))
+            })
+            .collect::<BTreeMap<_, _>>()
+    });
+    let given = prop::option::of(any_bound().prop_map(|bound| Static {
+        data: secret_of("given").data,
+        bound,
+    }));
+    (prop::option::of(identity), any::<bool>(), secrets, given).prop_map(
+        |(identity, labelled, secrets, given)| {
+            let mut world = World {
+                secrets,
+                given,
+                ..world()
+            };
+            world.identities = identity
+                .into_iter()
+                .map(|one| ("shared".to_owned(), one))
+                .collect();
+            if !labelled {
+                world
+                    .namespaces
+                    .insert("team-a".to_owned(), BTreeMap::new());
+            }
+            world
+        },
+    )
+}
+
+/// The possible sources of a credential, by the first reference.
+fn expected(question: &Question) -> Vec<String> {
+    let named = |reference: &Reference| match reference {
+        Reference::Secret(name) => vec![name.clone()],
+        Reference::Identity(name) if name == "shared" => vec!["hidden-name".to_owned()],
+        Reference::Identity(_) => vec![],
+    };
+    let references = &question.references;
+    if let Some(own) = &references.own {
+        return named(own);
+    }
+    if let Some((_, reference)) = &references.parent {
+        return named(reference);
+    }
+    let namespace = references.namespace.iter().cloned();
+    namespace
+        .chain(references.operator.then(|| "given".to_owned()))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn fr5_credential_comes_from_its_reference_and_goes_to_allowed_endpoints(
+        world in any_world(),
+        question in any_question(),
+    ) {
+        let (_, got) = world.decide(&question);
+        let text = format!("{got:?}");
+        prop_assert!(!text.contains("c0ntent"), "{}", text);
+        if let Err(refusal) = &got {
+            prop_assert!(!refusal.message.contains("hidden-name"));
+            prop_assert!(!refusal.message.contains("home"));
+            prop_assert!(!refusal.message.contains("team-b"));
+            prop_assert!(refusal.hint.is_some());
+        }
+        let Ok(credential) = got else { return Ok(()) };
+        let username = credential.content["username"].reveal();
+        prop_assert!(expected(&question).iter().any(|one| one == username), "{}", username);
+        prop_assert_ne!(username, "theirs");
+        prop_assert!(!credential.content.contains_key("other"));
+        match &credential.source {
+            Source::Secret { namespace, name, .. } => {
+                prop_assert_eq!(Some(namespace), question.namespace.as_ref());
+                prop_assert_eq!(name, username);
+                let secret = &world.secrets[&(namespace.clone(), name.clone())];
+                prop_assert!(secret.owners.is_empty());
+            }
+            Source::Identity { name, .. } => {
+                let identity = &world.identities[name];
+                prop_assert!(identity.ready);
+                prop_assert!(world.secrets[&("home".to_owned(), "hidden-name".to_owned())].owners.is_empty());
+                prop_assert!(question.namespace.is_none() || identity.allowed.is_some());
+                let nowhere = identity.bound == AllowedEndpoints::Nowhere && question.default_bound == AllowedEndpoints::Nowhere;
+                let secret = &world.secrets[&("home".to_owned(), "hidden-name".to_owned())];
+                prop_assert!(!nowhere || secret.data.contains_key("server"));
+                if identity.bound != AllowedEndpoints::Nowhere {
+                    prop_assert!(identity.bound.admits(&question.endpoint).is_some());
+                }
+            }
+            Source::Operator => {
+                prop_assert!(question.references.own.is_none() && question.references.parent.is_none());
+                prop_assert!(question.references.operator);
+            }
+        }
+        // A shared account is never sent to an endpoint that only the tenant chose.
+        if question.endpoint == end("evil.example") && !matches!(credential.source, Source::Secret { .. }) {
+            let everywhere = [&question.default_bound].into_iter()
+                .chain(world.identities.values().map(|one| &one.bound))
+                .chain(world.given.iter().map(|given| &given.bound))
+                .any(|bound| *bound == AllowedEndpoints::Anywhere);
+            prop_assert!(everywhere);
+        }
+    }
+
+    #[test]
+    fn o05_objects_that_were_not_read_do_not_change_the_decision(
+        (before, after) in (any_world(), any_world()),
+        question in any_question(),
+    ) {
+        let (read, got) = before.decide(&question);
+        // A world that is equal in what was read and different in the rest.
+        let mut other = after;
+        for need in &read {
+            match need {
+                Need::Identity(name) => match before.identities.get(name) {
+                    Some(one) => drop(other.identities.insert(name.clone(), one.clone())),
+                    None => drop(other.identities.remove(name)),
+                },
+                Need::Namespace(name) => {
+                    other.namespaces.insert(name.clone(), before.namespaces[name].clone());
+                }
+                Need::Secret { namespace, name } => {
+                    let at = (namespace.clone(), name.clone());
+                    match before.secrets.get(&at) {
+                        Some(one) => drop(other.secrets.insert(at, one.clone())),
+                        None => drop(other.secrets.remove(&at)),
+                    }
+                }
+                Need::Operator => other.given.clone_from(&before.given),
+            }
+        }
+        prop_assert_eq!(other.decide(&question), (read, got));
+    }
+
+    #[test]
+    fn fr5_further_reason_to_refuse_never_grants(
+        world in any_world(),
+        question in any_question(),
+        reason in 0..7usize,
+    ) {
+        let (_, before) = world.decide(&question);
+        let (mut world, mut question) = (world, question);
+        match reason {
+            0 => world.identities.values_mut().for_each(|one| one.ready = false),
+            1 => world.identities.values_mut().for_each(|one| one.allowed = None),
+            2 => world.identities.clear(),
+            3 => world.secrets.values_mut().for_each(|one| drop(one.data.remove("username"))),
+            4 => question.default_bound = AllowedEndpoints::Nowhere,
+            5 => question.references.own = Some(Reference::Identity("gone".to_owned())),
+            _ => question.references.operator = false,
+        }
+        let (_, after) = world.decide(&question);
+        if before.is_err() {
+            prop_assert!(after.is_err(), "{:?}", after);
+        }
+        if let Ok(credential) = after {
+            prop_assert_eq!(Ok(credential), before);
+        }
+    }
+
+    #[test]
+    fn o05_added_reference_never_widens_access(world in any_world(), question in any_question(), reference in any_reference()) {
+        // A reference gets its own credential or none, never the fallback.
+        let mut explicit = question.clone();
+        explicit.references.own = Some(reference.clone());
+        let mut alone = question;
+        alone.references = own(reference);
+        let (explicit, alone) = (world.decide(&explicit).1, world.decide(&alone).1);
+        prop_assert_eq!(explicit, alone);
+    }
+}
