@@ -426,7 +426,7 @@ async fn cr2_machine_without_credential_is_not_created_and_reports_why() -> anyh
             "secret",
             json!({"kind": "Secret", "name": "nothing"}),
             "SecretNotAvailable",
-            ": one of another namespace is never used",
+            "; Secrets of other namespaces are never used",
         ),
     ] {
         let (address, thumbprint) = (vcenter.address(), vcenter.thumbprint_sha256());
