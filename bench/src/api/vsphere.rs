@@ -95,6 +95,7 @@ async fn start(
     let begun = Instant::now();
     let child = Command::new(&program.path)
         .args(["operator", "vsphere", "--vcenter-timeout", TIMEOUT])
+        .args(["--allow-address", "127.0.0.0/8"])
         .arg("--kubeconfig")
         .arg(server.kubeconfig())
         .stdin(Stdio::null())

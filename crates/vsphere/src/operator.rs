@@ -25,7 +25,7 @@ mod zone;
 
 pub use context::StaticCredentials;
 pub use intervals::Intervals;
-pub use run::{Settings, run, session_settings};
+pub use run::{Settings, default_addresses, run, session_settings};
 pub use static_credentials::CredentialsFile;
 
 /// The User-Agent of the operator.

@@ -121,7 +121,8 @@ impl Cluster {
         let kubeconfig = folder.join("insula-data/admin.kubeconfig");
         std::fs::create_dir_all(kubeconfig.parent().unwrap()).unwrap();
         std::fs::write(&kubeconfig, credentials(&kubernetes)).unwrap();
-        let operator = "exec target/release/insula operator vsphere --kubeconfig";
+        let operator =
+            "exec target/release/insula operator vsphere --allow-address 127.0.0.1 --kubeconfig";
         let running = shell(folder, &format!("{operator} {}", kubeconfig.display()));
         Some(Self {
             _running: running,

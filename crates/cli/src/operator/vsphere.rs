@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use insula_core::TenantName;
+use insula_dialer::{AddressRules, Cidr};
 use insula_identity::endpoint::AllowedEndpoints;
 use insula_vsphere::crds;
 use insula_vsphere::manifests::{self, CREDENTIALS_FILE, manifests};
-use insula_vsphere::operator::{AGENT, CredentialsFile, Settings, StaticCredentials};
+use insula_vsphere::operator::{
+    AGENT, CredentialsFile, Settings, StaticCredentials, default_addresses,
+};
 use tokio::sync::watch;
 
 pub use self::server::AllowedServer;
@@ -89,6 +92,15 @@ struct GivenArgs {
     #[arg(long, requires = "allowed_servers")]
     only_allowed_servers: bool,
 
+    /// Addresses around the operator that vCenters of teams may have, besides private networks
+    /// (default: none; vCenters of --allowed-server may have any)
+    #[arg(long = "allow-address", value_name = "CIDR", value_delimiter = ',')]
+    allow_addresses: Vec<Cidr>,
+
+    /// Addresses that vCenters of teams may not have; takes precedence over --allow-address
+    #[arg(long = "deny-address", value_name = "CIDR", value_delimiter = ',')]
+    deny_addresses: Vec<Cidr>,
+
     /// Tenants whose clusters may use the credentials file too (default: none)
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tenants", value_parser = TenantName::parse)]
     static_credentials_tenants: Vec<TenantName>,
@@ -156,6 +168,14 @@ pub fn bound(servers: Vec<AllowedServer>) -> AllowedEndpoints {
     }
 }
 
+/// Returns the addresses that vCenters of teams may have.
+pub fn addresses(allow: Vec<Cidr>, deny: Vec<Cidr>) -> AddressRules {
+    let mut rules = default_addresses();
+    rules.allow.extend(allow);
+    rules.deny.extend(deny);
+    rules
+}
+
 async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(), Failure> {
     let mut stop = Stop::listen()?;
     let default_bound = bound(given.allowed_servers);
@@ -171,6 +191,7 @@ async fn operate(life: LifeArgs, work: WorkArgs, given: GivenArgs) -> Result<(),
         namespaces: work.namespaces.into_iter().collect(),
         watch_filter: work.watch_filter,
         only_allowed_servers: given.only_allowed_servers,
+        addresses: addresses(given.allow_addresses, given.deny_addresses),
         static_credentials_for: names(&given.static_credentials_tenants),
         extra_roots: extra_roots.iter().map(|der| der.to_vec()).collect(),
         ..Settings::new(process::name(), follow(file, &default_bound))

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use insula_broker::names::AXON;
+use insula_dialer::{AddressRules, Cidr};
 use insula_identity::endpoint::AllowedEndpoints;
 use insula_vsphere::names::{ACCOUNT, NAMESPACE};
 use insula_vsphere::operator::StaticCredentials;
@@ -51,6 +52,23 @@ pub struct VsphereArgs {
     /// --vsphere-allowed-server as well
     #[arg(long = "vsphere-only-allowed-servers", requires = "allowed_servers")]
     pub only_allowed_servers: bool,
+
+    /// With --operators vsphere: addresses around the server that vCenters of teams may have,
+    /// besides private networks
+    #[arg(
+        long = "vsphere-allow-address",
+        value_name = "CIDR",
+        value_delimiter = ','
+    )]
+    pub allow_addresses: Vec<Cidr>,
+
+    /// With --operators vsphere: addresses that vCenters of teams may not have; takes precedence
+    #[arg(
+        long = "vsphere-deny-address",
+        value_name = "CIDR",
+        value_delimiter = ','
+    )]
+    pub deny_addresses: Vec<Cidr>,
 }
 
 /// The requested operators and their settings.
@@ -62,6 +80,8 @@ pub struct OperatorSettings {
     bound: AllowedEndpoints,
     /// Whether Secrets in namespaces may be sent to these only as well.
     only_allowed: bool,
+    /// The addresses that vCenters of teams may have.
+    addresses: AddressRules,
     /// The credentials file for clusters of the system space without an identity.
     credentials: Option<PathBuf>,
 }
@@ -73,6 +93,7 @@ impl OperatorSettings {
             operators: operators.into_iter().collect(),
             bound: vsphere::bound(vsphere.allowed_servers),
             only_allowed: vsphere.only_allowed_servers,
+            addresses: vsphere::addresses(vsphere.allow_addresses, vsphere.deny_addresses),
             credentials: vsphere.credentials_file,
         }
     }
@@ -146,6 +167,7 @@ enum Work {
         given: watch::Receiver<Option<StaticCredentials>>,
         bound: AllowedEndpoints,
         only_allowed: bool,
+        addresses: AddressRules,
     },
 }
 
@@ -160,6 +182,7 @@ impl Work {
                 },
                 bound: settings.bound.clone(),
                 only_allowed: settings.only_allowed,
+                addresses: settings.addresses.clone(),
             },
         }
     }
@@ -199,11 +222,13 @@ impl Work {
                 given,
                 bound,
                 only_allowed,
+                addresses,
             } => {
                 let settings = insula_vsphere::operator::Settings {
                     tenants: true,
                     default_bound: bound.clone(),
                     only_allowed_servers: *only_allowed,
+                    addresses: addresses.clone(),
                     ..insula_vsphere::operator::Settings::new(process::name(), given.clone())
                 };
                 task.spawn(async {

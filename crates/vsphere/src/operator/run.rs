@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
+use insula_dialer::{AddressRules, PRIVATE_NETWORKS};
 use insula_identity::endpoint::AllowedEndpoints;
 use insula_identity::session::{self, Sessions};
 use insula_operator::deadline;
@@ -68,6 +69,8 @@ pub struct Settings {
     pub default_bound: AllowedEndpoints,
     /// Whether Secrets of namespaces may be sent to these servers only.
     pub only_allowed_servers: bool,
+    /// The addresses of vCenters that teams choose. Those of `default_bound` may have any.
+    pub addresses: AddressRules,
     /// Certificate authorities to trust besides the system's, as DER.
     pub extra_roots: Vec<Vec<u8>>,
     /// How long an object is left alone that is in order.
@@ -102,11 +105,24 @@ impl Settings {
             static_credentials_for: BTreeSet::new(),
             default_bound: AllowedEndpoints::Nowhere,
             only_allowed_servers: false,
+            addresses: default_addresses(),
             extra_roots: Vec::new(),
             resync: Duration::from_secs(600),
             intervals: Intervals::default(),
             health: Arc::default(),
         }
+    }
+}
+
+/// Returns the default rules for addresses of vCenters: most are in private networks. Those of
+/// this machine and of its link, with the metadata of clouds, are refused.
+pub fn default_addresses() -> AddressRules {
+    AddressRules {
+        allow: PRIVATE_NETWORKS
+            .iter()
+            .filter_map(|block| block.parse().ok())
+            .collect(),
+        ..AddressRules::default()
     }
 }
 
@@ -135,7 +151,8 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         let (namespace, times) = (&settings.operator_namespace, settings.times);
         Candidate::new(client.clone(), namespace, names::LEASE, &instance, times)
     });
-    let vcenters = VCenters::new(settings.vcenter_timeout, settings.extra_roots);
+    let vcenters = VCenters::new(settings.vcenter_timeout, settings.extra_roots)
+        .restricted(settings.addresses, settings.default_bound.clone());
     let concurrency = settings.concurrency.max(1);
     let session_settings = session::Settings {
         // Workers that wait for vCenters must not occupy all of them.

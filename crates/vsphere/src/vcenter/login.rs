@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use insula_dialer::{AddressRules, Dialer, Reach, Resolver};
 use insula_identity::credential::{Credential, Fingerprint, Hidden};
-use insula_identity::endpoint::{Endpoint, Trust};
+use insula_identity::endpoint::{AllowedEndpoints, Endpoint, Trust};
 use insula_identity::reason::Reason;
 use insula_identity::session::{Connector, LoginError};
 use tokio::sync::{oneshot, watch};
@@ -39,6 +40,10 @@ const REFUSAL_RETENTION: Duration = Duration::from_secs(300);
 pub struct VCenters {
     timeout: Duration,
     authorities: Authorities,
+    dialer: Arc<Dialer<Endpoint>>,
+    /// The vCenters of the platform engineer, which may have any address. All others are
+    /// chosen by teams.
+    trusted: AllowedEndpoints,
     logins: Arc<Logins>,
 }
 
@@ -107,11 +112,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl VCenters {
     /// Creates a connector. `timeout` is the limit for each request, and for a login as a whole.
     /// Certificates are verified with the system's roots and these, in DER.
+    /// The vCenters may have any address.
     pub fn new(timeout: Duration, further_roots: Vec<Vec<u8>>) -> Self {
         Self {
             timeout,
             authorities: Authorities::new(further_roots),
+            dialer: Arc::new(Dialer::new(AddressRules::default(), Resolver::system())),
+            trusted: AllowedEndpoints::Anywhere,
             logins: Arc::default(),
+        }
+    }
+
+    /// Lets vCenters other than the trusted ones have only the addresses that the rules allow.
+    #[must_use]
+    pub fn restricted(self, rules: AddressRules, trusted: AllowedEndpoints) -> Self {
+        Self {
+            dialer: Arc::new(Dialer::new(rules, Resolver::system())),
+            trusted,
+            ..self
         }
     }
 
@@ -156,7 +174,11 @@ impl VCenters {
     fn caller(&self, endpoint: &Endpoint, trust: &Trust) -> Result<Caller, LoginError> {
         let config = self.authorities.config(trust);
         let config = config.map_err(|error| unreachable(endpoint, &error.to_string()))?;
-        let transport = Transport::new(endpoint, config);
+        let reach = match self.trusted.admits(endpoint) {
+            Some(_) => Reach::Any,
+            None => Reach::Ruled,
+        };
+        let transport = Transport::new(endpoint, config, Arc::clone(&self.dialer), reach);
         let transport = transport.ok_or_else(|| unreachable(endpoint, "invalid host name"))?;
         Ok(Caller::new(transport, self.timeout))
     }

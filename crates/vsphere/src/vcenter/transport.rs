@@ -10,10 +10,10 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use insula_dialer::{DialError, Dialer, Reach};
 use insula_identity::endpoint::Endpoint;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -36,6 +36,8 @@ const ACTION: HeaderName = HeaderName::from_static("soapaction");
 /// A client for one endpoint.
 pub(super) struct Transport {
     endpoint: Endpoint,
+    dialer: Arc<Dialer<Endpoint>>,
+    reach: Reach,
     name: ServerName<'static>,
     tls: TlsConnector,
     kept: Mutex<Vec<Connection>>,
@@ -100,10 +102,17 @@ pub(super) enum Failure {
 
 impl Transport {
     /// Creates a client; none if the host cannot be a name in a certificate.
-    pub(super) fn new(endpoint: &Endpoint, tls: Arc<ClientConfig>) -> Option<Self> {
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        tls: Arc<ClientConfig>,
+        dialer: Arc<Dialer<Endpoint>>,
+        reach: Reach,
+    ) -> Option<Self> {
         let name = ServerName::try_from(endpoint.host().to_owned()).ok()?;
         Some(Self {
             endpoint: endpoint.clone(),
+            dialer,
+            reach,
             name,
             tls: TlsConnector::from(tls),
             kept: Mutex::default(),
@@ -196,9 +205,9 @@ impl Transport {
     }
 
     async fn connect(&self) -> Result<Connection, Failure> {
-        let place = (self.endpoint.host(), self.endpoint.port());
-        let stream = TcpStream::connect(place).await;
-        let stream = stream.map_err(|error| unreachable("cannot connect", &error))?;
+        let (host, port) = (self.endpoint.host(), self.endpoint.port());
+        let dialed = self.dialer.connect(&self.endpoint, self.reach, host, port);
+        let stream = dialed.await.map_err(|error| cannot_connect(&error))?;
         // An optimization only: its failure does not matter.
         let _ = stream.set_nodelay(true);
         let stream = self.tls.connect(self.name.clone(), stream).await;
@@ -327,6 +336,17 @@ fn broken(error: &hyper::Error) -> Failure {
         return Failure::Invalid("it is no HTTP".to_owned());
     }
     Failure::Unreachable(format!("the connection broke ({error})"))
+}
+
+fn cannot_connect(error: &DialError) -> Failure {
+    let why = match error {
+        DialError::Unreachable { error, .. } => error.to_string(),
+        DialError::NoSuchHost => error.to_string(),
+        DialError::AddressNotAllowed | DialError::NoAllowedHost => {
+            format!("{error}; the operator's --allow-address or --allowed-server allows it")
+        }
+    };
+    Failure::Unreachable(format!("cannot connect ({why})"))
 }
 
 fn unreachable(what: &str, error: &std::io::Error) -> Failure {

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use insula_dialer::AddressRules;
 use insula_testkit::server::TestServer;
 use insula_testkit::vcenter::FakeVCenter;
 use insula_vsphere::crds;
@@ -400,6 +401,10 @@ pub fn settings(namespaces: &[&str]) -> Settings {
             retry: short * 5,
             // Timestamps have a resolution of one second.
             lost_clone: Duration::from_millis(1500),
+        },
+        addresses: AddressRules {
+            allow: vec!["127.0.0.0/8".parse().expect("a block")],
+            ..AddressRules::default()
         },
         ..Settings::new("test", static_credentials)
     }

@@ -1,6 +1,7 @@
 //! The vCenter client: against vcsim where it is installed, against the testkit's vCenter, and
 //! against servers with invalid responses.
 
+mod addresses;
 mod certificates;
 mod hostile;
 mod inventory;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use insula_dialer::AddressRules;
 use insula_identity::credential::Hidden;
 use insula_identity::endpoint::{AllowedEndpoints, Endpoint};
 use insula_identity::session;
@@ -130,6 +131,11 @@ impl World {
             vcenter_timeout: Duration::from_secs(2),
             sessions: SESSIONS,
             tenants: true,
+            // Where the vCenters of the tests are.
+            addresses: AddressRules {
+                allow: vec!["127.0.0.0/8".parse().expect("a block")],
+                ..AddressRules::default()
+            },
             ..Settings::new("operator", self.static_credentials.subscribe())
         }
     }
