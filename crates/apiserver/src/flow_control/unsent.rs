@@ -10,11 +10,11 @@
 //! - When all spaces together hold too much, the space that holds most loses the responses that
 //!   have waited longest.
 
+mod accounts;
 mod response;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use insula_core::Space;
@@ -25,6 +25,8 @@ use super::connection_tracker::InFlight;
 use super::limits::Unsent;
 use crate::status::{Result, StatusError};
 
+use accounts::Accounts;
+
 pub use response::{OutgoingResponse, UnsentBytes};
 
 /// The unsent bytes of all spaces.
@@ -33,7 +35,7 @@ pub struct UnsentPool {
     limits: Unsent,
     /// How long a client may keep a response waiting.
     stalled: Duration,
-    state: Mutex<State>,
+    state: Mutex<Accounts>,
     released: Notify,
     counters: [AtomicU64; CutReason::ALL.len()],
     refused: AtomicU64,
@@ -61,30 +63,6 @@ pub struct UnsentStats {
     pub cut: [(&'static str, u64); 3],
     /// Requests that were refused because their space had no room for a response.
     pub refused: u64,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    total: usize,
-    /// The part of it that belongs to responses which were cut off and are being dropped.
-    ending: usize,
-    accounts: HashMap<Option<Space>, Account>,
-    next_number: u64,
-}
-
-/// The responses of one space.
-#[derive(Debug, Default)]
-struct Account {
-    bytes: usize,
-    ending: usize,
-    responses: HashMap<u64, Entry>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    response: Weak<OutgoingResponse>,
-    bytes: usize,
-    is_ending: bool,
 }
 
 /// A response that waits for its client, with the time since when.
@@ -131,18 +109,9 @@ impl UnsentPool {
         in_flight: InFlight,
         held: usize,
     ) -> Arc<OutgoingResponse> {
-        let mut state = self.lock();
-        let number = state.next_number;
-        state.next_number += 1;
-        let response = OutgoingResponse::new(Arc::clone(self), payer.clone(), number, in_flight);
-        let entry = Entry {
-            response: Arc::downgrade(&response),
-            bytes: 0,
-            is_ending: false,
-        };
-        let account = state.accounts.entry(payer).or_default();
-        account.responses.insert(number, entry);
-        drop(state);
+        let response = self.lock().insert(payer.clone(), |number| {
+            OutgoingResponse::new(Arc::clone(self), payer, number, in_flight)
+        });
         response.set_held(held);
         response
     }
@@ -191,14 +160,8 @@ impl UnsentPool {
     /// Returns the current statistics.
     pub fn stats(&self) -> UnsentStats {
         let state = self.lock();
-        let held = state
-            .accounts
-            .iter()
-            .filter(|(_, account)| account.bytes > 0);
-        let mut costliest: Vec<_> = held
-            .map(|(space, account)| (space.clone(), account.bytes))
-            .collect();
-        let total = state.total;
+        let mut costliest = state.by_space();
+        let total = state.total();
         drop(state);
         costliest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         costliest.truncate(COSTLIEST);
@@ -229,8 +192,7 @@ impl UnsentPool {
 
     fn has_room(&self, space: &Space, bytes: usize) -> bool {
         let state = self.lock();
-        let used = state.accounts.get(&Some(space.clone()));
-        let used = used.map_or(0, Account::staying);
+        let used = state.staying_of(&Some(space.clone()));
         used == 0 || used + bytes <= self.limits.each
     }
 
@@ -268,7 +230,7 @@ impl UnsentPool {
         let long_ago = Instant::now().checked_sub(PRESSURE_STALL);
         let mut state = self.lock();
         for (since, number, response) in &waiting {
-            let staying = state.accounts.get(&payer).map_or(0, Account::staying);
+            let staying = state.staying_of(&payer);
             let has_room = staying == 0 || staying + bytes <= self.limits.each;
             if has_room || long_ago.is_none_or(|long_ago| *since > long_ago) {
                 break;
@@ -311,16 +273,8 @@ impl UnsentPool {
 
     /// Returns the responses of a space that wait for their clients, the longest first.
     fn waiting(&self, payer: &Option<Space>) -> Vec<Waiting> {
-        // Upgraded under the lock and dropped after it: dropping a response takes the lock.
-        let responses: Vec<(u64, Arc<OutgoingResponse>)> = {
-            let state = self.lock();
-            let account = state.accounts.get(payer);
-            let entries = account.into_iter().flat_map(|account| &account.responses);
-            entries
-                .filter(|(_, entry)| entry.bytes > 0 && !entry.is_ending)
-                .filter_map(|(number, entry)| Some((*number, entry.response.upgrade()?)))
-                .collect()
-        };
+        // Dropped without the lock: dropping a response takes it.
+        let responses = self.lock().holding(payer);
         let mut waiting: Vec<Waiting> = responses
             .into_iter()
             .filter_map(|(number, response)| Some((response.waiting_since()?, number, response)))
@@ -336,92 +290,8 @@ impl UnsentPool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Accounts> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    const fn staying(&self) -> usize {
-        self.total.saturating_sub(self.ending)
-    }
-
-    fn staying_of(&self, payer: &Option<Space>) -> usize {
-        self.accounts.get(payer).map_or(0, Account::staying)
-    }
-
-    /// Returns the spaces, those with the most bytes last.
-    fn by_bytes(&self) -> Vec<Option<Space>> {
-        let mut spaces: Vec<_> = self.accounts.keys().cloned().collect();
-        spaces.sort_by_key(|space| self.staying_of(space));
-        spaces
-    }
-
-    fn add(&mut self, payer: &Option<Space>, number: u64, bytes: usize) {
-        let Some(account) = self.accounts.get_mut(payer) else {
-            return;
-        };
-        let Some(entry) = account.responses.get_mut(&number) else {
-            return;
-        };
-        entry.bytes += bytes;
-        account.bytes += bytes;
-        self.total += bytes;
-        if entry.is_ending {
-            account.ending += bytes;
-            self.ending += bytes;
-        }
-    }
-
-    fn subtract(&mut self, payer: &Option<Space>, number: u64, bytes: usize) {
-        let Some(account) = self.accounts.get_mut(payer) else {
-            return;
-        };
-        let Some(entry) = account.responses.get_mut(&number) else {
-            return;
-        };
-        entry.bytes -= bytes;
-        account.bytes -= bytes;
-        self.total -= bytes;
-        if entry.is_ending {
-            account.ending -= bytes;
-            self.ending -= bytes;
-        }
-    }
-
-    fn remove(&mut self, payer: &Option<Space>, number: u64) {
-        let entry = self
-            .accounts
-            .get(payer)
-            .and_then(|account| account.responses.get(&number));
-        let bytes = entry.map_or(0, |entry| entry.bytes);
-        self.subtract(payer, number, bytes);
-        if let Some(account) = self.accounts.get_mut(payer) {
-            account.responses.remove(&number);
-            if account.responses.is_empty() {
-                self.accounts.remove(payer);
-            }
-        }
-    }
-
-    fn mark_ending(&mut self, payer: &Option<Space>, number: u64) {
-        let Some(account) = self.accounts.get_mut(payer) else {
-            return;
-        };
-        let Some(entry) = account.responses.get_mut(&number) else {
-            return;
-        };
-        if !entry.is_ending {
-            entry.is_ending = true;
-            account.ending += entry.bytes;
-            self.ending += entry.bytes;
-        }
-    }
-}
-
-impl Account {
-    const fn staying(&self) -> usize {
-        self.bytes.saturating_sub(self.ending)
     }
 }
 

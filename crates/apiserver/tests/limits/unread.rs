@@ -84,6 +84,28 @@ async fn stalled_watch_over_http_1_is_closed_at_its_timeout() -> anyhow::Result<
 }
 
 #[tokio::test]
+async fn stalled_watch_over_websocket_is_closed_at_its_timeout() -> anyhow::Result<()> {
+    let server = start(Limits::default()).await?;
+    let client = server.tenant("t1").await?;
+    let system = server.system().await?;
+    create_large_maps(&client, 16).await?;
+    let mut stream = server.dial_narrow("http/1.1").await?;
+    let head = format!(
+        "GET {MAPS}?watch=true&timeoutSeconds=2 HTTP/1.1\r\nhost: a\r\n\
+         authorization: Bearer t1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await?;
+    await_unsent(&system, "t1", MEGABYTE as u64).await?;
+    let began = Instant::now();
+    await_metric(&system, WATCHES, 0).await?;
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(2) + LATE, "{took:?}");
+    assert_eq!(unsent(&system, "t1").await?.1, 0);
+    Ok(())
+}
+
+#[tokio::test]
 async fn stalled_watch_ends_with_its_tenant() -> anyhow::Result<()> {
     let setup = Setup {
         controllers: true,

@@ -69,7 +69,7 @@ async fn bytes_are_charged_until_the_transport_drops_them() {
     assert_eq!(fixture.held(), [("t1".to_owned(), 70)]);
     drop(piece);
     assert_eq!(fixture.pool.stats().total, 0);
-    assert!(fixture.pool.lock().accounts.is_empty());
+    assert!(fixture.pool.lock().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
