@@ -397,12 +397,11 @@ impl Documents {
         slots.retain(|(_, slot)| slot.strong_count() > 0);
         let found = slots.iter().find(|(known, _)| *known == name);
         let found = found.and_then(|(_, slot)| slot.upgrade());
-        let slot = found.unwrap_or_else(|| {
+        found.unwrap_or_else(|| {
             let slot = Arc::new(Slot::new());
             slots.push((name, Arc::downgrade(&slot)));
             slot
-        });
-        slot
+        })
     }
 
     /// Returns the document in a slot, building it if necessary, and marks it as recently used.
