@@ -2,7 +2,7 @@
 //! stand for.
 //!
 //! The offering's administrator configures the provider, so it is trusted to place users in
-//! any tenant, including the system's.
+//! any tenant, and in the system's space unless it is for tenants only.
 
 mod error;
 mod settings;
@@ -25,6 +25,7 @@ pub struct Issuer {
     groups_claim: Option<String>,
     groups_prefix: String,
     tenant_claim: Option<String>,
+    tenants_only: bool,
     required_claims: Vec<(String, String)>,
     algorithms: Vec<Algorithm>,
 }
@@ -74,8 +75,12 @@ impl Issuer {
         let issued = times.issued.ok_or(Error::Missing("iat"))?;
         self.check_required(claims)?;
         let (groups, tenant) = self.membership(claims)?;
+        let user = self.user(claims)?;
+        if self.tenants_only && !matches!(tenant, Some(Space::Tenant(_))) {
+            return Err(Error::NotOfATenant(user));
+        }
         let credential = Credential {
-            user: self.user(claims)?,
+            user,
             uid: None,
             groups,
             extra: extra(claims),
@@ -128,20 +133,19 @@ impl Issuer {
         Ok(user)
     }
 
-    /// Returns the prefixed groups, and the tenant, which the provider names in a group or in
-    /// a separate claim.
+    /// Returns the prefixed groups, and the tenant. With a claim for the tenant, groups that
+    /// name one are dropped: users may be able to create groups at the provider.
     fn membership(&self, claims: &Claims) -> Result<(Vec<String>, Option<Space>), Error> {
         let claim = self.groups_claim.as_deref();
-        let groups = match claim.and_then(|name| Some((name, claims.get(name)?))) {
+        let mut groups = match claim.and_then(|name| Some((name, claims.get(name)?))) {
             None | Some((_, Value::Null)) => Vec::new(),
             Some((name, said)) => texts(said).ok_or_else(|| Error::Groups(name.to_owned()))?,
         };
+        if self.tenant_claim.is_some() {
+            groups.retain(|group| !group.starts_with(TENANT_PREFIX));
+        }
         let member = Membership::from_groups(groups)?;
-        let named = self.named_tenant(claims)?;
-        let tenant = match (member.tenant, named) {
-            (Some(one), Some(other)) if one != other => return Err(TenantError::Multiple.into()),
-            (one, other) => one.or(other),
-        };
+        let tenant = member.tenant.or(self.named_tenant(claims)?);
         let prefixed = |group: String| format!("{}{group}", self.groups_prefix);
         Ok((member.groups.into_iter().map(prefixed).collect(), tenant))
     }

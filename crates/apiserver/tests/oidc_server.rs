@@ -45,20 +45,43 @@ impl Fixture {
     }
 
     async fn start_with(setup: Setup) -> Result<Self> {
-        let fixture = Self::start_on(Behaviour::Good, setup).await?;
+        Self::start_on(Behaviour::Good, setup, |_| {})
+            .await?
+            .ready()
+            .await
+    }
+
+    async fn start_configured(configure: impl FnOnce(&mut Settings)) -> Result<Self> {
+        let setup = Setup {
+            default_tenant: Some(Space::System),
+            ..Setup::default()
+        };
+        Self::start_on(Behaviour::Good, setup, configure)
+            .await?
+            .ready()
+            .await
+    }
+
+    async fn ready(self) -> Result<Self> {
+        let fixture = self;
         let ready = tokio::time::timeout(TIMEOUT, fixture.provider.ready()).await;
         ready.context("the keys were not fetched in time")?;
         Ok(fixture)
     }
 
-    async fn start_on(manner: Behaviour, setup: Setup) -> Result<Self> {
+    async fn start_on(
+        manner: Behaviour,
+        setup: Setup,
+        configure: impl FnOnce(&mut Settings),
+    ) -> Result<Self> {
         let fake = FakeProvider::start(manner).await?;
-        let settings = Settings {
+        let mut settings = Settings {
             groups_claim: Some("groups".to_owned()),
             tenant_claim: Some("org".to_owned()),
             username_prefix: Some("-".to_owned()),
             ..Settings::new(fake.url(), "insula")
         };
+        configure(&mut settings);
         let trust = Trust::Authorities(fake.ca_pem().to_owned());
         let provider = Provider::with_pace(settings, &trust, SLOW_PACE)?;
         let setup = Setup {
@@ -135,12 +158,13 @@ async fn tenant_claim_determines_the_space() -> Result<()> {
         (json!({"org": "t1"}), json!([everybody]), "t1"),
         (json!({"org": "tenant:t1"}), json!([everybody]), "t1"),
         (
-            json!({"groups": ["dev", "tenant:t1"]}),
-            json!(["dev", everybody]),
+            json!({"org": "t1", "groups": ["tenant:t1", "ops"]}),
+            json!(["ops", everybody]),
             "t1",
         ),
+        // Users may create groups at the provider; only the claim names the tenant.
         (
-            json!({"org": "t1", "groups": ["tenant:t1", "ops"]}),
+            json!({"org": "t1", "groups": ["tenant:t2", "tenant:system", "tenant:", "ops"]}),
             json!(["ops", everybody]),
             "t1",
         ),
@@ -160,14 +184,14 @@ async fn tenant_claim_determines_the_space() -> Result<()> {
         let found = whoami(&fixture.client_with(&claims).await?).await?;
         assert_eq!(found, json!(["alice", groups, home]), "{claims}");
     }
-    let stray = fixture.client_with(&json!({"groups": ["dev"]})).await?;
-    let refused = stray.post(WHO, &json!({})).await?;
-    assert_eq!(refused.status, 403);
-    let why = "the credential names no tenant";
-    assert!(refused.message().contains(why), "{}", refused.text());
+    for groups in [&["dev"][..], &["tenant:t1"], &["tenant:system"]] {
+        let stray = fixture.client_with(&json!({"groups": groups})).await?;
+        let refused = stray.post(WHO, &json!({})).await?;
+        assert_eq!(refused.status, 403);
+        let why = "the credential names no tenant";
+        assert!(refused.message().contains(why), "{}", refused.text());
+    }
     for claims in [
-        json!({"org": "t1", "groups": ["tenant:t2"]}),
-        json!({"groups": ["tenant:t1", "tenant:t2"]}),
         json!({"org": "T1"}),
         json!({"org": ["t1"]}),
         json!({"org": ""}),
@@ -175,6 +199,45 @@ async fn tenant_claim_determines_the_space() -> Result<()> {
     ] {
         let anonymous = fixture.client_with(&claims).await?.get("/api").await?;
         assert_eq!(status_and_message(&anonymous), unauthorized(), "{claims}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn group_names_the_tenant_without_a_tenant_claim() -> Result<()> {
+    let fixture = Fixture::start_configured(|settings| settings.tenant_claim = None).await?;
+    fixture.server.tenant("t1").await?;
+    let claims = json!({"org": "t2", "groups": ["dev", "tenant:t1"]});
+    let found = whoami(&fixture.client_with(&claims).await?).await?;
+    assert_eq!(
+        found,
+        json!(["alice", ["dev", "system:authenticated"], "t1"])
+    );
+    let both = json!({"groups": ["tenant:t1", "tenant:t2"]});
+    let refused = fixture.client_with(&both).await?.get("/api").await?;
+    assert_eq!(status_and_message(&refused), unauthorized());
+    Ok(())
+}
+
+#[tokio::test]
+async fn provider_for_tenants_only_reaches_no_other_space() -> Result<()> {
+    let fixture = Fixture::start_configured(|settings| settings.tenants_only = true).await?;
+    let one = fixture.server.tenant("t1").await?;
+    let found = whoami(&fixture.client_with(&json!({"org": "t1"})).await?).await?;
+    assert_eq!(found, json!(["alice", ["system:authenticated"], "t1"]));
+    for claims in [
+        json!({}),
+        json!({"org": "system"}),
+        json!({"org": "tenant:system", "groups": ["system:masters"]}),
+        json!({"groups": ["tenant:t1"]}),
+        json!({"groups": ["tenant:system", "system:masters"]}),
+    ] {
+        let refused = fixture.client_with(&claims).await?.get("/api").await?;
+        assert_eq!(status_and_message(&refused), unauthorized(), "{claims}");
+        let why = "[invalid bearer token, oidc: the token names no tenant, and the provider is \
+                   for tenants only]";
+        let reviewed = fixture.review(&one, &fixture.token(&claims)?, &[]).await?;
+        assert_eq!(reviewed, json!({"user": {}, "error": why}), "{claims}");
     }
     Ok(())
 }
@@ -468,7 +531,7 @@ async fn keys_can_be_rotated_while_serving() -> Result<()> {
 
 #[tokio::test]
 async fn missing_keys_do_not_affect_other_authenticators() -> Result<()> {
-    let fixture = Fixture::start_on(Behaviour::Down, Setup::default()).await?;
+    let fixture = Fixture::start_on(Behaviour::Down, Setup::default(), |_| {}).await?;
     let one = fixture.server.tenant("t1").await?;
     let client_with = fixture.client_with(&json!({"org": "t1"})).await?;
     assert_eq!(

@@ -56,6 +56,10 @@ pub enum Error {
     /// The tenant claim is not a string.
     #[error("oidc: parse tenant claim {0:?}: it is not a string")]
     Tenant(String),
+    /// It names no tenant, or the system, and the provider is for tenants only. It contains the
+    /// user.
+    #[error("oidc: the token names no tenant, and the provider is for tenants only")]
+    NotOfATenant(String),
     /// The tenant it names is invalid or ambiguous.
     #[error("oidc: the token's tenant cannot be determined: {0}")]
     Membership(TenantError),

@@ -19,8 +19,10 @@ pub struct Settings {
     pub groups_claim: Option<String>,
     /// Prefix of group names.
     pub groups_prefix: String,
-    /// The claim that names the tenant. A group `tenant:{t}` is accepted as well.
+    /// The claim that names the tenant. Without it, a group `tenant:{t}` does.
     pub tenant_claim: Option<String>,
+    /// Whether tokens that name no tenant, or the system, are rejected.
+    pub tenants_only: bool,
     /// Required claims with their values.
     pub required_claims: Vec<(String, String)>,
     /// Accepted signature algorithms.
@@ -55,6 +57,7 @@ impl Settings {
             groups_claim: None,
             groups_prefix: String::new(),
             tenant_claim: None,
+            tenants_only: false,
             required_claims: Vec::new(),
             algorithms: vec![Algorithm::Rs256, Algorithm::Es256],
         }
@@ -85,6 +88,7 @@ impl TryFrom<Settings> for Issuer {
             groups_claim: settings.groups_claim,
             groups_prefix: settings.groups_prefix,
             tenant_claim: settings.tenant_claim,
+            tenants_only: settings.tenants_only,
             required_claims: settings.required_claims,
             algorithms: settings.algorithms,
         })

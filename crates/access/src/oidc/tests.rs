@@ -161,10 +161,9 @@ fn user_name_is_the_claim_with_its_prefix() {
 }
 
 #[test]
-fn tenant_is_named_consistently_by_group_or_claim() {
+fn group_names_the_tenant_if_no_claim_does() {
     let bad = || Error::Membership(TenantError::InvalidName(NotATenantName));
     let several = || Error::Membership(TenantError::Multiple);
-    let no_text = || Error::Tenant("tenant".to_owned());
     let no_groups = || Error::Groups("groups".to_owned());
     for (said, expected) in [
         (json!({}), Ok((None, ""))),
@@ -179,6 +178,60 @@ fn tenant_is_named_consistently_by_group_or_claim() {
             json!({"groups": ["tenant:system", "system:masters"]}),
             Ok((Some("system"), "system:masters")),
         ),
+        (
+            json!({"groups": ["tenant:t1", "tenant:t2"]}),
+            Err(several()),
+        ),
+        (json!({"groups": ["tenant:"]}), Err(bad())),
+        (json!({"groups": ["tenant:all"]}), Err(bad())),
+        (json!({"groups": ["tenant:T1"]}), Err(bad())),
+        (json!({"groups": 7}), Err(no_groups())),
+        (json!({"groups": {"tenant:t1": true}}), Err(no_groups())),
+        (json!({"groups": ["dev", 7]}), Err(no_groups())),
+        (
+            json!({"groups": ["tenant:t1", ["tenant:t2"]]}),
+            Err(no_groups()),
+        ),
+    ] {
+        assert_eq!(
+            membership(&issuer(|_| {}), &said),
+            owned(expected),
+            "{said}"
+        );
+    }
+}
+
+/// The tenant and the joined groups of a token with these claims.
+fn membership(issuer: &Issuer, said: &Value) -> Result<(Option<Space>, String), Error> {
+    let holder = issuer.authenticate(&claims(said.clone()), NOW)?;
+    Ok((holder.credential.tenant, holder.credential.groups.join("|")))
+}
+
+fn owned(expected: Result<(Option<&str>, &str), Error>) -> Result<(Option<Space>, String), Error> {
+    expected.map(|(tenant, groups)| (tenant.map(space), groups.to_owned()))
+}
+
+/// Users of a provider may be able to create groups, so groups must not select a tenant beside the
+/// claim that the administrator has chosen for it.
+#[test]
+fn claim_alone_names_the_tenant_if_it_is_configured() {
+    let bad = || Error::Membership(TenantError::InvalidName(NotATenantName));
+    let no_text = || Error::Tenant("tenant".to_owned());
+    let no_groups = || Error::Groups("groups".to_owned());
+    let issuer = issuer(|settings| settings.tenant_claim = Some("tenant".to_owned()));
+    for (said, expected) in [
+        (json!({}), Ok((None, ""))),
+        (json!({"groups": ["dev"]}), Ok((None, "dev"))),
+        (json!({"groups": "tenant:t1"}), Ok((None, ""))),
+        (json!({"groups": ["dev", "tenant:t1"]}), Ok((None, "dev"))),
+        (
+            json!({"groups": ["tenant:system", "system:masters"]}),
+            Ok((None, "system:masters")),
+        ),
+        (
+            json!({"groups": ["tenant:t1", "tenant:t2", "tenant:", "tenant:T1"]}),
+            Ok((None, "")),
+        ),
         (json!({"tenant": "t1"}), Ok((Some("t1"), ""))),
         (json!({"tenant": "tenant:t1"}), Ok((Some("t1"), ""))),
         (json!({"tenant": "system"}), Ok((Some("system"), ""))),
@@ -188,24 +241,16 @@ fn tenant_is_named_consistently_by_group_or_claim() {
         ),
         (
             json!({"tenant": "t1", "groups": ["tenant:t2"]}),
-            Err(several()),
+            Ok((Some("t1"), "")),
         ),
         (
-            json!({"tenant": "t1", "groups": ["tenant:system"]}),
-            Err(several()),
+            json!({"tenant": "t1", "groups": ["tenant:system", "tenant:"]}),
+            Ok((Some("t1"), "")),
         ),
         (
             json!({"tenant": "system", "groups": ["tenant:t1"]}),
-            Err(several()),
+            Ok((Some("system"), "")),
         ),
-        (
-            json!({"groups": ["tenant:t1", "tenant:t2"]}),
-            Err(several()),
-        ),
-        (json!({"groups": ["tenant:"]}), Err(bad())),
-        (json!({"groups": ["tenant:all"]}), Err(bad())),
-        (json!({"groups": ["tenant:T1"]}), Err(bad())),
-        (json!({"tenant": "t1", "groups": ["tenant:"]}), Err(bad())),
         (json!({"tenant": ""}), Err(bad())),
         (json!({"tenant": "all"}), Err(bad())),
         (json!({"tenant": "tenant:"}), Err(bad())),
@@ -219,23 +264,41 @@ fn tenant_is_named_consistently_by_group_or_claim() {
             json!({"tenant": {}, "groups": ["tenant:t1"]}),
             Err(no_text()),
         ),
-        (json!({"groups": 7}), Err(no_groups())),
-        (json!({"groups": {"tenant:t1": true}}), Err(no_groups())),
-        (json!({"groups": ["dev", 7]}), Err(no_groups())),
-        (
-            json!({"groups": ["tenant:t1", ["tenant:t2"]]}),
-            Err(no_groups()),
-        ),
+        (json!({"tenant": "t1", "groups": 7}), Err(no_groups())),
     ] {
-        let issuer = issuer(|settings| settings.tenant_claim = Some("tenant".to_owned()));
-        let holder = issuer.authenticate(&claims(said.clone()), NOW);
-        let found = holder.map(|holder| {
-            let groups = holder.credential.groups.join("|");
-            (holder.credential.tenant, groups)
-        });
-        let expected = expected.map(|(tenant, groups)| (tenant.map(space), groups.to_owned()));
-        assert_eq!(found, expected, "{said}");
+        assert_eq!(membership(&issuer, &said), owned(expected), "{said}");
     }
+}
+
+#[test]
+fn provider_for_tenants_only_refuses_tokens_of_no_tenant_and_of_the_system() {
+    let by_claim = issuer(|settings| {
+        settings.tenant_claim = Some("tenant".to_owned());
+        settings.tenants_only = true;
+    });
+    let by_group = issuer(|settings| settings.tenants_only = true);
+    let outside = || Err(Error::NotOfATenant(format!("{URL}#alice")));
+    for (issuer, said, expected) in [
+        (&by_claim, json!({"tenant": "t1"}), Ok((Some("t1"), ""))),
+        (&by_claim, json!({}), outside()),
+        (&by_claim, json!({"tenant": "system"}), outside()),
+        (&by_claim, json!({"groups": ["tenant:t1"]}), outside()),
+        (
+            &by_group,
+            json!({"groups": ["tenant:t1"]}),
+            Ok((Some("t1"), "")),
+        ),
+        (&by_group, json!({"groups": ["tenant:system"]}), outside()),
+        (&by_group, json!({"groups": ["system:masters"]}), outside()),
+        (&by_group, json!({"tenant": "t1"}), outside()),
+    ] {
+        assert_eq!(membership(issuer, &said), owned(expected), "{said}");
+    }
+}
+
+#[test]
+fn null_claims_are_no_tenant_and_no_groups() {
+    let no_text = || Error::Tenant("tenant".to_owned());
     // A null tenant is not a string either.
     let mut said = json!({"iss": URL, "aud": "insula", "sub": "alice", "iat": NOW, "exp": NOW});
     said["tenant"] = Value::Null;

@@ -9,6 +9,7 @@ mod refresh;
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use insula_access::Credential;
@@ -28,6 +29,8 @@ pub struct Provider {
     client: Client,
     pace: Pace,
     state: watch::Sender<State>,
+    /// The time of the last log message about a token without a tenant, in seconds since 1970.
+    refusal_logged: AtomicI64,
 }
 
 /// How often the keys of the provider are fetched.
@@ -72,6 +75,9 @@ struct Keys {
     verified: TokenCache<Credential>,
 }
 
+/// The shortest time between two log messages about tokens without a tenant.
+const REFUSAL_LOG_INTERVAL_SECONDS: i64 = 60;
+
 /// How much longer than a fetch a request waits for newer keys.
 const MARGIN: Duration = Duration::from_secs(1);
 
@@ -103,6 +109,7 @@ impl Provider {
             client: Client::new(trust)?,
             pace,
             state: watch::Sender::default(),
+            refusal_logged: AtomicI64::new(0),
         }))
     }
 
@@ -132,11 +139,27 @@ impl Provider {
             return Err(Error::NotReady(self.url().to_owned()));
         };
         let (keys, claims) = self.verify(&signed, keys).await?;
-        let holder = self.issuer.authenticate(claims, now)?;
+        let holder = self.issuer.authenticate(claims, now);
+        let holder = holder.inspect_err(|error| self.log_refusal(error, now))?;
         let credential = Arc::new(holder.credential);
         keys.verified
             .insert(token, holder.expires, Arc::clone(&credential));
         Ok(credential)
+    }
+
+    /// Logs that a user of the provider was kept out, once a minute: the provider, or the
+    /// configuration, may be wrong, but users must not be able to fill the log.
+    fn log_refusal(&self, error: &oidc::Error, now: i64) {
+        let oidc::Error::NotOfATenant(user) = error else {
+            return;
+        };
+        let last = self.refusal_logged.load(Ordering::Relaxed);
+        if now.saturating_sub(last) < REFUSAL_LOG_INTERVAL_SECONDS {
+            return;
+        }
+        self.refusal_logged.store(now, Ordering::Relaxed);
+        let issuer = self.url();
+        tracing::warn!(issuer, user, "OpenID token without a tenant rejected");
     }
 
     /// Verifies a token, with these keys or newer ones, and returns its claims and the keys.

@@ -58,7 +58,7 @@ pub struct OidcArgs {
     )]
     pub groups_prefix: Option<String>,
 
-    /// Claim with the user's tenant
+    /// Claim with the user's tenant (default: a group tenant:NAME)
     #[arg(
         long = "oidc-tenant-claim",
         value_name = "CLAIM",
@@ -66,6 +66,10 @@ pub struct OidcArgs {
     )]
     #[arg(value_parser = some)]
     pub tenant_claim: Option<String>,
+
+    /// Reject tokens that name no tenant, or the system
+    #[arg(long = "oidc-tenants-only", requires = "issuer_url")]
+    pub tenants_only: bool,
 
     /// Claim and value that tokens must have (repeatable)
     #[arg(
@@ -103,6 +107,7 @@ impl Oidc {
                 groups_claim: args.groups_claim,
                 groups_prefix: args.groups_prefix.unwrap_or_default(),
                 tenant_claim: args.tenant_claim,
+                tenants_only: args.tenants_only,
                 required_claims: required(args.required_claim)?,
                 ..Settings::new(&issuer, &client_id)
             },
@@ -210,6 +215,7 @@ mod tests {
             "--oidc-groups-claim=groups",
             "--oidc-groups-prefix=id:",
             "--oidc-tenant-claim=org",
+            "--oidc-tenants-only",
             "--oidc-required-claim=hd=example.com",
             "--oidc-required-claim=a=b=c",
             "--oidc-required-claim=empty=",
@@ -221,6 +227,7 @@ mod tests {
                 groups_claim: Some("groups".to_owned()),
                 groups_prefix: "id:".to_owned(),
                 tenant_claim: Some("org".to_owned()),
+                tenants_only: true,
                 required_claims: claims.into(),
                 ..least.settings
             },
@@ -237,6 +244,7 @@ mod tests {
             (&["--oidc-client-id", "a"], "--oidc-issuer-url"),
             (&["--oidc-username-claim", "email"], "--oidc-issuer-url"),
             (&["--oidc-tenant-claim", "org"], "--oidc-issuer-url"),
+            (&["--oidc-tenants-only"], "--oidc-issuer-url"),
             (&["--oidc-required-claim", "a=b"], "--oidc-issuer-url"),
             (&["--oidc-ca-file", "ca.crt"], "--oidc-issuer-url"),
         ] {
