@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{exit, identity, log_to_stderr, operator, relocate, serve, tenant};
+use crate::{exit, identity, keys, log_to_stderr, operator, relocate, serve, tenant};
 
 /// A multi-tenant Kubernetes control plane in one binary.
 #[derive(Parser)]
@@ -20,6 +20,8 @@ enum Command {
     Serve(Box<serve::Args>),
     /// Create, show and delete tenants
     Tenant(tenant::Args),
+    /// Show and rotate the keys of service account tokens
+    Keys(keys::Args),
     /// Run an operator against this or any other Kubernetes
     Operator(operator::Args),
     /// Show which credentials an object gets, and which objects use an identity
@@ -35,6 +37,7 @@ pub fn main() -> ExitCode {
     exit(match args.command {
         Command::Serve(args) => serve::run(*args),
         Command::Tenant(args) => tenant::run(args),
+        Command::Keys(args) => keys::run(args),
         Command::Operator(args) => operator::run(args),
         Command::Identity(args) => identity::run(args),
         Command::Move(args) => relocate::run(*args),

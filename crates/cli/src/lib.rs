@@ -13,6 +13,7 @@ mod client;
 mod duration;
 mod failure;
 mod identity;
+mod keys;
 mod kubeconfig;
 mod operator;
 mod output;
@@ -25,6 +26,7 @@ mod serve;
 mod stop;
 mod tenant;
 mod terminal;
+mod token_keys;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! The server's own keys and certificates.
 //!
-//! The CA and the service account key are created once and never replaced: clients trust the
-//! one, tokens are signed with the other. Issued certificates are renewed when they do not
+//! The CA and the first service account key are created once and never replaced: clients trust
+//! the one, tokens are signed with the other until `insula keys rotate`. Issued certificates are renewed when they do not
 //! match, and after two thirds of their lifetime.
 
 use std::collections::BTreeSet;
@@ -16,6 +16,7 @@ use rcgen::KeyPair;
 use crate::failure::Failure;
 use crate::private_file;
 use crate::secret::Secret;
+use crate::token_keys::FIRST_KEY_FILE;
 
 /// The CA, the issued certificates and the service account key.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Pki {
     pub authority: Authority,
     /// The certificates that the CA issued.
     pub leaves: Leaves,
-    /// The signing key of service account tokens, in PEM.
+    /// The first signing key of service account tokens, in PEM.
     pub service_account_key: Secret,
 }
 
@@ -75,7 +76,7 @@ pub fn ensure(folder: &Path, wanted: &LeafSettings, now: SystemTime) -> Result<P
         now,
     };
     // Two servers with a common store may start at the same time.
-    let _lock = pki_folder.lock()?;
+    let _lock = lock(folder)?;
     let authority = pki_folder.authority()?;
     let ends = authority.validity().map_err(creation_failed)?.until;
     if ends <= now + wanted.lasts {
@@ -104,13 +105,20 @@ pub fn renew(
         wanted,
         now,
     };
-    let _lock = pki_folder.lock()?;
+    let _lock = lock(folder)?;
     if pki_folder.read("ca.crt")?.as_deref() != Some(authority.certificate_pem()) {
         let attempted = format!("cannot renew certificates in {}", folder.display());
         let why = "ca.crt is not the CA that this server started with";
         return Err(Failure::new(&attempted, why).hint("restart the server"));
     }
     pki_folder.leaves(authority)
+}
+
+/// Locks the folder until the file is dropped.
+pub fn lock(folder: &Path) -> Result<File, Failure> {
+    let lock = File::open(folder).and_then(|file| file.lock().map(|()| file));
+    let attempted = format!("cannot lock {}", folder.display());
+    lock.map_err(|error| Failure::new(&attempted, error))
 }
 
 impl Leaves {
@@ -147,12 +155,6 @@ impl PkiFolder<'_> {
 
     fn write(&self, name: &str, contents: &str) -> Result<(), Failure> {
         private_file::write(&self.path(name), contents)
-    }
-
-    fn lock(&self) -> Result<File, Failure> {
-        let lock = File::open(self.folder).and_then(|folder| folder.lock().map(|()| folder));
-        let attempted = format!("cannot lock {}", self.folder.display());
-        lock.map_err(|error| Failure::new(&attempted, error))
     }
 
     fn authority(&self) -> Result<Authority, Failure> {
@@ -193,7 +195,7 @@ impl PkiFolder<'_> {
     }
 
     fn service_account_key(&self) -> Result<Secret, Failure> {
-        let name = "service-account.key";
+        let name = FIRST_KEY_FILE;
         if let Some(key) = self.read(name)? {
             KeyPair::from_pem(&key).map_err(|_| {
                 let attempted = format!("cannot use {}", self.path(name).display());

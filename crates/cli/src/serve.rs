@@ -95,7 +95,7 @@ async fn run_server(
 
 /// Returns the server's options, and the CA that signs client certificates.
 fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
-    let issuer = prepared.issuer()?;
+    let issuer = prepared.issuer();
     let secret = prepared.secret();
     let options = Options {
         listener: prepared.listener,

@@ -10,8 +10,8 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 /// fifty times as long as a lookup.
 ///
 /// It holds digests instead of tokens. When full, the oldest entry is evicted. Entries are
-/// only as current as the keys they were verified with: the owner must create a new cache
-/// when the keys change.
+/// only as current as the keys they were verified with: when the keys change, the owner must
+/// create a new cache, or check the key of each entry.
 pub struct TokenCache<T> {
     shards: [Mutex<Shard<T>>; SHARDS],
     /// Maximum number of entries per shard.

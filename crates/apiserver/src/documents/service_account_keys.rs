@@ -59,7 +59,8 @@ pub fn tenant_configuration(
 
 /// Answers `/openid/v1/jwks`: the public keys. All issuers share them.
 pub fn keys(accounts: &Accounts) -> Result<Answer> {
-    let keys = accounts.verifier.keys().to_jwks();
+    let now = jiff::Timestamp::now().as_second();
+    let keys = accounts.issuer.keys().get().published_at(now).to_jwks();
     let answer = answer(&keys, "application/jwk-set+json")?;
     Ok(answer.header(CACHE_CONTROL, PUBLIC))
 }

@@ -2,6 +2,7 @@
 
 mod claims;
 mod issuer;
+mod keys;
 mod token_uses;
 mod verify;
 
@@ -10,6 +11,7 @@ use insula_core::{Principal, Proof, Space};
 
 pub use self::claims::{Account, Bound};
 pub use self::issuer::{Issuer, IssuerUrls, tenant_path};
+pub use self::keys::{CurrentKeys, KeysError, SigningKey, SigningKeys};
 pub use self::token_uses::{LAST_USED, TokenUse, TokenUses, day};
 pub use self::verify::{Holder, TokenError, Verifier, VerifyError};
 use crate::registry::{Address, Registry};

@@ -9,6 +9,7 @@ mod identity;
 mod issuers;
 mod lifetime;
 mod requests;
+mod rotation;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -67,6 +68,14 @@ fn claims(token: &str) -> Value {
     let part = token.split('.').nth(1).unwrap_or_default();
     let part = URL_SAFE_NO_PAD.decode(part).unwrap_or_default();
     serde_json::from_slice(&part).unwrap_or_default()
+}
+
+/// The ID of the key that signed the token.
+fn key_id(token: &str) -> String {
+    let part = token.split('.').next().unwrap_or_default();
+    let part = URL_SAFE_NO_PAD.decode(part).unwrap_or_default();
+    let header: Value = serde_json::from_slice(&part).unwrap_or_default();
+    header["kid"].as_str().unwrap_or_default().to_owned()
 }
 
 /// The status code and the identity that the server reports for the token.

@@ -9,12 +9,12 @@ use std::time::{Duration, SystemTime};
 use insula_access::{Authority, TokenFile};
 use insula_apiserver::pipeline::audit;
 use insula_apiserver::pipeline::oidc::Provider;
-use insula_apiserver::pipeline::service_account::{Issuer, IssuerUrls};
+use insula_apiserver::pipeline::service_account::{CurrentKeys, Issuer, IssuerUrls};
 use insula_apiserver::server::tls::Certificates;
 use insula_apiserver::{Descriptions, Limits, egress};
 use insula_core::{Layout, Space};
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::admin_kubeconfig::{AdminKubeconfig, authorities};
 use super::oidc::Oidc;
@@ -24,6 +24,7 @@ use super::tls::{Tls, TlsFiles};
 use crate::failure::Failure;
 use crate::pki::{self, LeafSettings};
 use crate::secret::Secret;
+use crate::token_keys::{FIRST_KEY_FILE, TokenKeys};
 
 /// Everything that serving needs except the store.
 pub struct Prepared {
@@ -49,7 +50,9 @@ pub struct Prepared {
     pub ca: Arc<Authority>,
     /// The issuer URL of service account tokens.
     pub issuer_url: String,
-    /// The key that signs them, in PEM.
+    /// The keys that sign them.
+    pub token_keys: Arc<CurrentKeys>,
+    /// The first of these keys, in PEM.
     pub service_account_key: Secret,
     /// The layout of store keys.
     pub layout: Layout,
@@ -71,14 +74,8 @@ pub struct Prepared {
 
 impl Prepared {
     /// Creates the issuer of service account tokens.
-    pub fn issuer(&self) -> Result<Issuer, Failure> {
-        let wrong = |error: &dyn std::fmt::Display| {
-            Failure::new("cannot use pki/service-account.key", error)
-                .hint("it is created on the first start; restore it from a backup")
-        };
-        let pem = self.service_account_key.reveal().as_bytes();
-        let key = PrivateKeyDer::from_pem_slice(pem).map_err(|error| wrong(&error))?;
-        Issuer::new(key.secret_der(), &self.issuer_url).map_err(|error| wrong(&error))
+    pub fn issuer(&self) -> Issuer {
+        Issuer::with_keys(Arc::clone(&self.token_keys), &self.issuer_url)
     }
 
     /// Returns the credentials of operators in the server process.
@@ -97,7 +94,8 @@ impl Prepared {
         })
     }
 
-    /// Returns the secret that servers with a common store share.
+    /// Returns the secret that servers with a common store share. It stays the same when keys
+    /// are rotated, so that clients can continue lists.
     pub fn secret(&self) -> Vec<u8> {
         self.service_account_key.reveal().as_bytes().to_vec()
     }
@@ -174,6 +172,8 @@ pub fn prepare(
     let folder = data_dir.join("pki");
     let pki = pki::ensure(&folder, &wanted, SystemTime::now())?;
     let ca = Arc::new(pki.authority);
+    let stored_keys = token_keys(&folder)?;
+    let token_keys = Arc::new(CurrentKeys::new(stored_keys.to_signing_keys()?));
     let (files, current) = match given.tls {
         Some((files, tls)) => (Some(files), tls),
         None => (None, Tls::own(&pki.leaves.server)?),
@@ -207,6 +207,7 @@ pub fn prepare(
         default_tenant: given.default_tenant,
         ca: Arc::clone(&ca),
         issuer_url,
+        token_keys: Arc::clone(&token_keys),
         service_account_key: pki.service_account_key,
         layout: given.layout,
         kubeconfig: kubeconfig.path.clone(),
@@ -221,10 +222,21 @@ pub fn prepare(
         leaves: pki.leaves,
         files,
         current,
+        token_keys,
+        stored_keys,
         kubeconfig,
         problems: RenewalProblems::default(),
     };
     Ok((prepared, renewal))
+}
+
+/// Reads the keys of service account tokens, of which there is at least one.
+fn token_keys(folder: &Path) -> Result<TokenKeys, Failure> {
+    let keys = TokenKeys::read(folder)?;
+    keys.ok_or_else(|| {
+        let attempted = format!("cannot use {}", folder.join(FIRST_KEY_FILE).display());
+        Failure::new(&attempted, "the file is missing")
+    })
 }
 
 /// Checks that the provider is none of the server's own issuers. A token is verified by its issuer, so that two issuers
@@ -391,8 +403,7 @@ mod tests {
             assert_eq!(prepared.issuer_url, expected);
             // Keys are discovered at the advertised URL.
             assert_eq!(prepared.advertised, advertised.unwrap_or(&prepared.url));
-            let issuer = format!("{:?}", prepared.issuer().unwrap());
-            assert!(issuer.contains(&format!("url: {expected:?}")), "{issuer}");
+            assert_eq!(prepared.issuer().urls().plain(), expected);
         }
     }
 

@@ -1,10 +1,11 @@
-//! Renewal of certificates while the server runs.
+//! Renewal of certificates and keys while the server runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use insula_access::Authority;
+use insula_apiserver::pipeline::service_account::CurrentKeys;
 use insula_apiserver::server::tls::Certificates;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
@@ -13,10 +14,11 @@ use super::admin_kubeconfig::AdminKubeconfig;
 use super::tls::{Tls, TlsFiles};
 use crate::failure::Failure;
 use crate::pki::{self, LeafSettings, Leaves};
+use crate::token_keys::{self, TokenKeys};
 
 /// Renews the certificates of the server and its administrator: those of the own CA are
-/// reissued in time, and given files are reloaded when they change. Failures are logged and
-/// retried; until then the old certificate is used.
+/// reissued in time, and given files are reloaded when they change. So are the keys of service
+/// account tokens. Failures are logged and retried; until then the old files are used.
 pub struct Renewal {
     /// The server certificates in use.
     pub certificates: Arc<Certificates>,
@@ -32,6 +34,10 @@ pub struct Renewal {
     pub files: Option<TlsFiles>,
     /// The server certificate in use, as read.
     pub current: Tls,
+    /// The keys of service account tokens in use.
+    pub token_keys: Arc<CurrentKeys>,
+    /// The same as read.
+    pub stored_keys: TokenKeys,
     /// The administrator's kubeconfig.
     pub kubeconfig: AdminKubeconfig,
     /// The current problems.
@@ -87,6 +93,7 @@ impl Renewal {
             self.renew(now),
             self.replace_certificate(),
             self.update_kubeconfig(),
+            self.replace_token_keys(),
         ];
         let failures = attempts.into_iter().filter_map(Result::err);
         let failures: Vec<_> = failures.map(|failure| failure.to_string()).collect();
@@ -124,6 +131,27 @@ impl Renewal {
         self.current = next;
         self.problems.kubeconfig = true;
         tracing::info!("server certificate replaced");
+        Ok(())
+    }
+
+    /// Puts changed keys of service account tokens into use.
+    fn replace_token_keys(&mut self) -> Result<(), Failure> {
+        let rotated = self.stored_keys.keys().len() > 1;
+        let path = self.folder.join(token_keys::FILE);
+        // Without the file, retired keys would come back.
+        if rotated && !path.exists() {
+            let attempted = format!("cannot use {}", path.display());
+            return Err(Failure::new(&attempted, "the file is missing"));
+        }
+        let Some(next) = TokenKeys::read(&self.folder)? else {
+            return Ok(());
+        };
+        if next == self.stored_keys {
+            return Ok(());
+        }
+        self.token_keys.replace(next.to_signing_keys()?);
+        self.stored_keys = next;
+        tracing::info!("service account keys replaced");
         Ok(())
     }
 

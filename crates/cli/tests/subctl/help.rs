@@ -59,6 +59,9 @@ fn help_matches_the_golden_files() {
             "operator vsphere manifests --help",
             "operator-vsphere-manifests-help.txt",
         ),
+        (insula, "keys --help", "keys-help.txt"),
+        (insula, "keys list --help", "keys-list-help.txt"),
+        (insula, "keys rotate --help", "keys-rotate-help.txt"),
         (insula, "identity --help", "identity-help.txt"),
         (
             insula,

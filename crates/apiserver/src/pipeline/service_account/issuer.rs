@@ -1,16 +1,18 @@
 //! The issuers of service account tokens.
 
-use insula_access::jwt::{NotASigningKey, PublicKey, Signer};
+use std::sync::Arc;
+
+use insula_access::jwt::{NotASigningKey, SigningError};
 use insula_core::{Space, TenantName};
 use insula_kinds::Value;
 
-use super::Account;
+use super::{Account, CurrentKeys};
 use crate::status::{Result, StatusError};
 
 /// Signs tokens.
 #[derive(Debug)]
 pub struct Issuer {
-    signer: Signer,
+    keys: Arc<CurrentKeys>,
     urls: IssuerUrls,
 }
 
@@ -23,12 +25,18 @@ pub struct IssuerUrls {
 }
 
 impl Issuer {
-    /// Creates the issuer `url`, which signs with `key` in PKCS #8.
+    /// Creates the issuer `url`, which signs with one `key` in PKCS #8.
     pub fn new(key: &[u8], url: &str) -> Result<Self, NotASigningKey> {
-        Ok(Self {
-            signer: Signer::new(key)?,
+        let keys = Arc::new(CurrentKeys::single(key)?);
+        Ok(Self::with_keys(keys, url))
+    }
+
+    /// Creates the issuer `url`, which signs with keys that rotate.
+    pub fn with_keys(keys: Arc<CurrentKeys>, url: &str) -> Self {
+        Self {
+            keys,
             urls: IssuerUrls::new(url),
-        })
+        }
     }
 
     /// Returns the URLs of the issuers.
@@ -36,14 +44,16 @@ impl Issuer {
         &self.urls
     }
 
-    /// Returns the public key of its tokens.
-    pub const fn public(&self) -> &PublicKey {
-        self.signer.public()
+    /// Returns its keys.
+    pub const fn keys(&self) -> &Arc<CurrentKeys> {
+        &self.keys
     }
 
     /// Returns a signed token with these claims.
     pub fn sign(&self, claims: &Value) -> Result<String> {
-        self.signer.sign(claims).map_err(StatusError::internal)
+        let now = jiff::Timestamp::now().as_second();
+        let signed = self.keys.sign(claims, now);
+        signed.ok_or_else(|| StatusError::internal(SigningError))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use insula_access::jwt::{Claims, KeySet, Signed, TimeError, Times, TokenCache};
+use insula_access::jwt::{self, Claims, Signed, TimeError, Times, TokenCache};
 use insula_core::{AUTHENTICATED, CREDENTIAL_ID, Extra, Principal, Proof, Space, TenantBinding};
 use insula_gotext::quote::QuotedList;
 use insula_kinds::{Value, kinds};
@@ -13,7 +13,7 @@ use ring::digest::{SHA256, digest};
 
 use super::claims::{Account, Bound, Incomplete, LEGACY_ISSUER, Reference};
 use super::token_uses::TokenUses;
-use super::{AccountName, Issuer, IssuerUrls, TOKEN_KEY};
+use super::{AccountName, CurrentKeys, Issuer, IssuerUrls, SigningKeys, TOKEN_KEY};
 use crate::registry::{Address, Registry};
 use insula_cache::Stored;
 use insula_kinds::core_kind;
@@ -21,7 +21,7 @@ use insula_kinds::core_kind;
 /// Verifies tokens of service accounts.
 #[derive(Debug)]
 pub struct Verifier {
-    keys: KeySet,
+    keys: Arc<CurrentKeys>,
     issuers: IssuerUrls,
     verified: TokenCache<SignedToken>,
     uses: TokenUses,
@@ -30,6 +30,8 @@ pub struct Verifier {
 /// A token that the server signed.
 #[derive(Debug)]
 struct SignedToken {
+    /// The ID of the key that signed it.
+    key_id: String,
     account: Account,
     audiences: Vec<String>,
     /// The validity; `None` for a legacy token, which is valid while its Secret exists.
@@ -113,16 +115,11 @@ impl Verifier {
     /// Creates a verifier of the issuer's tokens.
     pub fn new(issuer: &Issuer) -> Self {
         Self {
-            keys: [issuer.public().clone()].into_iter().collect(),
+            keys: Arc::clone(issuer.keys()),
             issuers: issuer.urls().clone(),
             verified: TokenCache::default(),
             uses: TokenUses::default(),
         }
-    }
-
-    /// Returns the published keys.
-    pub const fn keys(&self) -> &KeySet {
-        &self.keys
     }
 
     /// Returns the uses of legacy tokens that are yet to be recorded.
@@ -139,11 +136,14 @@ impl Verifier {
         wanted: &[String],
         now: i64,
     ) -> Result<Holder, VerifyError> {
+        let keys = self.keys.get();
+        // A key may have been withdrawn, or have expired, after the token was verified.
         let found = self.verified.find(token, now);
+        let found = found.filter(|found| keys.accepts(&found.key_id, now));
         let signed_token = match &found {
             Some(signed_token) => Arc::clone(signed_token),
             None => Arc::new(
-                self.read(token)
+                self.read(token, &keys, now)
                     .map_err(|why| VerifyError { why, home: None })?,
             ),
         };
@@ -183,22 +183,25 @@ impl Verifier {
     }
 
     /// Verifies the signature and parses the claims.
-    fn read(&self, token: &str) -> Result<SignedToken, TokenError> {
+    fn read(&self, token: &str, keys: &SigningKeys, now: i64) -> Result<SignedToken, TokenError> {
         let signed = Signed::parse(token)?;
         let issuer = signed.claimed_issuer().ok_or(TokenError::Foreign)?;
         if issuer != LEGACY_ISSUER && !self.issuers.may_include(issuer) {
             return Err(TokenError::Foreign);
         }
-        let claims = signed.verify(&self.keys)?;
+        // Every token of this server names its key.
+        let key_id = signed.key_id().ok_or(jwt::Error::UnknownKey)?.to_owned();
+        let claims = signed.verify(&keys.published_at(now))?;
         if issuer == LEGACY_ISSUER {
             let account = Account::from_legacy(claims)?;
             return Ok(SignedToken {
+                key_id,
                 audiences: self.audiences_of(&account),
                 account,
                 times: None,
             });
         }
-        let signed_token = bound_token(claims)?;
+        let signed_token = bound_token(key_id, claims)?;
         // Earlier versions signed as the plain issuer in every space.
         let in_space = self.issuers.of_account(&signed_token.account);
         match issuer == in_space || issuer == self.issuers.plain() {
@@ -237,12 +240,13 @@ impl SignedToken {
     }
 }
 
-fn bound_token(claims: &Claims) -> Result<SignedToken, TokenError> {
+fn bound_token(key_id: String, claims: &Claims) -> Result<SignedToken, TokenError> {
     let times = claims.times().map_err(|_| Incomplete)?;
     // Tokens from a TokenRequest always expire.
     times.expires.ok_or(Incomplete)?;
     let audiences = claims.audiences().map_err(|_| Incomplete)?;
     Ok(SignedToken {
+        key_id,
         account: Account::from_bound(claims)?,
         audiences: audiences.into_iter().map(str::to_owned).collect(),
         times: Some(times),

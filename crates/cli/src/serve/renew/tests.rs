@@ -183,3 +183,48 @@ fn changed_files_are_reloaded_unless_invalid() {
     assert_eq!(current(&renewal), after);
     assert_ne!(kubeconfig(data.path()), admin);
 }
+
+#[test]
+fn rotated_keys_are_put_into_use_and_retired_ones_do_not_return() {
+    let data = tempfile::tempdir().unwrap();
+    let mut renewal = start(data.path(), None);
+    let published = |renewal: &Renewal, at: jiff::Timestamp| {
+        let keys = renewal.token_keys.get().published_at(at.as_second());
+        let ids = keys.keys().iter().map(|key| key.id().unwrap().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    let now = jiff::Timestamp::now();
+    let first = published(&renewal, now);
+    assert_eq!(first.len(), 1);
+    let pace = token_keys::Pace {
+        publish_for: jiff::SignedDuration::from_secs(60),
+        grace: jiff::SignedDuration::from_secs(60),
+    };
+    let rotated = renewal.stored_keys.rotate(now, pace).unwrap();
+    let folder = data.path().join("pki");
+    rotated.write(&folder).unwrap();
+    renewal.check(SystemTime::now());
+    assert_eq!(renewal.problems.logged, "");
+    let both = published(&renewal, now);
+    assert_eq!((both.len(), &both[0]), (2, &first[0]));
+    let later = now + jiff::SignedDuration::from_secs(121);
+    assert_eq!(published(&renewal, later), both[1..]);
+    // A damaged or missing file changes nothing, and is reported.
+    let path = folder.join(token_keys::FILE);
+    std::fs::write(&path, "nonsense").unwrap();
+    renewal.check(SystemTime::now());
+    let logged = renewal.problems.logged.clone();
+    assert!(
+        logged.contains("service-account-keys.json: line 1"),
+        "{logged}"
+    );
+    std::fs::remove_file(&path).unwrap();
+    renewal.check(SystemTime::now());
+    let logged = renewal.problems.logged.clone();
+    assert!(logged.contains("the file is missing"), "{logged}");
+    assert_eq!(published(&renewal, later), both[1..]);
+    rotated.write(&folder).unwrap();
+    renewal.check(SystemTime::now());
+    assert_eq!(renewal.problems.logged, "");
+    assert_eq!(published(&start(data.path(), None), now), both);
+}
