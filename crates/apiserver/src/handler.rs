@@ -168,7 +168,9 @@ where
         && let Target::Document(document) = &route.target
         && is_public(route, document, source, &parts.headers)
     {
-        app.registry.await_own_writes().await;
+        if document.depends_on_tenant() {
+            app.registry.await_own_writes().await;
+        }
         let named = route.named.as_ref();
         return app.documents.open(&app.registry, named, document, query);
     }

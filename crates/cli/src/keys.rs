@@ -36,12 +36,12 @@ struct RotateArgs {
     #[command(flatten)]
     data: DataArgs,
 
-    /// How long the new key is published before it signs; verifiers cache keys for an hour
+    /// Time that the new key is published before it signs; verifiers cache keys for an hour
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     #[arg(value_parser = duration::parse)]
     publish_for: Duration,
 
-    /// How long tokens of the old keys are accepted after that
+    /// Time that tokens of the old keys are accepted after that
     #[arg(long, value_name = "DURATION", default_value = "30d")]
     #[arg(value_parser = duration::parse)]
     grace: Duration,

@@ -327,7 +327,7 @@ mod tests {
         let shown = format!("{keys:?}");
         assert!(!shown.contains("PRIVATE"), "{shown}");
         for (from, to, expected) in [
-            ("{", "[", "line 1 is not as expected"),
+            ("{", "[", "is not as expected"),
             (r#""signsFrom""#, r#""other""#, "is not as expected"),
             (&keys.keys[1].id, "x", "the id \"x\" is not that of its key"),
             ("BEGIN PRIVATE", "BEGIN", "not a PEM private key"),

@@ -128,6 +128,11 @@ impl Document {
         )
     }
 
+    /// Whether the document exists while its tenant does.
+    pub const fn depends_on_tenant(&self) -> bool {
+        matches!(self, Self::TenantIssuer { .. } | Self::TenantKeys { .. })
+    }
+
     /// Whether the document contains the schemas of kinds.
     pub const fn has_schemas(&self) -> bool {
         matches!(
