@@ -331,7 +331,7 @@ mod tests {
             (r#""signsFrom""#, r#""other""#, "is not as expected"),
             (&keys.keys[1].id, "x", "the id \"x\" is not that of its key"),
             ("BEGIN PRIVATE", "BEGIN", "not a PEM private key"),
-            ("1970-01-01", "soon", "soon"),
+            ("1970-01-01", "soon", "failed to parse"),
         ] {
             std::fs::write(&path, good.replacen(from, to, 1)).unwrap();
             let said = TokenKeys::read(folder.path()).unwrap_err().to_string();
