@@ -174,7 +174,10 @@ impl Documents {
                 // store, so it is ready too.
                 let text = match query.flag("verbose") {
                     false => "ok".to_owned(),
-                    true => format!("[+]ping ok\n[+]cache ok\n{check} check passed\n"),
+                    true => {
+                        let store = self.metrics.store_check();
+                        format!("[+]ping ok\n[+]cache ok\n{store}\n{check} check passed\n")
+                    }
                 };
                 Ok(Answer::new(StatusCode::OK, Bytes::from(text).into())
                     .typed("text/plain; charset=utf-8"))

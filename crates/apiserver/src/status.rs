@@ -466,6 +466,15 @@ impl StatusError {
         Self::new(503, "ServiceUnavailable", message).retry_after(1)
     }
 
+    /// The store has no room for more data. Kubernetes has no reason for it; this is HTTP's name of
+    /// the code. Sizes and paths are for the log: tenants share the disk.
+    pub fn insufficient_storage() -> Self {
+        let message = "the server's store is full: delete objects that are no longer needed, or \
+                       ask the administrator of the server for more disk space; deletions, and \
+                       updates that need no more room, still work";
+        Self::new(507, "InsufficientStorage", message)
+    }
+
     /// The subresource would need a node.
     pub fn not_implemented(subresource: &str) -> Self {
         let message = format!(
@@ -567,7 +576,8 @@ impl From<insula_store::Error> for StatusError {
             Error::Future { current } => Self::future(current.next(), current),
             Error::TooLarge { .. } => Self::plain_error("etcdserver: request is too large"),
             Error::Unavailable(why) => Self::unavailable(why),
-            Error::Full(_) | Error::Invalid(_) | Error::Corrupt { .. } => Self::internal(error),
+            Error::Full(_) => Self::insufficient_storage(),
+            Error::Invalid(_) | Error::Corrupt { .. } => Self::internal(error),
             other => Self::internal(other),
         }
     }

@@ -21,6 +21,7 @@ mod egress;
 mod errors;
 mod escalation;
 mod events_and_leases;
+mod full_store;
 mod get;
 mod impersonation;
 mod lagging_store;

@@ -30,19 +30,31 @@ impl Default for Compactor {
 impl Compactor {
     /// The number of compactions per `keep`.
     const STEPS: u32 = 5;
+    /// While the disk of the store is almost full, the history that is kept is so much shorter, and
+    /// compacted so much more often. A server that starts must be able to read all objects at one
+    /// revision meanwhile.
+    const LOW_SPACE_DIVISOR: u32 = 10;
 
     /// Compacts until it is dropped.
     pub async fn run(self, store: Arc<dyn Store>) {
-        let mut ticks = interval(self.keep / Self::STEPS);
+        let mut ticks = interval(self.keep / Self::STEPS / Self::LOW_SPACE_DIVISOR);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut past: VecDeque<(Instant, Revision)> = VecDeque::new();
-        loop {
+        for tick in (0..Self::LOW_SPACE_DIVISOR).cycle() {
             ticks.tick().await;
+            let is_low = store.disk_space().is_some_and(|space| space.is_low);
+            if tick != 0 && !is_low {
+                continue;
+            }
+            let keep = match is_low {
+                true => self.keep / Self::LOW_SPACE_DIVISOR,
+                false => self.keep,
+            };
             // An unavailable store is asked again at the next step.
             if let Ok(revision) = store.revision().await {
                 past.push_back((Instant::now(), revision));
             }
-            if let Some(floor) = self.due(&mut past) {
+            if let Some(floor) = due(&mut past, keep) {
                 match store.compact(floor).await {
                     Ok(()) => tracing::debug!(%floor, "history compacted"),
                     Err(Error::Unavailable(reason) | Error::Full(reason)) => {
@@ -53,19 +65,19 @@ impl Compactor {
             }
         }
     }
+}
 
-    /// The newest revision that is older than `keep`.
-    fn due(self, past: &mut VecDeque<(Instant, Revision)>) -> Option<Revision> {
-        let mut floor = None;
-        while let Some((seen, revision)) = past.front() {
-            if seen.elapsed() < self.keep {
-                break;
-            }
-            floor = Some(*revision);
-            past.pop_front();
+/// The newest revision that is older than `keep`.
+fn due(past: &mut VecDeque<(Instant, Revision)>, keep: Duration) -> Option<Revision> {
+    let mut floor = None;
+    while let Some((seen, revision)) = past.front() {
+        if seen.elapsed() < keep {
+            break;
         }
-        floor
+        floor = Some(*revision);
+        past.pop_front();
     }
+    floor
 }
 
 #[cfg(test)]
@@ -102,6 +114,71 @@ mod tests {
         );
         let forgotten = readable().await;
         assert!(matches!(forgotten, Err(Error::Compacted { floor }) if floor > old));
+        running.abort();
+    }
+
+    /// A store whose disk is almost full.
+    struct LowSpace(Memory);
+
+    #[async_trait::async_trait]
+    impl Store for LowSpace {
+        async fn revision(&self) -> crate::Result<Revision> {
+            self.0.revision().await
+        }
+
+        async fn range(
+            &self,
+            range: &KeyRange,
+            at: At,
+            limit: Option<std::num::NonZeroUsize>,
+        ) -> crate::Result<crate::Page> {
+            self.0.range(range, at, limit).await
+        }
+
+        async fn commit(&self, transaction: Transaction) -> crate::Result<Outcome> {
+            self.0.commit(transaction).await
+        }
+
+        async fn watch(
+            &self,
+            range: KeyRange,
+            after: Revision,
+        ) -> crate::Result<Box<dyn crate::Watch>> {
+            self.0.watch(range, after).await
+        }
+
+        async fn compact(&self, floor: Revision) -> crate::Result<()> {
+            self.0.compact(floor).await
+        }
+
+        fn disk_space(&self) -> Option<crate::DiskSpace> {
+            Some(crate::DiskSpace {
+                free_bytes: 0,
+                reserved_bytes: 1,
+                refused_writes: 0,
+                is_low: true,
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn history_is_shorter_while_the_disk_is_almost_full() {
+        let store = Arc::new(LowSpace(Memory::new()));
+        let keep = Duration::from_secs(10);
+        let running = tokio::spawn(Compactor { keep }.run(Arc::<LowSpace>::clone(&store)));
+        let put = Transaction::new().put("a", "1");
+        let Ok(Outcome::Committed(old)) = store.commit(put.clone()).await else {
+            panic!("not committed")
+        };
+        let written = Instant::now();
+        store.commit(put).await.unwrap();
+        let all = KeyRange::all();
+        while store.range(&all, At::Revision(old), None).await.is_ok() {
+            assert!(written.elapsed() < keep, "kept as long as usual");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let kept = written.elapsed();
+        assert!(kept >= keep / Compactor::LOW_SPACE_DIVISOR, "{kept:?}");
         running.abort();
     }
 }

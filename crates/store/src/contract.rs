@@ -56,6 +56,12 @@ pub trait Store: Send + Sync + 'static {
     /// *Bounded:* [`Error::Future`](crate::Error::Future) if `floor` has not been reached.
     async fn compact(&self, floor: Revision) -> Result<()>;
 
+    /// Returns the room on the store's disk as last measured; `None` if that is not the store's to
+    /// know.
+    fn disk_space(&self) -> Option<DiskSpace> {
+        None
+    }
+
     /// Returns the current entry at `key`.
     async fn get(&self, key: &Key) -> Result<Option<Entry>> {
         let page = self
@@ -63,6 +69,19 @@ pub trait Store: Send + Sync + 'static {
             .await?;
         Ok(page.entries.into_iter().next())
     }
+}
+
+/// Room on the disk of a store, and the writes that were refused for lack of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// The room that is left.
+    pub free_bytes: u64,
+    /// The room that is kept for making memory durable and for merging tables.
+    pub reserved_bytes: u64,
+    /// The number of refused writes since the store was opened.
+    pub refused_writes: u64,
+    /// Whether growing writes are refused.
+    pub is_low: bool,
 }
 
 /// The state that a range is read from.

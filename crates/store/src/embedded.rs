@@ -18,6 +18,7 @@ mod folder;
 mod log;
 mod readers;
 mod sequencer;
+mod space;
 mod table;
 
 use std::num::NonZeroUsize;
@@ -29,13 +30,16 @@ use async_trait::async_trait;
 use insula_core::Revision;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{At, Conflict, Error, Key, KeyRange, Outcome, Page, Result, Store, Transaction, Watch};
+use crate::{
+    At, Conflict, DiskSpace, Error, Key, KeyRange, Outcome, Page, Result, Store, Transaction, Watch,
+};
 use background::BackgroundThreads;
 use feed::{Feed, Subscription};
 use folder::Folder;
 use log::{Catalog, Item, Log, TableState};
 use readers::Readers;
 use sequencer::{Decision, Request, Sequencer};
+use space::{Growth, Sizes, Space};
 use table::{Marks, Table};
 
 /// The revision of an empty store: as in etcd, 1.
@@ -95,6 +99,7 @@ struct Shared {
     floor: AtomicU64,
     swept: AtomicU64,
     syncs: AtomicU64,
+    space: Space,
     /// Held until the last thread has ended.
     _folder: Folder,
 }
@@ -126,7 +131,9 @@ impl Embedded {
             folder.complete()?;
             log
         };
-        Self::start(folder, table, log, marks, options)
+        let space = Space::new(path, segment_bytes, options.memory_bytes);
+        space.measure(Sizes::of(&table));
+        Self::start(folder, table, log, marks, space, options.memory_bytes)
     }
 
     fn start(
@@ -134,7 +141,8 @@ impl Embedded {
         table: Table,
         log: Log,
         marks: Marks,
-        options: Options,
+        space: Space,
+        memory_bytes: u64,
     ) -> Result<Self> {
         let shared = Arc::new(Shared {
             table,
@@ -147,12 +155,13 @@ impl Embedded {
             floor: AtomicU64::new(marks.floor.get()),
             swept: AtomicU64::new(marks.swept.get()),
             syncs: AtomicU64::new(0),
+            space,
             _folder: folder,
         });
         let (requests, waiting) = mpsc::channel(sequencer::MAX_WAITING);
         let background = BackgroundThreads::start(&shared, &requests)?;
         let signals = background.signals();
-        let sequencer = Sequencer::new(Arc::clone(&shared), log, signals, options.memory_bytes);
+        let sequencer = Sequencer::new(Arc::clone(&shared), log, signals, memory_bytes);
         background.run_sequencer(sequencer, waiting)?;
         let inner = Inner {
             requests,
@@ -250,14 +259,29 @@ impl Store for Embedded {
 
     async fn commit(&self, transaction: Transaction) -> Result<Outcome> {
         transaction.validate()?;
+        let shared = &self.inner.shared;
+        let mut growth = None;
         loop {
-            let transaction = transaction.clone();
-            let request = |reply| Request::Commit { transaction, reply };
-            let decided = self.request(request).await?;
-            if let Some(outcome) = self.inner.shared.complete_conflict(decided)? {
-                return Ok(outcome);
+            let request = |reply| Request::Commit {
+                transaction: transaction.clone(),
+                growth,
+                reply,
+            };
+            let decided = self.request(request).await;
+            match decided.inspect_err(|error| shared.space.count_refusal(error))? {
+                // Read here: the sequencer never waits for a table on disk.
+                Decision::GrowthNeeded => growth = Some(Growth::of(&transaction, &shared.table)?),
+                decided => {
+                    if let Some(outcome) = shared.complete_conflict(decided)? {
+                        return Ok(outcome);
+                    }
+                }
             }
         }
+    }
+
+    fn disk_space(&self) -> Option<DiskSpace> {
+        self.inner.shared.space.report()
     }
 
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Box<dyn Watch>> {
@@ -302,6 +326,7 @@ impl Shared {
     fn complete_conflict(&self, decided: Decision) -> Result<Option<Outcome>> {
         let (check, key, head, revision) = match decided {
             Decision::Outcome(outcome) => return Ok(Some(outcome)),
+            Decision::GrowthNeeded => return Ok(None),
             Decision::Conflict {
                 check,
                 key,

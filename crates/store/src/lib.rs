@@ -26,7 +26,7 @@ pub mod permissions;
 mod transaction;
 
 pub use compactor::Compactor;
-pub use contract::{At, Changed, Entry, Page, Store, Watch, WatchItem};
+pub use contract::{At, Changed, DiskSpace, Entry, Page, Store, Watch, WatchItem};
 pub use error::{Error, Result};
 pub use insula_core::Revision;
 pub use key::{Key, KeyRange};

@@ -13,6 +13,7 @@ use crate::{Entry, Error, Key, Result};
 pub struct Transaction {
     checks: Vec<Check>,
     changes: Vec<Change>,
+    release: bool,
 }
 
 /// A condition on one key.
@@ -139,6 +140,20 @@ impl Transaction {
     pub fn delete(mut self, key: impl Into<Key>) -> Self {
         self.changes.push(Change::Delete { key: key.into() });
         self
+    }
+
+    /// Declares that the transaction is a step of a deletion, although it puts values: a mark on an
+    /// object that waits for its finalizers. A store that is full accepts it like a deletion. Only
+    /// for writes that a client cannot repeat at will.
+    #[must_use]
+    pub const fn releasing(mut self) -> Self {
+        self.release = true;
+        self
+    }
+
+    /// Whether the transaction is a step of a deletion.
+    pub const fn is_release(&self) -> bool {
+        self.release
     }
 
     /// The checks, in the order they were added.

@@ -184,10 +184,23 @@ impl Disk {
         state.tree.capacity = state.tree.used().saturating_add(bytes);
     }
 
+    /// Reports as much room as without a limit, as thin provisioning does: programs meet the limit
+    /// only when a write fails.
+    pub fn hide_limit(&self) {
+        self.shared.lock().hides_limit = true;
+    }
+
+    /// The room that is left.
+    pub fn free(&self) -> u64 {
+        let state = self.shared.lock();
+        state.tree.capacity.saturating_sub(state.tree.used())
+    }
+
     /// Removes all faults and limits.
     pub fn heal(&self) {
         let mut state = self.shared.lock();
         state.faults.clear();
+        state.hides_limit = false;
         state.tree.capacity = u64::MAX;
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Method, StatusCode};
+use insula_store::DiskSpace;
 
 use crate::flow_control::connection_tracker::ConnectionTracker;
 use crate::flow_control::unsent::{UnsentPool, UnsentStats};
@@ -50,6 +51,16 @@ impl Metrics {
         self.requests[known.unwrap_or(METHODS.len() - 1)][class].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Returns the line of the health checks about the store. A full store still serves reads and
+    /// deletions, so it is ready. Every client may read this: it names no sizes.
+    pub fn store_check(&self) -> &'static str {
+        let space = self.registry.store().disk_space();
+        match space.is_some_and(|space| space.is_low) {
+            true => "[+]store ok: disk space low, growing writes are refused",
+            false => "[+]store ok",
+        }
+    }
+
     /// Returns all metrics as text.
     pub fn text(&self) -> String {
         let mut text = String::from(
@@ -74,6 +85,9 @@ impl Metrics {
         if let Some(audit) = &self.audit {
             audit_text(audit.counts(), &mut text);
         }
+        if let Some(space) = self.registry.store().disk_space() {
+            write_disk_space(&mut text, space);
+        }
         write_seats(&mut text, &self.flow_control);
         write_connections(&mut text, &self.connections);
         write_unsent(&mut text, &self.unsent.stats());
@@ -94,6 +108,33 @@ fn audit_text(counts: audit::Counts, text: &mut String) {
         let name = format!("insula_audit_{name}_total");
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter").ok();
         writeln!(text, "{name} {count}").ok();
+    }
+}
+
+fn write_disk_space(text: &mut String, space: DiskSpace) {
+    for (name, kind, help, value) in [
+        (
+            "free_bytes",
+            "gauge",
+            "Room on the store's disk, as last measured.",
+            space.free_bytes,
+        ),
+        (
+            "reserved_bytes",
+            "gauge",
+            "Room that growing writes leave free, for flushes and merges.",
+            space.reserved_bytes,
+        ),
+        (
+            "refused_writes_total",
+            "counter",
+            "Writes refused with 507 for lack of room.",
+            space.refused_writes,
+        ),
+    ] {
+        let name = format!("insula_store_{name}");
+        writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
+        writeln!(text, "{name} {value}").ok();
     }
 }
 

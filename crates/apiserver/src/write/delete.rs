@@ -188,7 +188,7 @@ pub async fn remove_atomically(
     if transaction.changes().is_empty() {
         return Ok(Some(registry.cache().applied()));
     }
-    Ok(match registry.commit(transaction).await? {
+    Ok(match registry.commit(transaction.releasing()).await? {
         Outcome::Committed(revision) | Outcome::Unchanged(revision) => Some(revision),
         Outcome::Conflict(_) => None,
     })
@@ -340,7 +340,8 @@ async fn try_delete(
                 return Ok(marked(current.revision));
             }
             let stored = expiry::stored(&address.kind, value.clone());
-            let transaction = Transaction::update(key, current.revision, stored);
+            // The mark makes the object larger; a full store must take it all the same.
+            let transaction = Transaction::update(key, current.revision, stored).releasing();
             return Ok(match registry.commit(transaction).await? {
                 Outcome::Committed(revision) | Outcome::Unchanged(revision) => marked(revision),
                 Outcome::Conflict(conflict) => Attempt::Conflict(conflict.revision),

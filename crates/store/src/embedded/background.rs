@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use insula_core::Revision;
 use tokio::sync::mpsc;
@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::Shared;
 use super::log::Cursor;
 use super::sequencer::{Request, Sequencer};
+use super::space::Sizes;
 use super::table::Marks;
 use crate::{Error, Result};
 
@@ -29,8 +30,12 @@ const SWEEP_BYTES: usize = 256 << 10;
 /// overwritten key leaves three rows behind each time: the version, its removal, and an old head.
 /// So at most one third can be reached.
 const MERGE_THRESHOLD_TENTHS: usize = 3;
-/// Tables smaller than this are not merged for their space.
+/// Tables smaller than this are not merged for their space, unless room is low.
 const MIN_MERGE_BYTES: u64 = 8 << 20;
+/// How often the cleaner looks for room while it is low.
+const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
+/// While room is low, merges take at most one part in this many of the time.
+const RECLAIM_SHARE: u32 = 10;
 
 /// Owns the background threads; dropping it stops them, in order.
 pub(super) struct BackgroundThreads {
@@ -131,7 +136,14 @@ impl BackgroundThreads {
     /// Starts the flush and clean threads.
     pub fn start(shared: &Arc<Shared>, requests: &mpsc::Sender<Request>) -> Result<Self> {
         let background = Self {
-            state: Arc::default(),
+            state: Arc::new(State {
+                // What the tables say when they are opened is in the tables.
+                work: Mutex::new(Work {
+                    swept: shared.swept(),
+                    ..Work::default()
+                }),
+                ..State::default()
+            }),
             requests: requests.clone(),
             threads: Mutex::default(),
         };
@@ -149,6 +161,8 @@ impl BackgroundThreads {
             state: Arc::clone(&background.state),
             requests: requests.clone(),
             removed: 0,
+            merged: false,
+            next_reclaim: Instant::now(),
         };
         background.spawn("insula-clean", move || cleaner.run())?;
         background.signals().clean();
@@ -259,24 +273,42 @@ struct Cleaner {
     requests: mpsc::Sender<Request>,
     /// Rows removed since all tables were merged.
     removed: usize,
+    /// Whether all tables were merged since the store was opened: before that, they may contain
+    /// rows that were removed earlier.
+    merged: bool,
+    /// When tables may be merged again for lack of room.
+    next_reclaim: Instant,
 }
 
 impl Cleaner {
     fn run(mut self) {
         loop {
-            let mut work = self.state.lock();
-            while !work.clean && !self.state.closing() {
-                work = self.state.wait(work);
-            }
-            work.clean = false;
-            drop(work);
+            self.await_work();
             if self.state.closing() {
                 return;
             }
             if let Err(error) = self.sweep().and_then(|()| self.merge()) {
                 tracing::error!(%error, "table cleanup failed");
             }
+            if self.shared.space.is_low() {
+                self.shared.space.measure(Sizes::of(&self.shared.table));
+            }
         }
+    }
+
+    /// Waits for a signal; while room is low, not for long: what is removed then is to be merged
+    /// although nothing is written.
+    fn await_work(&self) {
+        let mut work = self.state.lock();
+        while !work.clean && !self.state.closing() {
+            if self.shared.space.is_low() {
+                let waited = self.state.changed.wait_timeout(work, RECLAIM_INTERVAL);
+                work = waited.unwrap_or_else(PoisonError::into_inner).0;
+                break;
+            }
+            work = self.state.wait(work);
+        }
+        work.clean = false;
     }
 
     fn sweep(&mut self) -> Result<()> {
@@ -313,9 +345,16 @@ impl Cleaner {
             return Ok(());
         }
         let wasted = self.removed * 10 > table.rows() * MERGE_THRESHOLD_TENTHS;
-        if wasted && table.disk_bytes() > MIN_MERGE_BYTES {
-            table.merge_all()?;
+        let reclaims = self.shared.space.is_low()
+            && (self.removed > 0 || !self.merged)
+            && self.next_reclaim <= Instant::now();
+        if reclaims || (wasted && table.disk_bytes() > MIN_MERGE_BYTES) {
+            let begun = Instant::now();
+            let merged = table.merge_all();
+            self.next_reclaim = Instant::now() + begun.elapsed() * RECLAIM_SHARE;
+            merged?;
             self.removed = 0;
+            self.merged = true;
         }
         Ok(())
     }

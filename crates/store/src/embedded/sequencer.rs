@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use insula_core::Revision;
 use tokio::sync::{mpsc, oneshot};
@@ -15,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::Shared;
 use super::background::Signals;
 use super::log::{FrameBuilder, Log, Logged, Record};
+use super::space::{Admission, Growth, Sizes};
 use super::table::Head;
 use crate::{Change, Check, Conflict, Error, Expect, Key, Outcome, Result, Transaction};
 
@@ -23,6 +25,8 @@ pub(super) const MAX_WAITING: usize = 4096;
 /// A group is closed when its frame has this many bytes. With one more transaction of the largest
 /// size it still fits into the smallest segment.
 const GROUP_BYTES: usize = 256 << 10;
+/// How long a measurement of the room on the disk is valid: other programs use it too.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of sealed memories at which writers wait for the disk.
 const MAX_SEALED: usize = 4;
 
@@ -30,6 +34,8 @@ const MAX_SEALED: usize = 4;
 pub(super) enum Request {
     Commit {
         transaction: Transaction,
+        /// Known once room is low.
+        growth: Option<Growth>,
         reply: oneshot::Sender<Result<Decision>>,
     },
     Compact {
@@ -45,6 +51,8 @@ pub(super) enum Request {
 /// The decision about a transaction.
 pub(super) enum Decision {
     Outcome(Outcome),
+    /// Room is low: the caller must say how much more the transaction needs.
+    GrowthNeeded,
     /// A check failed. The caller reads the conflicting entry: the sequencer never waits for a
     /// table on disk.
     Conflict {
@@ -62,6 +70,9 @@ pub(super) struct Sequencer {
     memory_bytes: u64,
     frame: FrameBuilder,
     group: Group,
+    measured: Instant,
+    /// How many bytes may be logged before the room on the disk is measured again.
+    unmeasured: u64,
 }
 
 /// The effects of one frame.
@@ -86,6 +97,8 @@ impl Sequencer {
             memory_bytes,
             frame: FrameBuilder::default(),
             group: Group::default(),
+            measured: Instant::now(),
+            unmeasured: 0,
         }
     }
 
@@ -93,6 +106,7 @@ impl Sequencer {
     pub fn run(mut self, mut waiting: mpsc::Receiver<Request>) {
         while let Some(request) = waiting.blocking_recv() {
             let room = self.await_room();
+            self.measure_space();
             self.frame.clear();
             self.take(request, &room);
             while self.frame.len() < GROUP_BYTES
@@ -111,6 +125,20 @@ impl Sequencer {
         }
     }
 
+    /// Measures the room on the disk if it is low, was measured long ago, or may have been used up
+    /// since. Other writes pay nothing.
+    fn measure_space(&mut self) {
+        let was_low = self.shared.space.is_low();
+        if was_low || self.unmeasured == 0 || self.measured.elapsed() >= MEASURE_INTERVAL {
+            let sizes = Sizes::of(&self.shared.table);
+            self.unmeasured = self.shared.space.measure(sizes);
+            self.measured = Instant::now();
+            if !was_low && self.shared.space.is_low() {
+                self.signals.clean();
+            }
+        }
+    }
+
     /// Waits while too many memories are sealed. If the disk is full or fails, returns the error
     /// instead.
     fn await_room(&self) -> Result<()> {
@@ -123,11 +151,13 @@ impl Sequencer {
     /// Adds a request to the group.
     fn take(&mut self, request: Request, room: &Result<()>) {
         match request {
-            Request::Commit { transaction, reply } => {
-                let answer = match room {
-                    Ok(()) => Ok(self.stage(&transaction)),
-                    Err(error) => Err(error.clone()),
-                };
+            Request::Commit {
+                transaction,
+                growth,
+                reply,
+            } => {
+                let room = room.clone();
+                let answer = room.and_then(|()| self.stage(&transaction, growth));
                 self.group.commits.push((reply, answer));
             }
             Request::Compact { floor, reply } => {
@@ -145,7 +175,7 @@ impl Sequencer {
         last.map_or_else(|| self.shared.head(), |record| record.revision)
     }
 
-    fn stage(&mut self, transaction: &Transaction) -> Decision {
+    fn stage(&mut self, transaction: &Transaction, growth: Option<Growth>) -> Result<Decision> {
         for (check, Check { key, expect }) in transaction.checks().iter().enumerate() {
             let head = self.current(key);
             let holds = match expect {
@@ -153,7 +183,7 @@ impl Sequencer {
                 Expect::At(revision) => head.is_some_and(|head| head.modified == *revision),
             };
             if !holds {
-                return conflict(check, key, head, self.head());
+                return Ok(conflict(check, key, head, self.head()));
             }
         }
         let revision = self.head().next();
@@ -162,7 +192,10 @@ impl Sequencer {
             .filter_map(|change| logged(change, self.current(change.key()), revision))
             .collect();
         if changes.is_empty() {
-            return Decision::Outcome(Outcome::Unchanged(self.head()));
+            return Ok(Decision::Outcome(Outcome::Unchanged(self.head())));
+        }
+        if self.shared.space.admit(transaction, growth)? == Admission::GrowthNeeded {
+            return Ok(Decision::GrowthNeeded);
         }
         changes.sort_by(|a, b| a.key.cmp(&b.key));
         let record = Record { revision, changes };
@@ -175,7 +208,7 @@ impl Sequencer {
             self.group.staged.insert(change.key.clone(), head);
         }
         self.group.records.push(record);
-        Decision::Outcome(Outcome::Committed(revision))
+        Ok(Decision::Outcome(Outcome::Committed(revision)))
     }
 
     /// The key's head after the group so far.
@@ -201,6 +234,7 @@ impl Sequencer {
         let group = std::mem::take(&mut self.group);
         if !self.frame.is_empty() {
             let first = self.shared.head().next();
+            self.unmeasured = self.unmeasured.saturating_sub(self.frame.len() as u64);
             if let Err(error) = self.log.append(&mut self.frame, first) {
                 return group.fail(&error);
             }

@@ -11,6 +11,7 @@
 //! disk as a whole.
 
 mod heads;
+mod leftovers;
 mod memory;
 mod merge;
 mod rows;
@@ -231,6 +232,13 @@ impl Table {
     /// The size of the active memory.
     pub fn memory_bytes(&self) -> u64 {
         self.read().active.bytes()
+    }
+
+    /// The size of all rows that are only in memory.
+    pub fn unwritten_bytes(&self) -> u64 {
+        let memories = self.read();
+        let sealed = memories.sealed.iter().map(|memory| memory.bytes());
+        memories.active.bytes() + sealed.sum::<u64>()
     }
 
     /// The number of sealed memories that wait to be written.

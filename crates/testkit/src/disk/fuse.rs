@@ -272,7 +272,11 @@ impl Filesystem for Adapter {
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let state = self.0.lock();
         let page = PAGE as u64;
-        let blocks = state.tree.capacity.min(UNLIMITED_BYTES) / page;
+        let capacity = match state.hides_limit {
+            true => UNLIMITED_BYTES,
+            false => state.tree.capacity.min(UNLIMITED_BYTES),
+        };
+        let blocks = capacity / page;
         let free = blocks.saturating_sub(state.tree.used() / page);
         reply.statfs(blocks, free, free, 0, 0, PAGE as u32, 255, PAGE as u32);
     }

@@ -24,6 +24,8 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) syncs: Syncs,
     pub(super) listings: Listings,
+    /// Whether `statfs` reports a disk without a limit.
+    pub(super) hides_limit: bool,
     /// The disk is being unmounted: all waiting ends.
     over: bool,
 }
@@ -52,6 +54,7 @@ impl Shared {
                 faults: Faults::default(),
                 syncs: Syncs::default(),
                 listings: Listings::default(),
+                hides_limit: false,
                 over: false,
             }),
             end: Condvar::new(),

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lsm_tree::compaction::Leveled;
 use lsm_tree::config::BlockSizePolicy;
+use lsm_tree::file::TABLES_FOLDER;
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, Guard, InternalValue, SeqNo, SequenceNumberCounter, ValueType,
 };
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::leftovers::Leftovers;
 use super::memory::Memory;
 use super::rows::Bounds;
 use crate::embedded::folder::sync_folder;
@@ -36,6 +38,7 @@ pub(super) struct Tree {
     tree: AnyTree,
     folder: PathBuf,
     sequence: SequenceNumberCounter,
+    leftovers: Leftovers,
 }
 
 impl Tree {
@@ -56,10 +59,13 @@ impl Tree {
             .map_err(|error| engine_error(folder, error))?;
         restrict_tree(folder).map_err(failed)?;
         sequence.fetch_max(tree.get_highest_seqno().map_or(1, |highest| highest + 1));
+        let leftovers = Leftovers::default();
+        leftovers.register(tree.current_version().iter_tables().map(|table| table.id()));
         Ok(Self {
             tree,
             folder: folder.to_path_buf(),
             sequence,
+            leftovers,
         })
     }
 
@@ -90,16 +96,48 @@ impl Tree {
             let row = row.unwrap_or_default();
             Ok(InternalValue::from_components(key, row, sequence, kind))
         });
-        let added = || {
-            if let Some((tables, values)) = self.tree.flush_to_tables(rows)? {
-                let past = self.sequence.get();
-                self.tree
-                    .register_tables(&tables, values.as_deref(), None, &[], past)?;
-            }
+        self.write_tables(|| {
+            let Some((tables, values)) = self.tree.flush_to_tables(rows)? else {
+                return Ok(());
+            };
+            let past = self.sequence.get();
+            self.tree
+                .register_tables(&tables, values.as_deref(), None, &[], past)?;
+            // A merge may take them before this returns.
+            self.leftovers
+                .register(tables.iter().map(|table| table.id()));
             Ok(())
-        };
-        added().map_err(|error| self.engine_error(error))?;
-        self.release()
+        })
+    }
+
+    /// Runs a flush or a merge. If that fails, its unfinished tables are removed: on a full disk
+    /// they would take the room that the next attempt needs.
+    fn write_tables(&self, write: impl FnOnce() -> lsm_tree::Result<()>) -> Result<()> {
+        let writing = self.leftovers.writing();
+        let written = write();
+        if written.is_ok() {
+            let version = self.tree.current_version();
+            let tables = version.iter_tables().map(|table| table.id());
+            self.leftovers.register(tables);
+        }
+        drop(writing);
+        match written {
+            Ok(()) => self.release(),
+            Err(error) => {
+                self.remove_leftovers();
+                Err(self.engine_error(error))
+            }
+        }
+    }
+
+    fn remove_leftovers(&self) {
+        // A manifest that was renamed before the failure may name the new tables.
+        if named_manifest(&self.folder) != Some(self.tree.current_version().id()) {
+            return;
+        }
+        if let Err(error) = self.leftovers.remove(&self.folder.join(TABLES_FOLDER)) {
+            tracing::warn!(%error, "unfinished tables not removed");
+        }
     }
 
     /// Merges tables where necessary.
@@ -107,16 +145,12 @@ impl Tree {
         let strategy = Leveled::default()
             .with_l0_threshold(MERGE_AT)
             .with_table_target_size(TABLE_BYTES);
-        let merged = self.tree.compact(Arc::new(strategy), self.sequence.get());
-        merged.map_err(|error| self.engine_error(error))?;
-        self.release()
+        self.write_tables(|| self.tree.compact(Arc::new(strategy), self.sequence.get()))
     }
 
     /// Merges all tables into one sorted run.
     pub fn merge_all(&self) -> Result<()> {
-        let merged = self.tree.major_compact(TABLE_BYTES, self.sequence.get());
-        merged.map_err(|error| self.engine_error(error))?;
-        self.release()
+        self.write_tables(|| self.tree.major_compact(TABLE_BYTES, self.sequence.get()))
     }
 
     /// Releases tables that only readers of older snapshots would need. There are none: current
@@ -147,6 +181,13 @@ impl Tree {
     fn engine_error(&self, error: lsm_tree::Error) -> Error {
         engine_error(&self.folder, error)
     }
+}
+
+/// The number of the manifest that the file `current` names.
+fn named_manifest(folder: &Path) -> Option<u64> {
+    let named = fs::read(folder.join("current")).ok()?;
+    let id = named.first_chunk::<8>()?;
+    Some(u64::from_le_bytes(*id))
 }
 
 /// The engine records the manifest's checksum in the file `current` but does not check it.
