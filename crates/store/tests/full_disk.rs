@@ -119,8 +119,17 @@ impl Subject {
 
     async fn reopen(self) -> Self {
         self.store.close().await;
-        let store = Embedded::open(&self.folder, OPTIONS).await.unwrap();
-        Self { store, ..self }
+        let begun = Instant::now();
+        loop {
+            match Embedded::open(&self.folder, OPTIONS).await {
+                Ok(store) => return Self { store, ..self },
+                // A process that another test starts has the lock until it runs its program.
+                Err(Error::Locked(_)) if begun.elapsed() < WAIT_TIMEOUT => {
+                    tokio::task::yield_now().await;
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+        }
     }
 
     fn space(&self) -> DiskSpace {
