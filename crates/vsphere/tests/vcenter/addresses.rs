@@ -18,7 +18,7 @@ async fn server_of_a_team_cannot_be_at_the_operators_machine_or_link() {
         .expect("a vCenter");
     let vcenters =
         |trusted| VCenters::new(TIMEOUT, Vec::new()).restricted(default_addresses(), trusted);
-    let own = fake.address();
+    let (own, account) = (fake.address(), credential("green", "mellon"));
     let port = own.rsplit(':').next().expect("a port");
     let teams = vcenters(AllowedEndpoints::Nowhere);
     for (host, why) in [
@@ -31,11 +31,7 @@ async fn server_of_a_team_cannot_be_at_the_operators_machine_or_link() {
         ("169.254.169.254", "address is not allowed"),
     ] {
         let address = endpoint(&format!("{host}:{port}"));
-        let login = teams.log_in(
-            &address,
-            &Trust::AnyCertificate,
-            &credential("green", "mellon"),
-        );
+        let login = teams.log_in(&address, &Trust::AnyCertificate, &account);
         let refused = login.await.err().expect("refused");
         assert_eq!(refused.reason, Reason::Unreachable, "{host}");
         let expected = format!("cannot connect ({why}; {HINT})");
@@ -48,11 +44,7 @@ async fn server_of_a_team_cannot_be_at_the_operators_machine_or_link() {
     assert_eq!(fake.connections(), 0);
     // The platform engineer's own server may be anywhere.
     let listed = AllowedEndpoints::Only(vec![(endpoint(&own), None)]);
-    let login = vcenters(listed);
-    let login = login.log_in(
-        &endpoint(&own),
-        &Trust::AnyCertificate,
-        &credential("green", "mellon"),
-    );
+    let (vcenters, address) = (vcenters(listed), endpoint(&own));
+    let login = vcenters.log_in(&address, &Trust::AnyCertificate, &account);
     log_out(&login.await.expect("logged in")).await;
 }
