@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: test check peers record brokers vsphere stores bench crash power-cuts syncs-matter protogen kinds kinds-check
+.PHONY: test check peers record brokers vsphere stores bench crash power-cuts syncs-matter protogen kinds kinds-check pod-security
 
 ## test: install what the tests need, then run all of them
 test:
@@ -69,3 +69,7 @@ kinds:
 ## kinds-check: fail if the tables are not those of the Kubernetes that they are generated from
 kinds-check:
 	tools/kindgen/generate --check
+
+## pod-security: record anew what Kubernetes' PodSecurity says about the pods and requests of its tables; needs Go
+pod-security:
+	go run -C tools/kindgen ./podsecurity --out "$(CURDIR)/crates/admission/tests/data"
