@@ -25,4 +25,4 @@ pub use labels::{LABELS, Policy};
 pub use level::{Level, LevelVersion, Version};
 pub use namespace::{MAX_PODS_TO_CHECK, NamespaceReview, NamespaceWrite, POD_CHECK_TIMEOUT};
 pub use pod::Pod;
-pub use review::{PodWrite, Review, Written, is_evaluated};
+pub use review::{PodWrite, Review, Written, is_evaluated, is_significant_update};

@@ -38,6 +38,7 @@ mod subresources;
 pub mod write;
 
 pub use flow_control::Limits;
+pub use insula_admission::pod_security;
 pub use insula_kinds::openapi::Descriptions;
 pub use registry::Registry;
 pub use server::{Error, Options, Server};

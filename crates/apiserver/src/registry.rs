@@ -16,6 +16,7 @@ pub mod versions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use insula_admission::pod_security::PodSecurity;
 use insula_core::{Layout, Place, ResourceName, Revision, Space};
 use insula_kinds::{Kind, core_kind, kinds};
 use insula_store::{Key, Outcome, Store, Transaction};
@@ -39,6 +40,7 @@ pub struct Registry {
     closing: Closing,
     definitions: Definitions,
     egress: Egress,
+    pod_security: PodSecurity,
     root_ca: Option<Arc<str>>,
     namespace_locks: FairLocks,
     /// The revision of the last change that this server committed.
@@ -128,10 +130,18 @@ impl Registry {
             closing: Closing::default(),
             definitions: Definitions::default(),
             egress,
+            pod_security: PodSecurity::default(),
             root_ca: root_ca.map(Arc::from),
             namespace_locks: FairLocks::default(),
             committed: AtomicU64::new(0),
         }
+    }
+
+    /// Sets the defaults and exemptions of PodSecurity.
+    #[must_use]
+    pub fn with_pod_security(mut self, pod_security: PodSecurity) -> Self {
+        self.pod_security = pod_security;
+        self
     }
 
     /// Ends all watches.
@@ -168,6 +178,11 @@ impl Registry {
     /// Returns the client that calls webhooks.
     pub const fn egress(&self) -> &Egress {
         &self.egress
+    }
+
+    /// Returns the defaults and exemptions of PodSecurity, which are the same in all spaces.
+    pub const fn pod_security(&self) -> &PodSecurity {
+        &self.pod_security
     }
 
     /// Returns the CA of the server's certificate, in PEM, which is published to every

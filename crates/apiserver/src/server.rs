@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use insula_access::TokenFile;
+use insula_admission::pod_security::PodSecurity;
 use insula_core::{Layout, Space};
 use insula_kinds::openapi::Descriptions;
 use insula_store::Store;
@@ -64,6 +65,8 @@ pub struct Options {
     pub limits: Limits,
     /// The settings of webhook calls.
     pub egress: egress::Settings,
+    /// The defaults and exemptions of PodSecurity.
+    pub pod_security: PodSecurity,
     /// The CA of the server's certificate, in PEM, which is published to every namespace.
     pub root_ca: Option<String>,
     /// The descriptions in OpenAPI documents.
@@ -117,7 +120,7 @@ impl Server {
             egress,
             options.root_ca.as_deref(),
         );
-        let registry = Arc::new(registry);
+        let registry = Arc::new(registry.with_pod_security(options.pod_security));
         let accounts = options.accounts.map(Arc::new);
         let audit = options.audit.map(Arc::new);
         let flow_control = FlowControl::new(&options.limits);

@@ -295,3 +295,55 @@ async fn revoked_permission_is_not_granted_by_a_lagging_cache() -> anyhow::Resul
     assert_eq!(robot.get(&old).await?.status, 401);
     Ok(())
 }
+
+#[tokio::test]
+async fn pods_are_refused_by_labels_that_the_cache_does_not_have_yet() -> anyhow::Result<()> {
+    let memory = Memory::new();
+    let store = LaggingStore {
+        inner: memory.clone(),
+        lag: WATCH_DELAY,
+        asked: Arc::default(),
+    };
+    let lagging = TestServer::start_on_store(Arc::new(store), Setup::default()).await?;
+    let current = TestServer::start_on_store(Arc::new(memory), Setup::default()).await?;
+    let client = lagging.tenant("t1").await?;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = |name: &str, image: &str| {
+        let context = json!({"privileged": true});
+        json!({"metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "image": image, "securityContext": context}]}})
+    };
+    create_and_await_cached(&client, pods, &pod("old", "i")).await?;
+    let other = current.client("t1").await?;
+    let label = async |level: &str| {
+        let labels = json!({"pod-security.kubernetes.io/enforce": level});
+        let patch = json!({"metadata": {"labels": labels}});
+        let path = "/api/v1/namespaces/default";
+        let labelled = other.patch(path, "merge", &patch).await?;
+        anyhow::ensure!(labelled.status == 200, "{}", labelled.text());
+        Ok(())
+    };
+    label("baseline").await?;
+    let refused = client.post(pods, &pod("new", "i")).await?;
+    let why = "violates PodSecurity \"baseline:latest\": privileged (container \"c\" must not set \
+               securityContext.privileged=true)";
+    assert_eq!(refused.status, 403, "{}", refused.text());
+    assert_eq!(
+        refused.message(),
+        format!("pods \"new\" is forbidden: {why}")
+    );
+    // A level that is no longer enforced refuses nothing.
+    label("privileged").await?;
+    let created = client.post(pods, &pod("new", "i")).await?;
+    assert_eq!(created.status, 201, "{}", created.text());
+    // A change of an existing pod is refused too.
+    label("baseline").await?;
+    let image = json!({"spec": {"containers": [{"name": "c", "image": "j"}]}});
+    let old = format!("{pods}/old");
+    let refused = client.patch(&old, "strategic-merge", &image).await?;
+    assert_eq!(
+        refused.message(),
+        format!("pods \"old\" is forbidden: {why}")
+    );
+    Ok(())
+}

@@ -5,6 +5,7 @@ mod args;
 mod data_dir;
 mod oidc;
 mod operators;
+mod pod_security;
 mod prepare;
 mod renew;
 mod settings;
@@ -110,6 +111,7 @@ fn options(prepared: Prepared) -> Result<(Options, Arc<Authority>), Failure> {
         audit: prepared.audit,
         limits: prepared.limits,
         egress: prepared.egress,
+        pod_security: prepared.pod_security,
         root_ca: Some(prepared.root_ca),
         descriptions: prepared.descriptions,
     };

@@ -163,6 +163,9 @@ fn invalid_files_are_named() {
         at("pki/server.key"),
         at("pki/admin.key"),
     );
+    let config = "apiVersion: pod-security.admission.config.k8s.io/v1\n\
+                  kind: PodSecurityConfiguration\ndefaults:\n  enforce: strict\n";
+    std::fs::write(at("pod-security.yaml"), config).unwrap();
     for (arguments, wrong) in [
         (
             vec![
@@ -192,6 +195,15 @@ fn invalid_files_are_named() {
         (
             vec!["--openapi-descriptions", &key],
             "cannot use the descriptions in",
+        ),
+        (
+            vec!["--pod-security-config", "missing"],
+            "missing: No such file",
+        ),
+        (
+            vec!["--pod-security-config", &at("pod-security.yaml")],
+            "pod-security.yaml: defaults.enforce: Invalid value: \"strict\": must be one of \
+             privileged, baseline, restricted",
         ),
     ] {
         let refused = run(&[&["serve", "--data-dir", &at("")], &arguments[..]].concat());

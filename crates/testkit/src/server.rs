@@ -14,6 +14,7 @@ use insula_access::{Authority, Subject, TokenFile, Validity};
 use insula_apiserver::egress;
 use insula_apiserver::pipeline::oidc::Provider;
 use insula_apiserver::pipeline::service_account::{Accounts, Issuer};
+use insula_apiserver::pod_security::PodSecurity;
 use insula_apiserver::server::tls::Certificates;
 use insula_apiserver::{Descriptions, Limits, Options, Registry, Server};
 use insula_core::{Layout, Space};
@@ -93,6 +94,8 @@ pub struct Setup {
     pub limits: Option<Limits>,
     /// Where webhooks may be.
     pub egress: egress::Settings,
+    /// The defaults and exemptions of PodSecurity.
+    pub pod_security: PodSecurity,
     /// Descriptions for the OpenAPI documents, in JSON.
     pub descriptions: Option<String>,
     /// The settings of the controllers.
@@ -187,6 +190,7 @@ impl TestServer {
             audit: setup.audit.map(|audit| audit.sink()).transpose()?,
             limits: setup.limits.unwrap_or_default(),
             egress: setup.egress,
+            pod_security: setup.pod_security,
             descriptions: match &setup.descriptions {
                 Some(json) => Some(Descriptions::parse(json.as_bytes())?),
                 None => None,

@@ -1,6 +1,6 @@
 //! The configuration of PodSecurity: defaults for all namespaces, and exemptions.
 
-use insula_kinds::validate::text;
+use insula_kinds::text;
 use insula_kinds::{FieldError, Value};
 use serde::Deserialize;
 

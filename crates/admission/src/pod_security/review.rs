@@ -108,7 +108,7 @@ impl PodSecurity {
             Written::Pod {
                 old: Some(old),
                 new,
-            } if !is_significant(old, new) => Review::default(),
+            } if !is_significant_update(old, new) => Review::default(),
             Written::Pod { new, .. } => {
                 self.evaluate(&policy, &errors, Pod::of(new), Some(policy.enforce))
             }
@@ -199,7 +199,7 @@ impl Review {
 
 /// Whether a change of a pod may violate a policy that the pod did not violate before. Of the
 /// fields that can be changed, these are the images and the ephemeral containers.
-fn is_significant(old: &Object, new: &Object) -> bool {
+pub fn is_significant_update(old: &Object, new: &Object) -> bool {
     let (old, new) = (Pod::of(old), Pod::of(new));
     let has_other_images = |list: &str| {
         let before = old.list(list).map(Container::image);

@@ -10,6 +10,7 @@ mod certificate_subject;
 pub mod lifecycle;
 mod limit_ranger;
 mod owner_references;
+pub mod pod_security;
 mod policy_params;
 mod priority;
 mod published_definitions;
@@ -67,6 +68,7 @@ const CHAIN: &[Step] = &[
     step!(Content, needs_rights, policy_params::admit),
     // The object is valid.
     step!(Validate, limit_ranger::limits, limit_ranger::validate),
+    step!(Validate, pod_security::applies, pod_security::validate),
     step!(Validate, is_requested, webhooks::validate_object),
     step!(
         Validate,

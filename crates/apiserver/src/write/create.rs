@@ -11,7 +11,7 @@ use insula_store::{Entry, Outcome, Transaction};
 use uuid::Uuid;
 
 use super::admission::lifecycle::Lifecycle;
-use super::admission::{Admission, Phase};
+use super::admission::{Admission, Phase, pod_security};
 use super::modify::ManagedFields;
 use super::ownership::Ownership;
 use super::{Done, metadata, strategy};
@@ -295,7 +295,10 @@ async fn put(
             // The tenant, the namespace or a quota changed meanwhile: check again.
             Outcome::Conflict(conflict) => {
                 registry.cache().await_applied(conflict.revision).await;
+                let seen = lifecycle;
                 lifecycle = Lifecycle::check(registry, kind, address).await?;
+                let caller = request.caller;
+                pod_security::validate_again(registry, caller, address, &value, &seen, &lifecycle)?;
             }
         }
     }

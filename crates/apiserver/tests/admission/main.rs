@@ -1,4 +1,4 @@
-//! Admission: built-in defaulting, webhooks and policies.
+//! Admission: built-in defaulting, PodSecurity, webhooks and policies.
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod built_in;
@@ -7,6 +7,7 @@ mod calls;
 #[expect(dead_code, reason = "other programs use the rest")]
 mod fixtures;
 mod mutation;
+mod pod_security;
 mod policies;
 mod responses;
 mod tenants;

@@ -57,6 +57,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub openapi_descriptions: Option<PathBuf>,
 
+    /// PodSecurityConfiguration with defaults and exemptions for every space (default: privileged, no exemptions)
+    #[arg(long, value_name = "FILE")]
+    pub pod_security_config: Option<PathBuf>,
+
     /// Lifetime of events after their last update; 0s keeps them forever
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     #[arg(value_parser = duration::parse)]

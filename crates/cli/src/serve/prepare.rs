@@ -10,6 +10,7 @@ use insula_access::{Authority, TokenFile};
 use insula_apiserver::pipeline::audit;
 use insula_apiserver::pipeline::oidc::Provider;
 use insula_apiserver::pipeline::service_account::{CurrentKeys, Issuer, IssuerUrls};
+use insula_apiserver::pod_security::PodSecurity;
 use insula_apiserver::server::tls::Certificates;
 use insula_apiserver::{Descriptions, Limits, egress};
 use insula_core::{Layout, Space};
@@ -62,6 +63,8 @@ pub struct Prepared {
     pub audit: Option<audit::Sink>,
     /// The addresses that webhooks may have.
     pub egress: egress::Settings,
+    /// The defaults and exemptions of PodSecurity.
+    pub pod_security: PodSecurity,
     /// The lifetime of events.
     pub event_ttl: Duration,
     /// The limits of the server.
@@ -146,6 +149,8 @@ pub struct ServerConfig {
     pub audit_log: Option<PathBuf>,
     /// The addresses that webhooks may have.
     pub egress: egress::Settings,
+    /// The defaults and exemptions of PodSecurity.
+    pub pod_security: PodSecurity,
     /// The lifetime of events.
     pub event_ttl: Duration,
     /// The limits of the server.
@@ -194,6 +199,7 @@ pub fn prepare(
     let prepared = Prepared {
         audit: audit.transpose()?,
         egress: given.egress,
+        pod_security: given.pod_security,
         event_ttl: given.event_ttl,
         limits: given.limits,
         root_ca,
@@ -393,6 +399,7 @@ mod tests {
                 oidc: None,
                 audit_log: None,
                 egress: egress::Settings::default(),
+                pod_security: PodSecurity::default(),
                 event_ttl: Duration::from_secs(3600),
                 limits: Limits::default(),
                 layout: Layout::default(),

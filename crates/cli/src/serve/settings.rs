@@ -11,6 +11,7 @@ use insula_store::etcd;
 use super::args::{Args, Engine, EtcdArgs, LimitArgs, TlsArgs};
 use super::oidc::Oidc;
 use super::operators::OperatorSettings;
+use super::pod_security;
 use super::prepare::{Listening, ServerConfig};
 use super::tls::{Tls, TlsFiles};
 use crate::certificate_file::{certificates, read};
@@ -46,6 +47,7 @@ impl Settings {
         let client_cas = args.client_ca_file.as_deref().map(certificates);
         let tokens = args.token_auth_file.as_deref().map(tokens);
         let descriptions = args.openapi_descriptions.as_deref().map(descriptions);
+        let pod_security = args.pod_security_config.as_deref().map(pod_security::load);
         Ok(Self {
             store: match args.store {
                 Engine::Memory => StoreSettings::Memory,
@@ -58,6 +60,7 @@ impl Settings {
                 client_cas: client_cas.transpose()?.unwrap_or_default(),
                 tokens: tokens.transpose()?,
                 descriptions: descriptions.transpose()?,
+                pod_security: pod_security.transpose()?.unwrap_or_default(),
                 issuer_url: args.service_account_issuer,
                 oidc: Oidc::of(args.oidc)?,
                 layout: Layout::new(&args.etcd.prefix),

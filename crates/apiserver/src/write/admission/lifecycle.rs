@@ -81,6 +81,11 @@ impl Lifecycle {
         Ok(lifecycle)
     }
 
+    /// The namespace that the object is created in.
+    pub fn namespace(&self) -> Option<&Arc<Stored>> {
+        self.namespace.as_ref().map(|(_, found)| found)
+    }
+
     /// Adds the checks to the transaction that creates the object.
     pub fn guard(&self, registry: &Registry, mut transaction: Transaction) -> Transaction {
         for (address, seen) in [&self.tenant, &self.namespace].into_iter().flatten() {

@@ -27,6 +27,7 @@ fn start(data: &Path, files: Option<&TlsFiles>) -> Renewal {
         oidc: None,
         audit_log: None,
         egress: insula_apiserver::egress::Settings::default(),
+        pod_security: insula_apiserver::pod_security::PodSecurity::default(),
         event_ttl: Duration::from_secs(3600),
         limits: insula_apiserver::Limits::default(),
         layout: Layout::default(),
