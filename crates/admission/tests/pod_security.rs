@@ -9,7 +9,7 @@ use insula_admission::pod_security::{
     ConfigSource, Level, LevelVersion, NamespaceReview, NamespaceWrite, Pod, PodSecurity, PodWrite,
     Policy, Review, Version, Written, evaluate, is_evaluated,
 };
-use insula_kinds::{Object, Value, validate};
+use insula_kinds::{Object, Value, field};
 use serde_json::json;
 
 /// The newest minor version that was recorded.
@@ -285,7 +285,7 @@ fn review_namespace(
         NamespaceReview::Invalid(errors) => Answer {
             message: Some(format!(
                 "Namespace \"n\" is invalid: {}",
-                validate::message(&errors)
+                field::message(&errors)
             )),
             ..Answer::default()
         },

@@ -1,6 +1,6 @@
 //! Writes of pods and of their controllers.
 
-use insula_kinds::{FieldError, Object};
+use insula_kinds::{FieldError, Object, field};
 
 use super::checks::{Violations, evaluate};
 use super::config::PodSecurity;
@@ -141,7 +141,7 @@ impl PodSecurity {
         }
         let mut review = Review::default();
         if !errors.is_empty() {
-            let error = format!("Failed to parse policy: {}", aggregate(errors));
+            let error = format!("Failed to parse policy: {}", field::message(errors));
             review.annotations.push((ERROR, error));
         }
         let mut evaluated = Evaluated {
@@ -213,15 +213,4 @@ pub fn is_significant_update(old: &Object, new: &Object) -> bool {
             let before = before.find(|it| it.name() == container.name());
             before.map(Container::image) != Some(container.image())
         })
-}
-
-/// Several errors as one text.
-fn aggregate(errors: &[FieldError]) -> String {
-    match errors {
-        [only] => only.to_string(),
-        several => {
-            let texts: Vec<_> = several.iter().map(ToString::to_string).collect();
-            format!("[{}]", texts.join(", "))
-        }
-    }
 }
