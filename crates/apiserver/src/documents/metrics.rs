@@ -23,6 +23,10 @@ pub struct Metrics {
     unsent: Arc<UnsentPool>,
 }
 
+/// The unsent bytes from which on a space is named: more than responses hold that are being read,
+/// so that there is no series for every tenant.
+const MIN_SPACE_UNSENT: usize = 256 << 10;
+
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "other"];
 
 impl Metrics {
@@ -185,7 +189,8 @@ fn write_unsent(text: &mut String, stats: &UnsentStats) {
          # TYPE insula_space_unsent_bytes gauge\n"
     )
     .ok();
-    for (space, bytes) in &stats.costliest {
+    let shown = stats.costliest.iter();
+    for (space, bytes) in shown.filter(|(_, bytes)| *bytes >= MIN_SPACE_UNSENT) {
         let space = space.as_ref().map(ToString::to_string).unwrap_or_default();
         writeln!(
             text,
