@@ -134,7 +134,7 @@ mod tests {
         }
         // The last thread may still be about to drop its permit.
         let empty = async {
-            while resolver.owners.len() > 0 {
+            while !resolver.owners.is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };

@@ -32,7 +32,7 @@ async fn server_of_a_team_cannot_be_at_the_operators_machine_or_link() {
     ] {
         let address = endpoint(&format!("{host}:{port}"));
         let login = teams.log_in(&address, &Trust::AnyCertificate, &account);
-        let refused = login.await.err().expect("refused");
+        let refused = login.await.expect_err("refused");
         assert_eq!(refused.reason, Reason::Unreachable, "{host}");
         let expected = format!("cannot connect ({why}; {HINT})");
         assert!(
