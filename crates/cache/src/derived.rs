@@ -21,6 +21,8 @@ pub enum Derived {
     Apis,
     /// From webhook configurations and admission policies.
     Admission,
+    /// From revocations of credentials.
+    Revocations,
 }
 
 /// One derived value of one space.

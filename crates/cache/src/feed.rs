@@ -301,7 +301,7 @@ impl Feed {
         if let Some(state) = cache.space_state(space).filter(|_| !space.is_system()) {
             let events = events.iter().map(|event| &**event);
             state.update_usage(|usage| self.usage_kinds.after(usage, collection_key, events));
-            if state.is_limited() {
+            if state.is_limited() || cache.hooks.limits_every_tenant() {
                 cache.dirty_quotas.note((space.clone(), None));
             }
         }
@@ -346,7 +346,7 @@ impl Feed {
             }
     }
 
-    /// Notes which tenants have a quota now, and which of them have to be recounted.
+    /// Notes which tenants have a quota or limits now, and which of them have to be recounted.
     fn note_tenants(&self, events: &[Arc<Event>]) {
         for event in events {
             let space = Space::parse(event.object.name()).ok();
@@ -358,7 +358,8 @@ impl Feed {
             };
             let was_limited = state.is_limited();
             state.note_tenant(&event.object);
-            if state.is_limited() || was_limited {
+            self.cache.hooks.note_tenant(&space, Some(&event.object));
+            if state.is_limited() || was_limited || self.cache.hooks.limits_every_tenant() {
                 self.cache.dirty_quotas.note((space, None));
             }
         }
@@ -437,6 +438,23 @@ impl Cache {
             space,
             key,
         })
+    }
+
+    /// Returns the resource, the space and the `namespace/name` or `name` of the object that a key
+    /// of the store belongs to; `None` for keys that belong to none.
+    pub fn locate<'a>(&self, key: &'a [u8]) -> Option<(ResourceName<'a>, Space, &'a str)> {
+        let found = self.parse(key)?;
+        let resource = match found.collection {
+            CollectionKey::BuiltIn(kind) => {
+                let kind = kinds().get(kind);
+                ResourceName {
+                    group: &kind.group,
+                    resource: &kind.resource,
+                }
+            }
+            CollectionKey::Custom { group, resource } => ResourceName { group, resource },
+        };
+        Some((resource, found.space, found.key))
     }
 
     /// Returns the space of a key, the usage of an object of so many bytes there, and the usage of

@@ -24,4 +24,12 @@ pub trait Hooks: std::fmt::Debug + Send + Sync {
         object: &Stored,
         state: &SpaceState,
     ) -> Option<Arc<Stored>>;
+
+    /// Whether every tenant has a quota, also one with none in its object.
+    fn limits_every_tenant(&self) -> bool {
+        false
+    }
+
+    /// Notes the object of a tenant that was loaded or changed; `None` once it is deleted.
+    fn note_tenant(&self, _space: &Space, _tenant: Option<&Stored>) {}
 }

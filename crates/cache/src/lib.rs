@@ -348,6 +348,14 @@ impl Cache {
         spaces.get(space).cloned()
     }
 
+    /// Returns the usage of every tenant's space.
+    pub fn usages(&self) -> Vec<(Space, Usage)> {
+        let spaces = self.spaces.read().unwrap_or_else(PoisonError::into_inner);
+        let tenants = spaces.iter().filter(|(space, _)| !space.is_system());
+        let usages = tenants.map(|(space, state)| (space.clone(), state.usage()));
+        usages.collect()
+    }
+
     /// Notes that the space has derived values in memory.
     pub(crate) fn note_derived(&self, state: &Arc<SpaceState>) {
         let mut with_derived = self
@@ -391,6 +399,7 @@ impl Cache {
 
     fn note_space(&self, tenant: &Stored, revision: Revision) {
         if let Ok(space) = Space::parse(tenant.name()) {
+            self.hooks.note_tenant(&space, Some(tenant));
             let state = Arc::new(SpaceState::of(tenant, revision));
             let mut spaces = self.spaces.write().unwrap_or_else(PoisonError::into_inner);
             spaces.insert(space, state);
@@ -414,6 +423,7 @@ impl Cache {
         if let Some(state) = spaces.remove(&space) {
             state.end();
         }
+        self.hooks.note_tenant(&space, None);
         shrink(&mut spaces);
     }
 }

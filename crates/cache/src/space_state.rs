@@ -24,8 +24,9 @@ pub struct SpaceState {
     access: Slot,
     apis: Slot,
     admission: Slot,
+    revocations: Slot,
     over: AtomicBool,
-    /// Whether its tenant has a quota.
+    /// Whether its tenant's object sets a quota or limits.
     limited: AtomicBool,
     usage: Mutex<Usage>,
     /// Whether the cache looks here for idle derived values.
@@ -44,8 +45,9 @@ impl SpaceState {
             access: Slot::new(birth),
             apis: Slot::new(birth),
             admission: Slot::new(birth),
+            revocations: Slot::new(birth),
             over: AtomicBool::new(false),
-            limited: AtomicBool::new(has_quota(tenant)),
+            limited: AtomicBool::new(sets_limits(tenant)),
             usage: Mutex::default(),
             noted: AtomicBool::new(false),
             changed: Notify::new(),
@@ -60,7 +62,7 @@ impl SpaceState {
     /// Notes that a derived value is stale.
     pub(crate) fn invalidate(&self, which: Derived, revision: Revision) {
         self.slot(which).invalidate(revision);
-        // Watches depend on rights and on resources, not on admission.
+        // Watches depend on rights, resources and credentials, not on admission.
         if which != Derived::Admission {
             self.changed.notify_waiters();
         }
@@ -69,7 +71,7 @@ impl SpaceState {
     /// Drops the derived values that were not read since the last call. Returns whether any
     /// is kept.
     pub(crate) fn evict_idle(&self) -> bool {
-        let slots = [&self.access, &self.apis, &self.admission];
+        let slots = [&self.access, &self.apis, &self.admission, &self.revocations];
         // Every slot is asked, so no short-circuiting `any`.
         slots.map(Slot::evict_if_idle).contains(&true)
     }
@@ -79,6 +81,7 @@ impl SpaceState {
             Derived::Access => &self.access,
             Derived::Apis => &self.apis,
             Derived::Admission => &self.admission,
+            Derived::Revocations => &self.revocations,
         }
     }
 
@@ -87,13 +90,13 @@ impl SpaceState {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Notified when [`Derived::Access`] or [`Derived::Apis`] becomes stale, and when the
-    /// tenant is gone.
+    /// Notified when [`Derived::Access`], [`Derived::Apis`] or [`Derived::Revocations`] becomes
+    /// stale, and when the tenant is gone.
     pub const fn changed(&self) -> &Notify {
         &self.changed
     }
 
-    /// Whether its tenant has a quota.
+    /// Whether its tenant's object sets a quota or limits.
     pub fn is_limited(&self) -> bool {
         self.limited.load(Ordering::Acquire)
     }
@@ -105,7 +108,7 @@ impl SpaceState {
 
     /// Notes a change to the tenant's object.
     pub(crate) fn note_tenant(&self, tenant: &Stored) {
-        self.limited.store(has_quota(tenant), Ordering::Release);
+        self.limited.store(sets_limits(tenant), Ordering::Release);
     }
 
     /// Changes the usage.
@@ -120,11 +123,14 @@ impl SpaceState {
     }
 }
 
-/// Whether the tenant has a quota. Most tenants do not contain the word, so it is searched first.
-fn has_quota(tenant: &Stored) -> bool {
-    memmem::find(&tenant.body(), br#""quota":{"#).is_some()
+/// Whether the tenant's object sets a quota or limits. Most do not contain these words, so they
+/// are searched first.
+fn sets_limits(tenant: &Stored) -> bool {
+    let body = tenant.body();
+    let contains = |field: &[u8]| memmem::find(&body, field).is_some();
+    (contains(br#""quota":{"#) || contains(br#""limits":{"#))
         && tenant
             .tree()
             .get("spec")
-            .is_some_and(|spec| spec.get("quota").is_some())
+            .is_some_and(|spec| spec.get("quota").is_some() || spec.get("limits").is_some())
 }

@@ -6,6 +6,7 @@
 //! tenant, cluster-scoped    /registry/{resource}/{tenant}/{name}
 //! tenant, namespaced        /registry/{resource}/{tenant}/{namespace}/{name}
 //! tenant, its fence         /registry/insula/fences/{tenant}
+//! keys of encryption        /registry/insula/encryption/{record}
 //! ```
 //!
 //! with `{group}/{resource}` for groups outside the core. On its own this is ambiguous: the keys of
@@ -43,6 +44,9 @@ pub struct Place<'a> {
 
 /// The prefix of the tenants' fence keys.
 const FENCES: &str = "insula/fences";
+
+/// The prefix of the records of encryption at rest.
+const ENCRYPTION: &str = "insula/encryption";
 
 impl Default for Layout {
     fn default() -> Self {
@@ -117,6 +121,19 @@ impl Layout {
         let rest = key.strip_prefix(&self.prefix)?.strip_prefix('/')?;
         let tenant = rest.strip_prefix(FENCES)?.strip_prefix('/')?;
         TenantName::parse(tenant).ok()
+    }
+
+    /// The key of a record of encryption at rest: a wrapped key, or the mark of a destroyed one.
+    /// The empty name is the prefix of all. It cannot collide with an object, see
+    /// [`fence`](Self::fence).
+    pub fn encryption_record(&self, name: &str) -> String {
+        format!("{}/{ENCRYPTION}/{name}", self.prefix)
+    }
+
+    /// The name of the record of encryption at rest that a key belongs to.
+    pub fn encryption_record_name<'a>(&self, key: &'a str) -> Option<&'a str> {
+        let rest = key.strip_prefix(&self.prefix)?.strip_prefix('/')?;
+        rest.strip_prefix(ENCRYPTION)?.strip_prefix('/')
     }
 
     /// The segments of a key below the prefix.
@@ -229,6 +246,19 @@ mod tests {
         ] {
             assert_eq!(layout.fenced(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn encryption_record_key_round_trips() {
+        let layout = Layout::new("/other");
+        let key = layout.encryption_record("data-keys/u");
+        assert_eq!(key, "/other/insula/encryption/data-keys/u");
+        assert_eq!(layout.encryption_record_name(&key), Some("data-keys/u"));
+        assert_eq!(layout.fenced(&key), None);
+        assert_eq!(
+            layout.encryption_record_name("/other/insula/fences/t1"),
+            None
+        );
     }
 
     #[test]

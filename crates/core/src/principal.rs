@@ -1,6 +1,7 @@
 //! Authenticated callers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::space::{Space, TenantName};
 
@@ -21,6 +22,23 @@ pub struct Principal {
     pub tenant_binding: TenantBinding,
     /// The kind of credential.
     pub proof: Proof,
+    /// The credential itself.
+    pub credential: CredentialRef,
+    /// The authenticated caller, if this principal is impersonated.
+    pub impersonator: Option<Arc<Principal>>,
+}
+
+/// Names one credential: enough to revoke it, and nothing that could replace it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CredentialRef {
+    /// The fingerprint of a certificate or the ID of a token; empty if there is none.
+    pub id: Arc<str>,
+    /// When it was issued, in seconds since 1970, if it says so.
+    pub issued: Option<i64>,
+    /// When it expires, in seconds since 1970.
+    pub expires: Option<i64>,
+    /// The version of the trusted CAs or of the token file that accepted it.
+    pub epoch: u64,
 }
 
 /// Extra attributes of a credential: keys of the form `domain/name`, and values.
@@ -85,6 +103,11 @@ impl Principal {
     /// The tenant that it belongs to.
     pub const fn tenant(&self) -> Option<&TenantName> {
         self.home.tenant()
+    }
+
+    /// The principal that a credential authenticated: the impersonator, or this one.
+    pub fn authenticated(&self) -> &Self {
+        self.impersonator.as_deref().unwrap_or(self)
     }
 
     /// Whether it is a member of the group.

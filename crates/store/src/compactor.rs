@@ -117,7 +117,7 @@ mod tests {
         running.abort();
     }
 
-    /// A store whose disk is almost full.
+    /// A store on a disk that is almost full.
     struct LowSpace(Memory);
 
     #[async_trait::async_trait]

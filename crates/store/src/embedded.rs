@@ -13,12 +13,12 @@
 //! disk and remove old history.
 
 mod background;
+mod disk_room;
 mod feed;
 mod folder;
 mod log;
 mod readers;
 mod sequencer;
-mod space;
 mod table;
 
 use std::num::NonZeroUsize;
@@ -34,12 +34,12 @@ use crate::{
     At, Conflict, DiskSpace, Error, Key, KeyRange, Outcome, Page, Result, Store, Transaction, Watch,
 };
 use background::BackgroundThreads;
+use disk_room::{DiskRoom, Growth, Sizes};
 use feed::{Feed, Subscription};
 use folder::Folder;
 use log::{Catalog, Item, Log, TableState};
 use readers::Readers;
 use sequencer::{Decision, Request, Sequencer};
-use space::{Growth, Sizes, Space};
 use table::{Marks, Table};
 
 /// The revision of an empty store: as in etcd, 1.
@@ -99,7 +99,7 @@ struct Shared {
     floor: AtomicU64,
     swept: AtomicU64,
     syncs: AtomicU64,
-    space: Space,
+    disk_room: DiskRoom,
     /// Held until the last thread has ended.
     _folder: Folder,
 }
@@ -131,9 +131,9 @@ impl Embedded {
             folder.complete()?;
             log
         };
-        let space = Space::new(path, segment_bytes, options.memory_bytes);
-        space.measure(Sizes::of(&table));
-        Self::start(folder, table, log, marks, space, options.memory_bytes)
+        let disk_room = DiskRoom::new(path, segment_bytes, options.memory_bytes);
+        disk_room.measure(Sizes::of(&table));
+        Self::start(folder, table, log, marks, disk_room, options.memory_bytes)
     }
 
     fn start(
@@ -141,7 +141,7 @@ impl Embedded {
         table: Table,
         log: Log,
         marks: Marks,
-        space: Space,
+        disk_room: DiskRoom,
         memory_bytes: u64,
     ) -> Result<Self> {
         let shared = Arc::new(Shared {
@@ -155,7 +155,7 @@ impl Embedded {
             floor: AtomicU64::new(marks.floor.get()),
             swept: AtomicU64::new(marks.swept.get()),
             syncs: AtomicU64::new(0),
-            space,
+            disk_room,
             _folder: folder,
         });
         let (requests, waiting) = mpsc::channel(sequencer::MAX_WAITING);
@@ -268,7 +268,7 @@ impl Store for Embedded {
                 reply,
             };
             let decided = self.request(request).await;
-            match decided.inspect_err(|error| shared.space.count_refusal(error))? {
+            match decided.inspect_err(|error| shared.disk_room.count_refusal(error))? {
                 // Read here: the sequencer never waits for a table on disk.
                 Decision::GrowthNeeded => growth = Some(Growth::of(&transaction, &shared.table)?),
                 decided => {
@@ -281,7 +281,7 @@ impl Store for Embedded {
     }
 
     fn disk_space(&self) -> Option<DiskSpace> {
-        self.inner.shared.space.report()
+        self.inner.shared.disk_room.report()
     }
 
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Box<dyn Watch>> {

@@ -14,6 +14,8 @@ pub struct Transaction {
     checks: Vec<Check>,
     changes: Vec<Change>,
     release: bool,
+    /// The bytes that [`Self::transform_values`] added to the values.
+    overhead: usize,
 }
 
 /// A condition on one key.
@@ -91,6 +93,9 @@ impl Transaction {
     /// The largest size of all keys and values together: etcd's default request limit of 1.5 MiB,
     /// less room for its framing.
     pub const MAX_BYTES: usize = 1_500_000;
+    /// The largest number of bytes that a transformation of the values may add beyond that. It fits
+    /// into etcd's limit together with the framing.
+    pub const MAX_OVERHEAD_BYTES: usize = 16 * 1024;
 
     /// A transaction without checks and changes.
     pub fn new() -> Self {
@@ -156,6 +161,20 @@ impl Transaction {
         self.release
     }
 
+    /// Replaces the values by what is stored for them. The bytes that this adds do not count as
+    /// the writer's: the same objects are accepted with and without it.
+    #[must_use]
+    pub fn transform_values(mut self, mut transform: impl FnMut(&Key, Bytes) -> Bytes) -> Self {
+        for change in &mut self.changes {
+            if let Change::Put { key, value } = change {
+                let before = value.len();
+                *value = transform(key, std::mem::take(value));
+                self.overhead += value.len().saturating_sub(before);
+            }
+        }
+        self
+    }
+
     /// The checks, in the order they were added.
     pub fn checks(&self) -> &[Check] {
         &self.checks
@@ -185,6 +204,11 @@ impl Transaction {
                 bytes += value.len();
             }
         }
+        if self.overhead > Self::MAX_OVERHEAD_BYTES {
+            let (bytes, limit) = (self.overhead, Self::MAX_OVERHEAD_BYTES);
+            return Err(Error::TooLarge { bytes, limit });
+        }
+        bytes -= self.overhead;
         if bytes > Self::MAX_BYTES {
             let limit = Self::MAX_BYTES;
             return Err(Error::TooLarge { bytes, limit });

@@ -3,11 +3,11 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use insula_store::embedded::{Embedded, Options};
 use insula_store::{Key, Outcome, Revision, Store, Transaction};
+use insula_testkit::permissions::{assert_private, tree};
 use nix::sys::stat::{Mode, umask};
 
 const OPTIONS: Options = Options {
@@ -15,26 +15,6 @@ const OPTIONS: Options = Options {
     memory_bytes: 256 << 10,
     cache_bytes: 64 << 10,
 };
-
-/// Everything below `folder`, and `folder` itself, with its permissions.
-fn tree(folder: &Path) -> Vec<(PathBuf, u32)> {
-    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
-    let mut found = vec![(folder.to_path_buf(), mode(folder))];
-    for entry in folder.read_dir().unwrap() {
-        let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => found.extend(tree(&path)),
-            false => found.push((path.clone(), mode(&path))),
-        }
-    }
-    found
-}
-
-fn assert_private(folder: &Path) {
-    for (path, mode) in tree(folder) {
-        assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
-    }
-}
 
 /// Fills several memories and log segments, compacts, and waits until the history is removed.
 async fn write_and_compact(store: &Embedded) {
@@ -66,7 +46,8 @@ async fn only_the_owner_may_use_anything_of_a_store() {
     assert_private(&data.join("store/log"));
     store.close().await;
     assert_private(&data);
-    assert!(tree(&data).len() > 8, "{:?}", tree(&data));
+    let found = tree(&data).unwrap();
+    assert!(found.len() > 8, "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,7 +58,7 @@ async fn opening_restricts_what_others_could_use() {
     let store = Embedded::open(&path, OPTIONS).await.unwrap();
     write_and_compact(&store).await;
     store.close().await;
-    for (path, _) in tree(&path) {
+    for (path, _) in tree(&path).unwrap() {
         let loose = if path.is_dir() { 0o755 } else { 0o664 };
         std::fs::set_permissions(&path, Permissions::from_mode(loose)).unwrap();
     }

@@ -4,7 +4,9 @@
 //! [`disk`] is a disk in memory under real, unmodified code: it records all operations, fails on
 //! request, and computes what a power cut could leave.
 //! [`etcd`] starts a real etcd where one is installed, and [`peer`] finds installed programs.
+//! [`kms`] is a KMS v2 plugin with faults on request.
 //! [`oidc`] is an OpenID Connect provider that can misbehave.
+//! [`permissions`] reads and checks those of a folder and everything below it.
 //! [`server`] is a complete API server in the test's own process.
 //! [`vcenter`] is a fake vCenter with accounts, virtual machines and a journal, and with faults on
 //! request.
@@ -14,8 +16,10 @@
 pub mod capi;
 pub mod disk;
 pub mod etcd;
+pub mod kms;
 pub mod oidc;
 pub mod peer;
+pub mod permissions;
 pub mod server;
 pub mod vcenter;
 pub mod vcsim;

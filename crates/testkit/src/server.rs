@@ -14,10 +14,14 @@ use insula_access::{Authority, Subject, TokenFile, Validity};
 use insula_apiserver::egress;
 use insula_apiserver::pipeline::oidc::Provider;
 use insula_apiserver::pipeline::service_account::{Accounts, Issuer};
+use insula_apiserver::pipeline::trust::CurrentTrust;
 use insula_apiserver::pod_security::PodSecurity;
+use insula_apiserver::registry::tenant_quota::TenantQuota;
 use insula_apiserver::server::tls::Certificates;
 use insula_apiserver::{Descriptions, Limits, Options, Registry, Server};
 use insula_core::{Layout, Space};
+use insula_encryption::key_storage::StoreStorage;
+use insula_encryption::{Config, EncryptedStore};
 use insula_store::embedded::{self, Embedded};
 use insula_store::etcd::{self, Etcd};
 use insula_store::memory::Memory;
@@ -43,6 +47,7 @@ pub struct TestServer {
     ca: CertificateDer<'static>,
     authority: Arc<Authority>,
     certificates: Arc<Certificates>,
+    trust: Arc<CurrentTrust>,
     registry: Arc<Registry>,
     accounts: Arc<Accounts>,
     token_key: Vec<u8>,
@@ -92,12 +97,16 @@ pub struct Setup {
     pub audit: Option<Audit>,
     /// Limits other than the defaults.
     pub limits: Option<Limits>,
+    /// The quota of tenants for what their objects do not set.
+    pub tenant_quota: TenantQuota,
     /// Where webhooks may be.
     pub egress: egress::Settings,
     /// The defaults and exemptions of PodSecurity.
     pub pod_security: PodSecurity,
     /// Descriptions for the OpenAPI documents, in JSON.
     pub descriptions: Option<String>,
+    /// Whether the store is encrypted. `INSULA_TEST_ENCRYPTION` encrypts every test server's.
+    pub encrypted: bool,
     /// The settings of the controllers.
     pub controller_settings: insula_controllers::Settings,
 }
@@ -116,6 +125,22 @@ impl Setup {
 /// system administrator, `NAME` for each of these is an administrator of that tenant, and `stray`
 /// belongs to no space.
 const TENANTS: [&str; 6] = ["t1", "t2", "t3", "tenant-a", "sample-tenant-1", "ghost"];
+
+fn encrypted_by_env() -> bool {
+    std::env::var_os("INSULA_TEST_ENCRYPTION").is_some()
+}
+
+/// Encrypts everything with one local key, and keeps the wrapped keys in the store.
+async fn encrypted(store: Arc<dyn Store>) -> anyhow::Result<Arc<EncryptedStore>> {
+    let config = Config::parse(
+        "{apiVersion: apiserver.config.k8s.io/v1, kind: EncryptionConfiguration, resources: [{\
+         resources: ['*.*'], providers: [{aesgcm: {keys: [{\
+         name: test, secret: dGVzdHRlc3R0ZXN0dGVzdHRlc3R0ZXN0dGVzdHRlc3Q=}]}}]}]}",
+    )?;
+    let layout = Layout::default();
+    let storage = StoreStorage::new(Arc::clone(&store), layout.clone(), false);
+    Ok(EncryptedStore::open(store, Arc::new(storage), layout, &config).await?)
+}
 
 impl TestServer {
     /// Starts one that stores its objects in memory, or in the engine of `INSULA_TEST_STORE`.
@@ -173,24 +198,34 @@ impl TestServer {
             vec![CertificateDer::from_pem_slice(certificate.as_bytes())?],
             PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
         )?);
+        let (store, encryption) = match setup.encrypted || encrypted_by_env() {
+            true => {
+                let encrypted = encrypted(store).await?;
+                let store: Arc<dyn Store> = Arc::<EncryptedStore>::clone(&encrypted);
+                (store, Some(encrypted))
+            }
+            false => (store, None),
+        };
         let signer = rcgen::KeyPair::generate()?;
         let issuer = Issuer::new(signer.serialized_der(), "https://insula.test")?;
+        let client_ca = CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?;
+        let static_tokens = TokenFile::parse(&tokens(&setup.tokens))?;
+        let trust = Arc::new(CurrentTrust::new(&[client_ca], Some(static_tokens))?);
         let options = Options {
             listener,
             certificates: Arc::clone(&certificates),
-            client_cas: vec![CertificateDer::from_pem_slice(
-                authority.certificate_pem().as_bytes(),
-            )?],
-            tokens: Some(TokenFile::parse(&tokens(&setup.tokens))?),
+            trust: Arc::clone(&trust),
             default_tenant: setup.default_tenant,
             layout: Layout::default(),
             provider: setup.provider,
             accounts: Some(Accounts::new(issuer, &format!("https://{address}"))),
             secret: b"test".to_vec(),
-            audit: setup.audit.map(|audit| audit.sink()).transpose()?,
+            audit: setup.audit.map(Audit::start).transpose()?,
             limits: setup.limits.unwrap_or_default(),
+            tenant_quota: setup.tenant_quota,
             egress: setup.egress,
             pod_security: setup.pod_security,
+            encryption,
             descriptions: match &setup.descriptions {
                 Some(json) => Some(Descriptions::parse(json.as_bytes())?),
                 None => None,
@@ -240,6 +275,7 @@ impl TestServer {
             ca,
             authority,
             certificates,
+            trust,
             registry,
             accounts,
             token_key: signer.public_key_raw().to_vec(),
@@ -248,6 +284,17 @@ impl TestServer {
             _folder: None,
             etcd: None,
         })
+    }
+
+    /// The CAs of client certificates and the static tokens, which a test may replace.
+    pub fn trust(&self) -> &CurrentTrust {
+        &self.trust
+    }
+
+    /// Replaces the static tokens: those that every test server has, and these lines.
+    pub fn replace_tokens(&self, lines: &str) -> anyhow::Result<()> {
+        self.trust.replace_tokens(TokenFile::parse(&tokens(lines))?);
+        Ok(())
     }
 
     /// Starts one with this audit log.
@@ -319,6 +366,20 @@ impl TestServer {
     /// A TLS connection for `http/1.1` or `h2`, on which the test speaks the protocol itself.
     pub async fn dial(&self, protocol: &str) -> anyhow::Result<TlsStream<TcpStream>> {
         client::dial(self.address, &self.ca, None, protocol).await
+    }
+
+    /// Opens a TCP connection from the loopback address 127.0.0.`last`.
+    pub async fn connect_from(&self, last: u8) -> anyhow::Result<TcpStream> {
+        client::connect_from(Ipv4Addr::new(127, 0, 0, last).into(), self.address).await
+    }
+
+    /// Performs the TLS handshake on a TCP connection.
+    pub async fn handshake(
+        &self,
+        stream: TcpStream,
+        protocol: &str,
+    ) -> anyhow::Result<TlsStream<TcpStream>> {
+        client::handshake(stream, &self.ca, None, protocol).await
     }
 
     /// The same with a small receive buffer, for tests that do not read what the server sends.

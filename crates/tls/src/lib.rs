@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use rustls::crypto::ring;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 /// The trusted certificate authorities.
@@ -81,11 +81,25 @@ fn is_usable(certificate: &CertificateDer<'static>) -> bool {
 ///
 /// If the cryptography does not support the usual versions of TLS.
 pub fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
+    client_config_with(roots, None)
+}
+
+/// Returns the same with a client certificate and its key.
+///
+/// # Errors
+///
+/// If the certificate or the key cannot be used.
+pub fn client_config_with(
+    roots: RootCertStore,
+    identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+) -> Result<ClientConfig, rustls::Error> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(config)
+        .with_root_certificates(roots);
+    match identity {
+        None => Ok(config.with_no_client_auth()),
+        Some((chain, key)) => config.with_client_auth_cert(chain, key),
+    }
 }
 
 #[cfg(test)]

@@ -16,9 +16,9 @@ use insula_core::Revision;
 use tokio::sync::mpsc;
 
 use super::Shared;
+use super::disk_room::Sizes;
 use super::log::Cursor;
 use super::sequencer::{Request, Sequencer};
-use super::space::Sizes;
 use super::table::Marks;
 use crate::{Error, Result};
 
@@ -290,8 +290,8 @@ impl Cleaner {
             if let Err(error) = self.sweep().and_then(|()| self.merge()) {
                 tracing::error!(%error, "table cleanup failed");
             }
-            if self.shared.space.is_low() {
-                self.shared.space.measure(Sizes::of(&self.shared.table));
+            if self.shared.disk_room.is_low() {
+                self.shared.disk_room.measure(Sizes::of(&self.shared.table));
             }
         }
     }
@@ -301,7 +301,7 @@ impl Cleaner {
     fn await_work(&self) {
         let mut work = self.state.lock();
         while !work.clean && !self.state.closing() {
-            if self.shared.space.is_low() {
+            if self.shared.disk_room.is_low() {
                 let waited = self.state.changed.wait_timeout(work, RECLAIM_INTERVAL);
                 work = waited.unwrap_or_else(PoisonError::into_inner).0;
                 break;
@@ -345,7 +345,7 @@ impl Cleaner {
             return Ok(());
         }
         let wasted = self.removed * 10 > table.rows() * MERGE_THRESHOLD_TENTHS;
-        let reclaims = self.shared.space.is_low()
+        let reclaims = self.shared.disk_room.is_low()
             && (self.removed > 0 || !self.merged)
             && self.next_reclaim <= Instant::now();
         if reclaims || (wasted && table.disk_bytes() > MIN_MERGE_BYTES) {

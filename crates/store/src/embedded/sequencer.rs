@@ -15,8 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Shared;
 use super::background::Signals;
+use super::disk_room::{Growth, Sizes, WriteDecision};
 use super::log::{FrameBuilder, Log, Logged, Record};
-use super::space::{Admission, Growth, Sizes};
 use super::table::Head;
 use crate::{Change, Check, Conflict, Error, Expect, Key, Outcome, Result, Transaction};
 
@@ -128,12 +128,12 @@ impl Sequencer {
     /// Measures the room on the disk if it is low, was measured long ago, or may have been used up
     /// since. Other writes pay nothing.
     fn measure_space(&mut self) {
-        let was_low = self.shared.space.is_low();
+        let was_low = self.shared.disk_room.is_low();
         if was_low || self.unmeasured == 0 || self.measured.elapsed() >= MEASURE_INTERVAL {
             let sizes = Sizes::of(&self.shared.table);
-            self.unmeasured = self.shared.space.measure(sizes);
+            self.unmeasured = self.shared.disk_room.measure(sizes);
             self.measured = Instant::now();
-            if !was_low && self.shared.space.is_low() {
+            if !was_low && self.shared.disk_room.is_low() {
                 self.signals.clean();
             }
         }
@@ -194,7 +194,7 @@ impl Sequencer {
         if changes.is_empty() {
             return Ok(Decision::Outcome(Outcome::Unchanged(self.head())));
         }
-        if self.shared.space.admit(transaction, growth)? == Admission::GrowthNeeded {
+        if self.shared.disk_room.check(transaction, growth)? == WriteDecision::GrowthNeeded {
             return Ok(Decision::GrowthNeeded);
         }
         changes.sort_by(|a, b| a.key.cmp(&b.key));

@@ -6,7 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use insula_apiserver::pipeline::audit::Sink;
+use insula_apiserver::egress::{Endpoint, EndpointSettings};
+use insula_apiserver::pipeline::audit::{self, Policy, Sink, Webhook, WebhookSettings};
+use insula_tls::Trust;
 use serde_json::Value;
 
 /// The destination of a test server's audit log.
@@ -16,6 +18,10 @@ pub enum Audit {
     File(PathBuf),
     /// Memory of the test.
     Memory(AuditLog),
+    /// Memory of the test, with this policy.
+    Policy(AuditLog, String),
+    /// A webhook at this URL and memory of the test, with this policy if it is not empty.
+    Webhook(AuditLog, String, WebhookSettings, String),
 }
 
 /// An audit log in memory, which can be made to block.
@@ -38,11 +44,31 @@ struct State {
 const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Audit {
-    pub(super) fn sink(self) -> io::Result<Sink> {
-        match self {
-            Self::File(path) => Sink::to_file(&path),
-            Self::Memory(log) => Sink::to(log),
-        }
+    pub(super) fn start(self) -> anyhow::Result<audit::Audit> {
+        Ok(match self {
+            Self::File(path) => Sink::to_file(&path, audit::Rotation::default())?.into(),
+            Self::Memory(log) => Sink::to(log)?.into(),
+            Self::Webhook(log, url, settings, policy) => {
+                let endpoint = Endpoint::new(EndpointSettings {
+                    url: url.parse()?,
+                    trust: Trust::System,
+                    server_name: None,
+                    identity: None,
+                    authorization: None,
+                })?;
+                let webhook = Webhook::start(endpoint, settings);
+                let policy = match policy.as_str() {
+                    "" => None,
+                    policy => Some(Policy::parse(policy)?),
+                };
+                let audit = audit::Audit::new(policy).with_log(Sink::to(log)?, None);
+                audit.with_webhook(webhook)
+            }
+            Self::Policy(log, policy) => {
+                let policy = Policy::parse(&policy)?;
+                audit::Audit::new(Some(policy)).with_log(Sink::to(log)?, None)
+            }
+        })
     }
 }
 
@@ -57,6 +83,21 @@ impl AuditLog {
         let text = self.text();
         let events = text.lines().map(serde_json::from_str);
         events.collect::<Result<_, _>>().context("no event in JSON")
+    }
+
+    /// Waits for the event of a stage of the request with this `Audit-Id`.
+    pub async fn event_at(&self, id: &str, stage: &str) -> anyhow::Result<Value> {
+        let deadline = Instant::now() + WAIT_TIMEOUT;
+        while Instant::now() < deadline {
+            let mut events = self.events()?.into_iter();
+            if let Some(event) =
+                events.find(|event| event["auditID"] == id && event["stage"] == stage)
+            {
+                return Ok(event);
+            }
+            tokio::task::yield_now().await;
+        }
+        anyhow::bail!("no event {id} at {stage} in {}", self.text())
     }
 
     /// Waits for the event of the request with this `Audit-Id`.

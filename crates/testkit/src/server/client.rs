@@ -1,7 +1,7 @@
 //! An HTTP client that exposes all parts of an answer.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -292,7 +292,15 @@ pub async fn dial_narrow(
     handshake(socket.connect(address).await?, ca, None, protocol).await
 }
 
-async fn handshake(
+/// Opens a TCP connection from this local address, such as 127.0.0.2.
+pub async fn connect_from(source: IpAddr, address: SocketAddr) -> anyhow::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::new(source, 0))?;
+    Ok(socket.connect(address).await?)
+}
+
+/// Performs the TLS handshake on a TCP connection.
+pub async fn handshake(
     stream: TcpStream,
     ca: &CertificateDer<'static>,
     identity: Option<Identity>,

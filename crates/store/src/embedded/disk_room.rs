@@ -45,8 +45,8 @@ pub(super) struct Growth {
 
 /// Whether a write has room.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Admission {
-    Granted,
+pub(super) enum WriteDecision {
+    Fits,
     /// The caller must determine the growth first.
     GrowthNeeded,
 }
@@ -97,7 +97,7 @@ fn size(bytes: usize) -> i64 {
 }
 
 /// Measures the room on the disk, and decides about writes.
-pub(super) struct Space {
+pub(super) struct DiskRoom {
     folder: PathBuf,
     segment_bytes: u64,
     /// Kept for small updates and for the records of deletions.
@@ -111,7 +111,7 @@ pub(super) struct Space {
     unknown: AtomicBool,
 }
 
-impl Space {
+impl DiskRoom {
     pub fn new(folder: &Path, segment_bytes: u64, memory_bytes: u64) -> Self {
         Self {
             folder: folder.to_path_buf(),
@@ -176,34 +176,38 @@ impl Space {
         self.level() < Level::Plenty
     }
 
-    /// Decides about a transaction whose checks hold.
-    pub fn admit(&self, transaction: &Transaction, growth: Option<Growth>) -> Result<Admission> {
+    /// Decides about a transaction after its checks have passed.
+    pub fn check(
+        &self,
+        transaction: &Transaction,
+        growth: Option<Growth>,
+    ) -> Result<WriteDecision> {
         let level = self.level();
         let puts = |change: &Change| matches!(change, Change::Put { .. });
         if level == Level::Plenty
             || transaction.is_release()
             || !transaction.changes().iter().any(puts)
         {
-            return Ok(Admission::Granted);
+            return Ok(WriteDecision::Fits);
         }
         let Some(growth) = growth else {
-            return Ok(Admission::GrowthNeeded);
+            return Ok(WriteDecision::GrowthNeeded);
         };
-        let admitted = match level {
+        let fits = match level {
             Level::Exhausted => growth.bytes < 0,
             _ if growth.bytes <= 0 => true,
             _ if growth.creates || growth.bytes > SMALL_GROWTH => false,
             _ => self.charge(growth.bytes.unsigned_abs()),
         };
-        match admitted {
-            true => Ok(Admission::Granted),
+        match fits {
+            true => Ok(WriteDecision::Fits),
             false => Err(self.refusal()),
         }
     }
 
     /// Takes from the budget of small updates.
     fn charge(&self, bytes: u64) -> bool {
-        // Only the sequencer admits writes.
+        // Only the sequencer decides about writes.
         let charged = self.small_growth.load(Ordering::Relaxed) + bytes;
         let within = charged <= self.margin / 2;
         if within {
@@ -260,8 +264,8 @@ mod tests {
     /// Memory, two segments, a merge, and the margin.
     const RESERVED: u64 = (1 + 2 * 2 + 10 + 2) * MIB;
 
-    fn space() -> Space {
-        Space::new(Path::new("/"), 2 * MIB, MIB)
+    fn disk_room() -> DiskRoom {
+        DiskRoom::new(Path::new("/"), 2 * MIB, MIB)
     }
 
     fn update() -> Transaction {
@@ -274,7 +278,7 @@ mod tests {
 
     #[test]
     fn level_follows_the_room_and_comes_back_in_a_step() {
-        let space = space();
+        let disk_room = disk_room();
         for (free, level) in [
             (RESERVED, Level::Plenty),
             (RESERVED - 1, Level::Low),
@@ -285,53 +289,53 @@ mod tests {
             (RESERVED + MIB / 2, Level::Plenty),
             (u64::MAX, Level::Plenty),
         ] {
-            space.update(free, SIZES);
-            assert_eq!(space.level(), level, "{free}");
+            disk_room.update(free, SIZES);
+            assert_eq!(disk_room.level(), level, "{free}");
         }
-        let allowance = space.update(RESERVED + 4 * MIB, SIZES);
+        let allowance = disk_room.update(RESERVED + 4 * MIB, SIZES);
         assert_eq!(allowance, MIB);
     }
 
     #[test]
     fn low_room_is_kept_for_deletions_and_small_updates() {
-        let space = space();
-        assert_eq!(space.admit(&update(), None), Ok(Admission::Granted));
-        space.update(RESERVED - 1, SIZES);
-        let needed = Ok(Admission::GrowthNeeded);
-        assert_eq!(space.admit(&update(), None), needed);
+        let disk_room = disk_room();
+        assert_eq!(disk_room.check(&update(), None), Ok(WriteDecision::Fits));
+        disk_room.update(RESERVED - 1, SIZES);
+        let needed = Ok(WriteDecision::GrowthNeeded);
+        assert_eq!(disk_room.check(&update(), None), needed);
         for deletion in [Transaction::new().delete("a"), update().releasing()] {
-            assert_eq!(space.admit(&deletion, None), Ok(Admission::Granted));
+            assert_eq!(disk_room.check(&deletion, None), Ok(WriteDecision::Fits));
         }
-        for (growth, admitted) in [
+        for (growth, fits) in [
             (growth(false, 0), true),
             (growth(false, SMALL_GROWTH), true),
             (growth(false, SMALL_GROWTH + 1), false),
             (growth(true, 1), false),
             (growth(true, -1), true),
         ] {
-            let decided = space.admit(&update(), growth);
-            assert_eq!(decided.is_ok(), admitted, "{growth:?}: {decided:?}");
+            let decided = disk_room.check(&update(), growth);
+            assert_eq!(decided.is_ok(), fits, "{growth:?}: {decided:?}");
         }
-        space.update(0, SIZES);
-        for (growth, admitted) in [(growth(false, 0), false), (growth(false, -1), true)] {
-            let decided = space.admit(&update(), growth);
-            assert_eq!(decided.is_ok(), admitted, "{growth:?}: {decided:?}");
+        disk_room.update(0, SIZES);
+        for (growth, fits) in [(growth(false, 0), false), (growth(false, -1), true)] {
+            let decided = disk_room.check(&update(), growth);
+            assert_eq!(decided.is_ok(), fits, "{growth:?}: {decided:?}");
         }
         assert_eq!(
-            space.admit(&Transaction::new().delete("a"), None),
-            Ok(Admission::Granted)
+            disk_room.check(&Transaction::new().delete("a"), None),
+            Ok(WriteDecision::Fits)
         );
     }
 
     #[test]
     fn growth_by_small_updates_is_bounded_until_room_is_back() {
-        let space = space();
-        space.update(RESERVED - 1, SIZES);
+        let disk_room = disk_room();
+        disk_room.update(RESERVED - 1, SIZES);
         let small = growth(false, SMALL_GROWTH);
-        let admitted = (0..10_000).take_while(|_| space.admit(&update(), small).is_ok());
-        assert_eq!(admitted.count(), 256, "1 MiB in parts of 4 KiB");
-        space.update(u64::MAX, SIZES);
-        space.update(RESERVED - 1, SIZES);
-        assert_eq!(space.admit(&update(), small), Ok(Admission::Granted));
+        let fits = (0..10_000).take_while(|_| disk_room.check(&update(), small).is_ok());
+        assert_eq!(fits.count(), 256, "1 MiB in parts of 4 KiB");
+        disk_room.update(u64::MAX, SIZES);
+        disk_room.update(RESERVED - 1, SIZES);
+        assert_eq!(disk_room.check(&update(), small), Ok(WriteDecision::Fits));
     }
 }

@@ -1,0 +1,198 @@
+//! Records in a folder, for a store that one process has open.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use insula_store::permissions::{create_file, create_folder, restrict_tree};
+use tokio::task::spawn_blocking;
+
+use super::{DATA_KEYS, KeyStorage, Listed, ROOT_KEYS, Version};
+use crate::{Error, Result};
+
+/// A folder of records. It is beside the store's folder, so that what is destroyed here is in no
+/// copy of the store.
+#[derive(Clone, Debug)]
+pub struct FolderStorage {
+    folder: Arc<Path>,
+}
+
+/// The ending of the records' files.
+const ENDING: &str = ".json";
+/// The ending of files that are being written.
+const UNFINISHED: &str = ".tmp";
+
+impl FolderStorage {
+    /// Creates the folder if it is missing. Only its owner may use it.
+    pub fn open(folder: PathBuf) -> Result<Self> {
+        let create = || {
+            create_folder(&folder)?;
+            for part in [DATA_KEYS, ROOT_KEYS] {
+                create_folder(&folder.join(part))?;
+            }
+            restrict_tree(&folder)?;
+            sync_folder(&folder)
+        };
+        create().map_err(|error| failed(&folder, &error))?;
+        Ok(Self {
+            folder: folder.into(),
+        })
+    }
+
+    /// A folder that exists. It is only read.
+    pub fn existing(folder: PathBuf) -> Self {
+        Self {
+            folder: folder.into(),
+        }
+    }
+
+    /// Whether a folder contains data keys.
+    pub fn contains_keys(folder: &Path) -> bool {
+        let keys = fs::read_dir(folder.join(DATA_KEYS));
+        keys.is_ok_and(|mut keys| keys.next().is_some())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}{ENDING}"))
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let path = self.path(name);
+        let worked = spawn_blocking(move || work(&path).map_err(|error| failed(&path, &error)));
+        worked
+            .await
+            .unwrap_or_else(|error| Err(Error::Storage(error.to_string())))
+    }
+}
+
+/// Only the process that holds the store's lock writes here, so presence is all there is to compare.
+const ONLY_VERSION: Version = Version(0);
+
+#[async_trait]
+impl KeyStorage for FolderStorage {
+    async fn list(&self, prefix: &str) -> Result<Vec<Listed>> {
+        let folder = self.folder.join(prefix);
+        let all =
+            spawn_blocking(move || read_all(&folder).map_err(|error| failed(&folder, &error)));
+        all.await
+            .unwrap_or_else(|error| Err(Error::Storage(error.to_string())))
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<(Vec<u8>, Version)>> {
+        let found = self.blocking(name, |path| match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        });
+        Ok(found.await?.map(|record| (record, ONLY_VERSION)))
+    }
+
+    async fn put(
+        &self,
+        name: &str,
+        record: &[u8],
+        expected: Option<Version>,
+        _guard: Option<(&str, Version)>,
+    ) -> Result<bool> {
+        let record = record.to_vec();
+        let write = move |path: &Path| {
+            if path.try_exists()? != expected.is_some() {
+                return Ok(false);
+            }
+            replace(path, &record)?;
+            Ok(true)
+        };
+        self.blocking(name, write).await
+    }
+
+    async fn remove(&self, name: &str, _expected: Version) -> Result<bool> {
+        let remove = |path: &Path| {
+            fs::remove_file(path)?;
+            sync_folder(parent(path))?;
+            Ok(true)
+        };
+        self.blocking(name, remove).await
+    }
+
+    fn place(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
+}
+
+/// After a power cut the file has the old or the new content.
+fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(UNFINISHED);
+    let unfinished = PathBuf::from(unfinished);
+    let mut file = create_file(&unfinished)?;
+    file.write_all(contents)?;
+    file.sync_all()?;
+    fs::rename(&unfinished, path)?;
+    sync_folder(parent(path))
+}
+
+fn read_all(folder: &Path) -> io::Result<Vec<Listed>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if let Some(name) = name.to_str().and_then(|name| name.strip_suffix(ENDING)) {
+            all.push(Listed {
+                name: name.to_owned(),
+                record: fs::read(entry.path())?,
+                version: ONLY_VERSION,
+            });
+        }
+    }
+    all.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(all)
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
+    Error::Storage(format!("cannot use {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn records_are_private_files_that_are_replaced_whole() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("encryption");
+        assert!(!FolderStorage::contains_keys(&folder));
+        let storage = FolderStorage::open(folder.clone()).unwrap();
+        assert!(!FolderStorage::contains_keys(&folder));
+        let name = "data-keys/u";
+        assert_eq!(storage.get(name).await, Ok(None));
+        assert_eq!(storage.put(name, b"1", None, None).await, Ok(true));
+        assert_eq!(storage.put(name, b"2", None, None).await, Ok(false));
+        let (record, version) = storage.get(name).await.unwrap().unwrap();
+        assert_eq!(record, b"1");
+        assert_eq!(storage.put(name, b"3", Some(version), None).await, Ok(true));
+        let listed = storage.list(DATA_KEYS).await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!((&*listed[0].name, &*listed[0].record), ("u", &b"3"[..]));
+        assert!(FolderStorage::contains_keys(&folder));
+        insula_testkit::permissions::assert_private(&folder);
+        assert_eq!(storage.remove(name, version).await, Ok(true));
+        assert_eq!(storage.list(DATA_KEYS).await.unwrap(), []);
+    }
+}

@@ -1,0 +1,112 @@
+//! Destruction of the data keys of deleted tenants.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use insula_core::{ResourceName, Space};
+use insula_store::{At, KeyRange, Store};
+
+use crate::encrypted_store::uid_of;
+use crate::record::{self, DataKeyRecord};
+use crate::{DataKeyId, EncryptedStore, Result};
+
+/// The age of data keys without a tenant that are destroyed where several servers share the keys.
+/// Another server may have created a younger one for a tenant that it is about to create.
+const MIN_ORPHAN_AGE: Duration = Duration::from_secs(600);
+
+/// The tenants that are read at once.
+const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("not zero");
+
+impl EncryptedStore {
+    /// Destroys the data key of a deleted tenant. A failure is noted, and repeated later.
+    pub(crate) async fn destroy_or_note(&self, id: DataKeyId) {
+        match self.ring.destroy(&id).await {
+            Ok(true) => {
+                tracing::info!(data_key = %id, "data key destroyed");
+                self.counters.count_destroyed();
+                self.undestroyed().remove(&id);
+            }
+            Ok(false) => {
+                self.undestroyed().remove(&id);
+            }
+            Err(error) => {
+                tracing::error!(data_key = %id, %error, "data key destruction failed");
+                self.undestroyed().insert(id);
+            }
+        }
+    }
+
+    /// Repeats the destructions that failed.
+    pub(crate) async fn retry_destructions(&self) {
+        let again = self.undestroyed().clone();
+        for id in again {
+            self.destroy_or_note(id).await;
+        }
+    }
+
+    pub(crate) fn undestroyed_count(&self) -> u64 {
+        self.undestroyed().len() as u64
+    }
+
+    /// Destroys the data keys that no tenant has: a server may have stopped between the deletion of
+    /// a tenant and that of its key.
+    ///
+    /// The tenants are read from the store, after the data keys: a cache that lags would show too
+    /// few.
+    pub async fn destroy_orphans(&self) -> Result<()> {
+        let old = match self.ring.storage().is_shared() {
+            true => record::now().saturating_sub(MIN_ORPHAN_AGE.as_secs()),
+            false => u64::MAX,
+        };
+        let mut orphans: BTreeSet<DataKeyId> = BTreeSet::new();
+        for (id, record) in self.ring.data_keys().await? {
+            if let DataKeyRecord::Active { created, .. } = record
+                && created <= old
+                && !id.is_system()
+            {
+                orphans.insert(id);
+            }
+        }
+        if orphans.is_empty() {
+            return Ok(());
+        }
+        for id in self.tenant_ids().await? {
+            orphans.remove(&id);
+        }
+        for id in orphans {
+            self.destroy_or_note(id).await;
+        }
+        Ok(())
+    }
+
+    /// Returns the UIDs of all tenants.
+    async fn tenant_ids(&self) -> Result<Vec<DataKeyId>> {
+        let resource = ResourceName {
+            group: "",
+            resource: "tenants",
+        };
+        let all = self.layout.collection(resource, &Space::System, None);
+        let mut rest = KeyRange::prefix(all.into_bytes());
+        let mut ids = Vec::new();
+        let mut at = At::Latest;
+        loop {
+            let page = self.range(&rest, at, Some(PAGE)).await?;
+            for entry in &page.entries {
+                ids.push(uid_of(&entry.key, &entry.value)?);
+            }
+            at = At::Revision(page.revision);
+            match page.entries.last() {
+                Some(last) if page.more => rest = rest.after(&last.key),
+                _ => return Ok(ids),
+            }
+        }
+    }
+
+    fn undestroyed(&self) -> std::sync::MutexGuard<'_, BTreeSet<DataKeyId>> {
+        self.undestroyed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
