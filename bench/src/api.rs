@@ -12,6 +12,7 @@ mod kubeconfig;
 mod leases;
 mod lists;
 mod load;
+mod neighbours;
 mod objects;
 mod report;
 mod server;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 pub use self::floor::{Args as FloorArgs, KubeconfigArgs, print_kubeconfig, serve as serve_floor};
+pub use self::neighbours::{Args as NeighboursArgs, FloodArgs, run as run_neighbours, run_flood};
 use self::report::Results;
 use self::server::{Program, Store};
 use self::subject::Subject;

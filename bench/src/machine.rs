@@ -40,6 +40,11 @@ pub fn most_resident(pid: u32) -> Result<u64> {
     kilobytes(&format!("/proc/{pid}/status"), "VmHWM:")
 }
 
+/// Resets the peak resident memory of a process to its current value.
+pub fn reset_most_resident(pid: u32) -> Result<()> {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").context("cannot reset the peak of memory")
+}
+
 /// Returns the resident memory of a process, with shared pages counted proportionally.
 pub fn proportional(pid: u32) -> Result<u64> {
     kilobytes(&format!("/proc/{pid}/smaps_rollup"), "Pss:")

@@ -31,6 +31,11 @@ enum What {
     Store(store::Args),
     /// Benchmark the API server over TLS and HTTP/2, as a client sees it.
     Api(api::Args),
+    /// Benchmark what a noisy tenant does to a quiet one.
+    Neighbours(api::NeighboursArgs),
+    /// Flood a server as one tenant, for the process that measures another.
+    #[command(hide = true)]
+    Flood(api::FloodArgs),
     /// Run the floor: a minimal server that the API server is compared to.
     #[command(hide = true, alias = "serve")]
     Floor(api::FloorArgs),
@@ -46,6 +51,8 @@ fn main() -> anyhow::Result<()> {
     match Args::parse().what {
         What::Store(args) => store::run(&args),
         What::Api(args) => runtime()?.block_on(api::run(&args)),
+        What::Neighbours(args) => runtime()?.block_on(api::run_neighbours(&args)),
+        What::Flood(args) => runtime()?.block_on(api::run_flood(&args)),
         What::Floor(args) => runtime()?.block_on(api::serve_floor(&args)),
         What::Tenant(args) => api::print_kubeconfig(&args),
         What::Part(part) => runtime()?.block_on(store::measure(&part)),

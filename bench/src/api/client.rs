@@ -87,10 +87,7 @@ impl Client {
 
     /// Prepares a read with an `Accept` header.
     pub fn prepare_accepting(&self, path: &str, form: &'static str) -> Result<Prepared> {
-        let mut prepared = self.prepare(Method::GET, path, None)?;
-        let headers = prepared.request.headers_mut();
-        headers.insert(ACCEPT, HeaderValue::from_static(form));
-        Ok(prepared)
+        self.sender(0)?.prepare_accepting(path, form)
     }
 
     /// Prepares a forced server-side apply.
@@ -130,6 +127,14 @@ impl Sender {
         }
         let request = request.method(method).body(())?;
         Ok(Prepared { request, body })
+    }
+
+    /// Prepares a read with an `Accept` header.
+    pub fn prepare_accepting(&self, path: &str, form: &'static str) -> Result<Prepared> {
+        let mut prepared = self.prepare(Method::GET, path, None)?;
+        let headers = prepared.request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static(form));
+        Ok(prepared)
     }
 
     /// Sends a request and reads the whole response.

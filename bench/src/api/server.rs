@@ -122,14 +122,20 @@ impl Server {
 
     /// Returns the kubeconfig of a user of a tenant.
     pub fn kubeconfig_of(&self, tenant: &str, user: &str, group: &str) -> Result<Kubeconfig> {
+        Kubeconfig::parse(&self.kubeconfig_text_of(tenant, user, &["--group", group])?)
+    }
+
+    /// Returns the text of a kubeconfig of a user of a tenant.
+    pub fn kubeconfig_text_of(&self, tenant: &str, user: &str, more: &[&str]) -> Result<String> {
         let made = Command::new(&self.program)
             .args(["tenant", "--kubeconfig"])
             .arg(self.kubeconfig())
-            .args(["kubeconfig", tenant, "--user", user, "--group", group])
+            .args(["kubeconfig", tenant, "--user", user])
+            .args(more)
             .output()?;
         let said = String::from_utf8_lossy(&made.stderr);
         ensure!(made.status.success(), "no kubeconfig for {user}: {said}");
-        Kubeconfig::parse(std::str::from_utf8(&made.stdout)?)
+        Ok(String::from_utf8(made.stdout)?)
     }
 
     pub fn stop(mut self) -> Result<()> {
